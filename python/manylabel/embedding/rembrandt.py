@@ -384,7 +384,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         return _core.pls_project(Y, (self.label_embedding_, nothing), n_threads(self.n_jobs))
 
     def _core_params(self, *, leave_one_out: bool = False) -> dict[str, Any]:
-        """Return the parameters for the Rust core, except that `n_components` may be a float."""
+        """Return the parameters for the Rust core; `n_components` may still be a float."""
         return self.parameters.check(self) | {"leave_one_out": leave_one_out}
 
     @property

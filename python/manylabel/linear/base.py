@@ -56,7 +56,7 @@ class LinearClassifier(MultiLabelClassifier):
 
     @property
     def _textbook_threshold(self) -> float:
-        """Threshold that is used if `threshold` is "zero", such as 0 for margins."""
+        """The threshold that ``threshold="zero"`` means: 0, or 1/2 for the squared loss."""
         return 0.0
 
     @property

@@ -43,7 +43,7 @@ def topk_of_decisions(
     Parameters
     ----------
     decide : callable
-        Function that takes rows and returns their scores, of shape (n_rows, n_labels).
+        Function that takes rows and returns an array of scores, of shape (n_rows, n_labels).
     X : csr_array of shape (n_samples, n_features)
         Features.
     n_labels : int

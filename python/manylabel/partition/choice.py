@@ -81,8 +81,8 @@ class Partition:
 class Chosen:
     """Result of a choice of `lam`.
 
-    ``lams`` are the candidates for `lam` in increasing order. ``precision`` contains P@1, P@3 and P@5 of each
-    candidate on the held-out rows of each fold, in an array of shape (n_lams, n_folds, 3).
+    ``lams`` are the candidates for `lam` in increasing order. ``precision`` is an array of shape (n_lams,
+    n_folds, 3). It contains the precision at 1, 3 and 5 of each candidate on the held-out rows of each fold.
     """
 
     n_blocks: int | None
@@ -282,8 +282,8 @@ def choose_lam(
 
     Each fold fits the partition, the router and the block models only once, with the smallest candidate
     weight. This weight gives the largest label sets. A larger weight has the same blocks of rows and a subset
-    of each label set. The fitted models therefore give the scores for all candidates. "accuracy" chooses the
-    weight with the largest sum of P@1, P@3 and P@5 over all folds.
+    of each label set. The fitted models therefore give the scores for all candidates. P@k is the precision at
+    k. "accuracy" chooses the weight with the largest sum of P@1, P@3 and P@5 over all folds.
 
     "speed" compares each weight with `estimator` fitted to all rows and labels of the fold. "speed" chooses
     the largest weight for which P@1, P@3 and P@5 decrease by at most 2 percentage points in every fold. If no
@@ -297,8 +297,8 @@ def choose_lam(
         Criterion for the choice.
     or_fewer : bool
         Whether `n_blocks` may be reduced. If True, `n_blocks` is halved until one candidate weight is
-        accurate enough. A weight is accurate enough if P@1, P@3 and P@5 decrease by at most 1 point
-        ("accuracy") or 2 points ("speed") in every fold.
+        accurate enough. A weight is accurate enough if P@1, P@3 and P@5 decrease by at most 1 percentage
+        point ("accuracy") or 2 percentage points ("speed") in every fold.
 
     Returns
     -------
@@ -365,7 +365,7 @@ def _precisions(
     setting: Setting,
     progress: Callable[[int], object],
 ) -> NDArray[np.float64]:
-    """Return P@1, P@3 and P@5 on held-out rows for each candidate, in an array of shape (n_lams, 3)."""
+    """Return the precision at 1, 3 and 5 on held-out rows for each candidate; shape (n_lams, 3)."""
     found = find_partition(X, Y, n_blocks, float(lams[0]), setting.params, setting.threads, progress)
     usable = np.array([len(labels) > 0 for labels in found.label_blocks])
     rows = routing_rows(Y, found.row_blocks, drop_unlabeled=setting.drop_unlabeled)
@@ -430,7 +430,7 @@ def _named(scores: NDArray[Any], labels: NDArray[np.int32], k: int) -> NDArray[n
 
 
 def _hits(named: NDArray[np.int64], Y: csr_array) -> NDArray[np.float64]:
-    """Return P@1, P@3 and P@5 of ranked labels. An entry of -1 means that there is no label at this rank."""
+    """Return the precision at 1, 3 and 5 of ranked labels, where -1 means that a rank has no label."""
     rows = np.broadcast_to(np.arange(len(named))[:, None], named.shape)
     there = named >= 0
     hits = np.zeros(named.shape)
@@ -447,7 +447,7 @@ def _plain_precision(
     setting: Setting,
     progress: Callable[[int], object],
 ) -> NDArray[np.float64]:
-    """Return P@1, P@3 and P@5 of the estimator fitted to all labels, on held-out rows."""
+    """Return the precision at 1, 3 and 5 on held-out rows of the estimator that is fitted to all labels."""
     labels = np.unique(Y.indices)
     if len(labels) == 0:
         return np.zeros(len(KS))
