@@ -68,7 +68,7 @@ def topk_of_decisions(
 
 @register
 class AnyClassifier(BaseEstimator):  # type: ignore[misc]
-    """Wrapper that fits any multi-label classifier of scikit-learn's interface to the rows of a block.
+    """Wrapper for any multi-label classifier with the interface of scikit-learn, for a single block.
 
     Many classifiers cannot be fitted to labels that occur in all rows or in no row. These labels get a
     constant score, the log-odds ``log((n_1 + 1/2) / (n_0 + 1/2))``. Here, n_1 is the number of rows with the

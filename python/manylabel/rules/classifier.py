@@ -418,9 +418,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         x : array-like or sparse matrix of shape (n_features,) or (1, n_features)
             The features of one row.
         label : int, default=None
-            Label to explain. The list then contains only the rules with a nonzero score for this label, in
-            order of decreasing absolute score. With None, the list contains all rules that cover the row, in
-            the order of the fit.
+            Label to explain. If given, only rules with a nonzero score for this label are returned, in order
+            of decreasing absolute score. If None, all rules that cover the row are returned, in the order in
+            which `fit` added them.
         feature_names : sequence of str of length n_features, default=None
             Names of the features in the ``repr`` of the result. By default, the names are
             ``feature_names_in_`` if this attribute exists, and otherwise "feature 0", "feature 1", ...
@@ -437,8 +437,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Raises
         ------
         ValueError
-            If x is not one row with the same number of features as in `fit`, or if `label` is not a label of
-            the model.
+            If x is not a single row, if x does not have the same number of features as in `fit`, or if
+            `label` is not a label of the model.
         """
         check_is_fitted(self, "heads_")
         _, fired, _ = _core.rules_fired(self, check_row(self, x), 1)
