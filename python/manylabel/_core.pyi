@@ -1,5 +1,6 @@
-# Types of the extension module. They are written by hand, and mypy's stubtest checks them. `model: Any` is an
-# estimator. The core reads its fitted attributes by name. `params` maps names to checked parameters.
+# Types of the extension module, which is written in Rust. This file is written by hand, and stubtest of mypy
+# checks it. An argument `model: Any` is an estimator, and the extension module reads the fitted attributes of
+# the estimator by name. An argument `params` maps parameter names to checked values.
 
 from collections.abc import Callable
 from typing import Any, TypeAlias, final
@@ -49,13 +50,13 @@ __all__ = [
 # The arrays of a CSR matrix: indptr, indices and data.
 _Csr: TypeAlias = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
-# X, Y and the weights of the rows. None means equal weights.
+# X, Y and the weights of the rows. If the weights are None, all rows have equal weights.
 _Examples: TypeAlias = tuple[csr_array, csr_array, NDArray[np.float32] | None]
 
 # The number of threads, and a function that is called with the amount of work done so far.
 _Job: TypeAlias = tuple[int, Callable[[int], object] | None]
 
-# Features, which may be sparse or dense.
+# Sparse or dense features.
 _Features: TypeAlias = csr_array | NDArray[Any]
 
 @final

@@ -80,7 +80,8 @@ WRONG = [
 def test_fits_refuse_wrong_values(cls, name, value):
     wanted = cls.parameters[name].wanted
     if name == "categorical_features":  # looked at beside the data
-        wanted = f"None, positions from 0 to {D - 1}, a mask of {D} bool, or names if X has names"
+        mask = f"a boolean mask of length {D}, or feature names if X has names"
+        wanted = f"None, positions from 0 to {D - 1}, {mask}"
     # Wrong before there are data to look at: no range is checked after hours.
     X, Y = (None, None) if name != "categorical_features" else (np.ones((N, D)), np.ones((N, C)))
     with pytest.raises(ValueError, match=f"^`{name}` must be {re.escape(wanted)}, got "):

@@ -1,4 +1,4 @@
-"""Correlated logistic regressions: one classifier for all labels, with a coupling for each pair of labels."""
+"""Logistic regressions of all labels, with an additional weight (coupling) for each pair of labels."""
 
 from manylabel.correlated.classifier import CorrLogClassifier, corrlog_path, corrlog_space
 from manylabel.correlated.inspection import Explanation

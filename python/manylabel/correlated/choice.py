@@ -1,7 +1,7 @@
-"""Choice of the penalty and of the number of predicted labels for the correlated model, on held-out rows.
+"""Choice of the penalty and the threshold of `CorrLogClassifier` on held-out rows.
 
-Both choices use models without couplings. Without couplings, the labels have independent regressions, so a
-sample of the labels suffices.
+A coupling is the weight of a pair of labels. The models for both choices have no couplings. Without
+couplings, each label has a separate logistic regression, so a sample of the labels is sufficient.
 """
 
 from __future__ import annotations
@@ -17,29 +17,30 @@ from manylabel.estimator.held_out import Fold, best_strength
 
 __all__ = ["HeldOut", "matching_threshold", "weighted_count"]
 
-# The search for a penalty stays between its start divided by this factor and its start times this factor.
+# The search for a penalty changes the first penalty by at most this factor, up or down.
 _RANGE = 1e3
 
-# Tolerance of the KKT violation and maximum number of gradients for the fits during a choice.
+# Tolerance of the KKT violation and maximum number of gradient evaluations for the fits during a choice.
 _TOL = 1e-3
 _MAX_ITER = 300
 
-# The threshold of the log-odds is searched by bisection between -8 and 8. The search takes at most
-# `_HALVINGS` steps. It stops when the number of predicted labels is within 2 % of the wanted number.
+# The threshold of the log-odds is searched by bisection between -8 and 8, in at most `_HALVINGS` steps. The
+# search stops when the number of predicted labels differs from the wanted number by at most 2 %.
 _WIDEST = 8.0
 _HALVINGS = 12
 _CLOSE = 0.02
 
 
 class HeldOut:
-    """Independent regressions of a sample of the labels, and their predictions for held-out rows.
+    """Logistic regressions of a sample of the labels, evaluated on held-out rows.
 
     Parameters
     ----------
     model : CorrLogClassifier
-        Unfitted model. Parameters that are not part of the choice are taken from this model.
+        Unfitted model with the parameters of the regressions. `HeldOut` replaces only its penalties, its
+        threshold, `tol` and `max_iter`.
     folds : sequence of Fold
-        Rows to fit and held-out rows; at least one fold.
+        Folds of the data; at least one. Each fold contains the rows for a fit and the held-out rows.
     report : callable
         Function that is called regularly during the fits. If the function raises an exception, the fits stop.
     """
@@ -57,22 +58,22 @@ class HeldOut:
         )
 
     def _fitted(self, l2: float) -> list[Any]:
-        """Return models of all folds for a penalty; fit them unless this has been done before."""
+        """Return the fitted models of all folds. The models of a penalty are fitted only once."""
         if l2 not in self._fits:
             self._fits[l2] = [self._fit(l2, fold) for fold in self._folds]
         return self._fits[l2]
 
     def _fit(self, l2: float, fold: Fold) -> Any:
-        # The loss is a mean over n rows. With this scale, the best penalty of squares is proportional to 1/n
-        # (a fixed prior). The best penalty of absolute values is proportional to 1/sqrt(n) (the rate of the
-        # lasso).
+        # The loss is the mean over n rows. The best penalty therefore depends on n. The best L2 penalty is
+        # proportional to 1/n, because it corresponds to a fixed prior. The best L1 penalty is proportional to
+        # 1/sqrt(n), as for the lasso.
         rate = 0.5 if self._model.epsilon > 0 else 1.0
         model = clone(self._model).set_params(l2_features=l2 / fold.share**rate)
         model._fit(fold.X, fold.Y, fold.sample_weight, lambda _: self._report(0), quiet=True)
         return model
 
     def best_penalty(self, first: float) -> float:
-        """Choose the penalty of the weights; the search starts at `first`."""
+        """Choose the penalty of the weights by a search that starts at `first`."""
 
         def loss(l2: float) -> float:
             losses = [
@@ -86,15 +87,15 @@ class HeldOut:
         return best
 
     def cut(self, l2: float) -> tuple[float, float]:
-        """Choose a threshold such that held-out rows have as many predicted labels as true labels.
+        """Choose the threshold that predicts the right total number of labels for the held-out rows.
 
         Returns
         -------
         cut : float
             Threshold of the log-odds.
         share : float
-            Number of predicted labels divided by the number of true labels, on the rows that the models are
-            fitted to, with this threshold.
+            Number of labels that this threshold predicts, divided by the number of true labels. The labels
+            are counted on the rows that the models were fitted to.
         """
         fits = list(zip(self._folds, self._fitted(l2), strict=True))
         held = np.concatenate([model.decision_function(fold.X_held).ravel() for fold, model in fits])
@@ -117,20 +118,20 @@ def matching_threshold(count: Callable[[float], float], wanted: float, first: fl
     Parameters
     ----------
     count : callable
-        Function that returns the number of predicted labels for a threshold. The number must not increase
-        with the threshold.
+        Function that returns the number of predicted labels for a threshold. A larger threshold must not give
+        a larger number.
     wanted : float
         Wanted number of predicted labels.
     first : float
-        First threshold of the search. If the model overfits, many thresholds may give the wanted number of
-        labels. The search then returns `first`, if it is one of them.
+        First threshold that the search tries. If this threshold gives the wanted number of labels, the search
+        returns `first`. With overfitted models, many other thresholds may give the same number.
 
     Returns
     -------
     float
-        A threshold between -8 and 8. Among all thresholds that the search tried, its number of labels is
-        nearest to `wanted`. Couplings may change several labels at once, so that the number of labels jumps.
-        In this case, the nearest number may differ from `wanted`.
+        The threshold, between -8 and 8. Among all tried thresholds, this threshold gives the number of labels
+        nearest to `wanted`. The number may differ from `wanted`, because a small change of the threshold may
+        change several labels at once.
     """
     low, high = -_WIDEST, _WIDEST
     threshold = best = min(max(first, low), high)
@@ -147,7 +148,10 @@ def matching_threshold(count: Callable[[float], float], wanted: float, first: fl
 
 
 def weighted_count(counts: NDArray[Any], sample_weight: NDArray[Any] | None) -> float:
-    """Return the weighted sum of the counts, without BLAS, which ends the process if memory is short."""
+    """Return the weighted sum of the counts.
+
+    BLAS is not used, because BLAS ends the process if memory is short.
+    """
     return float(counts.sum() if sample_weight is None else (counts * sample_weight.astype(np.float64)).sum())
 
 

@@ -1,4 +1,4 @@
-"""The classifier `CorrLogClassifier`, fits for a sequence of penalties, and a parameter search space."""
+"""The classifier `CorrLogClassifier`, and the functions `corrlog_path` and `corrlog_space`."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from manylabel.estimator.validation import (
 
 __all__ = ["CorrLogClassifier", "corrlog_path", "corrlog_space"]
 
-# The search for a penalty starts at the larger of two values: `_LEAST_PENALTY`, which is the value of Li et
-# al. (2016), and `_PRIOR` divided by the number of rows.
+# The search for a penalty starts at the larger of two values. The first value is `_LEAST_PENALTY`, from Li et
+# al. (2016). The second value is `_PRIOR` divided by the number of rows.
 _LEAST_PENALTY = 1e-3
 _PRIOR = 2.0
 
@@ -42,8 +42,9 @@ _PRIOR = 2.0
 _UNCHOSEN = {"l2_features": _LEAST_PENALTY, "l2_pairs": _LEAST_PENALTY, "standardize": True}
 
 # The threshold of the model with couplings is chosen on a sample of the training rows. The rows of the sample
-# have about `_MATCHED_LABELS` labels in total. `_MATCHED_ROWS` is the minimum and maximum number of rows. A
-# minimum is needed because the labels of a row are predicted together, so the result from few rows is noisy.
+# have about `_MATCHED_LABELS` labels in total. `_MATCHED_ROWS` contains the minimum and maximum number of
+# rows. The minimum is needed because all labels of a row are predicted together, so few rows give a noisy
+# result.
 _MATCHED_LABELS, _MATCHED_ROWS = 300, (128, 512)
 
 
@@ -51,62 +52,67 @@ _MATCHED_LABELS, _MATCHED_ROWS = 300, (128, 512)
 class CorrLogClassifier(MultiLabelClassifier):
     """Correlated logistic regressions: one weight per feature and label, one coupling per pair of labels.
 
-    Given the features x and the other labels z, the log-odds of label i are
-    ``x @ b_i + intercept_i + sum_k c_ik z_k`` [1]_ [2]_. The b_i are called weights and the c_ik couplings.
-    `fit` maximizes the pseudo-likelihood with elastic net penalties on the weights and on the couplings.
-    `predict` predicts the labels of a row jointly, as a label set.
+    Let x be the features of a row and z the other labels of the row. The log-odds of label i are
+    ``x @ b_i + intercept_i + sum_k c_ik z_k`` [1]_ [2]_. The b_i are called weights, and the c_ik are called
+    couplings. The log-odds give the probability of label i, conditional on x and z. `fit` maximizes the
+    pseudo-likelihood, the product of these probabilities over all rows and labels. Elastic net penalties
+    regularize the weights and the couplings. `predict` chooses all labels of a row together, as one label
+    set.
 
     Parameters
     ----------
     l2_features : float or "auto", default="auto"
-        Strength of the penalty on the weights; finite and > 0. Each weight adds
+        Strength of the penalty on the weights; finite and > 0. Each weight b adds
         ``l2_features * (b**2 + epsilon * abs(b))`` to the mean loss per row. Intercepts are not penalized.
         "auto" chooses the value with the lowest loss on held-out rows (see Notes). With the solver
         "reference", "auto" is 0.001.
     l2_pairs : float or "auto", default="auto"
-        Strength of the penalty on the couplings; > 0. Each pair of labels adds
-        ``l2_pairs * (c**2 + epsilon * abs(c))`` to the mean loss per row. Infinity gives independent logistic
-        regressions. "auto" is `l2_features` if features are standardized. Otherwise it is `l2_features`
-        divided by the mean variance of the features.
+        Strength of the penalty on the couplings; > 0. Each pair of labels with the coupling c adds
+        ``l2_pairs * (c**2 + epsilon * abs(c))`` to the mean loss per row. With infinity, all couplings are 0,
+        and the labels have independent logistic regressions. If features are standardized, "auto" is
+        `l2_features`. Otherwise, "auto" is `l2_features` divided by the mean variance of the features.
     threshold : {"auto", "zero"} or float, default="auto"
-        Threshold of the log-odds. It is subtracted from every intercept when `predict` computes label sets.
-        "auto" learns the threshold on held-out rows, so that about the right number of labels is predicted
-        (see Notes). "zero" predicts the most probable label set, as [2]_ does. This minimizes the subset 0/1
-        loss, but the label sets are small or empty if no label is likely.
+        Threshold of the log-odds. `predict` subtracts the threshold from every intercept before it computes
+        label sets. "auto" learns the threshold on held-out rows, so that about the right number of labels is
+        predicted (see Notes). "zero" is the threshold 0. `predict` then returns the most probable label set,
+        as in [2]_. This label set minimizes the expected subset 0/1 loss. It contains few or no labels if no
+        label is likely.
     epsilon : float, default=1.0
-        Factor of the absolute values in both penalties; finite and >= 0. The absolute values set weights and
-        couplings to exactly zero. With ``epsilon=0``, the penalties are pure L2 penalties.
+        Factor of the absolute values in both penalties; finite and >= 0. With ``epsilon > 0``, many weights
+        and couplings become exactly zero. With ``epsilon=0``, the penalties are pure L2 penalties.
     coding : {"01", "pm1"}, default="01"
-        Label coding for the penalties. With "01", the penalties apply to the weights b and couplings c for
-        labels coded as 0 and 1. With "pm1", they apply to the weights b/2 and couplings c/4 for labels coded
-        as -1 and 1, as in [2]_. The fitted attributes contain b and c in both cases.
+        Numbers that code an absent and a present label in the penalties. "01" codes the labels as 0 and 1,
+        and the penalties apply to the weights b and the couplings c. "pm1" codes the labels as -1 and 1, as
+        in [2]_. With "pm1", the penalties apply to b/2 and c/4, which are the weights and couplings in this
+        coding. The fitted attributes always contain b and c.
     decoder : {"auto", "exact", "search", "bp"}, default="auto"
-        Method that computes the most probable label set. "exact" tries all label sets; it is possible if at
-        most 20 labels have couplings. "search" starts from the best label sets of the training rows. It then
-        changes single labels and pairs of labels as long as this improves the label set. "bp" is max-product
-        belief propagation with at most 50 rounds, as in [2]_. It often does not find the most probable label
-        set if many labels have couplings. "auto" is "exact" if at most 14 labels have couplings, and
-        otherwise "search".
+        Method that computes the most probable label set. "exact" tries all label sets, and requires that at
+        most 20 labels have nonzero couplings. "search" finds the most probable label sets in `label_sets_`.
+        It then changes single labels and pairs of labels of these label sets as long as a change increases
+        the probability. "bp" is max-product belief propagation with at most 50 rounds, as in [2]_. If many
+        labels have couplings, "bp" often misses the most probable label set. "auto" is "exact" if at most 14
+        labels have nonzero couplings, and "search" otherwise.
     solver : {"auto", "fista", "reference"}, default="auto"
         Solver for the weights and couplings. "fista" computes the optimum by accelerated proximal gradient
         steps, with restarts and one step size per label. "auto" computes the same optimum by quasi-Newton
-        steps, which usually need at most a third as many gradient evaluations. Quasi-Newton steps need the
-        second moments of the features and labels. "auto" takes such steps only if `epsilon` is not 0, and if
-        the number of features plus the number of labels is at most 2,048 and at most half the number of rows.
-        Otherwise, or if the quasi-Newton steps fail, "auto" continues as "fista". "reference" repeats the
-        optimization in the code of the authors of [2]_. It starts at zero and takes at most 500 steps of
-        fixed size. It stops when the objective changes by less than a thousandth, and this early stopping
-        regularizes the model. With "reference", the penalty of a coupling is
-        ``l2_pairs * (2 c**2 + epsilon * abs(c))``, and `coding` must be "01".
+        steps, if possible. These steps usually need at most a third of the gradient evaluations of "fista".
+        Quasi-Newton steps use the second moments of the features and labels. These steps require that
+        `epsilon` is not 0. The number of features plus the number of labels must be at most 2,048 and at most
+        half the number of rows. If a requirement is not met, or if the quasi-Newton steps fail, "auto" is
+        "fista". "reference" is the algorithm in the code of the authors of [2]_. This algorithm starts with
+        zero weights and takes at most 500 steps of fixed size. It stops when the objective changes by less
+        than a thousandth of its value. This early stopping regularizes the model. With "reference", the
+        penalty of a coupling is ``l2_pairs * (2 c**2 + epsilon * abs(c))``, and `coding` must be "01".
     standardize : bool or "auto", default="auto"
-        Whether the penalties apply to the weights of features scaled to unit variance. "auto" is True if more
-        than an eighth of the values of X are nonzero. False suits text data, because it prevents large
-        weights of rare words.
+        Whether the penalties are computed for features that are scaled to unit variance. The fitted weights
+        always apply to the unscaled features. "auto" is True if more than an eighth of the values of X are
+        nonzero. False suits text data, because it prevents large weights of rare words.
     tol : float, default=1e-4
-        Tolerance of the KKT violation; finite and > 0. The KKT violation is the largest absolute entry of the
-        (sub)gradient, with respect to the couplings and the weights of features scaled to unit variance. The
-        fit has converged when the violation is at most `tol`. Penalties below `tol` have no effect. The
-        solver "reference" ignores this parameter.
+        Tolerance of the KKT violation; finite and > 0. The KKT violation measures how far the fit is from the
+        optimum. It is the largest absolute entry of the (sub)gradient of the objective with respect to the
+        weights and couplings. For this gradient, the features are scaled to unit variance. The fit has
+        converged when the KKT violation is at most `tol`. Penalties below `tol` have no effect. The solver
+        "reference" ignores this parameter.
     max_iter : int, default=1000
         Maximum number of gradient evaluations; >= 1.
 
@@ -115,26 +121,26 @@ class CorrLogClassifier(MultiLabelClassifier):
     coef_ : csc_array of shape (n_labels, n_features_in_), dtype float64
         Weights b, in CSC format.
     intercept_ : ndarray of shape (n_labels,), dtype float64
-        Intercepts. The intercept is -inf for labels that occur in no training row. It is large for labels
-        that occur in all training rows, and the weights and couplings of these labels are zero.
+        Intercepts. Labels that occur in no training row have the intercept -inf. Labels that occur in all
+        training rows have a large intercept, and zero weights and couplings.
     correlations_ : csr_array of shape (n_labels, n_labels), dtype float64
-        Couplings c, a symmetric matrix. The presence of label k adds c_ik to the log-odds of label i.
+        Couplings c, a symmetric matrix. If label k is present, c_ik is added to the log-odds of label i.
     label_sets_ : csr_array of shape (n_sets, n_labels), dtype float32
         Distinct label sets of the training rows, in order of decreasing frequency; at most 65,536 sets. The
         sets contain only labels that have couplings.
     label_set_energies_ : ndarray of shape (n_sets,), dtype float64
-        Sum of the couplings of all pairs of labels in each set of `label_sets_`.
+        Energy of each label set in `label_sets_`: the sum of the couplings of all pairs of labels in the set.
     objective_ : float
         Value of the objective: the mean loss per row plus the penalties. Labels that occur in no row or in
         every row are not included.
     kkt_ : float
-        KKT violation at the end of the fit, over all weights and all pairs of labels.
+        KKT violation at the end of the fit (see `tol`). It includes all weights and all pairs of labels.
     n_iter_ : int
         Number of gradient evaluations.
     l2_features_, l2_pairs_ : float
         The values of `l2_features` and `l2_pairs`, as given or chosen.
     threshold_ : float
-        The value of `threshold`, as given or learned. It applies to label sets and `decision_function`.
+        The value of `threshold`, as given or learned. `predict` and `decision_function` use this threshold.
         `intercept_`, `predict_proba` and `predict_topk` do not depend on the threshold.
 
     See Also
@@ -145,49 +151,54 @@ class CorrLogClassifier(MultiLabelClassifier):
     Notes
     -----
     The scores of `decision_function` are log-odds minus `threshold_`. The log-odds of a label are conditional
-    on the features and on the predictions for all other labels. With ``decoder="bp"``, the scores are the
-    max-marginals of the messages. `predict` assigns the labels with positive scores.
+    on the features and on the predictions for all other labels. With ``decoder="bp"``, the scores are instead
+    the max-marginals that belief propagation computes. `predict` assigns the labels with positive scores.
 
     `predict_proba` returns marginal probabilities, which do not depend on predictions for other labels. If at
-    most 14 labels have couplings, they are sums over all label sets. Otherwise, they are computed by
-    sum-product belief propagation with damping 1/2. If the messages of a row do not converge in 100 rounds,
-    or if more than 2,500 pairs of labels have couplings, a mean-field approximation is used instead.
+    most 14 labels have nonzero couplings, the probabilities are exact sums over all label sets. Otherwise,
+    sum-product belief propagation with damping 1/2 computes the probabilities. For rows that do not converge
+    in 100 rounds, a mean-field approximation replaces belief propagation. If more than 2,500 pairs of labels
+    have nonzero couplings, the mean-field approximation is used for all rows.
 
-    `predict_topk` ranks labels by the log-odds of these probabilities. Rankings by `decision_function` depend
-    on the predictions for the other labels. They are worse if these predictions are uncertain. For example,
-    the precision at 1 is 73 % instead of 76 % on yeast, and 43 % instead of 55 % on delicious. If more than
-    14 labels have couplings, `predict_proba` and `predict_topk` take 2 to 15 times as long as `predict`, at
-    most a few milliseconds per row.
+    `predict_topk` ranks labels by the log-odds of the marginal probabilities. Rankings by `decision_function`
+    are worse, because the scores depend on uncertain predictions for other labels. For example, on the data
+    set yeast, the precision at 1 is 76 % with `predict_topk` and 73 % with a ranking by `decision_function`.
+    On delicious, these two values are 55 % and 43 %. If more than 14 labels have nonzero couplings,
+    `predict_proba` and `predict_topk` take 2 to 15 times as long as `predict`. They take at most a few
+    milliseconds per row.
 
-    A gradient evaluation takes O((nnz(X) + nnz(Y)) n_labels) time, where nnz(Y) counts only labels with
-    couplings. The solver skips pairs of labels with a coupling of zero. If a skipped pair violates the
-    optimality conditions, the solver adds the pair.
+    A gradient evaluation takes O((nnz(X) + nnz(Y)) n_labels) time. Here, nnz is the number of nonzero values,
+    and nnz(Y) counts only labels with nonzero couplings. The solver skips pairs of labels with a coupling of
+    zero. If a skipped pair violates the optimality conditions, the solver includes the pair again.
 
-    The fit takes 36 bytes of memory per weight, or 72 bytes per weight in double precision, which is used if
-    `tol` is below 1e-5. Quasi-Newton steps at least double the memory of each nonzero weight. The fit also
-    stores two copies of X. Arrays of shape (n_samples, n_labels) are formed for one block of rows at a time.
+    The fit takes 36 bytes of memory per weight. If `tol` is below 1e-5, the fit uses double precision and
+    takes 72 bytes per weight. Quasi-Newton steps at least double the memory for each nonzero weight. The fit
+    also stores two copies of X. Log-odds are computed for one block of rows at a time. The fit therefore
+    stores no dense array of shape (n_samples, n_labels).
 
-    If some labels follow from one another in nearly all training rows, their couplings become very large. In
-    the predictions, these labels then follow from one another in all rows. A larger `l2_pairs` prevents this.
+    Suppose that two labels occur together, or exclude each other, in nearly all training rows. The coupling
+    of these labels then becomes very large. In the predictions, each of the two labels then determines the
+    other label. A larger `l2_pairs` prevents such large couplings.
 
     With ``l2_features="auto"``, the penalty is chosen on a sample of the data, by models without couplings.
-    The sample has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1 in 64 labels,
-    but at least 32 and at most 512 labels. Smaller data sets are used completely. A quarter of the sampled
-    rows is held out. On small data sets, each quarter is held out once. The search starts at
-    ``max(0.001, 2 / n_samples)``. The value ``2 / n_samples`` corresponds to a Gaussian prior with standard
-    deviation 1/2 for each weight. If features are not standardized, the start is multiplied by the mean
-    variance of the features. With `sample_weight`, n_samples is the sum of the weights. The search multiplies
-    or divides the penalty by ``sqrt(10)`` as long as a step lowers the log loss on the held-out rows by 2 %.
-    It goes at most three orders of magnitude up or down. If the held-out rows have fewer than ten labels in
-    total, the penalty is the start of the search. On small data sets, the search takes about 0.1 seconds.
+    The sample has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1/64 of the
+    labels, but at least 32 and at most 512 labels. Smaller data sets are used completely. A quarter of the
+    sampled rows is held out. On small data sets, several quarters are held out one after the other. The first
+    penalty of the search is ``max(0.001, 2 / n_samples)``. The value ``2 / n_samples`` corresponds to a
+    Gaussian prior with standard deviation 1/2 for each weight. If features are not standardized, the first
+    penalty is multiplied by the mean variance of the features. With `sample_weight`, n_samples is the sum of
+    the weights of the rows. The search multiplies or divides the penalty by ``sqrt(10)`` as long as a step
+    lowers the log loss on the held-out rows by more than 2 %. The search changes the penalty by at most three
+    orders of magnitude. If the held-out rows have fewer than ten labels in total, the first penalty is used.
+    On small data sets, the search takes about 0.1 seconds.
 
     With ``threshold="auto"``, the threshold is learned in two steps. The first step uses models without
     couplings. It finds the threshold at which the number of predicted labels on held-out rows equals the
-    number of true labels. It then computes a ratio on the rows that these models are fitted to: the number of
-    labels predicted with this threshold, divided by the number of true labels. The second step uses the final
-    model with couplings. It finds the threshold at which the final model has the same ratio on 128 to 512 of
-    its training rows. The threshold is 0 if no rows can be held out or if the solver is "reference". To
-    minimize the Hamming loss, use ``predict_proba(X) > 0.5``.
+    number of true labels. This threshold is then applied to the rows that the models are fitted to. The
+    result is the ratio of the number of predicted labels to the number of true labels on these rows. The
+    second step uses the final model with couplings. It finds the threshold at which this model has the same
+    ratio on 128 to 512 training rows. The threshold is 0 if no rows can be held out or if the solver is
+    "reference". To minimize the Hamming loss, use ``predict_proba(X) > 0.5``.
 
     References
     ----------
@@ -229,7 +240,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         objective_=Scalar(float),
         kkt_=Scalar(float),
         n_iter_=Scalar(int),
-        l2_features_=Scalar(float, optional=True),  # files of version 0.1 lack these three
+        l2_features_=Scalar(float, optional=True),  # not in version 0.1, like the next two
         l2_pairs_=Scalar(float, optional=True),
         threshold_=Scalar(float, finite=True, optional=True),
     )
@@ -268,7 +279,11 @@ class CorrLogClassifier(MultiLabelClassifier):
         *,
         quiet: bool = False,
     ) -> None:
-        """Fit the model; `start` is a fitted model of the same features and labels, or None."""
+        """Fit the model.
+
+        If `start` is not None, the optimization starts at the solution of `start`, a fitted model of the same
+        features and labels.
+        """
         params = self.parameters.check(self)
         _core.check_correlated(params | _UNCHOSEN)
         threshold = fixed_threshold(params["threshold"])
@@ -326,10 +341,10 @@ class CorrLogClassifier(MultiLabelClassifier):
         sample_weight: NDArray[np.float32] | None,
         report: Tell,
     ) -> tuple[float, float] | None:
-        """Choose the penalties that are "auto"; return the results of `HeldOut.cut`.
+        """Choose the values of penalties that are "auto", and return the result of `HeldOut.cut`.
 
-        The chosen penalties replace "auto" in `params`. The result is None if there are no rows to learn the
-        threshold from, or if the threshold is not learned.
+        The chosen penalties replace "auto" in `params`. The result is None if the threshold is not learned,
+        or if no rows can be held out.
         """
         by_hand = self.solver == "reference"
         learns = threshold is None and not by_hand
@@ -390,9 +405,10 @@ class CorrLogClassifier(MultiLabelClassifier):
         Parameters
         ----------
         coding : {"01", "pm1"}
-            Label coding of the result. "01" returns the fitted attributes. With "pm1", the probability of a
-            label set y is proportional to ``exp(sum_i y_i (w_i x + v_i) + sum_i<k a_ik y_i y_k)``, where
-            ``w = b / 2``, ``a = c / 4`` and ``v_i = intercept_i / 2 + sum_k c_ik / 4``.
+            Label coding of the result. "01" codes labels as 0 and 1, and the method returns the fitted
+            attributes. "pm1" codes labels as -1 and 1. With "pm1", the probability of a label set y is
+            proportional to ``exp(sum_i y_i (w_i x + v_i) + sum_i<k a_ik y_i y_k)``, where ``w = b / 2``,
+            ``a = c / 4`` and ``v_i = intercept_i / 2 + sum_k c_ik / 4``.
 
         Returns
         -------
@@ -433,20 +449,22 @@ class CorrLogClassifier(MultiLabelClassifier):
             Names of the features in the ``repr`` of the result. By default, the names are
             ``feature_names_in_`` if this attribute exists, and otherwise "feature 0", "feature 1", ...
         label_names : sequence of str of length n_labels, default=None
-            Names of the labels in the ``repr`` of the result. By default, they are "label 0", "label 1", ...
+            Names of the labels in the ``repr`` of the result. By default, the names are "label 0", "label 1",
+            ...
 
         Returns
         -------
         Explanation
-            The log-odds of every label, split into a contribution of each feature, a contribution of each
-            predicted label other than the label itself, and the intercept minus `threshold_`. The ``repr`` of
-            the object is a text with the contributions to the predicted labels.
+            The contributions to the log-odds of every label. There is one contribution of each feature and
+            one contribution of each other label that is predicted. The last contribution is the intercept
+            minus `threshold_`. The ``repr`` of the object is a text that lists the contributions to the
+            predicted labels.
 
         Raises
         ------
         ValueError
-            If x is not one row with the same number of features as in `fit`, or if the number of names
-            differs from the number of features or labels.
+            If x is not a single row, if x does not have the same number of features as in `fit`, or if
+            `feature_names` or `label_names` has the wrong length.
         """
         check_is_fitted(self)
         x = check_row(self, x)
@@ -473,7 +491,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         max_pairs: int = 40,
         axes: Sequence[Any] | None = None,
     ) -> NDArray[Any]:
-        """Plot couplings as a heat map, and the strongest couplings as a graph.
+        """Plot the couplings of the labels as a heat map, and the strongest couplings as a graph.
 
         Parameters
         ----------
@@ -491,8 +509,8 @@ class CorrLogClassifier(MultiLabelClassifier):
         Returns
         -------
         ndarray of two matplotlib.axes.Axes
-            The axes with the heat map and the graph. Red couplings mean that labels exclude each other. Blue
-            couplings mean that labels occur together.
+            The axes with the heat map and the graph. Negative couplings are red: each label makes the other
+            label less likely. Positive couplings are blue: each label makes the other label more likely.
 
         Raises
         ------
@@ -512,7 +530,7 @@ class CorrLogClassifier(MultiLabelClassifier):
 
 
 def _mean_variance(X: csr_array, sample_weight: NDArray[np.float32] | None) -> float:
-    """Return the mean variance of all non-constant columns; 1 if all columns are constant."""
+    """Return the mean variance of the columns that are not constant, or 1 if all columns are constant."""
     inverse = inverse_deviations(X, sample_weight)
     varying = inverse[inverse > 0]
     return float(np.mean(varying**-2.0)) if len(varying) else 1.0
@@ -526,7 +544,7 @@ def corrlog_path(
     estimator: CorrLogClassifier | None = None,
     sample_weight: Any = None,
 ) -> list[CorrLogClassifier]:
-    """Fit one model for each penalty; each fit starts at the solution of the previous fit.
+    """Fit a `CorrLogClassifier` for each penalty. Each fit starts at the solution of the previous fit.
 
     Parameters
     ----------
@@ -536,27 +554,27 @@ def corrlog_path(
         Labels, as in `CorrLogClassifier.fit`: a 0/1 indicator matrix, or the values 0 and 1 of a single
         label.
     lambdas : sequence of float
-        Penalties, used for both `l2_features` and `l2_pairs`; finite and > 0. A decreasing sequence is
-        fastest.
+        Penalties of the models; finite and > 0. A model with the penalty ``lam`` has ``l2_features=lam`` and,
+        by default, ``l2_pairs="auto"`` (see `estimator`). A decreasing sequence is fastest.
     estimator : CorrLogClassifier, default=None
-        Estimator with the values of all other parameters. None means the default values. If `l2_pairs` of the
-        estimator is a number, the ratio of its two penalties is kept. For a value ``lambda`` of `lambdas`,
-        `l2_pairs` is then ``lambda * l2_pairs / l2_features``, where ``l2_features="auto"`` counts as 0.001.
-        If `l2_pairs` is "auto", it stays "auto".
+        Unfitted estimator with the values of all other parameters. None means the default values. If
+        ``estimator.l2_pairs`` is "auto", all models have ``l2_pairs="auto"``. If ``estimator.l2_pairs`` is a
+        number, all models have the same ratio ``l2_pairs / l2_features`` as `estimator`. If
+        ``estimator.l2_features`` is "auto", the value 0.001 is used in this ratio.
     sample_weight : array-like of shape (n_samples,), default=None
-        Weights of the rows, which multiply their losses; >= 0.
+        Weights of the rows; >= 0. The loss of a row is multiplied by the weight of the row.
 
     Returns
     -------
     list of CorrLogClassifier
-        The fitted models, in the order of `lambdas`. They equal the models of separate fits, within the
-        tolerance `tol`.
+        The fitted models, in the order of `lambdas`. Each model equals the model of a separate fit, up to
+        differences within the tolerance `tol`.
 
     Raises
     ------
     ValueError
-        If a penalty is not finite and > 0, if the solver is "reference", which cannot start from another
-        model, or if `CorrLogClassifier.fit` raises `ValueError`.
+        If a penalty is not finite and > 0, if the solver is "reference", or if `CorrLogClassifier.fit` raises
+        `ValueError`. The solver "reference" cannot start at the solution of another model.
     TypeError
         If `lambdas` is not a sequence, or if `estimator` is neither None nor a `CorrLogClassifier`.
 
@@ -595,7 +613,7 @@ def corrlog_path(
 
 
 def corrlog_space() -> dict[str, Any]:
-    """Return parameter ranges for a random search.
+    """Return parameter ranges of `CorrLogClassifier` for a random search.
 
     Returns
     -------

@@ -14,13 +14,13 @@ from manylabel.estimator.plotting import pyplot
 
 __all__ = ["Explanation", "draw_correlations"]
 
-# Maximum number of contributions of one kind (features or labels) in the text for a label.
+# Maximum number of feature contributions, and of label contributions, in the text about a label.
 _MOST_NAMED = 5
 
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """Contributions to the log-odds of the labels of one row.
+    """Contributions of features, labels and intercepts to the log-odds of the labels of one row.
 
     Parameters
     ----------
@@ -57,7 +57,8 @@ class Explanation:
     def log_odds(self) -> NDArray[np.float64]:
         """Log-odds of each label given the other predicted labels, minus the threshold.
 
-        The log-odds are the sums of all contributions, as an ndarray of shape (n_labels,).
+        The result is an ndarray of shape (n_labels,). The value for a label is the sum of all contributions
+        to this label.
         """
         return self.intercept + self.features.sum(axis=1) + self.labels.sum(axis=1)
 
@@ -76,7 +77,10 @@ class Explanation:
 
 
 def _largest(contributions: csr_array, row: int, kind: str, names: Sequence[str]) -> list[str]:
-    """Return one line for each large contribution to a label, and a line with the sum of all others."""
+    """Return the largest contributions to a label as lines of text.
+
+    The last line contains the sum of all other contributions.
+    """
     stored = slice(contributions.indptr[row], contributions.indptr[row + 1])
     values, columns = contributions.data[stored], contributions.indices[stored]
     order = np.argsort(-np.abs(values), kind="stable")
@@ -94,7 +98,7 @@ def draw_correlations(
     max_pairs: int,
     axes: Sequence[Any] | None,
 ) -> NDArray[Any]:
-    """Plot couplings as a heat map, and the strongest couplings as a graph; see `plot_correlations`."""
+    """Plot couplings as a heat map and as a graph; see `CorrLogClassifier.plot_correlations`."""
     if axes is None:
         _, axes = pyplot().subplots(1, 2, figsize=(13, 6), layout="constrained")
     both = np.asarray(axes, dtype=object)

@@ -1,4 +1,4 @@
-"""Low-dimensional label embeddings that a linear model can predict from the features."""
+"""Label embeddings, which summarize the labels of a row by a short vector."""
 
 from manylabel.embedding.rembrandt import Rembrandt
 

@@ -30,7 +30,7 @@ from manylabel.estimator.validation import (
 
 __all__ = ["Rembrandt"]
 
-# Number of right-hand sides that the Rust core solves together.
+# Number of right-hand sides of a regression that the Rust core solves together.
 _PANEL = 32
 
 
@@ -42,105 +42,110 @@ def _embeds_labels(estimator: Any) -> bool:
 class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  # type: ignore[misc]
     """Label embedding by randomized partial least squares, for data with very many labels.
 
-    `fit` computes two matrices, U and W. The columns of U are the top eigenvectors of ``Y'PY``, where P is
-    the projection onto the columns of X. W contains the coefficients of the regression of ``YU`` on X. The
-    product ``XWU'`` is then the best linear prediction of Y with rank `n_components` [1]_. The algorithm does
-    not form P. `transform` returns ``XW``, a low-dimensional summary of the labels. A classifier can use the
-    columns of ``XW`` as features.
+    A label embedding summarizes the labels of a row by a short vector of numbers, called components.
+    `fit` computes two matrices, U and W. The columns of U are the eigenvectors of ``Y'PY`` with the largest
+    eigenvalues, where P is the projection onto the column space of X. The matrix P is never formed. W
+    contains the coefficients of the regression of ``YU`` on X. The product ``XWU'`` is then the best linear
+    prediction of Y with rank `n_components` [1]_. `transform` returns ``XW``, the predicted embeddings. A
+    classifier can use the columns of ``XW`` as features.
 
     Parameters
     ----------
     n_components : int or float, default=100
-        Number of components of the embedding. An int is the number itself; >= 1. A float in (0, 1) is a
-        fraction of the trace of ``Y'Y`` (not centered). In this case, `fit` uses the smallest number of
-        components such that their eigenvalues sum to more than this fraction. See Notes for the cost of a
-        float.
+        Number of components of the embedding. An int is the number of components; >= 1. A float in (0, 1) is
+        a fraction of the trace of ``Y'Y``, where Y is not centered. `fit` then uses the smallest number of
+        components with eigenvalues that sum to more than this fraction. The Notes describe the cost of this
+        search.
     n_oversamples : int, default=20
-        Number of random vectors that the range finder uses in addition to `n_components`; >= 0.
+        Number of additional random vectors; >= 0. The randomized algorithm starts with
+        ``n_components + n_oversamples`` random vectors. More vectors make U more accurate.
     n_iter : int, default=1
-        Number of passes over the data that improve the random vectors before U is computed; >= 0. A value of
-        2 takes longer and is more accurate.
+        Number of passes over the data that improve the random vectors before U is computed; >= 0. With more
+        passes, U is more accurate and the fit takes longer.
     l2 : float or "auto", default=1.0
         Ridge penalty of the regressions that compute U, as a multiple of the mean diagonal entry of ``X'X``;
         finite and >= 0. With ``l2=0`` and an exact solver, the regressions are ordinary least squares, as in
-        [1]_. With "auto", `fit` predicts 32 random combinations of the labels and chooses the ridge with the
-        lowest leave-one-out error (see Notes).
+        [1]_. With "auto", `fit` chooses the penalty with the lowest leave-one-out error for 32 random linear
+        combinations of the labels (see Notes).
     l2_final : float or "auto", default="auto"
-        Ridge penalty of the regression that computes W, as a multiple of the ridge `l2_`; finite and >= 0.
-        With "auto", `fit` predicts the first 32 components and chooses the ridge with the lowest
-        leave-one-out error (see Notes). If `l2` is 0, "auto" means 0. The paper [2]_ uses 1. The code of its
-        authors uses 1e-6.
+        Ridge penalty of the regression that computes W, as a multiple of the ridge penalty `l2_`; finite and
+        >= 0. With "auto", `fit` chooses the penalty with the lowest leave-one-out error for the first 32
+        components (see Notes). If `l2` is 0, "auto" means 0. The paper [2]_ uses 1. The code of its authors
+        uses 1e-6.
     variant : {"power", "ritz"}, default="power"
-        Basis from which U is computed. "ritz" uses the vectors before the last product with ``Y'PY``, as
-        algorithm 1 of [1]_ does. "power" uses the vectors after this product, as the authors' code does. Both
-        variants take the same time. "power" is about as accurate as "ritz" with `n_iter` increased by 1.
+        Vectors from which U is computed. The fit multiplies the random vectors by ``Y'PY`` one or several
+        times. "ritz" computes U from the vectors before the last product, as in algorithm 1 of [1]_. "power"
+        computes U from the vectors after the last product, as in the authors' code. The two variants take the
+        same time. "power" is about as accurate as "ritz" with `n_iter` increased by 1.
     embedding : {"rembrandt", "gaussian", "pca"}, default="rembrandt"
-        Kind of embedding. "rembrandt" is the method described above. The other two values are baselines for
-        comparison. "gaussian" draws U at random (compressed sensing). "pca" sets W to the top right singular
-        vectors of X and does not use Y.
+        Kind of embedding. "rembrandt" is the method described above. "gaussian" and "pca" are baselines for
+        comparison. "gaussian" draws U at random (compressed sensing). "pca" does not use Y. It sets W to the
+        right singular vectors of X with the largest singular values.
     center : bool, default=False
         Whether to subtract the column means of X and Y. Sparse matrices stay sparse.
     fit_intercept : bool, default=True
         Whether to append a column of ones to X. The weights of this column are regularized like all other
-        weights. This parameter is ignored if `center` is True or `embedding` is "pca". With `center`, the
-        intercept is not regularized.
+        weights. This parameter is ignored if `embedding` is "pca" or `center` is True. With ``center=True``,
+        the intercept is not regularized.
     solver : {"auto", "cholesky", "cg", "dual"}, default="auto"
         Solver of the regressions. "cholesky" factorizes a matrix of shape (n_features, n_features). "dual"
         factorizes a matrix of shape (n_samples, n_samples). "cg" takes at most `max_iter` conjugate gradient
-        steps. Early stopping regularizes the solution, so the results of "cg" differ from the results of the
-        other solvers. "auto" selects "cholesky" for up to 4000 features. With more features, it selects
-        "dual" if X is dense and has up to 4000 rows, and "cg" otherwise.
+        steps. Because "cg" stops early, the solution is regularized and differs from the solution of the
+        other solvers. "auto" is "cholesky" for at most 4000 features. For more features, "auto" is "dual" if
+        X is dense and has at most 4000 rows, and "cg" otherwise.
     max_iter : int, default=10
         Maximum number of conjugate gradient steps of the solver "cg"; >= 1. The default suffices for text
         data. Dense features may need 100 steps.
     tol : float or None, default=None
         Tolerance of the solver "cg"; finite and > 0. The solution for a component has converged when the norm
         of its residual is at most `tol` times the norm of the initial residual. None means 1e-3 for float64
-        and 1e-2 for float32. With None, there is no warning if `max_iter` is reached first.
+        and 1e-2 for float32. If a solution does not converge in `max_iter` steps, `fit` warns, except if
+        `tol` is None.
     random_state : int, RandomState instance or None, default=None
         Seed of the random vectors. Pass an int for reproducible results.
 
     Attributes
     ----------
     label_embedding_ : ndarray of shape (n_labels, n_components_)
-        The matrix U, with the dtype of X. Its columns are orthonormal. In each column, the entry with the
-        largest absolute value is positive. U has a zero row for each label that occurs in no training row.
-        With "gaussian", the entries are independent normal random numbers with variance ``1 / n_components_``
-        instead. With "pca", the attribute does not exist.
+        The matrix U, with the dtype of X. The columns of U are orthonormal. In each column, the entry with
+        the largest absolute value is positive. U has a zero row for each label that occurs in no training
+        row. With ``embedding="gaussian"``, the entries of U are instead independent normal random numbers
+        with variance ``1 / n_components_``. With ``embedding="pca"``, the attribute does not exist.
     coef_ : ndarray of shape (n_features, n_components_)
         The matrix W, with the dtype of X.
     intercept_ : ndarray of shape (n_components_,)
         Intercepts that `transform` adds to the components.
     eigenvalues_ : ndarray of shape (n_components_,), dtype float64
-        Estimated eigenvalues of ``Y'PY``, in decreasing order. With "pca", they are eigenvalues of ``X'X``.
-        With "gaussian", the attribute does not exist.
+        Estimated eigenvalues of ``Y'PY``, in decreasing order. With ``embedding="pca"``, the array contains
+        eigenvalues of ``X'X``. With ``embedding="gaussian"``, the attribute does not exist.
     singular_values_ : ndarray of shape (n_components_,), dtype float64
-        Square roots of `eigenvalues_`, which are the singular values of ``PY``. With "pca", they are singular
-        values of X. With "gaussian", the attribute does not exist.
+        Square roots of `eigenvalues_`: the singular values of ``PY``. With ``embedding="pca"``, the array
+        contains singular values of X. With ``embedding="gaussian"``, the attribute does not exist.
     l2_ : float
-        Ridge of the regressions that computed U, as a multiple of the mean diagonal entry of ``X'X``. With
-        "pca", it is 0.
+        Ridge penalty of the regressions that computed U, as a multiple of the mean diagonal entry of ``X'X``.
+        With ``embedding="pca"``, the penalty is 0.
     l2_final_ : float
-        Ridge of the regression that computed W, as a multiple of `l2_`. If `l2_` is 0, it is a multiple of
-        the mean diagonal entry of ``X'X``.
+        Ridge penalty of the regression that computed W, as a multiple of `l2_`. If `l2_` is 0, the penalty is
+        given as a multiple of the mean diagonal entry of ``X'X``.
     n_components_ : int
-        Number of components; at least 1. It is smaller than `n_components` if the data have fewer independent
-        directions.
+        Number of components; at least 1. This number is smaller than an int `n_components` if the rank of
+        ``PY`` is smaller.
     n_iter_ : int
-        Largest number of conjugate gradient steps that a regression took. With the other solvers, it is 1.
+        Largest number of conjugate gradient steps that a regression took. The value is 1 if the solver is not
+        "cg".
     classes_ : ndarray of shape (n_labels,)
-        The distinct classes if y was 1-D in `fit`. Otherwise ``arange(n_labels)``.
+        The labels, ``arange(n_labels)``. If y was 1-D in `fit`, the array contains the distinct classes.
 
     Notes
     -----
-    Let l = n_components + n_oversamples and q = n_iter, and let t be the number of conjugate gradient steps.
-    With "cg", the fit takes O((q + 2) (nnz(Y) + nnz(X) t) l + q n_labels l^2) time. With "cholesky", the fit
-    takes O(n_samples n_features^2 + n_features^3) time once and O(n_features^2 l) time for each of the q + 2
-    regressions.
+    Let l = n_components + n_oversamples and q = n_iter. Let t be the number of conjugate gradient steps, and
+    nnz the number of nonzero values of a matrix. With "cg", the fit takes O((q + 2) (nnz(Y) + nnz(X) t) l + q
+    n_labels l^2) time. With "cholesky", the fit takes O(n_samples n_features^2 + n_features^3) time once and
+    O(n_features^2 l) time for each of the q + 2 regressions.
 
     The fit uses the following memory:
 
-    - For a sparse X, a copy with 14 bytes per stored value (22 bytes with float64). A dense X is not copied.
+    - 14 bytes per stored value for a copy of a sparse X (22 bytes with float64). A dense X is not copied.
     - About 3 l numbers per label and n_components numbers per feature.
     - 200 numbers per feature for each thread.
     - With "cholesky", 48 n_features^2 bytes. With "dual", 48 n_samples^2 bytes. If `l2` or `l2_final` is
@@ -150,32 +155,36 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     only if `n_components` is a float and there are at most 5000 labels.
 
     If X has the dtype float32, the fit computes in float32, which halves time and memory. Only the
-    orthogonalization is in float64. If X has any other dtype, the whole fit computes in float64. "cg" solves
-    32 components at a time on one thread. A fit with few components therefore uses few threads.
+    orthogonalization is computed in float64. If X has any other dtype, the whole fit computes in float64.
+    With "cg", each thread solves 32 components together. A fit with few components therefore uses few
+    threads.
 
-    If `n_components` is a float and there are at most 5000 labels, the number of components is exact. Its
-    computation takes O(n_labels^3) time, about 15 seconds for 5000 labels. With more labels, randomized range
-    finders with 128, 256, 512 and 1024 columns compute lower bounds of the eigenvalues. The number of
-    components may then be slightly too large. `fit` raises `ValueError` if 1024 components do not reach the
-    fraction.
+    If `n_components` is a float, `fit` computes the number of components from eigenvalues. With at most 5000
+    labels, the eigenvalues are exact. The computation of the eigenvalues takes O(n_labels^3) time, about 15
+    seconds for 5000 labels. With more labels, randomized algorithms with 128, 256, 512 and 1024 vectors
+    compute lower bounds of the eigenvalues. The number of components may then be slightly too large. `fit`
+    raises `ValueError` if 1024 components do not reach the fraction.
 
-    The ridge of W matters if there are nearly as many features as rows. With almost no ridge, W overfits: the
-    projections of the training rows then differ from the projections of new rows, and a classifier trained on
-    the training projections generalizes badly. For example, logistic regressions on 50 components of
-    reuters-21578 (9603 rows, 11411 features) reach a precision at 1 of 0.82 with ``l2_final=1e-6`` and 0.86
-    with ``l2_final=1``. If the features have different scales, however, a ridge of 1 is far too large.
+    The ridge penalty of W matters if the number of features is close to the number of rows. If the penalty is
+    too small, W overfits. The projections ``XW`` of training rows then have a different distribution than the
+    projections of new rows. A classifier that is trained on the projections of training rows then predicts
+    badly for new rows. For example, logistic regressions on 50 components of reuters-21578 (9603 rows, 11411
+    features) reach a precision at 1 of 0.82 with ``l2_final=1e-6`` and 0.86 with ``l2_final=1``. However, if
+    the features have different scales, a penalty of 1 is far too large.
 
-    With "auto", `fit` therefore searches for a ridge. The search starts at 1. With dense X, it starts at the
-    best of 1 and four other values from 1e-6 to 100. The search multiplies or divides the ridge by
-    ``sqrt(10)`` as long as the leave-one-out error falls. Each ridge needs only one fit for this error: the
-    leave-one-out residual of a row is its residual divided by one minus its leverage. The search tries at
-    least three ridges. For each ridge, it computes one regression with 32 columns and the leverages. With
-    "cholesky" and "dual", this takes two or three factorizations per ridge. With "cg", a regression with 64
-    more columns estimates the leverages. The standard deviation of these estimates is at most 0.06.
+    With "auto", `fit` therefore searches for the ridge penalty. The search starts at 1. With dense X, it
+    starts at the best of five values from 1e-6 to 100. The search multiplies or divides the penalty by
+    ``sqrt(10)`` as long as the leave-one-out error falls. For each penalty, a single fit to all rows is
+    sufficient to compute this error. The leave-one-out residual of a row is the residual of the row in this
+    fit, divided by one minus the leverage of the row. The search tries at least three penalties. For each
+    penalty, `fit` computes the leverages and one regression with 32 target columns. With "cholesky" and
+    "dual", this takes two or three factorizations per penalty. With "cg", a second regression with 64 random
+    target columns estimates the leverages. The standard deviation of these estimates is at most 0.06.
 
     The code of the authors of [1]_ and [2]_ uses ``l2_final=1e-6`` and ``n_iter=2`` for all data sets. For
-    LSHTC, it divides each row by its sum and sets ``n_components=800, l2=128, max_iter=50``. For the Mulan
-    data sets, it sets ``n_components=0.9, l2=1e-4, max_iter=100``.
+    the data set LSHTC, the code divides each row by its sum and uses
+    ``n_components=800, l2=128, max_iter=50``. For the data sets of Mulan, the code uses
+    ``n_components=0.9, l2=1e-4, max_iter=100``.
 
     References
     ----------
@@ -183,7 +192,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
        arXiv:1412.6547, algorithm 1. The formula for F in line 8 is misprinted; this class uses
        ``(Y'XZ)'(Y'XZ)``.
     .. [2] P. Mineiro and N. Karampatziakis, "Scalable Multilabel Prediction via Randomized Methods",
-       arXiv:1502.02710. This paper describes the ridge and the weights of the rows.
+       arXiv:1502.02710. This paper describes the ridge penalties and the weights of the rows.
 
     Examples
     --------
@@ -218,7 +227,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         label_embedding_=Array(("n_labels", "n_components"), "f4 f8", precision="float_bytes", optional=True),
         eigenvalues_=Array(("n_components",), "f8", optional=True),
         singular_values_=Array(("n_components",), "f8", optional=True),
-        l2_=Scalar(float, optional=True),  # files of version 0.1 lack l2_ and l2_final_
+        l2_=Scalar(float, optional=True),  # no l2_ and l2_final_ in files of version 0.1
         l2_final_=Scalar(float, optional=True),
         n_iter_=Scalar(int),
     )
@@ -252,7 +261,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
 
     @built_aside
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, progress: Progress = None) -> Rembrandt:
-        """Fit the embedding of the labels and the projection of the features.
+        """Fit the label embedding U and the regression coefficients W.
 
         Parameters
         ----------
@@ -265,8 +274,8 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
             Weights of the rows; >= 0. A row with weight 2 counts like two rows.
         progress : callable, default=None
             Function that is called about 20 times per second. Its argument is the number of finished panels
-            over all passes; a panel is a group of up to 32 components. If the function raises an exception,
-            the fit stops.
+            (groups of up to 32 components), summed over all passes. If the function raises an exception, the
+            fit stops.
 
         Returns
         -------
@@ -281,12 +290,12 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         MemoryError
             If the matrix that the solver factorizes does not fit in memory.
         KeyboardInterrupt
-            At most one second after Ctrl-C. A large factorization is finished first.
+            If Ctrl-C is pressed. The fit stops within a second, except during a large factorization.
 
         Warns
         -----
         sklearn.exceptions.ConvergenceWarning
-            If `tol` is not None and some solution did not reach this tolerance in `max_iter` steps.
+            If `tol` is not None, and a solution did not reach this tolerance in `max_iter` steps.
         """
         self._fit(X, y, sample_weight, progress)
         return self
@@ -349,7 +358,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
 
     @available_if(_embeds_labels)  # type: ignore[untyped-decorator]
     def embed_labels(self, y: Any) -> NDArray[Any]:
-        """Embed label sets; not available with ``embedding="pca"``.
+        """Compute the embeddings of label sets. This method is not available with ``embedding="pca"``.
 
         Parameters
         ----------
@@ -375,7 +384,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         return _core.pls_project(Y, (self.label_embedding_, nothing), n_threads(self.n_jobs))
 
     def _core_params(self, *, leave_one_out: bool = False) -> dict[str, Any]:
-        """Return the parameters that the core takes; `n_components` may be a float, as given by the user."""
+        """Return the parameters for the Rust core; `n_components` may still be a float."""
         return self.parameters.check(self) | {"leave_one_out": leave_one_out}
 
     @property
@@ -394,7 +403,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
 
 
 def _n_panels(params: dict[str, Any], n_features: int, n_labels: int) -> int:
-    """Count the panels (groups of up to 32 components) of a fit, for the progress bar."""
+    """Return the number of panels (groups of up to 32 components) of a fit, for the progress bar."""
     k, p, q = (int(params[name]) for name in ("n_components", "n_oversamples", "n_iter"))
     probe = min(k + p, n_features + 1, n_labels)
     return (q + 1) * math.ceil(probe / _PANEL) + math.ceil(min(k, n_labels) / _PANEL)

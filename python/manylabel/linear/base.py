@@ -1,4 +1,4 @@
-"""Base class of the linear classifiers; the Rust core computes their scores."""
+"""Base class of the linear classifiers. The Rust core computes the scores of these classifiers."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ __all__ = ["LinearClassifier"]
 
 
 class LinearClassifier(MultiLabelClassifier):
-    """Base class of the classifiers with scores that are linear in the features.
+    """Base class of classifiers that compute scores as linear functions of the features.
 
-    A subclass sets the fitted attributes ``intercept_``, ``threshold_`` and ``normalize_``. The intercept is
-    -inf for labels that are never predicted.
+    Each subclass sets the fitted attributes ``intercept_``, ``threshold_`` and ``normalize_``. A label that
+    is never predicted has the intercept -inf.
 
     Parameters
     ----------
     normalize : {"auto", "rows", "columns"} or bool, default="auto"
-        How the features are scaled. "rows" (or True) scales every row to unit Euclidean length, in `fit` and
-        in predictions. It suits text data. "columns" scales each column to unit variance in `fit` and divides
-        it by the square root of the number of columns. Columns with mostly nonzero values are also centered
-        if an intercept is fitted. The fitted weights apply to the unscaled features. "auto" is "columns" if
-        more than an eighth of the values of X are nonzero. Otherwise it is "rows". False does not scale the
-        features. Scores are computed in single precision. If the mean of a column is 10,000 times its
-        standard deviation, its contribution to the scores loses digits. If the mean is 1,000,000 times the
-        standard deviation, the column is ignored. Subtract the means of these columns before the fit.
+        Scaling of the features. "rows" (or True) scales every row to unit Euclidean length, in `fit` and in
+        predictions. This scaling suits text data. "columns" scales each column to unit variance in `fit`. It
+        then divides all columns by the square root of the number of columns. Columns with mostly nonzero
+        values are also centered if an intercept is fitted. The fitted weights apply to the unscaled features.
+        "auto" is "columns" if more than an eighth of the values of X are nonzero, and "rows" otherwise. False
+        does not scale the features. Scores are computed in single precision. The scores are therefore less
+        accurate if the mean of a column is 10,000 times its standard deviation. With "columns", a column is
+        ignored if its mean is 1,000,000 times its standard deviation. Subtract the means of such columns
+        before the fit.
 
     Attributes
     ----------
@@ -44,7 +45,7 @@ class LinearClassifier(MultiLabelClassifier):
     fitted: ClassVar[dict[str, Attribute]] = {
         **MultiLabelClassifier.fitted,
         "intercept_": Array(("n_labels",), "f4", or_minus_infinity=True),
-        "threshold_": Scalar(float, finite=True, optional=True),  # files of version 0.1 lack these two
+        "threshold_": Scalar(float, finite=True, optional=True),  # not in version 0.1, like the next
         "normalize_": Scalar(bool, optional=True),
     }
 
@@ -55,7 +56,7 @@ class LinearClassifier(MultiLabelClassifier):
 
     @property
     def _textbook_threshold(self) -> float:
-        """The usual threshold of the loss function, such as 0 for margins."""
+        """The threshold that ``threshold="zero"`` means: 0, or 1/2 for the squared loss."""
         return 0.0
 
     @property

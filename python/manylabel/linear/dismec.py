@@ -1,4 +1,4 @@
-"""DiSMEC: one linear classifier with pruned weights per label."""
+"""The classifier `DiSMECClassifier`: one linear classifier per label, with small weights set to zero."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from manylabel.linear.base import LinearClassifier
 
 __all__ = ["DiSMECClassifier"]
 
-# The usual value of C in the literature, and the range that ``C="auto"`` searches.
+# The usual value of C in publications, and the range that ``C="auto"`` searches.
 _USUAL_C = 1.0
 _LEAST_C, _MOST_C = 1e-3, 1e2
 
@@ -34,7 +34,7 @@ _LEAST_C, _MOST_C = 1e-3, 1e2
 class DiSMECClassifier(LinearClassifier):
     """One-vs-rest linear classifier with squared hinge loss and pruned, sparse weights.
 
-    `fit` trains a separate classifier for each label. The weights w and the intercept b minimize
+    `fit` trains a separate classifier for each label. The weights w and the intercept b of a label minimize
     ``|w|^2/2 + b^2/2 + C * sum_i max(0, 1 - s_i (w.x_i + b))^2``, where ``s_i`` is 1 if row i has the label
     and -1 otherwise. Weights with an absolute value below `prune` are then set to zero [1]_.
 
@@ -52,18 +52,20 @@ class DiSMECClassifier(LinearClassifier):
         every row.
     threshold : {"auto", "zero"} or float, default="auto"
         Margin above which `predict` assigns a label. "auto" learns the threshold on held-out rows, so that
-        about the right number of labels is predicted (see Notes). "zero" is a threshold of 0, which the loss
-        implies. With "zero", rare labels are rarely predicted.
+        about the right number of labels is predicted (see Notes). "zero" is the threshold 0, the usual
+        threshold for the hinge loss. With "zero", rare labels are rarely predicted.
     solver : {"fast", "exact"}, default="fast"
         Solver for the weights. "exact" computes the optimum of every label over all rows, within `tol`.
-        "fast" differs for rare labels, which fewer than 1 % of the rows have. For a rare label, it keeps the
-        positive rows and the negative rows near the margin, and replaces all other rows by their mean. With
-        many rows, "fast" is many times faster than "exact", and the rankings are nearly the same (see Notes).
+        "fast" approximates the weights of rare labels, which occur in fewer than 1 % of the rows. For a rare
+        label, "fast" uses the positive rows and the negative rows near the margin. All other rows are
+        replaced by the mean of these other rows. With many rows, "fast" is many times faster than "exact",
+        and the rankings are nearly the same (see Notes).
     tol : float, default=0.01
-        Tolerance of the solver; finite and > 0. A label has converged when the norm of its gradient is below
-        ``tol * min(positives, negatives) / n_samples`` times the norm at zero weights. With the solver
-        "fast", a rare label has converged when the range of its projected dual gradients (largest minus
-        smallest) is at most ``30 * tol``.
+        Tolerance of the solver; finite and > 0. A label has converged when the norm of its gradient is at
+        most ``tol * min(positives, negatives) / n_samples`` times the norm of its gradient at zero weights.
+        Here, positives and negatives are the numbers of rows with and without the label. With the solver
+        "fast", a rare label has converged when the largest and the smallest projected dual gradient differ by
+        at most ``30 * tol``.
     max_iter : int, default=1000
         Maximum number of steps per label; >= 1.
     random_state : int, RandomState instance or None, default=None
@@ -75,13 +77,13 @@ class DiSMECClassifier(LinearClassifier):
     coef_ : csc_array of shape (n_labels, n_features), dtype float32
         Weights. The format is CSC, because predictions read the weights feature by feature.
     intercept_ : ndarray of shape (n_labels,), dtype float32
-        Intercepts minus `threshold_`. The intercept is -inf for labels that occur in no training row, so that
+        Intercepts minus `threshold_`. Labels that occur in no training row have the intercept -inf, so that
         they are never predicted.
     C_ : float
         The value of `C`, as given or chosen.
     n_iter_ : ndarray of shape (n_labels,), dtype int32
-        Number of solver steps for each label. For rare labels with the solver "fast", it is the number of
-        passes. It is `max_iter` for labels that did not converge.
+        Number of solver steps for each label. For rare labels with the solver "fast", the value is the number
+        of passes over the rows. For labels that did not converge, the value is `max_iter`.
 
     See Also
     --------
@@ -93,31 +95,33 @@ class DiSMECClassifier(LinearClassifier):
 
     With ``threshold="auto"``, the threshold is the margin at which the number of predicted labels on held-out
     rows equals the number of true labels. A tenth of the rows is held out, or a quarter if the data set is
-    small. A sample of the labels is then fitted without these rows. The sample is drawn separately from the
-    frequent and the rare labels. From each of these two groups, it takes the 64 most frequent labels and 1 in
-    20 of the other labels, but at least 64 of them. The contribution of the held-out rows to the weights of
-    these labels is subtracted, and a few solver steps adapt the weights to the remaining rows. The weights in
+    small. The threshold is computed on a sample of the labels, which is drawn separately from the frequent
+    and from the rare labels. From each of these two groups, the sample contains the 64 most frequent labels.
+    It also contains 1/20 of the other labels of the group, but at least 64 labels. For the sampled labels,
+    the contribution of the held-out rows is subtracted from a copy of the weights. A few solver steps then
+    adapt this copy to the remaining rows. The held-out rows are scored with the adapted copy. The weights in
     `coef_` are not affected. The computation takes up to 15 % of the fit time, or more if the fit takes only
     a few milliseconds. If the held-out rows have fewer than ten labels in total, the threshold is 0.
 
     With ``C="auto"``, C is chosen on a sample of the data. The sample does not depend on `random_state`. It
-    has 4,096 rows and 32 labels, or an eighth of the rows and 1 in 64 labels if these numbers are larger. It
-    has at most 16,384 rows and 512 labels. Frequent labels are more likely to be drawn. A quarter of the
-    sampled rows is held out. On small data sets, each quarter is held out once. The search starts at ``C=1``.
-    It multiplies or divides C by ``sqrt(10)`` as long as a step lowers the loss on the held-out rows by 2 %,
-    and stays between 0.001 and 100. If the held-out rows have fewer than ten labels in total, C is 1. On
-    small data sets, the search takes about 0.1 seconds, while a fit with a given C takes 0.01 seconds. In
-    fits that take minutes, the search takes a few percent of the time.
+    has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1/64 of the labels, but at
+    least 32 and at most 512 labels. Smaller data sets are used completely. Frequent labels are more likely to
+    be in the sample. A quarter of the sampled rows is held out. On small data sets, several quarters are held
+    out one after the other. The search starts at ``C=1``. It multiplies or divides C by ``sqrt(10)`` as long
+    as a step lowers the loss on the held-out rows by more than 2 %. C stays between 0.001 and 100. If the
+    held-out rows have fewer than ten labels in total, C is 1. On small data sets, the search takes about 0.1
+    seconds, and a fit with a given C takes 0.01 seconds. On large data sets, where a fit takes minutes, the
+    search takes a few percent of the fit time.
 
-    The solver processes 16 labels at once, and each step takes O(nnz(X)) time. The fit takes 16 bytes of
-    memory per stored value of X, the memory of the weights, and, for each thread, up to 400 bytes per feature
-    and 200 bytes per row. It allocates no dense array of shape (n_samples, n_labels) or (n_labels,
-    n_features). Only two results are dense: the scores from `decision_function` and, if Y was dense in `fit`,
-    the predictions from `predict`.
+    The solver processes 16 labels at once. Each step takes O(nnz(X)) time, where nnz(X) is the number of
+    nonzero values of X. The fit takes 16 bytes of memory per stored value of X, in addition to the weights.
+    Each thread takes up to 400 bytes per feature and 200 bytes per row. The fit allocates no dense array of
+    shape (n_samples, n_labels) or (n_labels, n_features). The result of `decision_function` is a dense array.
+    The result of `predict` is dense if Y was dense in `fit`.
 
-    On bibtex, delicious and eurlex57k with ``C=1``, the precision at 1, 3 and 5 of the two solvers differs by
-    less than 0.2 percentage points. If C is much larger, the mean of the rows is a worse approximation. Use
-    ``solver="exact"`` in this case.
+    On the data sets bibtex, delicious and eurlex57k with ``C=1``, the precision at 1, 3 and 5 differs by less
+    than 0.2 percentage points between the solvers "fast" and "exact". If C is much larger than 1, use
+    ``solver="exact"``, because the approximation of "fast" is then less accurate.
 
     References
     ----------
@@ -238,7 +242,7 @@ class DiSMECClassifier(LinearClassifier):
                 try:
                     model._fit(fold.X, fold.Y, fold.sample_weight, lambda _: report(0), quiet=True)
                 except ValueError:
-                    return np.inf  # C times the row weights is too large; all parameters are valid
+                    return np.inf  # C times the weights of the rows is too large
                 losses.append(fold.mean_loss(_squared_hinge, model.decision_function(fold.X_held)))
             return float(np.mean(losses))
 

@@ -24,33 +24,34 @@ __all__ = ["LEMLClassifier"]
 
 @register(command="leml")
 class LEMLClassifier(LinearClassifier):
-    """Linear classifier with one low-rank weight matrix for all labels; entries of Y may be unknown.
+    """Linear classifier with a low-rank weight matrix. Entries of Y may be unknown.
 
-    `fit` minimizes ``sum l(y_ij, x_i.W h_j) + alpha/2 (|W|^2 + |H|^2)``. The sum is over the known entries of
-    Y, and l is the loss of an entry. W has one row per feature and H has one row h_j per label. Both matrices
-    have `rank` columns. `fit` optimizes W and H alternately. A turn is one update of W followed by one update
-    of H. No turn increases the objective [1]_.
+    `fit` minimizes ``sum l(y_ij, x_i.W h_j) + alpha/2 (|W|^2 + |H|^2)``. The sum is over the known entries
+    y_ij of Y, and l is the loss of an entry. x_i is row i of X. W has one row per feature, and H has one row
+    h_j per label. Both matrices have `rank` columns. `fit` updates W and H in turns: each turn updates W
+    first and then H. No turn increases the objective [1]_.
 
     Parameters
     ----------
     rank : int, default=100
-        Maximum number of columns of W and H; >= 1. The number of columns used is at most the number of rows
-        and at most the number of labels that occur in the training rows. At this maximum, ``W H'`` can have
-        any rank, so only `alpha` regularizes the model.
+        Maximum number of columns of W and H; >= 1. `fit` uses fewer columns if there are fewer rows, or if
+        fewer labels occur in the training rows. In this case, ``W H'`` can have any rank, so only `alpha`
+        regularizes the model.
     alpha : float or "auto", default="auto"
-        Regularization strength: the weight of the squared norms of W and H; from 1e-30 to 1e12. It is also
-        the weight of the nuclear norm of ``W H'``. "auto" chooses the value by the loss on held-out rows (see
-        Notes). With "auto", the fit takes two to nine times as long.
+        Strength of the regularization; from 1e-30 to 1e12. `alpha` is the weight of the squared norms of W
+        and H. The same minimum results from a penalty on the nuclear norm of ``W H'`` with the weight
+        `alpha`. "auto" chooses the value by the loss on held-out rows (see Notes). With "auto", the fit takes
+        two to nine times as long.
     loss : {"squared", "logistic", "squared-hinge"}, default="squared"
         Loss function l of an entry y with score z. "squared" is ``(y - z)^2 / 2``. With ``s = 2 y - 1``,
         "logistic" is ``log(1 + exp(-s z))`` and "squared-hinge" is ``max(0, 1 - s z)^2 / 2``. If all entries
-        are known, "squared" is by far the fastest (see Notes).
+        are known, fits with "squared" are by far the fastest (see Notes).
     threshold : {"auto", "zero"} or float, default="auto"
         Score above which `predict` assigns a label. "auto" learns the threshold, so that the number of
         predicted labels on held-out rows equals the number of true labels (see Notes). "zero" is the usual
         threshold of the loss: 1/2 with ``loss="squared"`` and 0 with other losses.
     max_iter : int, default=10
-        Maximum number of turns; >= 1. Each turn updates W and then H.
+        Maximum number of turns; >= 1. Each turn updates W first and then H.
     tol : float, default=1e-3
         Relative tolerance; finite and > 0. The fit has converged when a turn lowers the objective by less
         than `tol` times the objective.
@@ -58,11 +59,11 @@ class LEMLClassifier(LinearClassifier):
         Maximum number of conjugate gradient steps in an update of W; >= 1. If the loss is not "squared" or if
         entries are unknown, both updates use Newton's method. The maximum then applies to each Newton step.
     cg_tol : float, default=0.1
-        Tolerance of the conjugate gradient method; finite and > 0. Its steps stop when the relative residual
-        is at most `cg_tol`.
+        Tolerance of the conjugate gradient method; finite and > 0. The method stops when the relative
+        residual is at most `cg_tol`.
     fit_intercept : bool, default=True
-        Whether to fit intercepts. The intercepts are the scores of a feature that is 1 in every row. The row
-        of W for this feature is regularized like all other rows.
+        Whether to fit intercepts. If True, `fit` adds a feature that is 1 in every row. The row of W for this
+        feature is regularized like all other rows of W.
     random_state : int, RandomState instance or None, default=None
         Seed of the initial H and of the choice of held-out rows. The entries of the initial H are independent
         standard normal numbers. Pass an int for exactly reproducible results.
@@ -70,16 +71,16 @@ class LEMLClassifier(LinearClassifier):
     Attributes
     ----------
     features_ : ndarray of shape (n_seen_features,), dtype int32
-        Features that are nonzero in some training row, in increasing order. All other features do not affect
-        the scores.
+        Features that are nonzero in at least one training row, in increasing order. All other features do not
+        affect the scores.
     feature_factors_ : ndarray of shape (n_seen_features, n_factors), dtype float32
         The matrix W without the row of the intercept. The number of columns, n_factors, is at most `rank`.
     label_factors_ : ndarray of shape (n_factors, n_labels), dtype float32
         The transpose of H. The columns of labels that occur in no training row are zero.
     intercept_ : ndarray of shape (n_labels,), dtype float32
         Intercepts minus `threshold_`. Scores are
-        ``X[:, features_] @ feature_factors_ @ label_factors_ + intercept_``. The intercept is -inf for labels
-        that have no known 1 in Y, so that they are never predicted.
+        ``X[:, features_] @ feature_factors_ @ label_factors_ + intercept_``. Labels without a known 1 in Y
+        have the intercept -inf, so that they are never predicted.
     objective_ : ndarray of shape (n_iter_,), dtype float64
         Value of the objective after each turn. The array is empty if no training row has any label.
     n_iter_ : int
@@ -94,37 +95,39 @@ class LEMLClassifier(LinearClassifier):
     Notes
     -----
     Scores are predictions minus `threshold_`. `predict` assigns the labels with positive scores.
-    `predict_proba` is available with ``loss="logistic"`` only. It returns
+    `predict_proba` is available only with ``loss="logistic"``. It returns
     ``1 / (1 + exp(-score - threshold_))``.
 
-    With ``alpha="auto"``, a quarter of the rows (at most 2,000) is held out. With few rows, up to four parts
-    are held out one after the other, or only one part if Newton's method is used. The remaining rows are
-    fitted with values of alpha that differ by factors of 3. For rows of unit length, the search starts at 3.
-    It follows the direction in which the loss on the held-out rows falls. The fit with the first value takes
-    four turns. The fit with each further value continues from the factors of the previous fit and takes two
-    turns. A parabola through the lowest loss and its two neighbors gives the minimum. `fit` uses the smaller
-    of the two values of alpha at which the loss is 0.5 % above the minimum, because a smaller alpha ranks
-    better. It stores this value as `alpha_` and fits all rows with it. The value grows with the lengths and
-    the weights of the rows.
+    With ``alpha="auto"``, a quarter of the rows (at most 2,000) is held out. With few rows, up to four
+    different parts of the rows are held out one after the other. If the fit uses Newton's method, only one
+    part is held out. The remaining rows are fitted with values of alpha that differ by factors of 3. For rows
+    of unit length, the search starts at 3. It continues in the direction in which the loss on the held-out
+    rows falls. The fit with the first value takes four turns. The fit with each further value continues from
+    the factors of the previous fit and takes two turns. A parabola through the lowest loss and the two
+    neighboring losses approximates the loss near its minimum. On this parabola, the loss is 0.5 % above the
+    minimum at two values of alpha. `fit` uses the smaller of these two values, because a smaller alpha gives
+    better rankings. It stores this value as `alpha_` and then fits all rows. The value increases with the
+    lengths and the weights of the rows.
 
     With ``threshold="auto"``, a tenth of the rows (at most 2,000) is held out after the last turn. With few
-    rows, up to three parts are held out one after the other. A copy of W is updated once without the held-out
-    rows, while H stays fixed. The held-out rows are then scored. The threshold is the value at which the
-    number of scores above it equals the number of labels of the held-out rows. The fitted factors do not
-    change. The computation takes 5 to 15 % of a fit with ``alpha="auto"``. It takes up to a third of a fit
-    with a given `alpha` and few turns.
+    rows, up to three different parts of the rows are held out one after the other. A copy of W is updated
+    once without the held-out rows, and H is not changed. The held-out rows are then scored with this copy.
+    The threshold is chosen so that the number of scores above the threshold equals the number of true labels
+    of the held-out rows. The fitted factors do not change. The computation takes 5 to 15 % of a fit with
+    ``alpha="auto"``. It takes up to a third of a fit with a given `alpha` and few turns.
 
     Let r be the number of factors. With the squared loss and no unknown entries, a turn takes at most
-    ``2 r cg_max_iter`` operations per stored value of X and r^2 operations for each row, each feature and
-    each label. It does not compute the scores of entries that are 0. With `observed`, each product in the
-    conjugate gradient method takes r operations per known entry. If all entries are known, "logistic" and
-    "squared-hinge" compute all n_samples x n_labels scores in each product. A product takes
+    ``2 r cg_max_iter`` operations per stored value of X. It also takes r^2 operations for each row, each
+    feature and each label. The fit does not compute the scores of entries that are 0. With unknown entries,
+    each conjugate gradient step takes r operations per known entry. If all entries are known, "logistic" and
+    "squared-hinge" compute all n_samples x n_labels scores in each conjugate gradient step. A step then takes
     O(n_samples n_labels r) time. The scores are computed in blocks and not stored. With tens of thousands of
     labels, the fit takes hours.
 
     The fit takes 14 bytes of memory per stored value of X and 4 r bytes per row (12 r bytes with Newton's
-    method). Each feature and each label takes 22 r bytes. This increases to 35 r bytes with a learned
-    threshold, and to at most 110 r bytes with ``alpha="auto"`` and few rows. Both factors are dense arrays.
+    method). It also takes 22 r bytes for each feature and each label. If the threshold is learned, these 22 r
+    bytes increase to 35 r bytes. With ``alpha="auto"`` and few rows, they increase to at most 110 r bytes. W
+    and H are dense arrays.
 
     References
     ----------
@@ -201,8 +204,8 @@ class LEMLClassifier(LinearClassifier):
         Parameters
         ----------
         observed : array-like or sparse matrix of the shape of `y`, default=None
-            Mask of the known entries of Y: 1 for a known entry and 0 for an unknown entry. The values of
-            unknown entries in Y are ignored. None means that all entries are known.
+            Mask of the known entries of Y, with 1 for a known entry and 0 for an unknown entry. The values of
+            unknown entries of Y are ignored. None means that all entries are known.
         """
         known = as_column(observed)
         with self._fitting(y) as (built, Y):

@@ -1,4 +1,4 @@
-"""The classifier `PDSparseClassifier`, a max-margin classifier with sparse weights."""
+"""The classifier `PDSparseClassifier`, a linear classifier with a ranking loss and sparse weights."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class PDSparseClassifier(LinearClassifier):
     """Linear classifier with a max-margin ranking loss and sparse weights.
 
     `fit` minimizes ``sum_k (|w_k|^2/2 + l1 |w_k|_1) + C sum_i max(0, 1 + max w_k.x_i - min w_k.x_i)`` over
-    the weights of all labels together. The inner maximum is over the labels that row i does not have. The
-    minimum is over the labels that row i has. The solver works on the dual problem, one row at a time, with a
-    small active set of labels per row [1]_.
+    the weights w_k of all labels k. For each row x_i, the inner maximum is over the labels that the row does
+    not have. The minimum is over the labels that the row has. The solver works on the dual problem, one row
+    at a time, with a small active set of labels per row [1]_.
 
     Parameters
     ----------
@@ -45,32 +45,33 @@ class PDSparseClassifier(LinearClassifier):
         Relative tolerance; finite and > 0. The fit has converged when the duality gap is below `tol` times
         the primal objective.
     search : {"exact", "sampled"}, default="exact"
-        Method that finds the labels with the largest margin violations in a row. "exact" computes the scores
-        of all labels. "sampled" estimates the scores from a few features of the row. It draws these features
-        with probabilities proportional to their absolute values.
+        Method that finds the labels that violate the margin most in a row. "exact" computes the scores of all
+        labels. "sampled" estimates the scores from a random sample of the features of the row. The
+        probability of a feature is proportional to the absolute value of the feature.
     n_candidates : int or None, default=None
-        Number of labels with margin violations that a pass adds to the active set of a row; >= 1. If None,
-        the number starts at the mean number of labels per row. After each pass that spent more than two
-        thirds of its work on the search, the number is doubled, up to 100.
+        Number of labels that a pass adds to the active set of a row; >= 1. The labels that violate the margin
+        most are added. None means that the number starts at the mean number of labels per row. The number is
+        doubled, up to 100, after each pass that spent more than two thirds of its work on the search.
     post_solve : bool, default=True
         Whether to refit the nonzero weights without the L1 penalty after the main fit. The refit takes the
         same number of passes as the main fit. With `early_stopping`, the result of the refit is kept only if
         its precision on the held-out rows is not lower.
     fit_intercept : bool, default=True
-        Whether to add intercepts to the scores. The intercept of a label is the logarithm of its frequency
-        multiplied by a factor. The factor is the same for all labels and is chosen on held-out rows (see
+        Whether to add intercepts to the scores. The intercept of a label is a factor times the logarithm of
+        the frequency of the label. All labels have the same factor, which is chosen on held-out rows (see
         Notes). The weights do not depend on `fit_intercept`, unless columns are centered (see `normalize`).
     threshold : {"auto", "zero"} or float, default="auto"
         Score above which `predict` assigns a label. "auto" chooses the threshold so that the number of
-        predicted labels on held-out rows equals the number of true labels (see Notes). "zero" is a threshold
-        of 0.
+        predicted labels on held-out rows equals the number of true labels (see Notes). "zero" is the
+        threshold 0.
     early_stopping : bool, default=False
         Whether to stop the fit when the precision at 1 on held-out rows no longer improves. The weights of
         the best pass are kept.
     validation_fraction : float, default=0.1
         Fraction of the rows that `early_stopping` holds out; in (0, 1).
     n_iter_no_change : int, default=3
-        Number of passes without improvement after which `early_stopping` stops the fit; >= 1.
+        The fit stops after this number of consecutive passes without improvement, if `early_stopping` is
+        True; >= 1.
     random_state : int, RandomState instance or None, default=None
         Seed of the order of the rows, the order of labels with equal scores, the sampled features and the
         choice of held-out rows. Pass an int for reproducible results.
@@ -84,13 +85,13 @@ class PDSparseClassifier(LinearClassifier):
     coef_ : csc_array of shape (n_labels, n_features), dtype float32
         Weights. The format is CSC, because predictions read the weights feature by feature.
     intercept_ : ndarray of shape (n_labels,), dtype float32
-        Intercepts (0 with ``fit_intercept=False``) minus `threshold_`. The intercept is -inf for labels that
-        occur in no training row, so that they are never predicted.
+        Intercepts (0 with ``fit_intercept=False``) minus `threshold_`. Labels that occur in no training row
+        have the intercept -inf, so that they are never predicted.
     n_iter_ : int
         Number of passes of the main fit, without the passes of `post_solve`.
     dual_gap_ : float
-        Duality gap before `post_solve`: the primal objective minus the dual objective. It is an upper bound
-        on the difference between the objective and its optimum.
+        Duality gap before `post_solve`: the primal objective minus the dual objective. The duality gap is an
+        upper bound on the difference between the objective and its optimum.
     validation_precision_ : ndarray of shape (n_iter_,) or (0,), dtype float64
         Precision at 1 on the held-out rows after each pass, from 0 to 1; empty without `early_stopping`.
 
@@ -100,35 +101,34 @@ class PDSparseClassifier(LinearClassifier):
 
     Notes
     -----
-    Scores are ``w.x + b``, where `threshold_` is already subtracted from the intercepts b. `predict` assigns
-    the labels with positive scores.
+    Scores are ``w.x + b``, where w is a row of `coef_` and b is the value of `intercept_` for the label.
+    `predict` assigns the labels with positive scores.
 
     With ``search="exact"``, a pass takes O(m + n_labels) time for each row, where m is the number of nonzero
-    weights of the row's features. The fit stores a copy of the values of X. It stores 12 bytes for each label
-    in the active set of a row. It also stores about 30 bytes for each pair of a feature and a label that
-    occurred together in some row, where the label was in the active set of the row. `early_stopping` doubles
-    the memory of the weights and the active sets.
+    weights of the row's features. The fit stores a copy of the values of X, and 12 bytes for each label in
+    the active set of each row. It also stores about 30 bytes for some pairs of a feature and a label. A pair
+    is stored if, for some row, the feature is nonzero and the label is in the active set. `early_stopping`
+    doubles the memory of the weights and the active sets.
 
     The loss compares the labels of a row with one another. The sign of a score therefore has no meaning, and
     the weights do not depend on how frequent a label is. For this reason, the threshold and the intercepts
-    are learned after the weights. A tenth of the rows (at most 2,000) is held out. If a tenth is less than a
-    hundred rows, up to five tenths are held out one after the other. The contribution of the held-out rows to
-    the weights is subtracted, two passes over the remaining rows adapt the weights, and the held-out rows are
-    scored. The weights in `coef_` are not affected.
+    are learned after the weights. A tenth of the rows (at most 2,000) is held out. If this is less than a
+    hundred rows, up to five different tenths of the rows are held out one after the other. The contribution
+    of the held-out rows is subtracted from a copy of the weights. Two passes over the remaining rows then
+    adapt this copy, and the held-out rows are scored. The weights in `coef_` are not affected.
 
-    The candidates for the factor of the log frequencies are 0, 1/512, 1/256, ..., 2. `fit` computes the mean
-    label ranking average precision of each candidate on the held-out rows. It chooses the smallest factor
-    with a precision that is within one standard error of the best precision. The threshold is then chosen so
-    that the number of predicted labels on the held-out rows equals the number of true labels. With
-    `early_stopping`, the rows that it holds out are used for this purpose, at almost no cost. Without
-    `early_stopping`, the computation takes up to 16 % of the fit time with a thousand rows or more. With a
-    few hundred rows, it takes up to 28 % (a few milliseconds).
+    The candidates for the factor of the intercepts are 0, 1/512, 1/256, ..., 2. `fit` computes the mean label
+    ranking average precision of each candidate on the held-out rows. It chooses the smallest factor for which
+    this precision is within one standard error of the best precision. The threshold is then chosen so that
+    the number of predicted labels on the held-out rows equals the number of true labels. With
+    `early_stopping`, the rows that are held out for early stopping are also used for these choices, at almost
+    no cost. Without `early_stopping`, the choices take up to 16 % of the fit time if there are at least a
+    thousand rows. With a few hundred rows, the choices take up to 28 % of the fit time (a few milliseconds).
 
     The loss of a row depends only on two labels: the lowest-scored label that the row has and the
-    highest-scored label that it does not have. If the features hardly predict many of the labels, nearly
-    every row has such a pair in the wrong order, and the weights shrink to nearly zero. On these data,
-    one-vs-rest classifiers rank better. Rows without labels and rows with all labels do not affect the
-    weights.
+    highest-scored label that it does not have. If many labels are hard to predict, nearly every row has these
+    two labels in the wrong order, and the weights shrink to nearly zero. On such data, one-vs-rest
+    classifiers give better rankings. Rows without labels and rows with all labels do not affect the weights.
 
     References
     ----------

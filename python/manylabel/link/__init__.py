@@ -1,4 +1,4 @@
-"""Joint prediction of many labels by a smooth nonlinear function of a few linear predictions."""
+"""Classifier that computes all labels of a row together, by a nonlinear function of linear predictions."""
 
 from manylabel.link.classifier import SmoothLinkClassifier, smooth_link_space
 

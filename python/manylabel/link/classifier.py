@@ -1,4 +1,4 @@
-"""The classifier `SmoothLinkClassifier`, and the parameter ranges that the authors of its paper searched."""
+"""The classifier `SmoothLinkClassifier`, and the function `smooth_link_space`."""
 
 from __future__ import annotations
 
@@ -40,61 +40,65 @@ __all__ = ["SmoothLinkClassifier", "smooth_link_space"]
 
 @register(command="smooth-link", demo=("Smooth link", lambda link: link(random_state=0)))
 class SmoothLinkClassifier(MultiLabelClassifier):
-    """Linear model on random cosine features of a low-rank linear prediction.
+    """Classifier that scores labels by a nonlinear function of a few linear predictions.
 
-    `Rembrandt` reduces each row to a vector p of k linear predictions, a summary of its labels. The scores
-    are ``cos((p, 1) R + b) V`` with random frequencies R, random phases b and fitted weights V. This function
-    of p is called the link. The model is the primal form of a kernel machine on p. It turns independent
-    linear predictions into joint nonlinear predictions [1]_.
+    The model has two parts. The first part, called the embedding, is a linear model such as `Rembrandt`. The
+    embedding predicts a vector p of k numbers, which summarizes the labels of the row. The second part,
+    called the link, computes the scores ``cos((p, 1) R + b) V`` of all labels from p. R contains random
+    frequencies, b contains random phases, and V contains the fitted weights. The cosines are random features
+    of a kernel, so the link approximates a kernel machine on p [1]_.
 
     Parameters
     ----------
     n_components : int or float, default=0.99
-        Number k of components of the embedding. An int is the number itself; >= 1. A float in (0, 1) is a
-        fraction of the trace of ``Y'Y``. In this case, k is the smallest number of components such that their
-        eigenvalues sum to more than this fraction, at most 300. With a float and more than 1024 labels, k is
-        300.
+        Number k of components of the embedding. An int is the number of components; >= 1. A float in (0, 1)
+        is a fraction of the trace of ``Y'Y``. In this case, k is the smallest number of components with
+        eigenvalues that sum to more than this fraction, but at most 300. If there are more than 1024 labels,
+        any float means 300 components.
     kernel : str, default="gaussian"
         Kernel that the random features approximate: "gaussian", "matern-3", "matern-5" or "cauchy". The
-        kernels differ in the tails of the distribution of the frequencies. The tails are lightest with
-        "gaussian", heavier with "matern-5" and "matern-3", and heaviest with "cauchy". "quasi-gaussian",
-        "quasi-matern-3" and "quasi-matern-5" draw the frequencies by Latin hypercube sampling. "linear" uses
-        the predictions p themselves as features, without cosines.
+        distribution of the random frequencies depends on the kernel. Its tails are lightest with "gaussian",
+        heavier with "matern-5" and "matern-3", and heaviest with "cauchy". "quasi-gaussian", "quasi-matern-3"
+        and "quasi-matern-5" approximate the same kernels, but draw the frequencies by Latin hypercube
+        sampling. "linear" uses no cosines: the scores are linear functions of p.
     n_features : int or "auto", default="auto"
         Number s of random features; >= 1. "auto" is a quarter of the number of rows, but at least 100 and at
         most 2000. This parameter is ignored with ``kernel="linear"``.
     gamma : float or "auto", default="auto"
-        Factor by which the frequencies of the median heuristic are multiplied; finite and > 0. For example,
-        the Gaussian kernel is ``exp(-gamma^2 |p - p'|^2 / median)``, where p and p' are the linear
-        predictions of two rows and the median is over the squared distances of all pairs of rows. "auto"
-        tries 1/4, 1/2 and 1 and chooses the value with the lowest leave-one-out error of least squares (see
-        Notes).
+        Factor that multiplies the random frequencies; finite and > 0. A larger gamma gives a more nonlinear
+        link. With ``gamma=1``, the frequencies follow the median heuristic. For example, the Gaussian kernel
+        is ``exp(-gamma^2 |p - p'|^2 / median)``, where p and p' are the linear predictions of two rows. Here,
+        median is the median squared distance of the linear predictions over all pairs of rows. "auto" tries
+        1/4, 1/2 and 1 and chooses the value with the lowest leave-one-out error of least squares (see Notes).
     loss : {"logistic", "squared", "softmax"}, default="logistic"
-        Loss function. "logistic" and "squared" are sums over the labels. "softmax" is for data with exactly
-        one label per row.
+        Loss function of a row. "logistic" and "squared" are sums of a loss over all labels. "softmax" is the
+        multinomial logistic loss, for data with exactly one label per row.
     embedding : {"rembrandt", "gaussian", "pca", "none"} or Rembrandt, default="rembrandt"
         Method that computes the linear predictions p. "rembrandt", "gaussian" and "pca" are described at the
-        parameter `embedding` of `Rembrandt`. "none" predicts each label by a ridge regression, which takes
-        n_features_in_ x n_labels numbers in memory. If an instance of `Rembrandt` is given, a clone of the
-        instance is fitted. The clone keeps its own `n_components`, `l2`, `n_iter` and `n_oversamples`. If its
-        `random_state` is None, it is seeded by the `random_state` of this classifier.
+        parameter `embedding` of `Rembrandt`. "none" uses no embedding: p contains one prediction for each
+        label, from a ridge regression. The weights of these regressions take n_features_in_ x n_labels
+        numbers in memory. If an instance of `Rembrandt` is given, a clone of the instance is fitted with the
+        `n_components`, `l2`, `n_iter` and `n_oversamples` of the instance. If the `random_state` of the
+        instance is None, the `random_state` of this classifier is the seed of the clone.
     solver : {"psgd", "newton-cg"}, default="psgd"
-        Solver for V. "psgd" starts at the least-squares solution and takes preconditioned stochastic gradient
-        steps with momentum. Its solution is regularized by the small number of passes, the ridge and label
-        smoothing. "newton-cg" computes the optimum of the logistic loss plus the ridge penalty. The squared
-        loss has a closed form and ignores this parameter.
+        Solver for the weights V of the link. "psgd" starts at the least-squares solution and takes
+        preconditioned stochastic gradient steps with momentum. The small number of passes, the ridge penalty
+        and label smoothing regularize its solution. "newton-cg" computes the optimum of the logistic loss
+        plus the ridge penalty, and does not support "softmax". With the squared loss, the solution has a
+        closed form, so this parameter is ignored.
     l2 : float or "auto", default="auto"
         Ridge penalty of all regressions of the embedding, as a multiple of the mean diagonal entry of
-        ``X'X``; finite and >= 0. "auto" chooses the ridge with the lowest leave-one-out error and centers X
-        and Y. It also scales the columns of dense X to unit variance and fits the link on leave-one-out
+        ``X'X``; finite and >= 0. "auto" chooses the penalty with the lowest leave-one-out error. "auto" also
+        centers X and Y, scales the columns of dense X to unit variance, and fits the link to leave-one-out
         predictions (see Notes). This parameter is ignored with ``embedding="pca"``.
     l2_link : float or "auto", default="auto"
-        Ridge penalty of V, as a multiple of the mean diagonal entry of the Gram matrix of the random
-        features; finite and >= 0. "auto" is 0.1.
+        Ridge penalty of the weights V of the link, as a multiple of the mean diagonal entry of the Gram
+        matrix of the random features; finite and >= 0. "auto" is 0.1.
     n_iter : int, default=1
-        Number of passes of the embedding that improve its random vectors, as in `Rembrandt`; >= 0.
+        Number of passes over the data that improve the random vectors of the embedding; >= 0 (see
+        `Rembrandt`).
     n_oversamples : int, default=20
-        Number of random vectors that the embedding uses in addition to `n_components`; >= 0.
+        Number of additional random vectors of the embedding; >= 0 (see `Rembrandt`).
     n_passes : int, default=8
         Number of passes of "psgd" over the rows; >= 1.
     step_size : float, default=1.0
@@ -104,17 +108,16 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     decay : float, default=0.95
         Factor by which the step size and the momentum are multiplied after each pass of "psgd"; in (0, 1].
     threshold : {"auto", "zero"} or float, default="auto"
-        Threshold above which `predict` assigns a label. It applies to the logit or, with the squared loss, to
-        the prediction minus 1/2. "zero" is the threshold 0, a probability of one half. "auto" depends on the
-        ratio of the number of predicted labels to the number of true labels, on held-out rows (see Notes). If
-        the ratio is between 0.7 and 1.4 at the threshold 0, "auto" is 0. Otherwise, "auto" is the score
-        nearest to 0 at which the ratio is within these bounds. This parameter is ignored with
-        ``loss="softmax"``.
+        Threshold above which `predict` assigns a label. The threshold applies to the logit of a label or,
+        with the squared loss, to the prediction minus 1/2. "zero" is the threshold 0, which corresponds to a
+        probability of one half. "auto" learns the threshold on held-out rows (see Notes). It is the threshold
+        nearest to 0 that predicts between 0.7 and 1.4 times the number of true labels. This parameter is
+        ignored with ``loss="softmax"``.
     shrink : float or None, default=None
-        Label smoothing: target value for a label that is present; in (0.5, 1]. The target for an absent label
-        is ``1 - shrink``. None means ``1 - 1/n_samples``, but at least 0.75.
+        Target value of a label that is present, for label smoothing; in (0.5, 1]. The target value of an
+        absent label is ``1 - shrink``. None means ``1 - 1/n_samples``, but at least 0.75.
     preflate : bool, default=False
-        Whether to enlarge the initial weights of rare classes. It requires ``kernel="linear"`` and
+        Whether to enlarge the initial weights of rare classes. This option requires ``kernel="linear"`` and
         ``loss="softmax"``.
     early_stopping : bool, default=False
         Whether "psgd" stops when the loss on held-out rows no longer falls. The weights of the best pass are
@@ -122,17 +125,18 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     validation_fraction : float, default=0.1
         Fraction of the rows that `early_stopping` holds out; in (0, 1).
     n_iter_no_change : int, default=2
-        Number of passes without a lower loss on held-out rows after which `early_stopping` stops the fit;
-        >= 1.
+        The fit stops after this number of consecutive passes without a lower loss on held-out rows, if
+        `early_stopping` is True; >= 1.
     max_iter : int, default=100
         Maximum number of "newton-cg" steps; >= 1.
     tol : float, default=1e-3
         Tolerance of "newton-cg"; finite and > 0. A label has converged when the norm of its gradient is below
-        `tol` times the norm at zero weights.
+        `tol` times the norm of its gradient at zero weights.
     max_memory : int or None, default=None
         Memory limit for the fit of the link, in bytes; >= 1. If the estimated memory exceeds the limit, `fit`
-        raises `MemoryError`. Random features are kept between passes if they fit within the limit. Otherwise
-        they are recomputed. None means no limit. In this case, features are kept if they take at most 2 GiB.
+        raises `MemoryError`. If the limit is large enough, the random features of all rows are stored.
+        Otherwise, every pass computes the random features again. None means no limit. In this case, the
+        random features are stored if they take at most 2 GiB.
     random_state : int, RandomState instance or None, default=None
         Seed of the embedding, the frequencies, the order of the rows and the choice of held-out rows. Pass an
         int for exactly reproducible results.
@@ -144,14 +148,14 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     projection_intercept_ : ndarray of shape (n_components_,), dtype float64
         Intercepts of the linear predictions p.
     frequencies_ : ndarray of shape (n_components_ + 1, n_features), dtype float32
-        Random frequencies R. The last row applies to the constant 1. With ``kernel="linear"``, R has no
+        Random frequencies R. The last row is multiplied by the constant 1. With ``kernel="linear"``, R has no
         columns.
     phases_ : ndarray of shape (n_features,), dtype float32
         Random phases b, in radians. The array is empty with ``kernel="linear"``.
     coef_ : ndarray of shape (n_labels, n_features), dtype float32
         The transpose of V. With ``kernel="linear"``, the shape is (n_labels, n_components_).
     intercept_ : ndarray of shape (n_labels,), dtype float32
-        Weights of a constant feature minus `threshold_`. With the squared loss, 1/2 is also subtracted. The
+        Intercepts of the labels minus `threshold_`. With the squared loss, 1/2 is also subtracted. The
         intercept is -inf for labels that occur in no training row.
     gamma_ : float
         The value of `gamma`, as given or chosen.
@@ -161,20 +165,20 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     l2_ : float
         The value of `l2`, as given or chosen. It is 0 with ``embedding="pca"``.
     ridge_ : float
-        The ridge of V that was used, as a multiple of the mean diagonal entry. It equals `l2_link`, or a
-        larger value if the Gram matrix was singular.
+        The ridge penalty of V that was used, as a multiple of the mean diagonal entry of the Gram matrix. It
+        equals `l2_link`, or a larger value if the Gram matrix was singular.
     validation_loss_ : ndarray of shape (n_iter_,), dtype float64
         Mean loss per held-out row after each pass; empty without `early_stopping`.
     n_iter_ : int
-        Number of passes of "psgd", or the largest number of Newton steps of a label. It is 1 with the squared
-        loss.
+        Number of passes of "psgd". With "newton-cg", the value is the largest number of Newton steps of a
+        label. With the squared loss, the value is 1.
     n_components_ : int
         Number k of linear predictions.
     classes_ : ndarray of shape (n_labels,)
-        The labels, usually ``arange(n_labels)``. If y was 1-D in `fit`, these are the distinct classes with
+        The labels, ``arange(n_labels)``. If y was 1-D in `fit`, the array contains the distinct classes with
         "softmax", and 0 and 1 with other losses.
     one_dimensional_ : bool
-        Whether y was 1-D in `fit`. If so, predictions are also 1-D.
+        Whether y was 1-D in `fit`. If y was 1-D, predictions are also 1-D.
 
     See Also
     --------
@@ -185,65 +189,69 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     -----
     With ``loss="softmax"``, each row must have exactly one label, and y may be 1-D with one class per row. If
     the estimated memory of a fit exceeds `max_memory`, the fit raises `MemoryError`. Ctrl-C ends a fit within
-    a second, except during a large factorization of the embedding. A `ConvergenceWarning` reports two cases:
-    the Gram matrix was singular and its ridge was increased, or labels did not converge in `max_iter` Newton
-    steps.
+    a second, except during a large factorization of the embedding. `fit` issues a `ConvergenceWarning` if the
+    ridge penalty was increased because the Gram matrix was singular. It also issues a `ConvergenceWarning` if
+    labels did not converge in `max_iter` Newton steps.
 
     Scores are logits minus `threshold_`. With the squared loss, scores are predictions minus 1/2 minus
     `threshold_`. `predict` assigns the labels with positive scores. With the logistic loss, probabilities are
-    ``1 / (1 + exp(-score - threshold_))``. With "softmax", they are the softmax of the logits, so the
-    probabilities of a row sum to 1. With the squared loss, they are the predictions, clipped to [0, 1].
+    ``1 / (1 + exp(-score - threshold_))``. With "softmax", probabilities are the softmax of the logits, and
+    the probabilities of a row sum to 1. With the squared loss, probabilities are the predictions, clipped to
+    [0, 1].
 
     Let n be the number of rows, s the number of random features, k the number of components and c the number
-    of labels. In addition to the time of the embedding, the fit takes O(n s k) time for the features and
-    O(n s^2 + s^3) time for the least-squares solution. Each pass of "psgd" takes O(n s c) time. With many
-    rows, each batch of a pass takes O(s^2 c) time in addition. A pass has ten or more batches.
+    of labels. After the fit of the embedding, the random features take O(n s k) time, and the least-squares
+    solution takes O(n s^2 + s^3) time. Each pass of "psgd" takes O(n s c) time. With many rows, each batch of
+    a pass takes O(s^2 c) additional time. A pass has ten or more batches.
 
     The fit of the link uses the following memory:
 
-    - 4 n s bytes for the random features, if they are kept.
+    - 4 n s bytes for the random features, if they are stored.
     - 20 s^2 bytes for the Gram matrix and its factorization.
     - 4 s c bytes for V.
-    - 24 s bytes for each label of a group that is fitted together. A group has up to 4096 labels. With
-      "softmax" and with early stopping, it has all labels.
+    - 24 s bytes for each label of a group. A group contains up to 4096 labels, which are fitted together.
+      With "softmax" or early stopping, there is one group of all labels.
     - With "newton-cg", 320 n bytes for each thread.
 
-    `max_memory` limits only the fit of the link. The embedding takes as much memory as `Rembrandt` in
-    float64. If more than half of the values of X are nonzero, a dense copy of X takes 8 more bytes per value.
-    Predictions process the rows in blocks.
+    `max_memory` limits only the fit of the link. The Notes of `Rembrandt` describe the memory of the
+    embedding, which is fitted in float64. If more than half of the values of X are nonzero, a dense copy of X
+    takes 8 additional bytes per value. Predictions are computed for one block of rows at a time.
 
-    The link is fitted to linear predictions p of the training rows. It overfits if these are more accurate
-    than the linear predictions of new rows. The embedding predicts its own training rows better than new
-    rows, especially if there are few training rows. With ``l2="auto"``, the link is therefore fitted on
-    leave-one-out predictions. The leave-one-out prediction of a row is the prediction of the embedding's last
-    regression, fitted to all other rows. These predictions require one fit and the leverages of the rows. The
-    Notes of `Rembrandt` describe how the leverages are computed, how the ridge is chosen and how long this
-    takes.
+    The embedding predicts its own training rows better than new rows, especially if there are few training
+    rows. A link that is fitted to such predictions overfits. With ``l2="auto"``, the link is therefore fitted
+    to leave-one-out predictions. A leave-one-out prediction of a row uses the last regression of the
+    embedding, fitted without this row. All leave-one-out predictions are computed from a single fit and the
+    leverages of the rows. The Notes of `Rembrandt` describe the computation of the leverages, the choice of
+    the ridge penalty, and the time for these computations.
 
     With ``l2="auto"``, columns are scaled if more than an eighth of the values of X are nonzero. Each column
-    is then divided by its standard deviation, because one ridge does not suit features of different scales.
-    `projection_` applies to the unscaled features. If `l2` is a number or `embedding` is an instance, X is
-    not scaled. The link is then fitted on the embedding's predictions of its own training rows, as in [1]_.
+    is then divided by its standard deviation, because a single ridge penalty does not suit features of
+    different scales. `projection_` applies to the unscaled features. If `l2` is a number or `embedding` is an
+    instance of `Rembrandt`, X is not scaled. The link is then fitted to the ordinary predictions for the
+    training rows, as in [1]_.
 
-    ``gamma="auto"`` compares errors on up to 4000 rows and the 64 most frequent labels. It uses 500 random
-    features, or more if the comparison takes at most a tenth of the time of the fit of V. The compared models
-    are fitted by least squares, and to fewer rows if there are more than 4000. The comparison therefore makes
-    two corrections. First, with "psgd", its ridge is smaller than `l2_link`, because the passes of "psgd"
-    undo part of the ridge. Second, the errors are weighted means of the leave-one-out error and the training
-    error. The more rows are left out of the comparison, the larger is the weight of the training error, up to
-    one half. The value 1 is tried only if 1/4 is not better than 1/2.
+    ``gamma="auto"`` compares values of gamma by least-squares fits to at most 4000 rows and the 64 most
+    frequent labels. These fits use at least 500 random features. They use more random features if the
+    comparison then takes at most a tenth of the time of the fit of V. The final model differs from the
+    compared models, so the comparison makes two corrections. First, with "psgd", the comparison uses a
+    smaller ridge penalty than `l2_link`, because the passes of "psgd" reduce the effect of the ridge penalty.
+    Second, with more than 4000 rows, the error is a weighted mean of the leave-one-out error and the training
+    error. The weight of the training error increases with the number of rows, up to one half. The value 1 is
+    tried only if 1/4 is not better than 1/2.
 
     A threshold at a probability of one half minimizes the Hamming loss. However, if labels are hard to
-    predict, only a few probabilities exceed one half. ``threshold="auto"`` therefore refits a sample of
-    frequent and rare labels on four fifths of the rows and scores the remaining fifth (at most 4000 rows).
-    The refit uses the features, the Gram matrix and the leave-one-out predictions of the main fit. The sample
-    has at least 32 labels. Beyond this minimum, its size is limited so that the refit takes about a tenth of
-    the time of the fit of V. With fewer than 2500 rows, further fifths are held out one after the other,
-    until 500 rows have been held out or the held-out rows have 500 of the sampled labels.
+    predict, only a few probabilities exceed one half. ``threshold="auto"`` therefore learns a threshold from
+    a sample of frequent and rare labels. A fifth of the rows (at most 4000 rows) is held out. The weights of
+    the sampled labels are fitted again without the held-out rows, and the held-out rows are scored. This
+    second fit uses the random features, the Gram matrix and the leave-one-out predictions of the main fit.
+    The sample has at least 32 labels. It has more labels if the second fit then takes at most a tenth of the
+    time of the fit of V. With fewer than 2500 rows, further fifths are held out one after the other. No
+    further fifth is held out when 500 rows have been held out, or when the held-out rows have 500 of the
+    sampled labels in total.
 
     The authors of [1]_ use ``n_components=0.9, n_iter=2, l2=1e-4, threshold="zero"`` and the parameters of
-    `smooth_link_space`. Their quasi-random frequencies for a value of gamma equal the frequencies for
-    ``gamma / sqrt(2)`` in this implementation.
+    `smooth_link_space`. Their code scales quasi-random frequencies differently: a value ``g`` of gamma in
+    their code corresponds to ``gamma=g / sqrt(2)`` in this class.
 
     References
     ----------
@@ -298,7 +306,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         coef_=Array(("n_labels", "n_inputs"), "f4"),
         intercept_=Array(("n_labels",), "f4", or_minus_infinity=True),
         classes_=Classes(ANY),
-        gamma_=Scalar(float, optional=True),  # files of version 0.1 lack gamma_, threshold_ and l2_
+        gamma_=Scalar(float, optional=True),  # no gamma_, threshold_ and l2_ in files of version 0.1
         threshold_=Scalar(float, finite=True, optional=True),
         l2_=Scalar(float, optional=True),
         ridge_=Scalar(float),
@@ -423,9 +431,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         Returns
         -------
         ndarray or csr_array of shape (n_samples, n_labels), dtype int64
-            0/1 indicator matrix. It is sparse if Y was sparse in `fit`; no dense array is formed in this
-            case. With "softmax", it has one label per row. If y was 1-D in `fit` with "softmax", the result
-            is an ndarray of shape (n_samples,) with one class per row.
+            0/1 indicator matrix. If Y was sparse in `fit`, the result is sparse, and no dense array is
+            formed. With "softmax", each row has exactly one label. If y was 1-D in `fit` with "softmax", the
+            result is an ndarray of shape (n_samples,) with one class per row.
 
         Raises
         ------
@@ -448,7 +456,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     def _note_convergence(self, steps: NDArray[np.int32], l2_link: float) -> None:
         if self.ridge_ > l2_link * (1 + 1e-9):
             warnings.warn(
-                f"the Gram matrix was singular with l2_link={l2_link}; the ridge {self.ridge_:.3g} was used",
+                f"the Gram matrix was singular with l2_link={l2_link}; "
+                f"the ridge penalty {self.ridge_:.3g} was used",
                 ConvergenceWarning,
                 stacklevel=4,
             )
@@ -467,20 +476,20 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
 
 def smooth_link_space(n_samples: int) -> dict[str, Any]:
-    """Return the parameter ranges that Karampatziakis and Mineiro (2015) searched.
+    """Return the parameter ranges of the random search of Karampatziakis and Mineiro (2015).
 
     Parameters
     ----------
     n_samples : int
-        Number of rows of a training fold; >= 5. The range of label smoothing depends on this number. With
-        fewer than 5 rows, the range would include 1/2, which is not allowed.
+        Number of rows of a training fold; >= 5. The range of the parameter `shrink` depends on this number.
+        With fewer than 5 rows, the range would include 1/2, which `shrink` does not allow.
 
     Returns
     -------
     dict of str to list or distribution
-        Value for the argument `param_distributions` of `sklearn.model_selection.RandomizedSearchCV`. The
-        classifier should have ``n_components=0.9, n_iter=2, l2=1e-4``. The authors drew 300 settings and
-        validated each on a tenth of the rows.
+        Value for the argument `param_distributions` of `sklearn.model_selection.RandomizedSearchCV`. To
+        repeat the search of the authors, use the classifier with ``n_components=0.9, n_iter=2, l2=1e-4``. The
+        authors drew 300 settings and validated each setting on a tenth of the rows.
 
     Examples
     --------
@@ -509,7 +518,7 @@ _SEARCHED_KERNELS = ("gaussian", "matern-3", "matern-5")
 
 
 class _CappedUniform:
-    """Uniform distribution on [low, low + width]; values above 1 are replaced by 1."""
+    """Uniform distribution on [low, low + width], with values above 1 replaced by 1."""
 
     def __init__(self, low: float, width: float) -> None:
         self._uniform = stats.uniform(low, width)

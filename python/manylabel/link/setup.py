@@ -1,4 +1,4 @@
-"""Preparation of a smooth link fit: core parameters and linear predictions."""
+"""Preparation of a fit of `SmoothLinkClassifier`: parameters for the Rust core, and linear predictions."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _MOST_COMPONENTS = 300
 _MOST_EIGENVALUES = 1024
 
 # Number of random features per row, and the minimum and maximum number of random features. With as many
-# features as rows, the link overfits. If the signal is strong, a quarter of the rows predicts as well as more
-# features. If the signal is weak, a quarter predicts better.
+# features as rows, the link overfits. If labels are easy to predict, a quarter of the number of rows is as
+# accurate as more features. If labels are hard to predict, it is more accurate.
 _FEATURES_OF_A_ROW = 1 / 4
 _FEWEST_FEATURES, _MOST_FEATURES = 100, 2000
 
-# Default ridge of the link. In comparisons on data sets of various kinds with ``gamma="auto"``, the precision
-# at 1 with 0.1 was higher than with 0.01, or at most half a point lower.
+# Default ridge penalty of the link. Compared with 0.01 on various data sets with ``gamma="auto"``, the value
+# 0.1 gives a higher precision at 1, or at most half a percentage point less.
 _L2_LINK = 0.1
 
 KERNELS = (
@@ -53,26 +53,26 @@ KERNELS = (
 
 
 class Embedding(Parameter):
-    """Parameter type for an embedding that the user passes as an instance."""
+    """Type of the parameter `embedding` if its value is an instance of `Rembrandt`."""
 
     wanted = "a Rembrandt"
     documented = "Rembrandt"
     wrong = (3, Rembrandt)
 
     def takes(self, value: Any) -> bool:
-        """Return whether a value is allowed."""
+        """Return whether `value` is an instance of `Rembrandt`."""
         return isinstance(value, Rembrandt)
 
     def read(self, text: str) -> Any:
-        """Raise ValueError for any text: on the command line, an embedding is selected by a word."""
+        """Raise ValueError, because no text of the command line can describe an instance."""
         raise ValueError
 
 
 def core_params(params: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters for the core, with numbers for `n_features` and `l2_link` if they are "auto".
+    """Return the parameters for the Rust core, with `n_features` and `l2_link` as numbers.
 
-    An automatic `n_features` is set to its maximum. The caller replaces it by the result of
-    `automatic_features` when the number of training rows is known.
+    If `n_features` is "auto", the result contains the largest number that "auto" can mean. The caller
+    replaces this number by the result of `automatic_features` when the number of training rows is known.
     """
     auto = {"n_features": _MOST_FEATURES, "l2_link": _L2_LINK}
     settled = {name: value for name, value in auto.items() if params[name] == "auto"}
@@ -80,14 +80,15 @@ def core_params(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def automatic_features(n_samples: int) -> int:
-    """Return the automatic number of random features for `n_samples` rows."""
+    """Return the number of random features that "auto" means for `n_samples` rows."""
     return min(max(int(n_samples * _FEATURES_OF_A_ROW), _FEWEST_FEATURES), _MOST_FEATURES)
 
 
 def unfitted_embedding(params: dict[str, Any]) -> Rembrandt:
     """Return the unfitted embedding.
 
-    If the user gave no instance of `Rembrandt`, `linear_predictions` sets its `n_components` and `l2`.
+    If the user passed no instance of `Rembrandt`, `linear_predictions` sets `n_components` and `l2` of the
+    result.
     """
     embedding, n_jobs, random_state = params["embedding"], params["n_jobs"], params["random_state"] % 2**32
     if isinstance(embedding, Rembrandt):
@@ -97,10 +98,10 @@ def unfitted_embedding(params: dict[str, Any]) -> Rembrandt:
         n_iter=params["n_iter"],
         n_oversamples=params["n_oversamples"],
         embedding="rembrandt" if embedding == "none" else embedding,
-        # All regressions use the same ridge, as in the paper of Karampatziakis and Mineiro (2015).
+        # All regressions use the same ridge penalty, as in the paper of Karampatziakis and Mineiro (2015).
         l2_final=1.0,
-        # With centering, the ridge does not apply to the means. A ridge that suits the features may be far
-        # too large for the means.
+        # With centering, the ridge penalty does not apply to the means. A penalty that suits the features may
+        # be far too large for the means.
         center=params["l2"] == "auto" and embedding != "pca",
         random_state=random_state,
         n_jobs=n_jobs,
@@ -116,9 +117,9 @@ def linear_predictions(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float32] | None]:
     """Fit the embedding to the rows that are not held out; return weights, intercepts and predictions.
 
-    The predictions cover all rows. Rows that the embedding was fitted to get leave-one-out predictions.
-    Held-out rows get ordinary predictions. The predictions are None if the link should be fitted to ordinary
-    predictions of all rows.
+    The predictions cover all rows. They are leave-one-out predictions for the rows of the fit, and ordinary
+    predictions for held-out rows. If the link should be fitted to ordinary predictions of all rows, None is
+    returned instead of the predictions.
     """
     X, Y, sample_weight = training_set
     held_out_X = None
@@ -131,8 +132,9 @@ def linear_predictions(
         automatic = params["l2"] == "auto" and params["embedding"] != "pca"
         embedding.l2 = params["l2"] if automatic or params["l2"] != "auto" else 1.0
         embedding.n_components = _n_components(params, embedding, X.shape[1], Y, sample_weight)
-    # The features are in double precision. The values of X decide whether the features are dense or sparse,
-    # not the format of X. All input formats therefore give exactly the same results.
+    # The features are converted to double precision. The number of nonzero values, not the format of X,
+    # decides whether the features are stored densely. All input formats therefore give exactly the same
+    # results.
     features: Any = X.astype(np.float64, copy=False)
     n_cells, n_values = X.shape[0] * X.shape[1], np.count_nonzero(X.data)
     scales = None
@@ -185,8 +187,7 @@ def check_one_label(Y: csr_array) -> None:
     counts = np.diff(Y.indptr)
     wrong = counts[counts != 1]
     if len(wrong):
-        # The message contains no row number, because rows with weight 0 have been removed and numbers have
-        # shifted.
+        # The message contains no row number, because removed rows with weight 0 have changed the row numbers.
         raise ValueError(
             f'with `loss="softmax"`, each row of Y must have exactly one label, got {len(wrong)} rows with '
             f"no or several labels; the first of these rows has {wrong[0]} labels"

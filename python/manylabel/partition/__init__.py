@@ -1,4 +1,4 @@
-"""Block-wise partitioning for extreme multi-label classification, and two baseline methods."""
+"""Classifiers that split rows and labels into blocks, for data with very many labels."""
 
 from manylabel.partition.classifier import BlockPartitionClassifier
 from manylabel.partition.clustered import CBMLCClassifier, LPSRClassifier

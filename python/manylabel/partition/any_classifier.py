@@ -1,4 +1,4 @@
-"""Adapter for multi-label classifiers of other libraries, which fits and scores single blocks."""
+"""Wrapper that fits multi-label classifiers of other libraries to single blocks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,11 @@ _LEAST = 1e-7
 
 
 def rows_at_once(n_rows: int, n_labels: int) -> Iterator[slice]:
-    """Yield slices of rows with a limited number of dense scores; one empty slice if there are no rows."""
+    """Yield slices of the rows.
+
+    The number of scores of the rows in a slice is limited. If there are no rows, the function yields one
+    empty slice.
+    """
     step = max(1, _SCORES_AT_ONCE // max(1, n_labels))
     for start in range(0, max(1, n_rows), step):
         yield slice(start, min(start + step, n_rows))
@@ -34,12 +38,12 @@ def rows_at_once(n_rows: int, n_labels: int) -> Iterator[slice]:
 def topk_of_decisions(
     decide: Callable[[csr_array], NDArray[np.float32]], X: csr_array, n_labels: int, k: int
 ) -> csr_array:
-    """Rank labels by dense scores, which are computed for a few rows at a time.
+    """Return the best labels of each row; the dense scores are computed for a few rows at a time.
 
     Parameters
     ----------
     decide : callable
-        Function that takes rows and returns their scores, of shape (n_rows, n_labels).
+        Function that takes rows and returns an array of scores, of shape (n_rows, n_labels).
     X : csr_array of shape (n_samples, n_features)
         Features.
     n_labels : int
@@ -64,12 +68,12 @@ def topk_of_decisions(
 
 @register
 class AnyClassifier(BaseEstimator):  # type: ignore[misc]
-    """Wrapper that fits any multi-label classifier with scikit-learn's interface to a block.
+    """Wrapper for any multi-label classifier with the interface of scikit-learn, for a single block.
 
-    Many classifiers do not accept labels that occur in all rows of a block or in none of them. These labels
-    get a constant score instead, the log-odds ``log((n_1 + 1/2) / (n_0 + 1/2))``. Here, n_1 is the number of
-    rows with the label and n_0 the number of rows without it. If the classifier cannot be fitted to a block,
-    for example because the block has too few rows, all labels of the block get constant scores.
+    Many classifiers cannot be fitted to labels that occur in all rows or in no row. These labels get a
+    constant score, the log-odds ``log((n_1 + 1/2) / (n_0 + 1/2))``. Here, n_1 is the number of rows with the
+    label, and n_0 is the number of rows without the label. If the classifier cannot be fitted to a block, for
+    example because the block has too few rows, all labels of the block get constant scores.
 
     Parameters
     ----------
@@ -81,13 +85,14 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     estimator_ : estimator or None
-        The fitted classifier for the labels in `varying_`. It is None if the fit failed or no label varies.
+        The fitted classifier for the labels in `varying_`. The value is None if the fit failed, or if
+        `varying_` is empty.
     varying_ : ndarray of shape (n_varying,), dtype int32
         Labels that occur in some but not all training rows.
     log_odds_ : ndarray of shape (n_labels,), dtype float32
-        Constant score of each label.
+        Constant score of each label, which is used for labels that are not scored by `estimator_`.
     error_ : str or None
-        Message of the exception if `estimator` could not be fitted, else None.
+        Message of the exception if `estimator` could not be fitted, and None otherwise.
     n_features_in_ : int
         Number of features in `fit`.
     classes_ : ndarray of shape (n_labels,), dtype int64
@@ -117,7 +122,8 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         Y : csr_array of shape (n_samples, n_labels), dtype float32
             0/1 indicator matrix.
         sample_weight : ndarray of shape (n_samples,), default=None
-            Weights of the rows. They are passed to `estimator` unless they are None.
+            Weights of the rows. If the weights are not None, they are passed to the `fit` method of
+            `estimator`.
 
         Returns
         -------
@@ -146,7 +152,7 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         return self
 
     def decision_function(self, X: csr_array) -> NDArray[np.float32]:
-        """Compute the scores of all labels: scores of the classifier, or logits of its probabilities.
+        """Compute the scores of all labels for every row.
 
         Parameters
         ----------
@@ -156,7 +162,8 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (n_samples, n_labels), dtype float32
-            Scores. Logits of probabilities are used if the classifier has no `decision_function`.
+            Scores. If the classifier has no `decision_function`, the scores are the logits of its
+            probabilities.
         """
         scores = np.tile(self.log_odds_, (X.shape[0], 1))
         if self.estimator_ is not None:
@@ -198,7 +205,7 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         csr_array of shape (n_samples, n_labels)
-            0/1 indicator matrix. Labels with a constant score are predicted if the score is positive.
+            0/1 indicator matrix. A label with a constant score is predicted if this score is positive.
         """
         parts = []
         for rows in rows_at_once(X.shape[0], len(self.log_odds_)):
@@ -221,8 +228,8 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"`estimator` must have decision_function or predict_proba, got {estimator!r}")
         probabilities = estimator.predict_proba(X)
         if isinstance(probabilities, list):
-            # The list has one array per label. Its columns are the probabilities that the label is absent and
-            # present.
+            # The list has one array per label. The first column of the array is the probability that the
+            # label is absent. The second column is the probability that the label is present.
             if any(each.shape[1] != 2 for each in probabilities):
                 raise ValueError(
                     f"`estimator` must return the probabilities of 0 and 1 for every label, got other arrays "

@@ -1,4 +1,4 @@
-"""Scorers that call the methods of block models, for models whose scores the Rust core cannot compute."""
+"""Scorers that call Python methods, for models whose scores the Rust core cannot compute."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 # Maximum number of scores in memory at a time while scores are merged; 64 MB.
 _SCORES_AT_ONCE = 1 << 24
-# With at most this many rows, no threads are started, because starting threads takes longer than scoring the
+# For at most this number of rows, no threads are started, because this would take longer than scoring the
 # rows.
 _FEW_ROWS = 32
 
@@ -30,7 +30,7 @@ _Csr = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
 class DenseScorer:
-    """Scorer with the interface of `_core.Scorer`, based on a function that scores all labels.
+    """Scorer that calls a function for the scores of all labels. It has the interface of `_core.Scorer`.
 
     Parameters
     ----------
@@ -73,27 +73,27 @@ class _Answer(Generic[T]):
 
 
 class AskedScorer:
-    """Scorer with the interface of `_core.Scorer`, which calls the methods of the block models.
+    """Scorer that calls the methods of the block models. It has the interface of `_core.Scorer`.
 
     If rows may be routed to several blocks, the scores of a row from all its blocks are merged. Merged scores
-    are log-odds. The scores of a row with a single block are therefore also converted to log-odds. For a
-    model of another library, the factor of this conversion differs between labels. The labels with the
-    highest scores may therefore not have the highest log-odds, so the scores of all labels of the block are
-    computed and converted.
+    are log-odds. Scores from a single block are also converted to log-odds, so that all scores are
+    comparable. The conversion may change the ranking of the labels, because labels may have different
+    conversion factors. All scores of the block are therefore computed and converted before the best labels
+    are selected.
 
     Parameters
     ----------
     router : Scorer
         Scorer of the blocks.
     routing : Routing
-        Number of blocks for each row.
+        Rule for the number of blocks that a row is routed to.
     label_blocks : list of ndarray, dtype int32
         The labels of each block, in increasing order.
     model_of : callable
         Function that takes the number of a block and returns its model. The model has the methods
         `decision_function`, `predict_topk` and `predict`. If scores are merged, it also has `_log_odds`.
     n_labels : int
-        Number of labels of all blocks together.
+        Total number of labels.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class AskedScorer:
         return self._joined(X, threads, lambda model, X: model.predict_topk(X, k=k), np.float32)
 
     def above(self, X: csr_array, bound: float, threads: int) -> _Csr:
-        """Return the labels that are predicted, or that have merged scores above `bound`, as CSR arrays."""
+        """Return the predicted labels, or the labels with merged scores above `bound`, as CSR arrays."""
         if self._merges:
             return _stacked([csr_array(merged > bound) for _, merged in self._merged(X, None, threads)])
         return self._joined(X, threads, lambda model, X: csr_array(model.predict(X)), np.int64)
@@ -155,7 +155,7 @@ class AskedScorer:
     def _answers(
         self, X: csr_array, routes: csr_array, threads: int, ask: Callable[[Any, csr_array], T]
     ) -> Iterator[_Answer[T]]:
-        """Call the models block by block, each with the rows that are routed to its block."""
+        """Call the model of each block for the rows that are routed to this block."""
         order = np.argsort(routes.indices, kind="stable")
         of_row = np.repeat(np.arange(X.shape[0]), np.diff(routes.indptr))
         blocks, starts = np.unique(routes.indices[order], return_index=True)
@@ -165,7 +165,7 @@ class AskedScorer:
             block, rows = int(blocks[at]), of_row[groups[at]]
             labels = self._label_blocks[block]
             value = ask(self._model_of(block), X if len(rows) == X.shape[0] else X[rows])
-            # Fitted arrays may come from a file. Their shapes may then be inconsistent.
+            # Fitted arrays may have been loaded from a file with inconsistent shapes.
             if getattr(value, "shape", None) != (len(rows), len(labels)):
                 raise ValueError(
                     f"scores of block {block} must be of shape {(len(rows), len(labels))}, with one column "
@@ -183,7 +183,7 @@ class AskedScorer:
     def _joined(
         self, X: csr_array, threads: int, ask: Callable[[Any, csr_array], csr_array], dtype: Any
     ) -> _Csr:
-        """Combine the results of all blocks into one matrix of all labels; each row has one block."""
+        """Combine the results of all blocks into one matrix of all labels. Each row must have one block."""
         answers = list(self._answers(X, self._routes(X, threads), threads, ask))
         counts = np.zeros(X.shape[0] + 1, dtype=np.int64)
         for answer in answers:
@@ -202,8 +202,9 @@ class AskedScorer:
     def _merged(self, X: csr_array, k: int | None, threads: int) -> Iterator[tuple[int, csr_array]]:
         """Merge the scores of all rows, for a limited number of scores at a time.
 
-        Each result is the position of its first row and a matrix with the merged scores. The matrix contains
-        the `k` best labels of each row, or all labels if `k` is None.
+        Each yielded tuple belongs to a range of rows. The tuple contains the position of the first row and a
+        matrix of merged scores. The matrix has the scores of the `k` best labels of each row, or of all
+        labels if `k` is None.
         """
         routes = self._routes(X, threads)
         sizes = np.array([len(labels) for labels in self._label_blocks], dtype=np.int64)

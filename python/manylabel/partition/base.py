@@ -1,8 +1,8 @@
 """Base class of the block classifiers, which route rows to blocks and merge the scores of block models.
 
-A block classifier routes every row to one or several blocks. Only the models of these blocks score the row.
-Labels that are in none of these blocks get the score -inf. If scores of several blocks are merged, all scores
-are log-odds.
+A block classifier routes every row to one or several blocks. The models of these blocks score the labels of
+the blocks for the row. All other labels get the score -inf. If scores of several blocks are merged, all
+scores are log-odds.
 
 The Rust core computes the scores of models of this library, in one call for all rows and blocks.
 `AskedScorer` computes the scores of models of other libraries.
@@ -30,9 +30,9 @@ __all__ = ["Block", "BlockClassifier", "core_scorer", "meaning"]
 
 # Constants for ``n_routes="auto"``. A row is routed to at most `_MOST_ROUTES` blocks. The best blocks are
 # taken in order until their probabilities sum to at least the fraction `_ROUTED` of the total probability of
-# the `_MOST_ROUTES` best blocks. On citeulike-t with four blocks, a row then has 1.5 routes on average. The
-# ranking is as good as with two routes for every row, and its precision at 1 is 1.3 points higher than with
-# one route. On eurlex57k, a row has 1.2 routes on average.
+# the `_MOST_ROUTES` best blocks. On citeulike-t with four blocks, a row then has 1.5 blocks on average. The
+# ranking is as good as with two blocks for every row, and its precision at 1 is 1.3 points higher than with
+# one block. On eurlex57k, a row has 1.2 blocks on average.
 _MOST_ROUTES = 3
 _ROUTED = 0.9
 
@@ -44,11 +44,12 @@ class Block:
     Parameters
     ----------
     labels : ndarray, dtype int32
-        Labels of the block, in increasing order.
+        The labels of the block, in increasing order.
     scorer : Scorer or None, default=None
-        Scorer of these labels and possibly of other labels. None for a block without labels.
+        Scorer that scores at least the labels of the block. None for a block without labels.
     places : ndarray, dtype int32, or None, default=None
-        Positions of `labels` among the labels of `scorer`. None if both have the same labels.
+        Positions of `labels` among the labels that `scorer` scores. None if the scorer scores exactly
+        `labels`.
     factor, zero : float, default=1 and 0
         Conversion of scores: the log-odds of a score s are ``factor * (s - zero)``.
     least : float or None, default=0
@@ -64,8 +65,8 @@ class Block:
 
 
 def meaning(model: MultiLabelClassifier) -> tuple[float, float, float | None]:
-    """Return the parameters `factor`, `zero` and `least` of a `Block` with this model."""
-    # Log-odds are a linear function of the scores, so two values determine the function.
+    """Return the values of `factor`, `zero` and `least` for a `Block` that contains `model`."""
+    # Log-odds are a linear function of the scores, so the log-odds of two scores determine the function.
     at_zero, at_one = (float(odds) for odds in model._log_odds(np.array([0.0, 1.0])))
     names_one = get_tags(model).classifier_tags.multi_class
     factor = at_one - at_zero
@@ -73,11 +74,11 @@ def meaning(model: MultiLabelClassifier) -> tuple[float, float, float | None]:
 
 
 def core_scorer(model: Any) -> _core.Scorer | None:
-    """Return the scorer of a model; None if the core does not compute its predictions."""
+    """Return the scorer of a model, or None if the Rust core cannot compute the predictions of the model."""
     if not isinstance(model, MultiLabelClassifier):
         return None
     for name in ("decision_function", "predict_topk", "predict"):
-        # A subclass of the user may override one of these methods. The method must then be called.
+        # A subclass outside this library may override one of these methods. The method must then be called.
         if not getattr(type(model), name).__module__.startswith("manylabel."):
             return None
     scorer = model._scorer()
@@ -85,7 +86,7 @@ def core_scorer(model: Any) -> _core.Scorer | None:
 
 
 class BlockClassifier(MultiLabelClassifier):
-    """Base class of classifiers that route rows to blocks with separate models.
+    """Base class of classifiers that route each row to blocks, where each block has a separate model.
 
     A subclass sets the fitted attributes ``row_blocks_``, ``label_blocks_``, ``estimators_``,
     ``router_coef_`` and ``router_intercept_``.
@@ -108,7 +109,7 @@ class BlockClassifier(MultiLabelClassifier):
 
     @property
     def _n_routes(self) -> int | None:
-        """Number of blocks of a row; None if the number depends on the probabilities of the router."""
+        """Number of blocks of a row, or None if the number depends on the probabilities of the router."""
         return 1
 
     def _routing(self) -> Routing:
@@ -123,16 +124,17 @@ class BlockClassifier(MultiLabelClassifier):
         return odds
 
     def measure_speedup(self, X: Any) -> tuple[float, float]:
-        """Measure how much less work predictions take because of routing.
+        """Measure the reduction of the number of scores that a prediction computes.
 
         Returns
         -------
         scoring : float
-            Number of labels divided by the mean number of labels that are scored per row, as in the results
-            of Liang, Hsieh and Lee.
+            Number of labels divided by the mean number of labels that are scored per row. Liang, Hsieh and
+            Lee report this ratio.
         with_routing : float
-            The same ratio, where the router's score of each block also counts as a score. This number is more
-            realistic than `scoring`.
+            Number of labels divided by the mean number of scores that are computed per row. These scores are
+            the scores of labels and the router's scores of all blocks. This ratio is more realistic than
+            `scoring`.
 
         Raises
         ------
@@ -164,7 +166,7 @@ class BlockClassifier(MultiLabelClassifier):
         return Router(coef_=self.router_coef_, intercept_=self.router_intercept_).scorer()
 
     def _routes(self, X: csr_array | NDArray[Any]) -> csr_array:
-        """Return the blocks that each row is routed to, with their scores."""
+        """Return the blocks that each row is routed to, with the scores of the router."""
         routes = _core.route(self._router(), X, self._routing(), n_threads(self.n_jobs))
         return core_rows(routes, (X.shape[0], len(self.router_intercept_)))
 
@@ -186,7 +188,10 @@ class BlockClassifier(MultiLabelClassifier):
         return self._scored(blocks)
 
     def _scored(self, blocks: list[Block], weights: Any = None) -> _core.Scorer:
-        """Return a core scorer. If one linear model scores all blocks, `weights` are its weights."""
+        """Return a scorer of the Rust core.
+
+        If one linear model scores all blocks, `weights` are the weights of this model.
+        """
         return _core.block_scorer(self._router(), blocks, self._n_labels, self._routing(), weights)
 
     def _asked(self, model_of: Callable[[int], Any]) -> AskedScorer:

@@ -1,4 +1,4 @@
-"""Computation of block partitions, and choice of their parameters `n_blocks` and `lam`."""
+"""Computation of partitions into blocks, and choice of the parameters `n_blocks` and `lam`."""
 
 from __future__ import annotations
 
@@ -32,36 +32,35 @@ __all__ = [
 
 # The precision is compared at these ranks (P@1, P@3 and P@5).
 KS = (1, 3, 5)
-# The candidates for `lam`, each given by the fraction of the positive entries of Y that a single block of all
-# rows would capture.
+# The candidates for `lam`. Each candidate is given by a fraction: with this candidate, a single block of all
+# rows would capture this fraction of the positive entries of Y.
 SHARES = (0.99, 0.97, 0.95, 0.9, 0.8, 0.65, 0.5, 0.35)
-# The fraction for `default_lam`, a weight that is computed without cross-validation.
+# The default fraction of `default_lam`, which computes a value of `lam` without cross-validation.
 DEFAULT_SHARE = 0.9
-# Number of rows and labels per block with ``mode="rule"``, and the maximum number of blocks. More blocks have
-# two disadvantages: the router takes one binary model of all rows per block, and block models with fewer rows
-# rank worse. On eurlex57k, ten blocks take as long to fit as four blocks and rank equally well. On
-# citeulike-t, ten blocks rank worse.
+# Minimum number of rows and labels per block with ``mode="rule"``, and the maximum number of blocks. More
+# blocks have two disadvantages. The router fits one binary model per block to all rows. Block models that are
+# fitted to fewer rows give worse rankings. On eurlex57k, fits with ten blocks and with four blocks take the
+# same time and give equally good rankings. On citeulike-t, ten blocks give worse rankings.
 ROWS_OF_A_BLOCK = 5000
 LABELS_OF_A_BLOCK = 500
 MOST_BLOCKS = 4
-# The weight with ``mode="rule"``, given by the fraction of the positive entries that a single block of all
-# rows would capture. The first constant applies to several blocks, the second to one block. On citeulike-t,
-# four blocks with the fraction 0.99 take as long as the estimator alone. With 0.95, they take 70 % of this
-# time. On eurlex57k with 0.95, P@5 is 0.7 points lower than with the estimator alone. On yso-finna-en, one
-# block with 0.97 takes about 80 % of the time of the estimator alone. P@1 is 0.1 points lower and P@5 is 0.3
-# points lower.
+# The value of `lam` with ``mode="rule"``, given by the fraction of the positive entries that a single block
+# of all rows would capture. The first constant applies to several blocks, and the second constant to one
+# block. On citeulike-t, four blocks with the fraction 0.99 take as long as the estimator alone. With 0.95,
+# four blocks take 70 % of this time. On eurlex57k with 0.95, P@5 is 0.7 points lower than with the estimator
+# alone. On yso-finna-en, one block with 0.97 takes about 80 % of the time of the estimator alone. P@1 is 0.1
+# points lower and P@5 is 0.3 points lower.
 RULE_SHARE = 0.95
 RULE_SHARE_OF_ONE = 0.97
 # The number of blocks is halved if the router finds the right block for less than this fraction of the
 # held-out rows. With four blocks, the router finds 97 % on eurlex57k, and P@1 is 0.2 points lower than
-# without blocks. On citeulike-t, it finds 89 % with four blocks (0.4 points lower) and 98 % with two blocks
-# (not lower). On yso-finna-en, it finds 66 % with four blocks (at least 2 points lower) and 90 % with two
-# blocks (0.8 points lower).
+# without blocks. On citeulike-t, it finds 89 % with four blocks, and P@1 is 0.4 points lower. With two
+# blocks, it finds 98 %, and P@1 is not lower. On yso-finna-en, it finds 66 % with four blocks, and P@1 is at
+# least 2 points lower. With two blocks, it finds 90 %, and P@1 is 0.8 points lower.
 FOUND = 0.92
 HELD_OUT = 2000
 FOLDS = 5
-# Largest accepted decrease of P@1, P@3 and P@5. The value for "speed" is the value of the published
-# experiments.
+# Largest accepted decrease of P@1, P@3 and P@5. The value for "speed" is from the published experiments.
 TOLERANCE = {"accuracy": 0.01, "speed": 0.02}
 # Maximum number of dense scores of held-out rows in memory at a time.
 _SCORES_AT_ONCE = 1 << 23
@@ -69,7 +68,7 @@ _SCORES_AT_ONCE = 1 << 23
 
 @dataclass(frozen=True)
 class Partition:
-    """Result of a partition: the blocks of rows and labels, and properties of the partition."""
+    """Partition of rows and labels into blocks, with properties of the partition."""
 
     row_blocks: NDArray[np.int32]
     label_blocks: list[NDArray[np.int32]]
@@ -82,8 +81,8 @@ class Partition:
 class Chosen:
     """Result of a choice of `lam`.
 
-    ``lams`` are the candidate weights in increasing order. ``precision`` contains P@1, P@3 and P@5 of each
-    candidate on the held-out rows of each fold, in an array of shape (n_lams, n_folds, 3).
+    ``lams`` are the candidates for `lam` in increasing order. ``precision`` is an array of shape (n_lams,
+    n_folds, 3). It contains the precision at 1, 3 and 5 of each candidate on the held-out rows of each fold.
     """
 
     n_blocks: int | None
@@ -110,11 +109,13 @@ class Setting:
 
 
 def default_lam(Y: csr_array, share: float = DEFAULT_SHARE) -> float:
-    """Return the weight at which one block of all rows captures a given fraction of the positive entries.
+    """Return the weight `lam` with which one block captures a given fraction of the positive entries.
 
-    Let N_1 >= N_2 >= ... be the numbers of rows with each label. The weight is just below
-    ``N_J / (2 J - 1)``, where J is the smallest number of labels that have the given fraction of the positive
-    entries. The weight grows in proportion to the number of rows.
+    `lam` is the weight of the squared number of labels in the objective of `BlockPartitioner`. The block
+    contains all rows. A positive entry of Y is captured if its label is in the block. Let N_1 >= N_2 >=
+    ... be the numbers of rows that have the most frequent label, the second most frequent label, and so on.
+    Let J be the smallest number of labels that together have the given fraction of the positive entries. The
+    weight is just below ``N_J / (2 J - 1)``. This value is proportional to the number of rows.
 
     Parameters
     ----------
@@ -133,19 +134,19 @@ def default_lam(Y: csr_array, share: float = DEFAULT_SHARE) -> float:
     if total[-1] == 0:
         return 0.0
     size = int(np.searchsorted(total, share * total[-1])) + 1
-    # The factor makes the weight slightly smaller, because a label that does not lower the objective is not
-    # added.
+    # The factor makes the weight slightly smaller than ``N_J / (2 J - 1)``. With exactly this weight, label J
+    # would not lower the objective and would therefore not be in the block.
     return float(counts[size - 1] / (2 * size - 1) * (1 - 1e-9))
 
 
 def blocks_by_rule(Y: csr_array) -> int:
-    """Return the largest number of blocks for which there are enough rows and labels."""
+    """Return the largest number of blocks for which there are enough rows and labels per block."""
     n_labels = len(np.unique(Y.indices))
     return max(1, min(MOST_BLOCKS, Y.shape[0] // ROWS_OF_A_BLOCK, n_labels // LABELS_OF_A_BLOCK))
 
 
 def lam_by_rule(Y: csr_array, n_blocks: int) -> float:
-    """Return the weight of ``mode="rule"``. With one block, it is 0 and the block has all labels."""
+    """Return the value of `lam` for ``mode="rule"``: 0 with one block, which then has all labels."""
     return 0.0 if n_blocks == 1 else default_lam(Y, RULE_SHARE)
 
 
@@ -156,11 +157,12 @@ def partition_by_rule(
     setting: Setting,
     progress: Callable[[int], object],
 ) -> tuple[Partition, float]:
-    """Partition the rows and labels with the number of blocks of ``mode="rule"``.
+    """Partition the rows and labels, and choose the number of blocks by ``mode="rule"``.
 
-    The start is the largest number of blocks for which there are enough rows and labels. Some rows are held
-    out, and a router is fitted to the remaining rows. The number of blocks is halved as long as the router
-    finds the right block for too few of the held-out rows.
+    The first number of blocks is the largest number for which there are enough rows and labels per block.
+    Some rows are held out, and a router is fitted to the remaining rows. If the router finds the right block
+    for too few of the held-out rows, the number of blocks is halved. This test is repeated until it succeeds
+    or one block remains.
 
     Parameters
     ----------
@@ -204,7 +206,11 @@ def _share_found(
     setting: Setting,
     progress: Callable[[int], object],
 ) -> float:
-    """Return the fraction of held-out rows that a router, fitted to the other rows, routes to their block."""
+    """Return the accuracy of a router on held-out rows.
+
+    A router is fitted to the other rows. The result is the fraction of the held-out rows that the router
+    routes to their own block.
+    """
     usable = np.array([len(labels) > 0 for labels in found.label_blocks])
     rows = routing_rows(Y, found.row_blocks, drop_unlabeled=setting.drop_unlabeled)
     there = np.flatnonzero((rows >= 0) & usable[rows])
@@ -232,7 +238,7 @@ def find_partition(
     threads: int,
     progress: Callable[[int], object] | None,
 ) -> Partition:
-    """Partition rows and labels into `n_blocks` blocks, or search for the best number if it is None."""
+    """Partition rows and labels into `n_blocks` blocks. If `n_blocks` is None, search for the best number."""
     row_blocks, ends, labels, history, captured = _core.fit_partition(
         X, Y, params | {"n_blocks": n_blocks, "lam": lam}, (threads, progress)
     )
@@ -242,7 +248,7 @@ def find_partition(
 
 
 def with_fewer_labels(Y: csr_array, found: Partition, lam: float, setting: Setting) -> Partition:
-    """Choose the label sets for another weight, with the same blocks of rows."""
+    """Compute the label sets of the blocks for another weight `lam`, with the same blocks of rows."""
     ends, labels, captured = _core.partition_labels(
         Y, found.row_blocks, len(found.label_blocks), lam, setting.params["max_labels"], setting.threads
     )
@@ -254,7 +260,7 @@ def with_fewer_labels(Y: csr_array, found: Partition, lam: float, setting: Setti
 
 
 def routing_rows(Y: csr_array, row_blocks: NDArray[np.int32], *, drop_unlabeled: bool) -> NDArray[np.int32]:
-    """Return the target blocks for the fit of the router; -1 for rows that are ignored."""
+    """Return the block of each row for the fit of the router, and -1 for rows that are ignored."""
     if not drop_unlabeled:
         return row_blocks
     return np.where(np.diff(Y.indptr) > 0, row_blocks, np.int32(-1))
@@ -274,14 +280,14 @@ def choose_lam(
 ) -> Chosen:
     """Choose the weight `lam` by 5-fold cross-validation.
 
-    Each fold fits the partition, the router and the block models only once. It uses the smallest weight,
-    which gives the largest label sets. A larger weight keeps the blocks of rows and selects a subset of each
-    label set, so its scores are already known. "accuracy" chooses the weight with the largest sum of P@1, P@3
-    and P@5 over all folds.
+    Each fold fits the partition, the router and the block models only once, with the smallest candidate
+    weight. This weight gives the largest label sets. A larger weight has the same blocks of rows and a subset
+    of each label set. The fitted models therefore give the scores for all candidates. P@k is the precision at
+    k. "accuracy" chooses the weight with the largest sum of P@1, P@3 and P@5 over all folds.
 
-    "speed" compares each weight with `estimator` fitted to all rows and labels of the fold. It chooses the
-    largest weight for which P@1, P@3 and P@5 decrease by at most 2 points in every fold. If no weight
-    satisfies this condition, it chooses the same weight as "accuracy".
+    "speed" compares each weight with `estimator` fitted to all rows and labels of the fold. "speed" chooses
+    the largest weight for which P@1, P@3 and P@5 decrease by at most 2 percentage points in every fold. If no
+    weight satisfies this condition, "speed" chooses the same weight as "accuracy".
 
     Parameters
     ----------
@@ -290,19 +296,19 @@ def choose_lam(
     mode : {"accuracy", "speed"}
         Criterion for the choice.
     or_fewer : bool
-        Whether `n_blocks` may be reduced. It is then halved until there is a weight for which P@1, P@3 and
-        P@5 decrease in every fold by at most the tolerance. The tolerance is 1 point for "accuracy" and 2
-        points for "speed".
+        Whether `n_blocks` may be reduced. If True, `n_blocks` is halved until one candidate weight is
+        accurate enough. A weight is accurate enough if P@1, P@3 and P@5 decrease by at most 1 percentage
+        point ("accuracy") or 2 percentage points ("speed") in every fold.
 
     Returns
     -------
     Chosen
-        The chosen number of blocks and weight, and the precision of all candidates.
+        The chosen number of blocks, the chosen weight, and the precision of all candidates.
 
     Warns
     -----
     UserWarning
-        If no candidate is within the tolerance of "speed".
+        If no candidate satisfies the condition of "speed".
     """
     lams = np.unique([default_lam(Y, share) for share in SHARES])
     n_folds = min(FOLDS, X.shape[0])
@@ -319,8 +325,8 @@ def choose_lam(
             inside, outside = np.flatnonzero(fold_of_row != fold), np.flatnonzero(fold_of_row == fold)
             weights = None if sample_weight is None else sample_weight[inside]
             training, held_out = (X[inside], Y[inside], weights), (X[outside], Y[outside])
-            # The weights are multiplied by the fraction of rows that is fitted, because label counts decrease
-            # by this factor.
+            # The weights are multiplied by the fraction of rows that the fold fits, because the number of
+            # rows with each label decreases by this factor.
             precision[:, fold] = _precisions(
                 *training, *held_out, lams * len(inside) / X.shape[0], n_blocks, setting, progress
             )
@@ -339,9 +345,9 @@ def choose_lam(
     elif mode == "speed":
         lost = (np.array(plain) - precision[best]).max()
         warnings.warn(
-            f"no `lam` from {lams[0]:.3g} to {lams[-1]:.3g} keeps P@1, P@3 and P@5 within "
-            f"{100 * allowed:.0f} points of the estimator alone in every fold; the most accurate `lam` "
-            f"is used, with a decrease of up to {100 * lost:.1f} points",
+            f"no `lam` from {lams[0]:.3g} to {lams[-1]:.3g} is accurate enough: P@1, P@3 or P@5 "
+            f"is more than {100 * allowed:.0f} points lower than with the estimator alone in at least one "
+            f"fold; the most accurate `lam` is used, with a decrease of up to {100 * lost:.1f} points",
             UserWarning,
             stacklevel=4,
         )
@@ -359,7 +365,7 @@ def _precisions(
     setting: Setting,
     progress: Callable[[int], object],
 ) -> NDArray[np.float64]:
-    """Return P@1, P@3 and P@5 on held-out rows for each weight, in an array of shape (n_lams, 3)."""
+    """Return the precision at 1, 3 and 5 on held-out rows for each candidate; shape (n_lams, 3)."""
     found = find_partition(X, Y, n_blocks, float(lams[0]), setting.params, setting.threads, progress)
     usable = np.array([len(labels) > 0 for labels in found.label_blocks])
     rows = routing_rows(Y, found.row_blocks, drop_unlabeled=setting.drop_unlabeled)
@@ -376,7 +382,7 @@ def _precisions(
         threads=setting.threads,
         progress=lambda _: progress(0),
     )
-    # For each weight and each block, compute a mask of the labels of the block that the weight keeps.
+    # For each weight and each block, compute a mask of the labels that the block keeps with this weight.
     chosen = []
     for lam in lams:
         ends, labels, _ = _core.partition_labels(
@@ -385,7 +391,7 @@ def _precisions(
         sets = np.split(labels, ends[1:-1])
         chosen.append([np.isin(of, some) for of, some in zip(found.label_blocks, sets, strict=True)])
     routes = best_blocks(router.scorer(), X_out, 1, setting.threads)
-    # If no block has labels, rows have no route, and no labels are predicted for them.
+    # If no block has labels, no labels are predicted.
     block_of_row = np.full(X_out.shape[0], -1)
     block_of_row[np.diff(routes.indptr) > 0] = routes.indices
     k = max(KS)
@@ -405,10 +411,10 @@ def _precisions(
 
 
 def _named(scores: NDArray[Any], labels: NDArray[np.int32], k: int) -> NDArray[np.int64]:
-    """Return the k labels with the largest scores of each row, in decreasing order; -1 if there are fewer.
+    """Return the k labels with the largest scores of each row, in decreasing order of the scores.
 
-    As in `predict_topk`, the lower label comes first if scores are equal. Labels with the score -inf are not
-    included.
+    If scores are equal, the label with the smaller number comes first, as in `predict_topk`. Labels with the
+    score -inf are not included. Rows with fewer than k labels are padded with -1.
     """
     k = min(k, scores.shape[1])
     if k == 0:
@@ -424,7 +430,7 @@ def _named(scores: NDArray[Any], labels: NDArray[np.int32], k: int) -> NDArray[n
 
 
 def _hits(named: NDArray[np.int64], Y: csr_array) -> NDArray[np.float64]:
-    """Return P@1, P@3 and P@5 of ranked labels; an entry of -1 means no label."""
+    """Return the precision at 1, 3 and 5 of ranked labels, where -1 means that a rank has no label."""
     rows = np.broadcast_to(np.arange(len(named))[:, None], named.shape)
     there = named >= 0
     hits = np.zeros(named.shape)
@@ -441,7 +447,7 @@ def _plain_precision(
     setting: Setting,
     progress: Callable[[int], object],
 ) -> NDArray[np.float64]:
-    """Return P@1, P@3 and P@5 of the estimator fitted to all labels, on held-out rows."""
+    """Return the precision at 1, 3 and 5 on held-out rows of the estimator that is fitted to all labels."""
     labels = np.unique(Y.indices)
     if len(labels) == 0:
         return np.zeros(len(KS))

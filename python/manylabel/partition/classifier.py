@@ -1,4 +1,4 @@
-"""The classifier `BlockPartitionClassifier`: a block partition, a router and a classifier per block."""
+"""The classifier `BlockPartitionClassifier`, with a separate model for each block of rows and labels."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from manylabel.partition.router import fit_router
 
 __all__ = ["BlockPartitionClassifier"]
 
-# Values of LIBLINEAR for logistic regression.
+# Default values of LIBLINEAR for logistic regression.
 _ROUTER_TOL = 0.1
 _ROUTER_MAX_ITER = 1000
 
@@ -53,47 +53,49 @@ class BlockPartitionClassifier(BlockClassifier):
 
     `fit` partitions the rows and labels into blocks in the same way as `BlockPartitioner`. For each block, it
     fits a clone of `estimator` to the rows and labels of the block. It also fits a router, which predicts the
-    block of a row from its features by one-vs-rest logistic regressions. To predict the labels of a row, only
-    the labels of one block or a few blocks are scored. This takes a fraction of the time of scoring all
-    labels [1]_.
+    block of a row from the features by one-vs-rest logistic regressions. A prediction for a row computes only
+    the scores of the labels in one block or in a few blocks. This takes only a fraction of the time of
+    scoring all labels [1]_.
 
     Parameters
     ----------
     estimator : estimator or None, default=None
         Multi-label classifier with scikit-learn's interface. None means `DiSMECClassifier()`. An estimator of
         another library is fitted only to the labels that occur in some but not all rows of a block. All other
-        labels of the block get constant scores, the log-odds of their frequencies. Such an estimator gets X
-        as a dense array if X was dense in `fit`, and Y as a dense array if Y was dense. The method `save`
-        does not support estimators of other libraries.
+        labels of the block get constant scores, the log-odds of their frequencies. If X or Y was dense in
+        `fit`, an estimator of another library also gets X or Y as a dense array. The method `save` does not
+        support estimators of other libraries.
     n_blocks : int or "auto", default="auto"
-        Initial number of blocks; >= 1. With ``mode="rule"``, "auto" is 1 to 4, depending on the number of
-        rows, the number of labels and the accuracy of the router. With other modes, "auto" starts with the
-        number of blocks that `BlockPartitioner` finds, and cross-validation may reduce this number (see
-        Notes). If `lam` or `max_labels` is given, "auto" is the number of blocks that `BlockPartitioner`
-        finds.
+        Initial number of blocks; >= 1. If `lam` or `max_labels` is given, "auto" is the number of blocks that
+        `BlockPartitioner` finds. Otherwise, "auto" depends on `mode`. With ``mode="rule"``, "auto" is 1 to 4,
+        depending on the number of rows, the number of labels and the accuracy of the router. With the other
+        modes, "auto" is the number of blocks that `BlockPartitioner` finds, but cross-validation may reduce
+        this number (see Notes).
     lam : float or "auto", default="auto"
-        Weight of the squared sizes of the label sets in the objective of the partition; finite and >= 0. With
-        a larger weight, label sets are smaller and predictions are faster. "auto" is 0 if `max_labels` is
-        given. Otherwise, `mode` determines how the weight is chosen.
+        Weight of the penalty on large blocks in the objective of the partition; finite and >= 0. The penalty
+        is the sum of the squared numbers of labels of the blocks. A larger weight gives blocks with fewer
+        labels, and therefore faster predictions. "auto" is 0 if `max_labels` is given. Otherwise, `mode`
+        determines how the weight is chosen.
     max_labels : int or None, default=None
         Maximum number of labels per block; >= 1. None means no limit.
     n_routes : int or "auto", default="auto"
-        Number of blocks that a row is routed to; >= 1. "auto" routes each row to one block, except if
-        `n_blocks` and `lam` are "auto", `max_labels` is None and `mode` is "rule". In this case, a row is
-        routed to at most three blocks. The best blocks are taken in order until their probabilities sum to at
-        least 90 % of the total probability of the three best blocks. If rows may be routed to more than one
-        block, scores are log-odds. The score of a label is the logit of ``sum_l p_l / (1 + exp(-s_l))``. The
-        sum is over the blocks l of the row that have the label. s_l is the log-odds of the label in block l.
-        p_l is the router's probability of block l, where the probabilities of all blocks of the row are
-        scaled to sum to 1. Scores that are margins, such as the scores of `DiSMECClassifier`, are multiplied
-        by 4 to approximate log-odds.
+        Number of blocks that a row is routed to; >= 1. "auto" means one to three blocks if `n_blocks` and
+        `lam` are "auto", `max_labels` is None and `mode` is "rule". Otherwise, "auto" means one block. In the
+        first case, blocks are added in order of decreasing probability. This stops when the probabilities sum
+        to at least 90 % of the total probability of the three most probable blocks. If rows may be routed to
+        more than one block, the scores of the blocks are merged. The merged score of a label is the logit of
+        ``sum_l p_l / (1 + exp(-s_l))``. The sum is over the blocks l of the row that have the label. Here,
+        s_l is the log-odds of the label in block l, and p_l is the probability of block l. The router
+        computes these probabilities, which are scaled to sum to 1 over the blocks of the row. Scores that are
+        margins, such as the scores of `DiSMECClassifier`, are multiplied by 4 to approximate log-odds.
     mode : {"rule", "accuracy", "speed"}, default="rule"
-        Method that chooses `lam` if it is "auto". "rule" needs no cross-validation. It uses the weight with
-        which a single block of all rows would get just enough of the most frequent labels to cover 95 % of
-        the positive entries of Y. If `n_blocks` is 1, or if there are too few rows or labels for several
-        blocks, the weight is 0. "accuracy" and "speed" use 5-fold cross-validation and compare the precision
-        at 1, 3 and 5 (P@1, P@3 and P@5). "accuracy" maximizes their sum. "speed" chooses the largest weight
-        for which each of the three is at most 2 points lower than with `estimator` alone.
+        Method that chooses `lam` if it is "auto". "rule" computes a weight without cross-validation. With
+        this weight, a single block of all rows would contain just enough of the most frequent labels to cover
+        95 % of the positive entries of Y. If `n_blocks` is 1, or if there are too few rows or labels for
+        several blocks, the weight is 0. "accuracy" and "speed" use 5-fold cross-validation and the precision
+        at 1, 3 and 5 (P@1, P@3 and P@5). "accuracy" chooses the weight with the largest sum of P@1, P@3 and
+        P@5. "speed" chooses the largest weight for which P@1, P@3 and P@5 are each at most 2 percentage
+        points lower than with `estimator` alone.
     router_C : float, default=1.0
         Weight of the loss of the router relative to its regularization; finite and > 0. Smaller values
         regularize more strongly.
@@ -101,23 +103,24 @@ class BlockPartitionClassifier(BlockClassifier):
         Whether the router has intercepts. The intercepts are regularized like the weight of a feature that is
         1 in every row.
     drop_unlabeled : bool, default=False
-        Whether to fit the router without the rows that have no labels. The partition includes these rows, but
-        leaves them in their first clusters, from k-means.
+        Whether to fit the router without the rows that have no labels. In the partition, these rows always
+        keep their initial block from k-means.
     n_init : int, default=1
-        Number of runs of the partition with different seeds; >= 1. The partition with the lowest objective is
-        kept.
+        Number of times that the partition is computed, with different seeds; >= 1. The partition with the
+        lowest objective is kept.
     max_iter : int, default=100
-        Maximum number of rounds of the partition; >= 1.
+        Maximum number of rounds of the partition; >= 1. Each round optimizes the label sets and then the
+        blocks of rows.
     tol : float, default=1e-5
-        Tolerance of the partition; finite and > 0. The partition stops after a round that lowers its
-        objective by less than `tol`.
+        Tolerance of the partition; finite and > 0. The optimization of the partition stops after a round that
+        lowers the objective by less than `tol`.
     random_state : int, RandomState instance or None, default=None
-        Seed of k-means and of the router. It also seeds `estimator` and its inner estimators if their
-        `random_state` is None. Pass an int for reproducible results. Two fits with the same int are exactly
-        equal if two fits of `estimator` with the same int are.
+        Seed of k-means and of the router. The seed also determines each `random_state` of `estimator` and its
+        inner estimators that is None. Pass an int for reproducible results. If `estimator` is reproducible,
+        two fits with the same int are exactly equal.
     n_jobs : int or None, default=None
-        Number of threads, which process different blocks. None means 1, and -1 means all cores. The result
-        does not depend on this number.
+        Number of threads. The threads process different blocks. None means 1, and -1 means all cores. The
+        result does not depend on this number.
 
     Attributes
     ----------
@@ -126,28 +129,30 @@ class BlockPartitionClassifier(BlockClassifier):
     label_blocks_ : list of ndarray, dtype int32
         The labels of each block, in increasing order.
     estimators_ : list of estimators
-        The fitted model of each block. It is None for a block without labels. No row is routed to this block.
+        The fitted model of each block. The model is None for a block without labels, and no row is routed to
+        such a block.
     router_coef_ : csc_array of shape (n_blocks_, n_features), dtype float32
         Weights of the router. They apply to rows that are scaled to unit length.
     router_intercept_ : ndarray of shape (n_blocks_,), dtype float32
-        Intercepts of the router. The intercept is -inf for a block without labels.
+        Intercepts of the router. A block without labels has the intercept -inf.
     n_blocks_ : int
         Number of blocks.
     lam_ : float
         The value of `lam`, as given or chosen.
     lams_ : ndarray of shape (n_lams,), dtype float64
-        The weights that were cross-validated. Without cross-validation, the array contains only `lam_`.
+        The candidates for `lam` that cross-validation compared. Without cross-validation, the array contains
+        only `lam_`.
     lam_precision_ : ndarray of shape (n_lams, n_folds, 3), dtype float64
-        P@1, P@3 and P@5 of each weight in `lams_` on the held-out rows of each fold, from 0 to 1.
+        Precision at 1, 3 and 5, from 0 to 1, of each weight in `lams_` on the held-out rows of each fold.
     objective_ : float
         Final value of the objective of the partition.
     objective_history_ : ndarray of shape (n_half_steps,), dtype float64
-        Value of the objective after each optimization of the label sets or of the clusters, for the smallest
-        weight in `lams_`.
+        Value of the objective after each optimization of the label sets or of the blocks of rows, for the
+        smallest weight in `lams_`.
     n_iter_ : int
         Number of rounds of the partition.
     captured_ : float
-        Fraction of the positive entries of Y whose label is in the block of their row.
+        Fraction of the positive entries of Y for which the row and the label are in the same block.
     speedup_ : tuple of two float
         Result of `measure_speedup` for the training rows.
 
@@ -160,41 +165,42 @@ class BlockPartitionClassifier(BlockClassifier):
     -----
     `sample_weight` is passed to the router and to `estimator`. The `fit` method of `estimator` must accept
     this argument. The partition ignores `sample_weight`. If `estimator` is from this library, Ctrl-C ends a
-    fit within a second. Otherwise, the fit ends when the current fits of blocks are done. A `UserWarning`
-    reports two cases: an estimator of another library could not be fitted to some blocks, or ``mode="speed"``
-    found no `lam` within its tolerance.
+    fit within a second. Otherwise, the fit ends when the current fits of blocks are done. `fit` issues a
+    `UserWarning` if an estimator of another library could not be fitted to some blocks. It also issues a
+    `UserWarning` if no `lam` satisfies the condition of ``mode="speed"``.
 
     The fit of the router takes 4 bytes of memory for each pair of a block and a feature.
 
-    With one block and ``lam=0``, the scores equal the scores of `estimator` fitted to all rows and to all
-    labels that occur in them.
+    With one block and ``lam=0``, the model gives the same scores as `estimator` alone, fitted to all rows and
+    to all labels that occur in these rows.
 
-    With the default parameters, a fit takes no longer than a fit of `estimator` to all rows and labels, if
-    the time of `estimator` grows with the number of rows and labels. With ``n_blocks="auto"`` and
-    ``mode="rule"``, the first number of blocks is the largest number up to 4 for which there are 5,000 rows
-    and 500 labels per block. A row that is routed to a wrong block usually gets wrong labels. `fit` therefore
-    tests the router on 2,000 held-out rows, or on a tenth of the rows if this is less. This test takes one
-    fit of the router. The number of blocks is halved as long as the router finds the right block of less than
-    92 % of the held-out rows.
+    With the default parameters, a fit takes at most the time of a fit of `estimator` to all rows and labels.
+    This holds if the fit time of `estimator` increases with the number of rows and labels. With
+    ``n_blocks="auto"`` and ``mode="rule"``, the first number of blocks is the largest number up to 4 for
+    which there are 5,000 rows and 500 labels per block. A row that is routed to a wrong block usually gets
+    wrong labels. `fit` therefore tests the router on 2,000 held-out rows, or on a tenth of the rows if this
+    is less. This test takes one fit of the router. If the router finds the right block for less than 92 % of
+    the held-out rows, the number of blocks is halved. The test is repeated with the new number of blocks.
 
-    If there are fewer than 10,000 rows or 1,000 labels, there is one block with all labels, so the model is
-    `estimator` itself. On such data, block models would be less accurate and the savings in time would be
-    small. If there are enough rows and labels but the router is not accurate enough, there is also one block.
-    In this case, the block contains only the most frequent labels, which have 97 % of the positive entries of
-    Y.
+    With fewer than 10,000 rows or 1,000 labels, there is one block with all labels, so the model is
+    `estimator` itself. On such data, several blocks would be less accurate and would save little time. If
+    there are enough rows and labels, but the router is not accurate enough, there is also one block. This
+    block contains only the most frequent labels, which have 97 % of the positive entries of Y.
 
-    With ``mode="accuracy"`` and ``mode="speed"``, ``lam="auto"`` compares eight candidates for `lam`. They
-    are the weights with which a single block of all rows would get just enough of the most frequent labels to
-    cover 35 to 99 % of the positive entries. Each of the five folds takes one fit of the partition, the
-    router and the block models, with the smallest candidate. A larger candidate keeps the blocks of rows and
-    selects a subset of each label set. It is therefore evaluated with the scores of the same models. The
-    final model is fitted in the same way. ``mode="speed"`` also takes five fits of `estimator` to all labels.
+    With ``mode="accuracy"`` and ``mode="speed"``, ``lam="auto"`` compares eight candidates for `lam`. Each
+    candidate corresponds to a fraction between 35 and 99 %. With this candidate, a single block of all rows
+    would contain just enough of the most frequent labels to cover this fraction of the positive entries. Each
+    of the five folds takes one fit of the partition, the router and the block models, with the smallest
+    candidate. A larger candidate has the same blocks of rows and a subset of the labels of each block. It is
+    therefore evaluated with the scores of the same models. The final fit also computes the partition with the
+    smallest candidate, and then selects the labels for `lam_`. ``mode="speed"`` also takes five fits of
+    `estimator` to all labels.
 
     If `n_blocks` is also "auto", the first number of blocks is the number that `BlockPartitioner` finds with
-    its default weight. This number is halved until at least one candidate is accurate enough in all folds, or
-    until it is 1. A candidate is accurate enough if P@1, P@3 and P@5 are each at most 1 point ("accuracy") or
-    2 points ("speed") lower than with `estimator` alone. With both modes, this comparison takes five fits of
-    `estimator` to all labels.
+    its default value of `lam`. The number is halved until at least one candidate is accurate enough in all
+    folds, or until the number is 1. A candidate is accurate enough if P@1, P@3 and P@5 are each at most 1
+    percentage point ("accuracy") or 2 percentage points ("speed") lower than with `estimator` alone. For this
+    comparison, each of the two modes takes five fits of `estimator` to all labels.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Two baselines for block-wise partitioning, CBMLC and LPSR, which cluster rows by their features only."""
+"""The classifiers `CBMLCClassifier` and `LPSRClassifier`, which cluster rows by their features only."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ __all__ = ["CBMLCClassifier", "LPSRClassifier"]
 # three clusters with 4,300 rows each lower P@1 by 1.3 points.
 _ROWS_OF_A_CLUSTER = 10_000
 _MOST_CLUSTERS = 8
-# The number of clusters is reduced if the clusters after the first each explain less than this fraction of
-# the variance of the rows on average. On eurlex57k with 8 clusters, each explains 1.3 % on average, and ten
-# clusters lower P@1 by 0.8 points. On citeulike-t and yso-finna-en with 8 clusters, each explains 0.2 % on
-# average, and ten clusters lower P@1 by 3 and 13 points.
+# The number of clusters is halved if the clusters after the first cluster explain, on average, less than this
+# fraction of the variance of the rows per cluster. On eurlex57k, a cluster explains 1.3 % on average with 8
+# clusters, and ten clusters lower P@1 by 0.8 points. On citeulike-t and yso-finna-en, a cluster explains 0.2
+# %. Ten clusters lower P@1 by 3 points on citeulike-t and by 13 points on yso-finna-en.
 _EXPLAINED = 0.01
-# LPSR ranks this many labels for each row. All other labels of the row get this number as their rank.
+# Number of labels that LPSR ranks for each row. All other labels get this number as their rank.
 _RANKS = 100
-# In 2-means, the weight of a row is the precision of this many labels with the highest scores.
+# In 2-means, the weight of a row is the precision at this rank.
 _PRECISION_AT = 5
 
 
@@ -48,26 +48,27 @@ _PRECISION_AT = 5
 class CBMLCClassifier(BlockClassifier):
     """Clusters of rows by k-means, with one classifier per cluster.
 
-    A new row is scored by the model of the cluster with the nearest center [1]_. There are two differences
-    from `BlockPartitionClassifier`. The clusters depend only on the features. The labels of a cluster are all
-    labels that occur in its rows.
+    The labels of a cluster are all labels that occur in its rows. A new row is scored by the model of the
+    cluster with the nearest center [1]_. In contrast to `BlockPartitionClassifier`, the clusters depend only
+    on the features, not on the labels.
 
     Parameters
     ----------
     estimator : estimator or None, default=None
         Multi-label classifier, as in `BlockPartitionClassifier`. None means `DiSMECClassifier()`.
     n_clusters : int or "auto", default="auto"
-        Number of clusters; >= 1. It is reduced to the number of distinct rows if there are fewer. "auto"
-        starts with one cluster per 10,000 rows, at most 8 clusters. A number c of clusters is used if they
-        explain at least ``c - 1`` percent of the variance of the rows. Otherwise, c is halved. Too many
-        clusters lower the accuracy for two reasons. Each model learns only from the rows of its cluster. If
-        the rows do not form clear clusters, similar rows are separated.
+        Number of clusters; >= 1. The number of clusters is at most the number of distinct rows. "auto" starts
+        with a number c of clusters, which is one per 10,000 rows, but at most 8. If the c clusters explain
+        less than ``c - 1`` percent of the variance of the rows, c is halved. This test is then repeated. Too
+        many clusters lower the accuracy for two reasons. Each model learns only from the rows of its own
+        cluster. If the rows do not form clear clusters, similar rows are in different clusters.
     n_init : int, default=1
-        Number of runs of k-means with different seeds; >= 1. The result with the lowest inertia is kept.
+        Number of times that k-means is run with different seeds; >= 1. The clusters with the lowest inertia
+        are kept.
     random_state : int, RandomState instance or None, default=None
-        Seed of k-means. It also seeds `estimator` and its inner estimators if their `random_state` is None.
-        Pass an int for reproducible results. Two fits with the same int are exactly equal if two fits of
-        `estimator` with the same int are.
+        Seed of k-means. The seed also determines each `random_state` of `estimator` and its inner estimators
+        that is None. Pass an int for reproducible results. If `estimator` is reproducible, two fits with the
+        same int are exactly equal.
 
     Attributes
     ----------
@@ -76,12 +77,12 @@ class CBMLCClassifier(BlockClassifier):
     label_blocks_ : list of ndarray, dtype int32
         The labels of each cluster, in increasing order: all labels that occur in its rows.
     estimators_ : list of estimators
-        The fitted model of each cluster. It is None for a cluster without labels.
+        The fitted model of each cluster. The model of a cluster without labels is None.
     router_coef_ : csc_array of shape (n_clusters, n_features), dtype float32
         The cluster centers, for rows that are scaled to unit length.
     router_intercept_ : ndarray of shape (n_clusters,), dtype float32
-        Intercepts: minus half the squared length of each center. The intercept is -inf for a cluster without
-        labels.
+        Intercepts: minus half the squared length of each center. A cluster without labels has the intercept
+        -inf.
     inertia_ : float
         Weighted sum of the squared distances of the rows from their centers. The rows are scaled to unit
         length.
@@ -171,7 +172,7 @@ class CBMLCClassifier(BlockClassifier):
 
 
 def _clusters_by_rule(n_rows: int, kmeans: Callable[[int], Any]) -> Any:
-    """Cluster the rows with the automatic number of clusters, which `n_clusters` documents."""
+    """Cluster the rows as `CBMLCClassifier` does with ``n_clusters="auto"``."""
     n_clusters = min(_MOST_CLUSTERS, max(1, n_rows // _ROWS_OF_A_CLUSTER))
     one = kmeans(1)
     while n_clusters > 1:
@@ -184,36 +185,39 @@ def _clusters_by_rule(n_rows: int, kmeans: Callable[[int], Any]) -> Any:
 
 @register(command="lpsr")
 class LPSRClassifier(BlockClassifier):
-    """Label partitioning for sublinear ranking: one model for all rows, which ranks few labels per row.
+    """Label partitioning for sublinear ranking: a single model that ranks only a few labels for each row.
 
-    `fit` trains a base scorer for all labels. It then splits the rows into two parts by 2-means, and splits
-    each part again as long as the part is large. Each part gets a set of candidates, which are labels that
-    the base scorer ranks high for the rows of the part. A new row is routed to the part with the nearest
-    center. The base scorer then ranks only the candidates of this part [1]_.
+    `fit` trains a base scorer, which is a classifier for all rows and labels. It then splits the rows into
+    two parts by 2-means. Large parts are split again. Each part gets a set of candidates, the labels that the
+    base scorer ranks high for the rows of the part. A new row is routed to the part with the nearest center.
+    The base scorer then ranks only the candidates of this part [1]_.
 
     Parameters
     ----------
     estimator : estimator, "naive-bayes" or None, default=None
         Base scorer, which is fitted to all rows. It can be any multi-label classifier. None means
-        `DiSMECClassifier()`. "naive-bayes" is multinomial naive Bayes with add-one smoothing. It requires
-        features >= 0. It is fast, because its fit only counts features, but it ranks worse.
+        `DiSMECClassifier()`. "naive-bayes" is multinomial naive Bayes with add-one smoothing. "naive-bayes"
+        requires features >= 0. The fit of naive Bayes is fast, because only sums of features are computed.
+        However, naive Bayes gives worse rankings.
     leaf_size : int, default=1000
-        Parts with more rows than this are split; >= 1. There are at most
-        ``2 * n_samples / leaf_size`` parts. A final part has at most ``2 * leaf_size`` rows, unless its rows
-        are too similar to be separated.
+        Maximum number of rows of a part that is not split; >= 1. Parts with more rows are split again. There
+        are at most ``2 * n_samples / leaf_size`` parts. After all splits, every row belongs to the part with
+        the nearest center. A part then has at most ``2 * leaf_size`` rows, unless the rows are too similar to
+        be separated.
     n_candidates : int, default=500
         Maximum number of candidates per part; >= 1.
     weighting : {"rank", "counts"}, default="rank"
-        Method that chooses the candidates. The labels with the largest weights become the candidates of a
-        part. With "counts", the weight of a label is the number of rows in the part that have the label. With
-        "rank", each of these rows adds ``1 / (1 + rank)`` to the weight. Here, rank is the position of the
-        label in the ranking of the base scorer for the row, starting at 0. Ranks larger than 100 are replaced
-        by 100. "rank" also gives each row a weight in 2-means. This weight is the precision at 5 of the base
-        scorer for the row. Rows with weight 0 do not influence the centers.
+        Method that computes a weight for each label in each part. The labels with the largest weights are the
+        candidates of the part. With "counts", the weight of a label is the number of rows in the part that
+        have the label. With "rank", the weight of a label is the sum of ``1 / (1 + rank)`` over these rows.
+        Here, rank is the position of the label in the ranking of the base scorer for the row, starting at 0.
+        Ranks larger than 100 are replaced by 100. "rank" also uses weights of the rows in 2-means. The weight
+        of a row is the precision at 5 of the base scorer for this row. Rows with weight 0 do not influence
+        the centers.
     random_state : int, RandomState instance or None, default=None
-        Seed of 2-means. It also seeds `estimator` and its inner estimators if their `random_state` is None.
-        Pass an int for reproducible results. Two fits with the same int are exactly equal if two fits of
-        `estimator` with the same int are.
+        Seed of 2-means. The seed also determines each `random_state` of `estimator` and its inner estimators
+        that is None. Pass an int for reproducible results. If `estimator` is reproducible, two fits with the
+        same int are exactly equal.
 
     Attributes
     ----------
@@ -229,10 +233,10 @@ class LPSRClassifier(BlockClassifier):
     router_coef_ : csc_array of shape (n_parts, n_features), dtype float32
         The centers of the parts, for rows that are scaled to unit length.
     router_intercept_ : ndarray of shape (n_parts,), dtype float32
-        Intercepts: minus half the squared length of each center. The intercept is lower if a part would
-        otherwise get too many rows. It is -inf for a part without labels.
+        Intercepts: minus half the squared length of each center. If a part would get too many rows, the value
+        is lower (see Notes). A part without labels has the intercept -inf.
     speedup_ : tuple of two float
-        Result of `measure_speedup` for the training rows. Only some base scorers reach this speedup (see
+        Result of `measure_speedup` for the training rows. Some base scorers do not reach this speedup (see
         Notes).
 
     See Also
@@ -242,16 +246,17 @@ class LPSRClassifier(BlockClassifier):
     Notes
     -----
     If the base scorer is `DiSMECClassifier` or naive Bayes, predictions compute only the scores of the
-    candidates. Other base scorers compute the scores of all labels, for a few rows at a time, and only the
-    scores of the candidates are kept. `DiSMECClassifier` also computes all scores if X has up to 32 rows,
-    because it would take longer to select the weights of the candidates.
+    candidates. Other base scorers compute the scores of all labels for a few rows at a time, and only the
+    scores of the candidates are kept. If X has at most 32 rows, `DiSMECClassifier` also computes the scores
+    of all labels, because this is faster than selecting the weights of the candidates.
 
-    A split separates the rows of a part at a border perpendicular to the line between the two centers. The
-    smaller side gets at least ``leaf_size / 2`` rows and at least an eighth of the rows of the part. If
-    necessary, the rows nearest to the border move to the smaller side.
+    A split separates the rows of a part by a plane that is perpendicular to the line between the two centers.
+    The smaller side gets at least ``leaf_size / 2`` rows and at least an eighth of the rows of the part. If
+    the smaller side has fewer rows, the rows nearest to the plane move to this side.
 
-    After all splits, a center may be the nearest center of more than ``2 * leaf_size`` rows. Its intercept is
-    then lowered, so that the rows nearest to its border are routed to their second nearest center.
+    After all splits, a center may be the nearest center of more than ``2 * leaf_size`` rows. The intercept of
+    this center is then lowered. Rows for which another center is nearly as close are then routed to the other
+    center.
 
     References
     ----------
@@ -376,7 +381,7 @@ class LPSRClassifier(BlockClassifier):
 
 
 class _RestrictedModels:
-    """Function that returns the base scorer, restricted to the candidates of a part."""
+    """Callable that returns the base scorer of `LPSRClassifier`, restricted to the candidates of a part."""
 
     def __init__(self, base: Any, places: list[NDArray[np.int32]], n_labels: int) -> None:
         self._base = base
@@ -390,7 +395,7 @@ class _RestrictedModels:
 
 
 class _Restricted:
-    """A model that is restricted to some of its labels."""
+    """Wrapper that scores only some of the labels of a model."""
 
     def __init__(self, model: Any, labels: NDArray[Any], n_labels: int) -> None:
         self.model = model
@@ -414,15 +419,15 @@ class _Restricted:
 def _by_rank(
     model: Any, X: csr_array, y: csr_array, labels: NDArray[np.int64]
 ) -> tuple[csr_array, NDArray[np.float32]]:
-    """Return weights of the positive entries of Y by rank, and weights of the rows by precision at 5."""
+    """Return the weights of the positive entries of Y from ranks, and the precision at 5 of each row."""
     top = model.predict_topk(X, k=_RANKS)
     of_row = np.repeat(np.arange(X.shape[0]), np.diff(top.indptr))
     order = np.lexsort([top.indices, -top.data, of_row])
     rank = np.empty(top.nnz)
     rank[order] = np.arange(top.nnz) - top.indptr[of_row[order]]
     best = rank < _PRECISION_AT
-    # The weight of a ranked label minus the weight of an unranked label. The weight of an unranked label is
-    # added for all positive entries below.
+    # Here, the weight of an unranked label is subtracted from the weight of each ranked label. Below, it is
+    # added to all positive entries.
     more = 1 / (1 + rank) - 1 / (1 + _RANKS)
     shape = y.shape
     ranked = csr_array((more, labels[top.indices], top.indptr), shape=shape)

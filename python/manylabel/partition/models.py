@@ -1,4 +1,4 @@
-"""Fits of block models: one clone of an estimator per block, fitted to the rows and labels of the block."""
+"""Fits of block models. A clone of the estimator is fitted to the rows and labels of each block."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from manylabel.partition.any_classifier import AnyClassifier
 __all__ = ["base_estimator", "fit_models", "rows_of_blocks", "seeded"]
 
 
-# The work of the largest block may be at most this factor times the mean work per worker. At this limit, the
-# other workers are idle for a fifth of the time. Several threads within one block lose about the same time.
+# The work for the largest block may be at most this factor times the mean work per thread. At this limit, the
+# other threads are idle for a fifth of the time. Several threads for one block waste about the same time.
 _UNEVEN = 1.25
 
 
 class _StoppedError(Exception):
-    """The fit of another block failed, or the caller stopped the fits."""
+    """Exception that stops the fit of a block, because another fit failed or the caller stopped all fits."""
 
 
 def base_estimator(estimator: Any) -> Any:
@@ -42,7 +42,7 @@ def rows_of_blocks(row_blocks: NDArray[np.int32], n_blocks: int) -> list[NDArray
 
 
 def seeded(estimator: Any, seed: int, block: int) -> Any:
-    """Clone an estimator, and replace None by different seeds in each ``random_state`` that it contains."""
+    """Clone an estimator, and set each ``random_state`` that is None to a different seed."""
     model = clone(estimator)
     names = [
         name
@@ -73,8 +73,9 @@ def fit_models(
     Parameters
     ----------
     estimator : estimator
-        Estimator to clone. An estimator of this library is fitted to the blocks directly, and its automatic
-        parameters are chosen on all rows. An estimator of another library is wrapped in `AnyClassifier`.
+        Estimator to clone. An estimator of this library is fitted to the blocks directly. Its parameters with
+        the value "auto" are chosen on all rows. An estimator of another library is wrapped in
+        `AnyClassifier`.
     X : csr_array of shape (n_samples, n_features)
         Features.
     Y : csr_array of shape (n_samples, n_labels), dtype float32
@@ -84,28 +85,28 @@ def fit_models(
     rows_of_blocks, label_blocks : sequences of ndarrays of length n_blocks
         Rows and labels of each block.
     seed : int
-        Seed from which the seeds of `estimator` and its inner estimators are derived, if their `random_state`
-        is None.
+        Seed of `estimator` and its inner estimators, for each `random_state` that is None.
     dense : pair of bool
-        Whether to pass X (first value) and Y (second value) as a dense array to an estimator of another
-        library. A value is True if the user passed a dense array.
+        Two values: whether the user passed X as a dense array, and whether the user passed Y as a dense
+        array. An estimator of another library gets X and Y in the same form.
     threads : int
-        Number of threads, which is the maximum number of blocks that are fitted at the same time. If there
-        are fewer blocks, or if one block has most of the work, fewer blocks are fitted at the same time. An
-        estimator of this library then uses several threads.
+        Number of threads, and maximum number of blocks that are fitted at the same time. Fewer blocks are
+        fitted at the same time if there are fewer blocks, or if one block takes most of the work. An
+        estimator of this library then uses several threads for a block.
     progress : callable
-        Function that is called with the number of labels that have been fitted so far, over all blocks.
+        Function that is called regularly. Its argument is the number of labels that have been fitted so far,
+        over all blocks.
 
     Returns
     -------
     list of estimators
-        The fitted models. The value is None for a block without labels.
+        The fitted model of each block. The model of a block without labels is None.
 
     Raises
     ------
     ValueError
-        If an estimator of this library fails on some block, or if an estimator of another library fails on
-        every block.
+        If an estimator of this library cannot be fitted to some block, or if an estimator of another library
+        cannot be fitted to any block.
 
     Warns
     -----
@@ -134,8 +135,7 @@ def fit_models(
         all_rows = len(rows) == X.shape[0]
         of_rows = Y if all_rows else Y[rows]
         if len(labels) < Y.shape[1]:
-            # With 64-bit labels, scipy uses 64-bit indices if there are more columns than 32-bit indices
-            # support.
+            # With 64-bit labels, scipy uses 64-bit indices if there are too many columns for 32-bit indices.
             of_rows = of_rows[:, labels.astype(np.int64)]
         model = seeded(estimator, seed, block)
         if not ours:
@@ -172,10 +172,11 @@ def _in_threads(
     threads: int,
     progress: Callable[[int], object],
 ) -> None:
-    """Call ``work(item, report)`` for all items; `work` calls ``report`` with the work done on the item.
+    """Call ``work(item, report)`` for all items, in several threads.
 
-    If `work` or `progress` raises an exception, or if the user presses Ctrl-C, every other item stops at its
-    next call of ``report``.
+    `work` must regularly call ``report`` with the amount of work that is done for the item. If `work` or
+    `progress` raises an exception, or if the user presses Ctrl-C, the next call of ``report`` stops the work
+    for every other item.
     """
     done = [0] * len(items)
     if threads == 1:

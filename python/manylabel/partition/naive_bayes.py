@@ -1,4 +1,4 @@
-"""Multinomial naive Bayes for sparse counts, which LPSR can use as base scorer."""
+"""Multinomial naive Bayes for sparse counts, a base scorer for `LPSRClassifier`."""
 
 from __future__ import annotations
 
@@ -26,22 +26,23 @@ __all__ = ["NaiveBayes"]
 
 @register
 class NaiveBayes(MultiLabelClassifier):
-    """Multinomial naive Bayes, in which a row counts once for each of its labels.
+    """Multinomial naive Bayes for multi-label data: each row counts once for each of its labels.
 
-    The model is ``log P(j | x) = log pi_j + sum_f x_f log theta_fj + const``. ``theta_fj`` is the sum of
-    feature f over the rows with label j, divided by the sum of all features over these rows, with add-one
-    (Laplace) smoothing. ``pi_j`` is the fraction of label j among all positive entries of Y. Because a row
-    counts once per label, ``P(j | x)`` times the mean number of labels per row estimates the expected number
-    of times that x has label j. A label is predicted if this number exceeds one half.
+    The model is ``log P(j | x) = log pi_j + sum_f x_f log theta_fj + const``. Here, ``theta_fj`` is the sum
+    of feature f over the rows with label j, divided by the sum of all features over these rows. The sums use
+    add-one (Laplace) smoothing. ``pi_j`` is the fraction of the positive entries of Y that belong to label j.
+    The probabilities ``P(j | x)`` of a row sum to 1 over all labels. Multiplied by the mean number of labels
+    per row, ``P(j | x)`` estimates how likely label j is for the row. A label is predicted if this product
+    exceeds one half.
 
     Attributes
     ----------
     coef_ : csr_array of shape (n_labels, n_features), dtype float32
-        Logarithms ``log(1 + count)``, where count is the sum of a feature over the rows with a label.
+        Logarithms ``log(1 + count)``, where count is the sum of a feature over the rows with the label.
     log_totals_ : ndarray of shape (n_labels,), dtype float32
         Logarithm of the sum of the smoothed counts of each label.
     intercept_ : ndarray of shape (n_labels,), dtype float32
-        Logarithms ``log pi_j``. The value is -inf for labels that occur in no training row.
+        Logarithms ``log pi_j``. Labels that occur in no training row have the value -inf.
     log_cardinality_ : float
         Logarithm of the mean number of labels per row.
     """
@@ -90,7 +91,7 @@ class NaiveBayes(MultiLabelClassifier):
             progress(y.shape[1])
 
     def restricted(self, labels: NDArray[Any]) -> NaiveBayes:
-        """Return the model for `labels` only; its probabilities are normalized over these labels."""
+        """Return the model for `labels` only. The probabilities of these labels sum to 1."""
         model = NaiveBayes(self.n_jobs)
         model.__dict__.update(vars(self))
         model.coef_ = self.coef_[labels]
@@ -111,7 +112,11 @@ class NaiveBayes(MultiLabelClassifier):
 
 @dataclass(frozen=True)
 class _Shares:
-    """Scores of naive Bayes: the logarithm of twice the expected number of times a row has a label."""
+    """Function that computes the scores of `NaiveBayes`.
+
+    A score is the logarithm of twice the product of ``P(j | x)`` and the mean number of labels per row.
+    Scores above 0 therefore belong to products above one half.
+    """
 
     linear: _core.Scorer
     log_totals: NDArray[np.float32]

@@ -1,4 +1,4 @@
-"""The estimator `BlockPartitioner`, which computes blocks of rows and labels without classifiers."""
+"""The estimator `BlockPartitioner`, which splits rows and labels into blocks."""
 
 from __future__ import annotations
 
@@ -28,39 +28,43 @@ __all__ = ["BlockPartitioner"]
 
 @register
 class BlockPartitioner(Estimator):
-    """Partition of rows into blocks, each with the most frequent labels of its rows.
+    """Partition of rows into blocks, where each block has the most frequent labels of its rows.
 
     `fit` assigns each row i to a cluster c_i and each cluster l to a label set L_l. A cluster and its label
-    set form a block. Clusters are disjoint, but label sets may overlap. A positive entry of Y is captured if
-    its label is in the label set of the cluster of its row. The partition minimizes
-    ``-sum_i |y_i & L_{c_i}| + lam * sum_l |L_l|^2``, where y_i is the set of labels of row i. It thus
-    captures many positive entries with small label sets [1]_. The initial clusters are the result of k-means
-    on the rows of X, scaled to unit length. `fit` then optimizes the label sets and the clusters alternately.
+    set form a block. Clusters are disjoint, but label sets may overlap. A positive entry of Y is called
+    captured if its row and its label are in the same block. The partition minimizes
+    ``-sum_i |y_i & L_{c_i}| + lam * sum_l |L_l|^2``, where y_i is the set of labels of row i. The first term
+    counts the captured entries. The second term keeps the label sets small [1]_. The initial clusters are
+    computed by k-means on the rows of X, scaled to unit length. `fit` then optimizes the label sets and the
+    clusters alternately.
 
     Parameters
     ----------
     n_blocks : int or "auto", default="auto"
-        Initial number of clusters; >= 1. It is reduced to the number of distinct rows if there are fewer.
-        "auto" tries 1 to 16 clusters and then increases the number by a quarter at a time, as long as every
-        block has rows and labels. A larger number replaces the best number so far if it captures more
-        positive entries, by at least a thousandth of all positive entries. The search ends after five
-        consecutive numbers without this improvement.
+        Initial number of clusters; >= 1. The number is at most the number of distinct rows. "auto" searches
+        for the number that captures the most positive entries. The search tries 1 to 16 clusters and then
+        increases the number by a quarter at a time, as long as every block has rows and labels. A number is
+        an improvement if it captures more positive entries than the best smaller number, and if the gain is
+        at least a thousandth of all positive entries. The search ends after five consecutive numbers without
+        an improvement.
     lam : float or "auto", default="auto"
         Weight of the squared sizes of the label sets; finite and >= 0. Larger values give smaller label sets.
-        "auto" is 0 if `max_labels` is given. Otherwise, it is the weight at which a single block of all rows
-        would capture 90 % of the positive entries of Y. This weight is just below ``N_J / (2 J - 1)``. Here,
-        J is the smallest number of labels that have 90 % of the positive entries, and N_J is the number of
-        rows with the J-th most frequent label. The weight grows in proportion to the number of rows.
+        "auto" is 0 if `max_labels` is given. Otherwise, "auto" is the weight with which a single block of all
+        rows would capture 90 % of the positive entries of Y. This weight is just below ``N_J / (2 J - 1)``.
+        Here, J is the smallest number of labels that together have 90 % of the positive entries, and N_J is
+        the number of rows with the J-th most frequent label. The weight is proportional to the number of
+        rows.
     max_labels : int or None, default=None
         Maximum number of labels per block; >= 1. None means no limit.
     n_init : int, default=1
-        Number of runs with different seeds; >= 1. The partition with the lowest objective is kept.
+        Number of times that the partition is computed, with different seeds; >= 1. The partition with the
+        lowest objective is kept.
     max_iter : int, default=100
         Maximum number of rounds; >= 1. Each round optimizes the label sets and then the clusters.
     tol : float, default=1e-5
         Tolerance; finite and > 0. `fit` stops after a round that lowers the objective by less than `tol`. The
-        objective changes in discrete steps, so with any small value, `fit` stops when the objective no longer
-        changes.
+        objective changes in discrete steps. With a small `tol`, `fit` therefore stops when the objective no
+        longer changes.
     random_state : int, RandomState instance or None, default=None
         Seed of k-means. Pass an int for reproducible results.
 
@@ -69,41 +73,42 @@ class BlockPartitioner(Estimator):
     row_blocks_ : ndarray of shape (n_samples,), dtype int32
         The block of each row. Every block has at least one row.
     label_blocks_ : list of ndarray, dtype int32
-        The labels of each block, in increasing order. The array is empty if no label would lower the
-        objective of the block.
+        The labels of each block, in increasing order. If no label would lower the objective, the block has no
+        labels.
     n_labels_ : int
         Number of labels, including labels that are in no block.
     n_blocks_ : int
-        Number of blocks. It is smaller than `n_blocks` if some clusters lost all rows.
+        Number of blocks. Clusters that lose all rows are removed, so the number may be smaller than
+        `n_blocks`.
     lam_ : float
         The value of `lam`, as given or chosen.
     objective_ : float
         Final value of the objective.
     objective_history_ : ndarray of shape (n_half_steps,), dtype float64
-        Value of the objective after each optimization of the label sets or of the clusters. It never
-        increases.
+        Value of the objective after each optimization of the label sets or of the clusters. The values never
+        increase.
     n_iter_ : int
         Number of rounds.
     captured_ : float
-        Fraction of the positive entries of Y that are captured.
+        Fraction of the positive entries of Y that are captured: the row and the label are in the same block.
     overlap_ : float
         Mean number of blocks per label, over all labels that are in at least one block.
 
     See Also
     --------
-    BlockPartitionClassifier : Fits a classifier in each block.
+    BlockPartitionClassifier : Fits a separate classifier to each block.
 
     Notes
     -----
-    If several blocks are equally good for a row, the row stays in its block. The objective therefore falls in
-    every round until it no longer changes.
+    If several blocks are equally good for a row, the row stays in its current block. The objective therefore
+    falls in every round until it no longer changes.
 
-    An iteration of k-means takes O(nnz(X) n_blocks) time. It uses at most 256 randomly drawn rows per
-    cluster. A round takes O(nnz(Y) + n_samples n_blocks) time, or more if frequent labels are in many blocks.
-    k-means takes 4 bytes of memory for each pair of a cluster and a feature, at most 1 GiB. If the limit is
-    exceeded, the rarest features are ignored.
+    An iteration of k-means takes O(nnz(X) n_blocks) time, where nnz is the number of nonzero values. The
+    algorithm uses at most 256 randomly drawn rows per cluster. A round takes O(nnz(Y) + n_samples n_blocks)
+    time, or more if frequent labels are in many blocks. k-means takes 4 bytes of memory for each pair of a
+    cluster and a feature, but at most 1 GiB. To stay below this limit, k-means ignores the rarest features.
 
-    The search with ``n_blocks="auto"`` returns the same blocks as a fit with the chosen number.
+    With ``n_blocks="auto"``, the blocks are the same as in a fit with the chosen number of blocks.
 
     References
     ----------
@@ -183,7 +188,7 @@ class BlockPartitioner(Estimator):
             If an argument or parameter has an invalid value. The message states the expected and the actual
             value.
         KeyboardInterrupt
-            At most one second after Ctrl-C.
+            If Ctrl-C is pressed. The fit stops within a second.
         """
         params = self.parameters.check(self)
         X, y, _ = check_training_set(self, X, y, None)
@@ -205,7 +210,7 @@ class BlockPartitioner(Estimator):
         return self
 
     def plot(self, Y: Any, *, max_rows: int = 400, ax: Any = None) -> Any:
-        """Plot the label matrix, with rows and labels sorted by block.
+        """Plot the positive entries of the label matrix, with rows and labels sorted by block.
 
         Parameters
         ----------
@@ -219,8 +224,8 @@ class BlockPartitioner(Estimator):
         Returns
         -------
         matplotlib.axes.Axes
-            The axes with the plot. Positive entries are points. The labels of each block have a shaded
-            background.
+            The axes with the plot. Each positive entry is a point. The background is shaded where a row and a
+            label are in the same block.
 
         Raises
         ------

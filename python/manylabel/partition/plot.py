@@ -69,7 +69,10 @@ def draw_blocks(
 def _label_order(
     Y: csr_array, row_blocks: NDArray[np.int32], label_blocks: list[NDArray[np.int32]]
 ) -> NDArray[np.int64]:
-    """Sort labels: labels in several blocks first, then the labels of each block, then labels in no block."""
+    """Return the labels in the order of the plot.
+
+    Labels in several blocks come first, then the labels of each block, then labels in no block.
+    """
     n_labels = Y.shape[1]
     counts = np.bincount(Y.indices, minlength=n_labels)
     n_held, most, home = np.zeros(n_labels, int), np.full(n_labels, -1), np.zeros(n_labels, int)

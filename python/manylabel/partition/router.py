@@ -1,4 +1,4 @@
-"""Linear routers, which select the blocks of a row."""
+"""Linear models that select the blocks of a row."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["Router", "Routing", "best_blocks", "fit_router", "nearest_center"]
 
 @dataclass(frozen=True)
 class Router:
-    """Linear model that scores the blocks for rows of unit length.
+    """Linear model that computes a score of each block for a row of unit length.
 
     Parameters
     ----------
     coef_ : csc_array of shape (n_blocks, n_features), dtype float32
-        Weights.
+        Weights of the features for each block.
     intercept_ : ndarray of shape (n_blocks,), dtype float32
-        Intercepts. The intercept is -inf for a block to which no row is routed.
+        Intercepts of the blocks. A block to which no row may be routed has the intercept -inf.
     """
 
     coef_: csc_array
@@ -33,23 +33,23 @@ class Router:
     _normalizes_rows: ClassVar[bool] = True
 
     def scorer(self) -> _core.Scorer:
-        """Check the weights and prepare them for scoring."""
+        """Check the weights, and return a scorer of the Rust core."""
         return _core.linear_scorer(self)
 
 
 @dataclass(frozen=True)
 class Routing:
-    """Rule for the number of blocks that a row is routed to, for the Rust core.
+    """Rule for the number of blocks that a row is routed to. The Rust core applies this rule.
 
     Parameters
     ----------
     most : int
         Maximum number of blocks per row. The blocks with the highest scores are used.
     share : float or None, default=None
-        If given, a row may be routed to fewer blocks. The best blocks are then taken in order until their
-        probabilities sum to at least this fraction of the total probability of the `most` best blocks. The
-        probability of a block is the logistic function of its score. If None, a row is routed to all `most`
-        blocks.
+        Fraction of probability at which a row gets no further blocks. The best blocks are taken in order
+        until their probabilities sum to at least this fraction of the total probability of the `most` best
+        blocks. The probability of a block is the logistic function of its score. With None, every row is
+        routed to `most` blocks.
     """
 
     most: int
@@ -58,7 +58,7 @@ class Routing:
 
 def best_blocks(scorer: _core.Scorer, X: csr_array, n_routes: int, threads: int) -> csr_array:
     """Return the scores of the `n_routes` blocks with the highest scores for every row."""
-    # Stored zeros are scores. They stay in the matrix.
+    # A stored zero is a score and stays in the matrix.
     return core_rows(scorer.topk(X, n_routes, threads), (X.shape[0], scorer.n_labels))
 
 
@@ -84,7 +84,7 @@ def fit_router(
     sample_weight : ndarray of shape (n_samples,), dtype float32, or None
         Weights of the rows.
     params : dict
-        C, fit_intercept, tol, max_iter and random_state of the logistic regressions.
+        Parameters of the logistic regressions: C, fit_intercept, tol, max_iter and random_state.
     threads : int
         Number of threads.
     progress : callable
@@ -95,7 +95,7 @@ def fit_router(
     router : Router
         The fitted router.
     n_iter : ndarray of shape (n_blocks,), dtype int32
-        Number of passes of the regression of each block. It is 0 for blocks without a regression.
+        Number of passes of the regression of each block. Blocks without a regression have the value 0.
     """
     classes = np.flatnonzero(usable)
     coef = csc_array((len(usable), X.shape[1]), dtype=np.float32)
@@ -121,23 +121,24 @@ def fit_router(
 def nearest_center(
     centers: Any, intercept: NDArray[np.float32], label_blocks: Sequence[NDArray[Any]], n_features: int
 ) -> Router:
-    """Return a router that selects the nearest of all centers with labels.
+    """Return a router that selects the block with the nearest center. Blocks without labels are excluded.
 
     Parameters
     ----------
     centers : tuple of ndarrays
-        CSR arrays of a matrix of shape (n_features, n_centers), in the form that the Rust core returns.
+        The centers: the CSR arrays of a matrix of shape (n_features, n_centers), as returned by the Rust
+        core.
     intercept : ndarray of shape (n_centers,), dtype float32
         Intercepts: minus half the squared length of each center.
     label_blocks : sequence of ndarrays
-        The labels of the rows of each center.
+        The labels of each block, in the order of the centers.
     n_features : int
         Number of features.
 
     Returns
     -------
     Router
-        The router. Centers without labels get the intercept -inf.
+        The router. Blocks without labels get the intercept -inf.
     """
     empty = np.array([len(labels) == 0 for labels in label_blocks])
     return Router(

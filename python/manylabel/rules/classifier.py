@@ -42,56 +42,59 @@ __all__ = ["BoostedRulesClassifier"]
 class BoostedRulesClassifier(MultiLabelClassifier):
     """Gradient-boosted rules ``if alpha > 0.5 and beta <= 1.2 then +0.8 for these labels``.
 
-    A rule consists of a body and a head. The body is a conjunction of conditions on features. A rule covers
-    the rows that satisfy all its conditions. The head contains a score for each label. The score of a row for
-    a label is the sum of the head scores of all rules that cover the row.
+    A rule consists of a body and a head. The body is a list of conditions on features. A rule covers the rows
+    that satisfy all its conditions. The head contains a score for each label. The score of a label for a row
+    is the sum of the head scores of all rules that cover the row.
 
     `fit` adds one rule at a time. It grows a rule on a bootstrap sample of the rows, one condition at a time.
-    The head is a Newton step of the loss over the covered rows. Each new condition is the condition that
-    lowers the loss most [1]_. Labels with similar steps can be put into one bin, so that they get the same
-    score. Bins shorten the step and reduce the number of equations that are solved for a head [2]_. By
-    default, labels are not put into bins, and a step that is too long is halved.
+    Each new condition is the condition that lowers the loss most [1]_. The scores of the head are a Newton
+    step that lowers the loss of the covered rows. With label binning, labels with similar steps are put into
+    one bin and get the same score [2]_. Label binning shortens the steps and reduces the number of equations
+    that are solved for a head. By default, there is no label binning, and a step that is too long is halved.
 
     Parameters
     ----------
     n_rules : int, default=1000
-        Number of rules; >= 1. It includes the default rule, which has no conditions and covers every row.
-        [2]_ uses 5000.
+        Number of rules; >= 1. This number includes the default rule, which has no conditions and covers every
+        row. [2]_ uses 5000.
     loss : {"example-wise-logistic", "label-wise-logistic"}, default="example-wise-logistic"
-        Loss function of a row with scores p_k and labels y_k, coded as 1 and -1. "example-wise-logistic" is
-        ``log(1 + sum_k exp(-y_k p_k))``, a surrogate of the subset 0/1 loss. It models dependencies between
-        labels. "label-wise-logistic" is ``sum_k log(1 + exp(-y_k p_k))``, a surrogate of the Hamming loss.
+        Loss function of a row. Here, p_k is the score of label k, and y_k is 1 if the row has label k and -1
+        otherwise. "example-wise-logistic" is ``log(1 + sum_k exp(-y_k p_k))``, a surrogate of the subset 0/1
+        loss. This loss models dependencies between labels. "label-wise-logistic" is
+        ``sum_k log(1 + exp(-y_k p_k))``, a surrogate of the Hamming loss.
     head : {"complete", "single-label"}, default="complete"
-        Labels that a rule scores. "complete" means all labels. "single-label" means only the label that
-        lowers the loss most.
+        Labels for which a rule has scores. With "complete", a rule has scores for all labels. With
+        "single-label", a rule has a score only for the label that lowers the loss most.
     label_binning : float or None, default=None
         Number of bins of a complete head, as a fraction of the number of labels; in (0, 1]. Labels with
-        positive steps and labels with negative steps have separate bins, and the fraction applies to each
-        group. None means that every label has its own score. [2]_ uses 0.04 and Newton steps.
+        positive Newton steps and labels with negative Newton steps have separate bins. The fraction applies
+        to each of these two groups of labels. None means no label binning, so that every label has its own
+        score. [2]_ uses 0.04 and Newton steps.
     min_bins : int, default=1
         Minimum number of bins for each sign of the step; >= 1.
     max_bins : int or None, default=None
         Maximum number of bins for each sign of the step; >= `min_bins`. None means no limit.
     hessian : {"paper", "restricted"}, default="paper"
-        Treatment of the second derivatives between different labels of one bin. "paper" ignores these
-        derivatives, as [2]_ does, which gives shorter steps. "restricted" includes them.
+        Treatment of second derivatives of the loss with respect to two different labels of one bin. "paper"
+        ignores these derivatives, as [2]_ does, which gives shorter steps. "restricted" includes these
+        derivatives.
     step : {"auto", "newton", "safeguarded"}, default="auto"
         Length of a step. "newton" takes the full Newton step. "safeguarded" halves the Newton step until the
         loss falls enough. "auto" is "newton" for the label-wise loss, and for label binning with
-        ``hessian="paper"``. Otherwise it is "safeguarded", because full steps are too long if most labels are
-        rare.
+        ``hessian="paper"``. In all other cases, "auto" is "safeguarded", because full Newton steps are too
+        long if most labels are rare.
     search : {"fast", "exact"}, default="fast"
-        Search for the next condition. "exact" tries every threshold of every feature and computes new bins
-        for each threshold. "fast" tries at most 64 thresholds per numeric feature (65 if most values of the
-        feature are 0). With label binning, "fast" also tries conditions without new bins: it keeps the bins
-        that were computed for the rule without the new condition. It does this for features in which most
-        values are nonzero. If there are more than 256 labels, it does this for all features. The head of a
-        finished rule is always computed with new bins.
+        Search for the next condition. "exact" tries every threshold of each drawn feature (see
+        `max_features`). With label binning, "exact" computes new bins for each threshold. "fast" tries at
+        most 64 thresholds per numeric feature (65 if most values of the feature are 0). With label binning,
+        "fast" computes fewer bins. For features with mostly nonzero values, "fast" tries conditions with the
+        bins of the rule without the new condition. With more than 256 labels, this applies to all features.
+        The head of a finished rule always has new bins.
     learning_rate : float, default=0.3
         Factor that multiplies every head except the head of the default rule; in (0, 1].
     l2 : float, default=1.0
-        L2 regularization of the scores of a head: weight of the squared scores relative to the loss; finite
-        and >= 0.
+        Strength of the L2 regularization of the head scores; finite and >= 0. It is the weight of the squared
+        scores relative to the loss.
     bootstrap : bool, default=True
         Whether each rule is grown on a sample of rows drawn with replacement. If False, each rule is grown on
         all rows.
@@ -109,22 +112,22 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         predicts the labels with positive scores. "auto" is "known-label-sets" for the example-wise loss and
         "signs" for the label-wise loss.
     categorical_features : sequence of int, bool or str, default=None
-        Nominal features, given as column positions, as a boolean mask or as feature names. Conditions on a
-        nominal feature test whether the feature equals a value. All other features are numeric. None means
-        that all features are numeric. Pass a list if the model will be saved: `save` does not support an
-        ndarray here.
+        Nominal (categorical) features, given as column positions, as a boolean mask or as feature names.
+        Conditions on a nominal feature test whether the feature is equal to a value. All other features are
+        numeric. None means that all features are numeric. If the model will be saved, pass a list, because
+        `save` does not support an ndarray for this parameter.
     warm_start : bool, default=False
         Whether `fit` keeps the rules of the previous fit and adds further rules. `n_rules` must be at least
-        the number of existing rules. The seed of the previous fit is used again. On the same data, the result
-        equals the result of a single fit with `n_rules` rules.
+        the number of existing rules. The seed of the previous fit is used again. On the same data, the
+        continued fit gives the same model as a single fit with `n_rules` rules.
     early_stopping : bool, default=False
-        Whether to stop the fit when the loss on held-out rows no longer falls. The model keeps the rules up
-        to the lowest loss.
+        Whether to stop the fit when the loss on held-out rows no longer falls. The rules that were added
+        after the lowest loss are removed.
     validation_fraction : float, default=0.1
         Fraction of the rows that `early_stopping` holds out; in (0, 1). At least one row is held out.
     n_iter_no_change : int, default=50
-        Number of rules without a lower loss on held-out rows after which `early_stopping` stops the fit;
-        >= 1.
+        The fit stops after this number of consecutive rules without a lower loss on held-out rows, if
+        `early_stopping` is True; >= 1.
     random_state : int, RandomState instance or None, default=None
         Seed of the samples of rows and features, and of the choice of held-out rows. Pass an int for
         reproducible results.
@@ -134,7 +137,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     body_indptr_ : ndarray of shape (n_rules + 1,), dtype int64
         Positions of the conditions of each rule, as in the CSR format. Rule r has the conditions
         ``body_indptr_[r]`` to ``body_indptr_[r + 1] - 1``. The first rule is the default rule, which has no
-        conditions. There are fewer rules than the parameter `n_rules` if `fit` did not find a further rule.
+        conditions. If `fit` finds no further rule, there are fewer rules than the parameter `n_rules`.
     body_feature_ : ndarray of shape (n_conditions,), dtype int32
         Feature of each condition.
     body_operator_ : ndarray of shape (n_conditions,), dtype uint8
@@ -149,18 +152,21 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     validation_loss_ : ndarray of shape (n_rules,) or (0,), dtype float64
         Weighted mean loss of the held-out rows after each rule. The array is empty without `early_stopping`.
     label_sets_ : csr_array of shape (n_label_sets, n_labels), dtype float32
-        Distinct label sets of the training rows, without held-out rows. Each label set is a row with the
-        value 1 for its labels. The label sets are in order of decreasing weight, then in order of appearance.
+        Distinct label sets of the training rows that are not held out. Each label set is a row of the array,
+        with the value 1 for the labels in the set. The label sets are sorted by decreasing weight. Label sets
+        with equal weights are in order of appearance.
     label_set_weights_ : ndarray of shape (n_label_sets,), dtype float64
-        Sum of the weights of the training rows with each label set.
+        Weight of each label set: the sum of the weights of the training rows with this label set.
     seed_ : int
         Seed that was drawn from `random_state`.
     rules_ : Rules
-        All rules, as one object with plain arrays.
+        All rules, as an object with arrays of conditions and heads.
     feature_importances_ : ndarray of shape (n_features,), dtype float64
-        Importance of each feature (see Notes). The values sum to 1.
+        Importance of each feature (see Notes). The importances sum to 1, or are all 0 if no rule has
+        conditions.
     label_importances_ : ndarray of shape (n_labels,), dtype float64
-        Importance of each label (see Notes). The values sum to 1.
+        Importance of each label (see Notes). The importances sum to 1, or are all 0 if no rule has
+        conditions.
 
     See Also
     --------
@@ -169,29 +175,29 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
     Notes
     -----
-    Scores are sums of heads, computed in double precision. With the label-wise loss, `predict_proba` returns
-    ``1 / (1 + exp(-score))``. With the example-wise loss, the probability of a label set y is proportional to
-    ``1 / (1 + sum_k exp(-y_k p_k))``, where p are the scores. Only the label sets in `label_sets_` have a
-    positive probability. `predict_proba` returns the marginal probabilities of this distribution. With
-    "known-label-sets", if several label sets have the same loss, `predict` returns the first of them in
-    `label_sets_`.
+    Scores are sums of head scores, computed in double precision. With the label-wise loss, `predict_proba`
+    returns ``1 / (1 + exp(-score))``. With the example-wise loss, the probability of a label set y is
+    proportional to ``1 / (1 + sum_k exp(-y_k p_k))``, where p_k are the scores and y_k is 1 or -1. Only the
+    label sets in `label_sets_` have a positive probability. `predict_proba` returns the marginal
+    probabilities of this distribution. With ``predictor="known-label-sets"``, several label sets may have the
+    same lowest loss. In this case, `predict` returns the label set that comes first in `label_sets_`.
 
     X may contain NaN for missing values. A missing value satisfies no condition. Labels that occur in no
     training row get the score -inf and are never predicted.
 
     The fit takes 16 bytes of memory for each pair of a row and a label, and about 16 bytes per stored value
-    of X. Each thread also stores a few matrices of shape (n_labels, n_labels) in three cases: if labels are
-    not put into bins, if `search` is "exact", or if features are sparse and there are at most 256 labels. The
-    number of these matrices does not depend on the number of rows.
+    of X. In three cases, each thread also stores a few matrices of shape (n_labels, n_labels): without label
+    binning, with ``search="exact"``, and for sparse features with at most 256 labels. The number of these
+    matrices does not depend on the number of rows.
 
-    A fit with fewer rules gives the first rules of a fit with more rules, if all other parameters are equal.
+    If two fits differ only in `n_rules`, the shorter list of rules is the beginning of the longer list.
 
-    The effect of a rule on a label is defined as the absolute score in its head multiplied by the coverage of
-    the rule. The importance of a label is the sum of the effects of all rules on the label, without the
-    default rule. For the importance of a feature, the effects of a rule on all labels are added, and this sum
-    is divided equally among the conditions of the rule. The importance of a feature is the sum of the shares
-    of all conditions on the feature. `label_importances_` and `feature_importances_` are scaled to sum to 1.
-    If there are no rules other than the default rule, they are 0.
+    The effect of a rule on a label is the absolute head score of the label times the coverage of the rule.
+    The importance of a label is the sum of the effects of all rules on the label, except the default rule.
+    The importance of a feature is a sum over all conditions on the feature. Each condition of a rule
+    contributes the sum of the effects of the rule on all labels, divided by the number of conditions of the
+    rule. `label_importances_` and `feature_importances_` are scaled so that each array sums to 1. If the
+    default rule is the only rule, all importances are 0.
 
     References
     ----------
@@ -328,7 +334,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
     @property
     def _names_sets(self) -> bool:
-        """Whether `predict` returns label sets of training rows; the Rust core reads this property."""
+        """Whether `predict` returns only label sets of training rows. The Rust core reads this property."""
         predictor = self.parameters["predictor"].check("predictor", self.predictor)  # may be set after fit
         return chosen_predictor(predictor, self.loss) == "known-label-sets"
 
@@ -342,13 +348,13 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         return super()._probabilities(X)
 
     def staged_decision_function(self, X: Any) -> Iterator[NDArray[np.float32]]:
-        """Compute the scores of the first rule, of the first two rules, and so on.
+        """Compute the scores after each rule: from the first rule, from the first two rules, and so on.
 
         Returns
         -------
         iterator of ndarray of shape (n_samples, n_labels), or (n_samples,) if y was 1-D, dtype float32
-            One new array per rule with the scores of all labels. The last array equals the result of
-            `decision_function`.
+            One array for each rule. The r-th array contains the scores that the first r rules give to all
+            labels. The last array equals the result of `decision_function`.
 
         Raises
         ------
@@ -357,8 +363,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
         Notes
         -----
-        The iterator checks the arrays of the whole model for each rule. The total time is therefore quadratic
-        in the number of rules.
+        For each rule, the iterator checks the arrays of the whole model. The total time is therefore
+        quadratic in the number of rules.
         """
         check_is_fitted(self, "heads_")
         return self._stages(check_features(self, X, reset=False))
@@ -376,7 +382,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
     @property
     def rules_(self) -> Rules:
-        """All rules, as one object with plain arrays."""
+        """All rules, as an object with arrays of conditions and heads."""
         check_is_fitted(self, "heads_")
         return Rules(
             body_indptr=self.body_indptr_,
@@ -389,12 +395,12 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
     @property
     def feature_importances_(self) -> NDArray[np.float64]:
-        """Importances of the features; they sum to 1, or are all 0 if no rule has conditions."""
+        """Importances of the features. The values sum to 1, or are all 0 if no rule has conditions."""
         return feature_importances(self.rules_, self.n_features_in_)
 
     @property
     def label_importances_(self) -> NDArray[np.float64]:
-        """Importances of the labels; they sum to 1, or are all 0 if no rule has conditions."""
+        """Importances of the labels. The values sum to 1, or are all 0 if no rule has conditions."""
         return label_importances(self.rules_)
 
     def explain(
@@ -405,33 +411,34 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         feature_names: Sequence[str] | None = None,
         label_names: Sequence[str] | None = None,
     ) -> list[FiredRule]:
-        """List the rules that cover a row, with the scores that each rule adds.
+        """List the rules that cover a row, with the scores that each rule adds to the labels.
 
         Parameters
         ----------
         x : array-like or sparse matrix of shape (n_features,) or (1, n_features)
             The features of one row.
         label : int, default=None
-            Label to explain. If given, the list contains only the rules with a nonzero score for this label,
-            in order of decreasing absolute score. If None, it contains all rules that cover the row, in the
-            order in which they were added.
+            Label to explain. If given, only rules with a nonzero score for this label are returned, in order
+            of decreasing absolute score. If None, all rules that cover the row are returned, in the order in
+            which `fit` added them.
         feature_names : sequence of str of length n_features, default=None
             Names of the features in the ``repr`` of the result. By default, the names are
             ``feature_names_in_`` if this attribute exists, and otherwise "feature 0", "feature 1", ...
         label_names : sequence of str of length n_labels, default=None
-            Names of the labels in the ``repr`` of the result. By default, they are "label 0", "label 1", ...
+            Names of the labels in the ``repr`` of the result. By default, the names are "label 0", "label 1",
+            ...
 
         Returns
         -------
         list of FiredRule
-            The rules. The ``repr`` of a rule is its text. If `label` is None, the scores of all rules sum to
-            the `decision_function` of the row.
+            The rules that cover the row. The ``repr`` of each rule is the text of the rule. If `label` is
+            None, the scores of the rules sum to the result of `decision_function` for the row.
 
         Raises
         ------
         ValueError
-            If x is not one row with the same number of features as in `fit`, or if `label` is not a label of
-            the model.
+            If x is not a single row, if x does not have the same number of features as in `fit`, or if
+            `label` is not a label of the model.
         """
         check_is_fitted(self, "heads_")
         _, fired, _ = _core.rules_fired(self, check_row(self, x), 1)
@@ -445,10 +452,12 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Returns
         -------
         pandas.DataFrame
-            Data frame with one row per rule. "conditions" and "head" contain the rule as text. The other
-            columns are "n_conditions", "coverage", "n_labels" (the number of labels with a nonzero score),
-            "strongest_label" (the label with the largest absolute score) and "score" (the score of the
-            strongest label). If rows were held out, there is also the column "validation_loss".
+            Data frame with one row per rule. The columns "conditions" and "head" contain the rule as text.
+            The column "n_conditions" contains the number of conditions, and "coverage" the total weight of
+            the covered training rows. The column "n_labels" contains the number of labels with a nonzero
+            score. The column "strongest_label" contains the label with the largest absolute score, and
+            "score" contains this score. If rows were held out, the column "validation_loss" contains the loss
+            after each rule.
 
         Raises
         ------
@@ -464,7 +473,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         return tags
 
     def _check_goes_on(self, n_rules: int, n_labels: int) -> None:
-        """Check that a warm start is compatible with the previous model, except for the features of X."""
+        """Check that `n_labels` and `n_rules` of a warm start are compatible with the previous fit."""
         if n_labels != self.heads_.shape[1]:
             raise ValueError(
                 f"Y must have {self.heads_.shape[1]} labels, as in the fit that `warm_start` continues, "

@@ -1,4 +1,4 @@
-"""Representations of fitted rules: arrays, text, a data frame and bar charts."""
+"""Fitted rules as arrays, text and data frames, and plots of importances."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _AT_MOST, _ABOVE, _EQUAL = 0, 1, 2
 
 @dataclass(frozen=True)
 class Rules:
-    """Fitted rules as plain arrays; the first rule is the default rule, which has no conditions.
+    """Fitted rules as arrays. The first rule is the default rule, which has no conditions.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Rules:
     threshold : ndarray of shape (n_conditions,), dtype float32
         Threshold of each condition.
     heads : csr_array of shape (n_rules, n_labels), dtype float32
-        Head of each rule: the scores that the rule adds for the rows that it covers.
+        Head of each rule: the label scores that the rule adds for the rows that it covers.
     coverage : ndarray of shape (n_rules,), dtype float64
         Sum of the weights of the training rows that each rule covers.
 
@@ -75,12 +75,12 @@ class Rules:
 
 @dataclass(frozen=True)
 class FiredRule:
-    """A rule that covers a row.
+    """A rule that covers a given row.
 
     Parameters
     ----------
     rule : int
-        Position of the rule in the ensemble. The default rule has position 0.
+        Position of the rule in the model. The default rule has position 0.
     text : str
         Text of the rule, in the format of `export_text`.
     coverage : float
@@ -127,28 +127,28 @@ def export_text(
     model : BoostedRulesClassifier
         A fitted model.
     feature_names : sequence of str of length n_features, default=None
-        Names of the features. None means ``feature_names_in_`` if the model has this attribute, and otherwise
-        "feature 0", "feature 1" and so on.
+        Names of the features. None means ``feature_names_in_`` if the model has this attribute. Otherwise,
+        the names are "feature 0", "feature 1" and so on.
     label_names : sequence of str of length n_labels, default=None
         Names of the labels. None means "label 0", "label 1" and so on.
     max_rules : int, default=None
         Maximum number of rules to write, starting with the first rule; >= 1. None writes all rules.
     max_labels : int, default=10
         Maximum number of labels to name per rule; >= 1. The labels with the largest absolute scores are
-        named. For all other labels of the rule, the text contains only their number and the range of their
+        named. The text summarizes all other labels of the rule by the number of labels and the range of the
         scores. None names all labels.
     decimals : int, default=2
-        Number of digits of scores after the decimal point; >= 0. Labels with equal rounded scores are written
-        on the same line. Thresholds have at least four significant digits. The attribute `rules_` of the
-        model contains the exact thresholds.
+        Number of digits after the decimal point of scores; >= 0. Labels with equal rounded scores are written
+        on the same line. This parameter does not apply to the thresholds of conditions, which have at least
+        four significant digits. The attribute `rules_` of the model contains the exact thresholds.
 
     Returns
     -------
     str
         The text, with one line ``if alpha > 0.5 and beta <= 1.2 then +0.80 topic_a  (covers 123)`` per rule.
-        Here, 123 is the sum of the weights of the training rows that the rule covers. Without
-        `sample_weight`, it is the number of these rows. If a rule has several different scores, each score is
-        written on an additional line. Several conditions on the same numeric feature are merged, as in
+        In this example, 123 is the sum of the weights of the training rows that the rule covers. Without
+        `sample_weight`, 123 is the number of these rows. If a rule has several different scores, each score
+        is on an additional line. Several conditions on one numeric feature are merged, as in
         ``0.2 < alpha <= 0.5``.
 
     Raises
@@ -207,7 +207,7 @@ def fired_rules(
 
 
 def frame(model: Any, feature_names: Sequence[str] | None, label_names: Sequence[str] | None) -> Any:
-    """Return the rules as a data frame; see `BoostedRulesClassifier.to_frame`."""
+    """Return the rules of a model as a data frame; see `BoostedRulesClassifier.to_frame`."""
     try:
         import pandas as pd
     except ModuleNotFoundError as error:
@@ -264,19 +264,19 @@ def plot_importance(
     max_bars: int = 20,
     axes: Sequence[Any] | None = None,
 ) -> NDArray[Any]:
-    """Plot the importances of features and labels as bars, with the largest bar on top.
+    """Plot bar charts of the importances of features and labels, with the largest importance on top.
 
     Parameters
     ----------
     max_bars : int, default=20
-        Maximum number of features and maximum number of labels in the plot; >= 1.
+        Maximum number of bars in each of the two charts; >= 1.
     axes : sequence of two matplotlib.axes.Axes, default=None
-        Axes for the features and for the labels. None creates a new figure.
+        Axes for the chart of the features and for the chart of the labels. None creates a new figure.
 
     Returns
     -------
     ndarray of two matplotlib.axes.Axes
-        The axes with the bars of the features and of the labels.
+        The axes with the two charts, first for the features and then for the labels.
 
     Raises
     ------
@@ -332,7 +332,7 @@ class _Writer:
         return "\n    ".join([f"{condition}  {covers}", *scores])
 
     def body(self, rule: int) -> str:
-        """Return the text of all conditions; conditions on one numeric feature become an interval."""
+        """Return the text of all conditions, with intervals for several conditions on one numeric feature."""
         rules = self.rules
         bounds: dict[int, tuple[float, float]] = {}
         texts: dict[tuple[int, str], str] = {}
@@ -359,7 +359,7 @@ class _Writer:
         return labels[scores != 0], scores[scores != 0]
 
     def scores(self, rule: int) -> Iterator[str]:
-        """Yield each distinct score with its labels, by decreasing absolute score, up to `max_labels`."""
+        """Yield the text of each distinct score and its labels, in order of decreasing absolute score."""
         labels, values = self.head(rule)
         if not len(labels):
             yield "nothing"
@@ -391,7 +391,7 @@ def _interval(name: str, low: float, high: float) -> str:
 
 
 def _digits(threshold: float) -> str:
-    """Format with at least four significant digits and, for values below 1e9, with all integer digits."""
+    """Format a threshold with at least four significant digits, and with all integer digits if below 1e9."""
     before = len(str(abs(int(threshold)))) if abs(threshold) < 1e9 else 0
     return f"{threshold:.{max(4, before)}g}"
 

@@ -1,4 +1,4 @@
-"""Preparation of a fit of rules: automatic parameter values, nominal features and label sets."""
+"""Preparation of a fit of `BoostedRulesClassifier`: values for "auto", nominal features and label sets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 def chosen_step(params: dict[str, Any]) -> str:
-    """Return the value of `step`, where "auto" is replaced by "newton" or "safeguarded"."""
+    """Return the parameter `step`. If its value is "auto", return "newton" or "safeguarded" instead."""
     if params["step"] != "auto":
         return str(params["step"])
     bins = params["label_binning"] is not None and params["hessian"] == "paper"
@@ -29,7 +29,7 @@ def chosen_step(params: dict[str, Any]) -> str:
 
 
 def chosen_predictor(predictor: str, loss: str) -> str:
-    """Return `predictor`, where "auto" is replaced by "known-label-sets" or "signs"."""
+    """Return `predictor`. If its value is "auto", return "known-label-sets" or "signs" instead."""
     if predictor == "auto":
         return "signs" if loss == "label-wise-logistic" else "known-label-sets"
     return predictor
@@ -49,7 +49,8 @@ def n_tried(max_features: int | float | str | None, n_features: int) -> int:
 def categorical_positions(model: Any) -> NDArray[np.int32]:
     """Return the sorted positions of the nominal features.
 
-    X must have been checked before, because the check sets the number and the names of the features.
+    Call this function only after X has been checked. The check of X stores the number and the names of the
+    features, which this function uses.
     """
     given = model.categorical_features
     n_features = model.n_features_in_
@@ -69,15 +70,15 @@ def categorical_positions(model: Any) -> NDArray[np.int32]:
             )
         return np.flatnonzero(np.isin(names, listed)).astype(np.int32)
     raise ValueError(
-        f"`categorical_features` must be None, positions from 0 to {n_features - 1}, a mask of {n_features} "
-        f"bool, or names if X has names, got {shown(given)}"
+        f"`categorical_features` must be None, positions from 0 to {n_features - 1}, a boolean mask "
+        f"of length {n_features}, or feature names if X has names, got {shown(given)}"
     )
 
 
 def label_sets(
     Y: csr_array, sample_weight: NDArray[np.float32] | None, held_out: NDArray[np.bool_] | None
 ) -> tuple[csr_array, NDArray[np.float64]]:
-    """Return the distinct label sets and their weights, sorted by weight and then by appearance."""
+    """Return the distinct label sets and their weights, sorted by decreasing weight, then by appearance."""
     weights = np.ones(Y.shape[0]) if sample_weight is None else sample_weight.astype(np.float64)
     if held_out is not None:
         Y, weights = Y[~held_out], weights[~held_out]
@@ -85,7 +86,7 @@ def label_sets(
     row_bytes = Y.indices.tobytes()  # one bytes object; its slices are faster than array slices
     ends = Y.indptr.astype(np.int64) * Y.indices.itemsize
     # Two canonical rows are equal if and only if their bytes are equal. `len` is evaluated before
-    # `setdefault` adds a label set.
+    # `setdefault` adds a new label set.
     number = [
         numbers.setdefault(row_bytes[begin:end], len(numbers)) for begin, end in pairwise(ends.tolist())
     ]
