@@ -15,6 +15,7 @@ def pyplot() -> ModuleType:
         if (error.name or "").partition(".")[0] != "matplotlib":
             raise
         raise ModuleNotFoundError(
-            "plots need matplotlib; to install it, run: pip install 'manylabel[plot]'", name="matplotlib"
+            "plots need matplotlib, which is not installed; run: pip install 'manylabel[plot]'",
+            name="matplotlib",
         ) from None
     return matplotlib.pyplot
