@@ -587,7 +587,7 @@ def _canonical(matrix: Any, name: str) -> sparse.csr_array:
         matrix = np.asarray(matrix)
     if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
         raise ValueError(
-            f"{name} must be a 2-D matrix of numbers, got a {matrix.ndim}-D matrix of {matrix.dtype}"
+            f"{name} must be a 2-D matrix of numbers, got a {matrix.ndim}-D array of {matrix.dtype}"
         )
     csr = canonical_csr(matrix, name)
     return csr if csr.dtype in (np.float32, np.float64) else csr.astype(np.float64)

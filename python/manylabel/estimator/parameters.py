@@ -57,7 +57,7 @@ class Parameter(ABC):
     wanted : str
         The accepted values in words. Error messages print this text after "must be".
     documented : str
-        The type, as docstrings write it.
+        The type of the parameter, as text for docstrings.
     wrong : tuple
         A few invalid values for tests.
     """
@@ -250,7 +250,7 @@ class Choice(Parameter):
     *words : str
         The allowed words.
     documented : str, default=None
-        The type, as docstrings write it. None uses the set of words.
+        The type of the parameter, as text for docstrings. None uses the set of words.
     """
 
     wrong = ("newt", "", None, 3)
@@ -342,7 +342,7 @@ class Anything(Parameter):
     Parameters
     ----------
     documented : str
-        The type, as docstrings write it.
+        The type of the parameter, as text for docstrings.
     wrong : tuple
         A few invalid values, for which `fit` raises an error.
     """
