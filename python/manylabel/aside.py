@@ -6,10 +6,11 @@ process has its own temporary file. The temporary file that is renamed last repl
 
 A process locks its temporary file while it writes. The operating system releases the lock when the process
 ends, even if the process is killed. A temporary file without a lock was therefore left by a killed process.
-The next call for the same directory removes this file.
+The next call of `written_aside` for the same directory removes this file.
 
-Windows does not have these locks. It does not remove open files, but a temporary file is closed shortly
-before it is renamed. On Windows, only temporary files that are at least a day old are therefore removed.
+Windows does not have these locks. It cannot remove an open file, but a temporary file is closed shortly
+before it is renamed. On Windows, `written_aside` therefore removes only temporary files that are at least a
+day old.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ def written_aside(path: Path, mode: str, **options: Any) -> Iterator[IO[Any]]:
     Parameters
     ----------
     path : Path
-        The file to write. Symbolic links are followed. If the file exists, it is replaced at the end. If
-        anything fails, the old file is kept. The new file gets the permissions of the old file. The new file
-        also gets the owner and group of the old file if the process is allowed to set them.
+        The file to write. Symbolic links are followed. If the file exists, the temporary file replaces it at
+        the end. If anything fails, the old file is kept. The new file gets the permissions of the old file.
+        The new file also gets the owner and group of the old file if the process is allowed to set them.
     mode : str
         The mode of `open` for the temporary file. The mode must contain "x", since the temporary file does
         not exist before.
@@ -141,7 +142,7 @@ def _lock(descriptor: int, *, unsupported: bool) -> bool:
     """Lock a file until it is closed, and return whether this succeeded.
 
     The result is False if another process has locked the file. If the system does not support locks, the
-    result is `unsupported`.
+    result is the argument `unsupported`.
     """
     if sys.platform == "win32":
         return unsupported

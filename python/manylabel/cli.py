@@ -60,7 +60,7 @@ _BLOCK = 4096
 
 
 class UsageError(Exception):
-    """Error for invalid command-line arguments; the exit code is then 2."""
+    """Error for invalid command-line arguments. The exit code is then 2."""
 
 
 class _Parser(argparse.ArgumentParser):

@@ -46,16 +46,16 @@ def load_xc(
     Returns
     -------
     X : csr_array of shape (n_samples, n_features), dtype ``dtype``
-        Features. Zeros in the file are not stored.
+        Features. Zeros in the file are not stored in X.
     Y : csr_array of shape (n_samples, n_labels), dtype int32
         Labels. A one is stored for each label that an example has.
 
     Raises
     ------
     ValueError
-        If the file is malformed. For example, an example has the same feature twice, a value is not finite,
-        or the first line gives a wrong number of examples. The error is also raised if a line is longer than
-        256 MiB. The message states the file, the line, the expected text and the found text.
+        If the file is malformed. Possible reasons are a feature that an example has twice, a value that is
+        not finite, and a wrong number of examples in the first line. The error is also raised if a line is
+        longer than 256 MiB. The message states the file, the line, the expected text and the found text.
     OSError
         If the file cannot be read. The error is a FileNotFoundError if the file does not exist.
     MemoryError
@@ -186,8 +186,8 @@ def load_arff(
 
     1. The file ``xml``, which MULAN uses: ``<labels><label name="..."/>...</labels>``. The file lists the
        names of the attributes that are labels. Label elements may be nested.
-    2. An attribute of type ``hierarchical``, which Clus uses. The type lists the labels as paths such as
-       ``a/b/c``. If an example has a label, it also has all ancestors of this label.
+    2. An attribute of type ``hierarchical``, which Clus uses. The declaration of this attribute lists the
+       labels as paths such as ``a/b/c``. If an example has a label, it also has all ancestors of this label.
     3. The option ``-C n`` in ``@relation``, which MEKA uses. The first n attributes are labels. If n is
        negative, the last -n attributes are labels.
 
@@ -196,8 +196,8 @@ def load_arff(
     path : str, bytes or path-like
         The ARFF file, which may be compressed with gzip. The rows in the file may be dense or sparse.
     xml : str, bytes, path-like or None, default=None
-        The file that lists the labels, which may be compressed with gzip. If this argument is given, the
-        function does not look for labels in the ARFF file.
+        The file that lists the labels, which may be compressed with gzip. If this argument is given, label
+        declarations in the ARFF file are ignored.
     dtype : {float32, float64}, default=float32
         Type of the feature values.
     ignore : sequence of str, default=()
@@ -389,8 +389,8 @@ def make_multilabel(
         - "low-rank": There are r topics, where r is the smallest integer with r(r-1)/2 >= ``n_labels``. Each
           sample has a few topics. The words of topic t are the features j with ``j % r == t``. Each label has
           two topics. Label ``b(b-1)/2 + a`` has the topics a and b, where a < b < r. A sample has a label if
-          and only if it has both topics of the label. The structure is called low-rank because the numbers of
-          common topics of samples and labels form a matrix of rank at most r.
+          and only if it has both topics of the label. A sample and a label have 0, 1 or 2 topics in common.
+          These numbers form a matrix of rank at most r, which gives the structure its name.
         - "rules": A sample has label ``b(b-1)/2 + a`` *if and only if* its features a and b are both nonzero.
           Here a < b < r, and r is the same number as for "low-rank". The features r, r + 1, ... do not affect
           the labels.

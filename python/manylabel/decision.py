@@ -26,27 +26,27 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
     """Predict label sets that maximize the expected F1 of every label.
 
     The label probabilities can come from any classifier. For each label, the rows are sorted by decreasing
-    probability, and the label is predicted for the first m rows. The expected F1 of the label on n rows is
-    then about ``2 * (sum of the probabilities of these m rows) / (n * prior + m)``, where ``prior`` is the
-    fraction of training rows with the label. The number m that maximizes this value is chosen [1]_. The label
-    is also predicted for rows with the same probability as row m. The mean of F1 over all labels is called
+    probability, and the label is predicted for the first m rows. Let ``prior`` be the fraction of training
+    rows with the label. The expected F1 of the label on n rows is about ``2 * (sum of the probabilities of
+    the first m rows) / (n * prior + m)``. The number m that maximizes this value is chosen [1]_. The label is
+    also predicted for rows with the same probability as row m. The mean of F1 over all labels is called
     macro-F1.
 
     Parameters
     ----------
     threshold : {"test", "train"}, default="test"
-        Which rows are used to choose the number m of rows with the label. "test" uses the rows of each call
-        of `predict`. The prediction for a row then depends on the other rows of the call. "train" uses the
-        out-of-fold probabilities that are passed to `fit`, and chooses one probability threshold per label.
-        The prediction for a row then does not depend on other rows.
+        Which rows are used to choose m, the number of rows for which a label is predicted. "test" uses the
+        rows of each call of `predict`. The prediction for a row then depends on the other rows of the call.
+        "train" uses the out-of-fold probabilities that are passed to `fit`, and chooses one probability
+        threshold per label. The prediction for a row then does not depend on other rows.
 
     Attributes
     ----------
     prior_ : ndarray of shape (n_labels,), dtype float64
         Fraction of the training rows that have the label.
     thresholds_ : ndarray of shape (n_labels,), dtype float64
-        The smallest probability at which a label is predicted. It is inf for labels that occur in no training
-        row. This attribute exists only with ``threshold="train"``.
+        The smallest probability at which a label is predicted. The value is inf for labels that occur in no
+        training row. This attribute exists only with ``threshold="train"``.
     sparse_output_ : bool
         Whether y was sparse in fit. If so, the result of `predict` is sparse too.
 
@@ -168,9 +168,10 @@ def _blocks(n_labels: int) -> list[slice]:
 
 
 def _thresholds(probabilities: NDArray[Any], prior: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the smallest probability at which a label is predicted, for the label of each column.
+    """Return one probability threshold per label, from probabilities with one column per label.
 
-    The result is inf for labels with a prior of 0.
+    A label is predicted if its probability is at least its threshold. The threshold of a label with a prior
+    of 0 is inf.
     """
     n_rows = probabilities.shape[0]
     falling = -np.sort(-probabilities.astype(np.float64), axis=0)

@@ -49,7 +49,7 @@ class Data:
     Parameters
     ----------
     X_train, X_test : ndarray of shape (n, 64), dtype float32
-        The training and test images. Each feature is one cell of an image, which has 8 x 8 cells.
+        The training and test images. An image has 8 x 8 cells, and each cell is one feature.
     Y_train, Y_test : ndarray of shape (n, c), dtype int32
         The attributes of the training and test images, as 0/1 indicator matrices.
     digits_test : ndarray of shape (n,), dtype int64
@@ -125,7 +125,7 @@ def load_data() -> Data:
 
 
 def train(title: str, estimator: Any, data: Data, folder: Path) -> Result:
-    """Fit, save, load and measure one model.
+    """Fit, save and load one model, and compute its quality measures.
 
     Parameters
     ----------
@@ -253,7 +253,10 @@ _STYLE: dict[Any, Any] = {
 
 
 def _svg(figure: Any, what: str) -> str:
-    """Convert a figure to an SVG element. The style sheet of the page sets its width and colors."""
+    """Convert a figure to an SVG element.
+
+    The style sheet of the page sets the width and the colors of this element.
+    """
     import matplotlib
 
     text = io.StringIO()
@@ -366,8 +369,8 @@ def _costs_chart(results: Sequence[Result], colors: dict[str, str]) -> str:
 def _shown(data: Data, results: Sequence[Result]) -> tuple[list[int], list[int]]:
     """Return the numbers of the test images to show, as two lists.
 
-    The first list has the first image of each digit. The second list has the hardest image of each digit.
-    This is the image with the most mistakes, summed over all models.
+    The first list has the first image of each digit. The second list has the hardest image of each digit. For
+    this image, all models together make the most mistakes.
     """
     mistakes = np.sum([(result.predicted != data.Y_test).sum(axis=1) for result in results], axis=0)
     first, hardest = [], []

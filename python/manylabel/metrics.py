@@ -271,10 +271,10 @@ def _total(
 ) -> Floats:
     """Return the sum of the gains of all hits for each k.
 
-    The result for k is the sum of per_row(k, abs(y_i)) * h_ir * gains_j(i,r) / log2(r + 1) over all rows i
-    and all ranks r <= k. The docstring of this module defines y_i, h_ir and j(i, r). The factors `per_row`
-    and `gains` are left out if they are None. The division by log2(r + 1) is left out if `discounted` is
-    False. All five measures are computed from such sums.
+    The result for k is a sum over all rows i and all ranks r <= k. The summands are per_row(k, abs(y_i)) *
+    h_ir * gains[j(i, r)] / log2(r + 1). The docstring of this module defines y_i, h_ir and j(i, r). The
+    factors `per_row` and `gains` are left out if they are None. The division by log2(r + 1) is left out if
+    `discounted` is False. All five measures are computed from such sums.
     """
     depth = min(int(ks.max()), Y.shape[1])
     discount = 1.0 / np.log2(np.arange(2.0, depth + 2.0)) if discounted else np.ones(depth)

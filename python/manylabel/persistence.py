@@ -9,8 +9,8 @@ fitted or not. All of them are stored in the same file.
 Three entries before ``state`` identify the file. ``manylabel_format`` is the version number of the format,
 which is 1. ``manylabel_version`` is the version of manylabel that wrote the file. ``crc32`` is the CRC-32
 checksum of the whole file. For this computation, the eight digits of the checksum in the file are replaced by
-zeros. The order of the entries is fixed. The tensors are sorted by decreasing item size, so that all tensors
-are aligned without gaps between them. Other safetensors readers can open the file. If another program
+zeros. The order of these entries is fixed. The tensors are sorted by decreasing item size, so that all
+tensors are aligned without gaps between them. Other safetensors readers can open the file. If another program
 rewrites the file, `load` raises an error.
 
 Security: `load` checks the whole file before the model is used. A class name in the file must be the name of
@@ -129,7 +129,7 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Load a model file written by an estimator's ``save``.
+    """Load a model file that the method ``save`` of an estimator wrote.
 
     The file is memory-mapped. The fitted arrays are read-only views of the file. All processes on a machine
     that load the file share the memory of these arrays. No code from the file is executed.
@@ -452,8 +452,8 @@ def _tensors(entries: dict[str, Any], data: NDArray[np.uint8]) -> dict[str, NDAr
 def _check_fitted(estimator: Any) -> None:
     """Check the parameters and the fitted attributes of a fitted estimator.
 
-    The class attributes ``parameters`` and ``schema`` describe the valid values. A class may lack these
-    attributes. Its values are then not checked.
+    The class attributes ``parameters`` and ``schema`` describe the valid values. If a class lacks one of
+    these attributes, the values are not checked.
     """
     parameters = getattr(type(estimator), "parameters", None)
     if parameters is not None:

@@ -52,10 +52,10 @@ def _aside(estimator: E) -> Iterator[E]:
 
 
 def built_aside(fit: Callable[Concatenate[E, P], object]) -> Callable[Concatenate[E, P], E]:
-    """Decorate a fit method, so that it fits a copy of the estimator and copies the attributes back.
+    """Decorate a fit method, so that it fits a copy of the estimator.
 
-    The estimator does not change if the fit fails or is interrupted. During the fit, other threads can still
-    predict with the old attributes.
+    At the end, the estimator gets the attributes of the copy. The estimator does not change if the fit fails
+    or is interrupted. During the fit, other threads can still predict with the old attributes.
     """
 
     @wraps(fit)
@@ -110,7 +110,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         path : str or path-like
-            The file to write. `manylabel.load` reads it.
+            The file to write. `manylabel.load` can read this file.
 
         Raises
         ------
@@ -125,10 +125,10 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     """Base class of the multi-label classifiers. It provides scores, rankings and 0/1 predictions.
 
-    A subclass must implement two methods. `_fit` sets ``classes_``, ``sparse_output_`` and the attributes of
-    the subclass. `_make_scorer` returns a scorer, which is an object that computes scores. A subclass may
-    override `_log_odds`, which converts scores to log-odds. A subclass with probabilities overrides
-    `_knows_probabilities`, and may override `_probabilities`.
+    A subclass must implement two methods. `_fit` sets ``classes_``, ``sparse_output_`` and the fitted
+    attributes of the subclass. `_make_scorer` returns a scorer, which is an object that computes scores. A
+    subclass may override `_log_odds`, which converts scores to log-odds. A subclass with probabilities
+    overrides `_knows_probabilities`, and may override `_probabilities`.
 
     The scorer is made at the first prediction. It uses the fitted arrays without copying them. When an
     attribute of the estimator is assigned, the scorer is discarded. This also happens in `fit` and
@@ -193,7 +193,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         raise NotImplementedError
 
     def _settled(self: T, X: csr_array, Y: csr_array, sample_weight: Any, threads: int, report: Tell) -> T:
-        """Return an unfitted clone in which values are chosen for parameters that are "auto".
+        """Choose values for parameters that are "auto", and return an unfitted clone with these values.
 
         The values are chosen on all data. Copies of the clone are then fitted to parts of the data. These
         models all have the same regularization, so that their scores can be compared.
@@ -227,8 +227,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     def _fitting(self: T, y: Any) -> Iterator[tuple[T, Any]]:
         """Yield a copy of the estimator, and y in the form that `_fit` takes.
 
-        This is used in a ``with`` statement. If its body raises no error, the estimator gets the attributes
-        of the copy.
+        The method is used in a ``with`` statement. If the body of this statement raises no error, the
+        estimator gets the attributes of the copy.
         """
         column = None if self._takes_classes else as_column(y)
         # Other threads can predict with the old attributes until the new attributes are complete.
@@ -256,8 +256,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             ignored. None means equal weights.
         progress : callable, default=None
             Function that is called about 20 times per second. Its argument is the amount of work done so far.
-            The unit is the unit of the progress bar, such as labels or rules. If the function raises an
-            exception, the fit stops.
+            The unit is the same as in the progress bar, for example labels or rules. If the function raises
+            an exception, the fit stops.
 
         Returns
         -------
@@ -359,8 +359,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         -------
         csr_array of shape (n_samples, n_labels), dtype float32
             The scores of the k best labels of each row. The entries of a row are sorted by label and not by
-            score. ``np.argsort(-row.data, kind="stable")`` gives the order by score. If scores are equal, the
-            label with the lower number ranks first.
+            score. If ``row`` is one row of the result, ``np.argsort(-row.data, kind="stable")`` gives the
+            order of its entries by score. If scores are equal, the label with the lower number ranks first.
 
         Raises
         ------

@@ -69,8 +69,8 @@ class Fold(NamedTuple):
         Returns
         -------
         float
-            The weighted mean loss of the rows. The loss of a row is the sum of the losses of all labels for
-            this row.
+            The mean loss of the held-out rows, weighted by the weights of the rows. The loss of a row is the
+            sum of the losses of all labels for this row.
         """
         fitted = np.bincount(self.Y.indices, minlength=self.Y.shape[1]) > 0
         scores = scores[:, fitted].astype(np.float64)
@@ -97,10 +97,10 @@ def held_out_folds(X: csr_array, Y: csr_array, sample_weight: NDArray[np.float32
 
     Notes
     -----
-    The sample has an eighth of the rows, but at least 4,096 rows and at most 16,384 rows. It has one label in
-    64, but at least 32 labels and at most 512 labels. All rows or labels are used if there are fewer than
-    this minimum. The probability that a label is drawn is proportional to the number of rows with the label.
-    The same data always give the same sample.
+    The sample has an eighth of the rows, but at least 4,096 rows and at most 16,384 rows. It has 1/64 of the
+    labels, but at least 32 labels and at most 512 labels. If there are fewer rows or labels than the minimum,
+    all of them are used. The probability that a label is drawn is proportional to the number of rows with the
+    label. The same data always give the same sample.
     """
     weights = np.ones(X.shape[0]) if sample_weight is None else sample_weight.astype(np.float64)
     rows = spread_rows(X.shape[0], min(max(_MANY_ROWS, X.shape[0] // _ROW_IN), _MOST_ROWS))
@@ -152,8 +152,8 @@ def best_strength(loss: Callable[[float], float], first: float, least: float, mo
     """Search for the regularization strength with the smallest loss on held-out rows.
 
     The search starts at `first`. It divides the strength by `STRENGTH_STEP` as long as each step lowers the
-    loss by more than 2 %. If the first step does not do this, the search multiplies the strength in the same
-    way.
+    loss by more than 2 %. If the first division does not lower the loss by this amount, the search multiplies
+    the strength in the same way.
 
     Parameters
     ----------

@@ -250,7 +250,7 @@ class Choice(Parameter):
     *words : str
         The allowed words.
     documented : str, default=None
-        The type of the parameter, as text for docstrings. None uses the set of words.
+        The type of the parameter, as text for docstrings. None uses the set of allowed words.
     """
 
     wrong = ("newt", "", None, 3)
@@ -319,11 +319,11 @@ class Either(Parameter):
         return any(kind.takes(value) for kind in self.kinds)
 
     def checked(self, value: Any) -> Any:
-        """Convert an allowed value. The first kind that accepts the value converts it."""
+        """Convert an allowed value. The first allowed kind that accepts the value converts it."""
         return next(kind for kind in self.kinds if kind.takes(value)).checked(value)
 
     def read(self, text: str) -> Any:
-        """Convert text to a value. The first kind that accepts the text converts it."""
+        """Convert text to a value. The first allowed kind that accepts the text converts it."""
         for kind in self.kinds:
             try:
                 value = kind.read(text)
@@ -421,8 +421,8 @@ class Seed(Parameter):
     def checked(self, value: Any) -> int:
         """Convert an allowed value to a seed.
 
-        An integer is returned unchanged. A RandomState draws a seed. None draws a seed from numpy's global
-        RandomState.
+        An integer is returned unchanged. From a RandomState, a seed is drawn. For None, a seed is drawn from
+        numpy's global RandomState.
         """
         if isinstance(value, Integral):
             return int(value)
@@ -483,7 +483,7 @@ class Verbosity(Parameter):
 
 
 class Parameters(Mapping[str, Parameter]):
-    """The table of the parameters of an estimator class, in the order of the signature of the class.
+    """A table that describes the parameters of an estimator class, in the order of its signature.
 
     Parameters
     ----------

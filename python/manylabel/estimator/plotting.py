@@ -1,4 +1,4 @@
-"""Lazy import of matplotlib, which only plots need."""
+"""A function that imports matplotlib when it is needed, since only plots need matplotlib."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ def register(
 
     Use this function as a class decorator. The class must follow scikit-learn's conventions: ``__init__``
     only stores its parameters, and the names of fitted attributes end in ``_``. If the docstrings of the
-    class lack descriptions of parameters, attributes or errors, these are copied from its base classes. See
-    `inherit_documentation`.
+    class lack descriptions of parameters, attributes or errors, `inherit_documentation` copies the
+    descriptions from the base classes.
 
     Parameters
     ----------

@@ -59,8 +59,8 @@ class ScaledFeatures:
         variance. "auto" is the same as "columns" if more than an eighth of the values of X are nonzero, and
         the same as "rows" otherwise. False scales nothing.
     center : bool
-        Whether to center scaled columns in which most values are nonzero. Other columns are never centered,
-        so that the number of stored values at most about doubles.
+        Whether to center scaled columns in which most values are nonzero. Other columns are never centered.
+        The number of stored values therefore about doubles at most.
 
     Attributes
     ----------

@@ -52,9 +52,10 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:
         Otherwise, X must agree with these attributes.
     X : array-like or sparse matrix of shape (n_samples, n_features)
         Features, of any numeric or bool dtype, with int32 or int64 indices. NaN is allowed only if the
-        scikit-learn tags of the estimator have ``allow_nan``. The result then also has NaN.
+        scikit-learn tags of the estimator have ``allow_nan``. NaN then stays in the result.
     reset : bool
-        Whether X defines the number and the names of the features. True in fit, and False in predictions.
+        Whether X defines the number and the names of the features. This is True in fit and False in
+        predictions.
 
     Returns
     -------
@@ -107,16 +108,17 @@ def check_row(estimator: Any, x: Any) -> csr_array:
 
 
 def check_matrix(estimator: Any, X: Any, *, reset: bool) -> csr_array | NDArray[Any]:
-    """Convert a sparse X to a CSR array with sorted, unique indices, or a dense X to C order.
+    """Convert a sparse X to a CSR array with sorted, unique indices, and a dense X to C order.
 
     Parameters
     ----------
     estimator : estimator
-        The estimator, which is used as in `check_features`.
+        The estimator. `check_features` describes how it is used.
     X : array-like or sparse matrix of shape (n_samples, n_features)
         Features, of any numeric or bool dtype.
     reset : bool
-        Whether X defines the number and the names of the features. True in fit, and False in predictions.
+        Whether X defines the number and the names of the features. This is True in fit and False in
+        predictions.
 
     Returns
     -------
@@ -393,8 +395,8 @@ class _Numbered(Sequence[str]):
 def check_names(kind: str, names: Sequence[str] | None, count: int, estimator: Any) -> Sequence[str]:
     """Return the names of all features or of all labels. `kind` is "feature" or "label".
 
-    If `names` is not None, it is returned. Otherwise, features have their names from fit. If there are no
-    such names, and for labels, names are made from numbers, such as "label 3".
+    If `names` is not None, it is returned. If `names` is None, features have their names from fit, if there
+    were any. In all other cases, names are made from numbers, such as "label 3".
     """
     if names is None:
         if kind == "feature" and hasattr(estimator, "feature_names_in_"):
@@ -481,7 +483,8 @@ def canonical_csr(matrix: Any, name: str) -> csr_array:
     Parameters
     ----------
     matrix : ndarray or sparse matrix of shape (n_rows, n_columns)
-        The matrix to convert. It is not changed. If no conversion is needed, the result shares its arrays.
+        The matrix to convert. It is not changed. If no conversion is needed, the result shares the arrays of
+        the matrix.
     name : str
         Name of the argument, for the error message.
 
@@ -577,9 +580,9 @@ def _natively(matrix: Any) -> Any:
 def _check_positions(matrix: Any, name: str) -> Any:
     """Raise an error if a sparse matrix has indices outside its shape.
 
-    scipy's functions do not check indices before they use them. The result is the matrix with index arrays of
-    the same valid dtype. scipy's check may trim the arrays of a matrix and change their dtype, so it runs on
-    a shallow copy. The result may share arrays with the matrix of the caller.
+    scipy's functions do not check indices before they use them. In the result, all index arrays have the same
+    valid dtype. scipy's check may trim the arrays of a matrix and change their dtype, so it runs on a shallow
+    copy. The result may share arrays with the matrix of the caller.
     """
     if matrix.format == "coo" and len(matrix.shape) == 2:
         for axis, positions in enumerate((matrix.row, matrix.col)):
