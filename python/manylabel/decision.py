@@ -131,8 +131,8 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         probabilities : array-like of shape (n_samples, n_labels)
-            Probabilities of the labels, in [0, 1]. With ``threshold="test"``, pass all rows on which F1 will
-            be measured in one call.
+            Probabilities of the labels, in [0, 1]. With ``threshold="test"``, all rows on which F1 will be
+            measured must be passed in one call.
 
         Returns
         -------

@@ -294,13 +294,13 @@ class _Nothing(Parameter):
 
 
 class Either(Parameter):
-    """A parameter for which several kinds of values are allowed, such as a number or None.
+    """A parameter with alternatives, such as a number or None.
 
     Parameters
     ----------
     *kinds : str, None or Parameter
-        The allowed kinds of values. A str is an allowed word. None means that None is allowed. A `Parameter`
-        describes other allowed values.
+        The alternatives. A str is an allowed word. None means that None is allowed. A `Parameter` describes
+        other allowed values.
     """
 
     def __init__(self, *kinds: str | Parameter | None) -> None:
@@ -319,11 +319,11 @@ class Either(Parameter):
         return any(kind.takes(value) for kind in self.kinds)
 
     def checked(self, value: Any) -> Any:
-        """Convert an allowed value. The first allowed kind that accepts the value converts it."""
+        """Convert an allowed value. The first alternative that accepts the value converts it."""
         return next(kind for kind in self.kinds if kind.takes(value)).checked(value)
 
     def read(self, text: str) -> Any:
-        """Convert text to a value. The first allowed kind that accepts the text converts it."""
+        """Convert text to a value. The first alternative that accepts the text converts it."""
         for kind in self.kinds:
             try:
                 value = kind.read(text)
@@ -337,7 +337,7 @@ class Either(Parameter):
 class Anything(Parameter):
     """A parameter that cannot be checked without the data or another estimator.
 
-    The table accepts every value. `fit` checks the value later.
+    Every value is allowed here. `fit` checks the value later.
 
     Parameters
     ----------
@@ -421,8 +421,8 @@ class Seed(Parameter):
     def checked(self, value: Any) -> int:
         """Convert an allowed value to a seed.
 
-        An integer is returned unchanged. From a RandomState, a seed is drawn. For None, a seed is drawn from
-        numpy's global RandomState.
+        An integer is returned unchanged. A RandomState instance is used to draw a seed. If the value is None,
+        numpy's global RandomState is used.
         """
         if isinstance(value, Integral):
             return int(value)
@@ -610,7 +610,7 @@ def _listed(texts: list[str]) -> str:
 
 
 def _order(kind: Parameter) -> int:
-    """Return a sort key for the order of types in docstrings.
+    """Return a sort key for the order of alternatives in docstrings.
 
     Sets of words come first. Numbers, single words and None follow.
     """

@@ -4,10 +4,11 @@ The schema of a class is its class attribute ``schema``. `manylabel.load` uses t
 agree, indices are in range and values are finite. A model that passes these checks can be used for
 predictions.
 
-Sizes that several attributes share have names, such as ``n_labels``. The first attribute that uses a name
-sets the size. Every schema has an array with one element per label. A small file therefore cannot pretend to
-have many labels, which would cause large allocations. The number of features may be larger than every array
-in the file. This is safe, because predictions allocate no memory per feature.
+A number of rows, labels or other parts is called a size. Each size has a name, such as ``n_labels``. The
+first attribute that uses a name sets the size. All later attributes with this name must agree. Every schema
+has an array with one element per label. A small file therefore cannot pretend to have many labels, which
+would cause large allocations. The number of features may be larger than every array in the file. This is
+safe, because predictions allocate no memory per feature.
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ class Attribute(ABC):
         value : object
             The value of the attribute in a model file.
         sizes : dict of str to int
-            The sizes that are known so far, by name, such as ``n_features``. The method adds the sizes that
-            `value` determines.
+            The numbers that are known so far, by name, such as ``n_features``. The method adds the numbers
+            that `value` determines.
 
         Raises
         ------
@@ -86,9 +87,9 @@ class Scalar(Attribute):
     kind : type
         Type of the value: bool, int or float. float also accepts int.
     size : str, default=None
-        Name of a size that equals the value, such as ``"n_labels"``. If another attribute has already set
-        this size, the value must be the same. A bool counts as 0 or 1. None means that the value is not a
-        size.
+        Name for the value, such as ``"n_labels"``. Other attributes can use this name for the length of an
+        array. The value must agree with the lengths of these arrays. A bool counts as 0 or 1. None means that
+        the value has no name.
     finite : bool, default=False
         Whether a float must be finite as float32, the dtype of scores.
     or_minus_infinity : bool, default=False
@@ -116,7 +117,7 @@ class Scalar(Attribute):
         most = np.inf if type(plain) is float else 2**63 - 1
         least = -most if self.kind is float else 0
         if not right or not least <= plain <= most:
-            raise ValueError(f"`{name}` must be a {self.kind.__name__}, got {shown(value)}")
+            raise ValueError(f"`{name}` must be a valid {self.kind.__name__}, got {shown(value)}")
         if self.finite and abs(plain) > _MOST and not (self.or_minus_infinity and plain == -np.inf):
             raise ValueError(f"`{name}` must be finite as float32, got {shown(value)}")
         if self.size is not None:
@@ -129,17 +130,18 @@ class Array(Attribute):
     Parameters
     ----------
     shape : tuple of str or int
-        The length of each dimension. A length is a number, the name of a size such as ``"n_labels"``, or a
-        name plus a number such as ``"n_rules + 1"``.
+        The length of each dimension. A length is a number, a name such as ``"n_labels"``, or a name plus a
+        number such as ``"n_rules + 1"``. Lengths with the same name must be equal.
     dtypes : str
         Allowed dtypes, separated by spaces. Each is written as in ``numpy.dtype.str``, but without the byte
         order. An example is ``"f4 f8"``.
     below : str, default=None
-        Only for arrays of indices: the name of a size. Indices must be >= 0 and less than this size.
+        Only for arrays of indices: the name of the upper bound, such as ``"n_features"``. Indices must be >=
+        0 and less than this bound.
     ends : str, default=None
-        Only for arrays like `indptr` of the CSR format, which divide another array into slices: the name of a
-        size. The values must not decrease. The first value must be 0, and the last value must equal this
-        size.
+        Only for arrays like `indptr` of the CSR format, which divide another array into slices: the name of
+        the length of the other array. The values must not decrease. The first value must be 0, and the last
+        value must equal this length.
     or_minus_infinity : bool, default=False
         Whether floats may be -inf. Labels that are never predicted have the value -inf.
     precision : str, default=None
@@ -193,8 +195,8 @@ class Classes(Attribute):
 
     There is one exception. If y was a 1-D array of 0 and 1 in fit, ``classes_`` has the two elements 0 and 1.
 
-    In a schema, this attribute must come after ``one_dimensional_``, which sets the size "one_dimensional".
-    It must also come after other attributes that set the number of labels.
+    In a schema, ``classes_`` must come after ``one_dimensional_``, which shows whether y was 1-D. It must
+    also come after other attributes that determine the number of labels.
 
     Parameters
     ----------
@@ -218,14 +220,14 @@ class Classes(Attribute):
 class SparseMatrix(Attribute):
     """Description of a fitted attribute that is a sparse matrix in CSR or CSC format.
 
-    The structure of the matrix has already been checked when the file was decoded.
+    The structure of the matrix is checked earlier, when the file is decoded.
 
     Parameters
     ----------
     kind : {"csr", "csc"}
         Format of the matrix.
     shape : tuple of two str
-        Names of the sizes of the two dimensions.
+        Names of the numbers of rows and columns, such as ``("n_labels", "n_features")``.
     dtypes : str
         Allowed dtypes of the values, written as in `Array`.
     """
@@ -252,7 +254,7 @@ class Each(Attribute):
     part : Attribute
         Description of each part.
     size : str
-        Name of the size that equals the number of parts.
+        Name of the number of parts, such as ``"n_blocks"``.
     """
 
     def __init__(self, part: Attribute, size: str, *, optional: bool = False) -> None:
@@ -296,7 +298,7 @@ class Models(Attribute):
     Parameters
     ----------
     size : str or int
-        The number of models, or the name of the size that equals this number.
+        The number of models, or the name of this number, such as ``"n_blocks"``.
     labels : str
         Name of the attribute that holds the labels of each model. That attribute is a list of arrays, or a
         single array if there is a single model.
@@ -392,7 +394,10 @@ def _kind(value: Any) -> str:
 
 
 def _agree(name: str, shape: tuple[str | int, ...], found: tuple[int, ...], sizes: Sizes) -> None:
-    """Check that a shape agrees with the known sizes. Sizes that are not known yet are set from the shape."""
+    """Check that a shape agrees with the sizes that are known so far.
+
+    Sizes that are not known yet are set from the shape.
+    """
     wanted: list[int] = []
     for size, length in zip(shape, found, strict=False):
         if isinstance(size, int):

@@ -395,8 +395,8 @@ class _Numbered(Sequence[str]):
 def check_names(kind: str, names: Sequence[str] | None, count: int, estimator: Any) -> Sequence[str]:
     """Return the names of all features or of all labels. `kind` is "feature" or "label".
 
-    If `names` is not None, it is returned. If `names` is None, features have their names from fit, if there
-    were any. In all other cases, names are made from numbers, such as "label 3".
+    If `names` is not None, it is returned. If `names` is None and X had feature names in fit, the names of
+    features are these feature names. In all other cases, names are made from numbers, such as "label 3".
     """
     if names is None:
         if kind == "feature" and hasattr(estimator, "feature_names_in_"):
@@ -580,9 +580,9 @@ def _natively(matrix: Any) -> Any:
 def _check_positions(matrix: Any, name: str) -> Any:
     """Raise an error if a sparse matrix has indices outside its shape.
 
-    scipy's functions do not check indices before they use them. In the result, all index arrays have the same
-    valid dtype. scipy's check may trim the arrays of a matrix and change their dtype, so it runs on a shallow
-    copy. The result may share arrays with the matrix of the caller.
+    scipy's functions do not check indices before they use them. The result is a shallow copy for CSR, CSC and
+    BSR matrices, because scipy's check may trim the index arrays and change their dtype. Other matrices are
+    returned unchanged.
     """
     if matrix.format == "coo" and len(matrix.shape) == 2:
         for axis, positions in enumerate((matrix.row, matrix.col)):
