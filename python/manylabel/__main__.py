@@ -1,4 +1,4 @@
-"""``python -m manylabel``: the command line."""
+"""Run the command line with ``python -m manylabel``."""
 
 import sys
 

@@ -1,15 +1,16 @@
-"""Writing of files that appear completely or not at all.
+"""A function that writes a file completely or not at all.
 
-A file is first written under a temporary name in the same directory. It is renamed when all its content is on
-the disk. While a process writes, it holds a lock on the temporary file. The operating system releases the
-lock when the process ends, even if it is killed. A temporary file without a lock therefore belongs to a
-process that was killed, and the next save in the directory removes the file. Two processes that save to the
-same path do not wait for each other. Each process has its own temporary file, and the file that is renamed
-last remains.
+The content is first written to a temporary file in the same directory. When all content is on the disk, the
+temporary file is renamed to the final name. Two processes can write to the same path at the same time. Each
+process has its own temporary file. The temporary file that is renamed last replaces the other file.
 
-Windows does not have these locks, but open files cannot be removed there. Temporary files are closed shortly
-before they are renamed. On Windows, a save therefore removes only temporary files that are at least a day
-old.
+A process locks its temporary file while it writes. The operating system releases the lock when the process
+ends, even if the process is killed. A temporary file without a lock was therefore left by a killed process.
+The next call of `written_aside` for the same directory removes this file.
+
+Windows does not have these locks. It cannot remove an open file, but a temporary file is closed shortly
+before it is renamed. On Windows, `written_aside` therefore removes only temporary files that are at least a
+day old.
 """
 
 from __future__ import annotations
@@ -35,16 +36,17 @@ _A_DAY = 24 * 60 * 60
 
 @contextmanager
 def written_aside(path: Path, mode: str, **options: Any) -> Iterator[IO[Any]]:
-    """Open a file for writing. It appears at `path` only when all its content is on the disk.
+    """Open a temporary file, which is renamed to `path` when all its content is on the disk.
 
     Parameters
     ----------
     path : Path
-        The file to write. Symbolic links are followed. If the file exists, it is replaced at the end, and it
-        is kept if anything fails. The new file gets the permissions of the old file. It also gets the owner
-        and group of the old file if the process may set them.
+        The file to write. Symbolic links are followed. If the file exists, the temporary file replaces it at
+        the end. If anything fails, the old file is kept. The new file gets the permissions of the old file.
+        The new file also gets the owner and group of the old file if the process is allowed to set them.
     mode : str
-        The mode of `open` for the temporary file. It must contain "x", since the temporary file is new.
+        The mode of `open` for the temporary file. The mode must contain "x", since the temporary file does
+        not exist before.
     **options
         Further keyword arguments of `open`, such as ``encoding``.
 
@@ -56,15 +58,15 @@ def written_aside(path: Path, mode: str, **options: Any) -> Iterator[IO[Any]]:
     Raises
     ------
     OSError
-        If the file cannot be written, or if `path` is a pipe, a device or a directory. Renaming the temporary
-        file would replace a pipe or a device.
+        If the file cannot be written, or if `path` is a pipe, a device or a directory. A pipe or a device is
+        not accepted, because the rename would replace it by a regular file.
     """
     replaced = _regular_file(path)
     path = Path(os.path.realpath(path))
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path.parent))
     _remove_left(path.parent)
-    # Until the new file has the permissions of the old file, only its owner can read it.
+    # Only the owner can read the new file until it has the permissions of the old file.
     file = _new_file(path.parent, mode, 0o666 if replaced is None else 0o600, options)
     temporary = Path(file.name)
     try:
@@ -85,7 +87,7 @@ def written_aside(path: Path, mode: str, **options: Any) -> Iterator[IO[Any]]:
 
 
 def _regular_file(path: Path) -> os.stat_result | None:
-    """Return the status of the file that will be replaced, or None if there is no such file."""
+    """Return the result of `os.stat` for the file at `path`, or None if there is no file."""
     try:
         status = os.stat(path)
     except FileNotFoundError:
@@ -105,14 +107,13 @@ def _new_file(folder: Path, mode: str, permissions: int, options: dict[str, Any]
     def create(name: str, flags: int) -> int:
         return os.open(name, flags, permissions)
 
-    # The file is created in the directory of the target, since a file cannot be renamed to another file
-    # system. The module `tempfile` is not used, because it ignores the umask and makes files that only the
-    # owner can read.
+    # The file is created in the directory of the target, since a file cannot be moved to another file system
+    # by renaming. The module `tempfile` is not used, because only the owner can read its files.
     while True:
         temporary = folder / f".manylabel-{secrets.token_hex(8)}.tmp"
         file = open(temporary, mode, opener=create, **options)  # noqa: SIM115  the caller closes it
-        # Before the file was locked, another process may have taken it for the file of a killed process and
-        # removed it.
+        # Another process may have removed the file before it was locked. An unlocked file looks like a file
+        # that a killed process left.
         if _lock(file.fileno(), unsupported=True) and _is_at(temporary, file.fileno()):
             return file
         file.close()
@@ -120,7 +121,7 @@ def _new_file(folder: Path, mode: str, permissions: int, options: dict[str, Any]
 
 
 def _remove_left(folder: Path) -> None:
-    """Remove the temporary files of killed processes."""
+    """Remove the temporary files that killed processes left in a directory."""
     for left in folder.glob(".manylabel-*.tmp"):
         # Another process may have removed the file already, or this process may not be allowed to remove it.
         with suppress(OSError):
@@ -128,7 +129,7 @@ def _remove_left(folder: Path) -> None:
                 if left.stat().st_mtime < time.time() - _A_DAY:
                     left.unlink()
                 continue
-            # These flags follow no symbolic link and wait for no pipe, so opening never blocks.
+            # With these flags, `os.open` does not follow symbolic links and does not wait for pipes.
             descriptor = os.open(left, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
                 if _lock(descriptor, unsupported=False) and _is_at(left, descriptor):
@@ -138,10 +139,10 @@ def _remove_left(folder: Path) -> None:
 
 
 def _lock(descriptor: int, *, unsupported: bool) -> bool:
-    """Lock a file until it is closed.
+    """Lock a file until it is closed, and return whether this succeeded.
 
-    Returns whether the file was locked: False if another process has locked it, and `unsupported` if the
-    system has no locks.
+    The result is False if another process has locked the file. If the system does not support locks, the
+    result is the argument `unsupported`.
     """
     if sys.platform == "win32":
         return unsupported
@@ -162,7 +163,7 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 
 def _give_permissions(descriptor: int, replaced: os.stat_result) -> None:
-    """Give a new file the permissions, owner and group of the old file, as far as the process may."""
+    """Give a new file the permissions, owner and group of the old file, if the process is allowed to."""
     if sys.platform == "win32":
         return
     permissions = stat.S_IMODE(replaced.st_mode)
@@ -172,14 +173,17 @@ def _give_permissions(descriptor: int, replaced: os.stat_result) -> None:
         try:
             os.fchown(descriptor, -1, replaced.st_gid)
         except PermissionError:
-            # The new file has another group than the old file. This group gets the permissions of other
-            # users.
+            # The group of the old file cannot be set. The group of the new file then gets the permissions
+            # that all other users have.
             permissions = permissions & ~stat.S_IRWXG | (permissions & stat.S_IRWXO) << 3
     os.fchmod(descriptor, permissions)
 
 
 def _sync_directory(folder: Path) -> None:
-    """Flush the directory, and so the new name of the file, to the disk if the system supports this."""
+    """Flush a directory to the disk, so that the new name of a file is on the disk.
+
+    Nothing happens if the system does not support this.
+    """
     if sys.platform == "win32":
         return
     try:

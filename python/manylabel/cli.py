@@ -1,11 +1,12 @@
-"""The command line: ``manylabel train``, ``predict``, ``evaluate``, ``inspect`` and ``demo``.
+"""The command line, with the commands ``train``, ``predict``, ``evaluate``, ``inspect`` and ``demo``.
 
-``python -m manylabel`` runs the same program.
+``manylabel`` and ``python -m manylabel`` run the same program.
 
 Data files whose names end in ``.arff`` or ``.arff.gz`` are read as ARFF. Other data files must be in the text
 format of the Extreme Classification Repository. All data files may be compressed with gzip. Results are
-written to stdout. Progress bars, summaries and errors are written to stderr. Every error is a single line
-``manylabel: error: ...``. Output files are written under a temporary name and renamed when they are complete.
+written to stdout. Progress bars, summaries and errors are written to stderr. Every error is printed as a
+single line, ``manylabel: error: ...``. Output files are written under a temporary name and renamed when they
+are complete.
 
 The exit codes are:
 
@@ -13,7 +14,7 @@ The exit codes are:
 - 1: failure;
 - 2: wrong usage;
 - 130: interrupted by Ctrl-C;
-- 141: the program that reads stdout has closed it.
+- 141: the program that reads the output has closed the pipe.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ __all__ = ["MODELS", "main"]
 # Importing the package has already registered all estimators.
 MODELS = dict(sorted(COMMANDS.items()))
 
-# Parameters that --set does not accept, because separate options set them. They are not part of the model.
+# `--set` does not accept these parameters. The program sets `n_jobs` from `--jobs`, `random_state` from
+# `--seed`, and `verbose` from `--quiet`.
 _RUN_PARAMETERS = ("n_jobs", "random_state", "verbose")
 
 # Number of rows that are predicted at a time. It is large enough to keep all threads busy, and small enough
@@ -58,7 +60,7 @@ _BLOCK = 4096
 
 
 class UsageError(Exception):
-    """The arguments of the command are wrong."""
+    """Error for invalid command-line arguments. The exit code is then 2."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -67,22 +69,22 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line.
+    """Run the command line and return its exit code.
 
     Parameters
     ----------
     argv : sequence of str or None, default=None
-        The arguments. None uses the arguments of the process.
+        The command-line arguments without the name of the program. None uses ``sys.argv[1:]``.
 
     Returns
     -------
     int
-        The exit code, as listed in the documentation of the module.
+        The exit code. The docstring of this module lists all exit codes.
 
     Raises
     ------
     SystemExit
-        If the arguments contain ``--help`` or ``--version``. The code is 0.
+        If the arguments contain ``--help`` or ``--version``. The exit code is then 0.
     """
     try:
         arguments = _parser().parse_args(argv)
@@ -97,7 +99,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say("interrupted")
         return 130
     except BrokenPipeError:
-        # Discard the rest of the buffer, since flushing the buffer at exit would raise the error again.
+        # The rest of the output buffer is discarded. Otherwise, flushing the buffer at exit would raise the
+        # error again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (OSError, ValueError, TypeError, OverflowError, RuntimeError, MemoryError) as error:
@@ -128,14 +131,16 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=-1,
         metavar="N",
-        help="number of threads; the default -1 uses all cores; the result does not depend on it",
+        help="number of threads (default: -1, which uses all cores); it does not change the result",
     )
     running.add_argument(
         "--quiet", action="store_true", help="show no progress bar and no messages except errors"
     )
     reading = _Parser(add_help=False)
     reading.add_argument(
-        "--xml", metavar="FILE", help="MULAN's XML file that lists the labels of an ARFF data file"
+        "--xml",
+        metavar="FILE",
+        help="XML file that lists the labels of an ARFF data file, in the format of MULAN",
     )
 
     def command(name: str, run: Any, help: str, *parents: _Parser) -> _Parser:
@@ -153,42 +158,48 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         dest="settings",
         metavar="NAME=VALUE",
-        help="set a parameter of the model, such as C=0.5 or estimator__C=0.5; can be used several times",
+        help="set a parameter of the model, such as C=0.5 or estimator__C=0.5; repeat it to set several",
     )
     train.add_argument(
         "--seed", type=int, metavar="S", help="seed of all random draws; the same seed gives the same model"
     )
 
-    predict = command("predict", _predict, "Write the best labels of every row", running, reading)
+    predict = command("predict", _predict, "Predict the best labels of every row", running, reading)
     predict.add_argument("model", help="the model file")
-    predict.add_argument("data", help="the rows to predict; their labels are ignored")
+    predict.add_argument("data", help="the rows to predict; labels in this file are ignored")
     predict.add_argument("-k", type=_rank, default=5, help="number of labels per row (default: 5)")
     predict.add_argument(
         "-o",
         "--output",
         metavar="FILE",
-        help="the file to write (default: stdout); each row is a line of label:score pairs, best label first",
+        help="the file to write (default: stdout), one line of label:score pairs per row, best label first",
     )
 
-    evaluate = command("evaluate", _evaluate, "Measure a model on a data file", running, reading)
+    evaluate = command(
+        "evaluate", _evaluate, "Compute quality measures of a model on a data file", running, reading
+    )
     evaluate.add_argument("model", help="the model file")
     evaluate.add_argument("data", help="the test data")
     evaluate.add_argument(
-        "--train", metavar="DATA", help="the training data; adds propensity-scored measures to the output"
+        "--train",
+        metavar="DATA",
+        help="the training data; with this option, propensity-scored measures are also computed",
     )
     evaluate.add_argument(
         "-k",
         type=_ranks,
         default=(1, 3, 5),
         metavar="K,...",
-        help="numbers k of best labels to measure (default: 1,3,5)",
+        help="values of k for the measures at k, such as precision at k (default: 1,3,5)",
     )
     evaluate.add_argument("--json", action="store_true", help="write a JSON object instead of a table")
 
     inspect = command("inspect", _inspect, "Show the contents of a model file")
     inspect.add_argument("model", help="the model file")
 
-    demo = command("demo", _demo, "Train every family on handwritten digits and draw the results", running)
+    demo = command(
+        "demo", _demo, "Train one model of every family on handwritten digits and plot the results", running
+    )
     demo.add_argument(
         "--output", default="demo", metavar="FOLDER", help="the folder for report.html (default: demo)"
     )
@@ -322,7 +333,9 @@ def _demo(arguments: argparse.Namespace) -> None:
     from manylabel import demo
 
     if importlib.util.find_spec("matplotlib") is None:
-        raise RuntimeError("the report needs matplotlib; to install it, run: pip install 'manylabel[plot]'")
+        raise RuntimeError(
+            "the report needs matplotlib, which is not installed; run: pip install 'manylabel[plot]'"
+        )
     folder = Path(arguments.output)
     folder.mkdir(parents=True, exist_ok=True)
     data = demo.load_data()
@@ -334,14 +347,17 @@ def _demo(arguments: argparse.Namespace) -> None:
         _set_run(model, n_jobs=arguments.jobs)
         results.append(demo.train(title, model, data, folder))
         print(results[-1].row(), flush=True)
-    print("\nEach model was saved and loaded. The loaded model predicts exactly the same.")
+    print("\nEach model was saved and loaded. The predictions before and after are exactly equal.")
     with _writing(folder / "report.html") as file:
         file.write(demo.page(data, results))
     print(f"See {folder / 'report.html'}")
 
 
 def _set(model: Any, name: str, text: str) -> None:
-    """Set a parameter to a value that is given as text. The parameter table of the estimator converts it."""
+    """Set a parameter of an estimator from text.
+
+    The table ``parameters`` of the estimator class describes how to convert the text to a value.
+    """
     head, _, rest = name.partition("__")
     known = [parameter for parameter in model.parameters if parameter not in _RUN_PARAMETERS]
     if head not in known:
@@ -373,7 +389,7 @@ def _read(path: str, arguments: argparse.Namespace) -> tuple[Any, csr_array]:
     if path.lower().endswith((".arff", ".arff.gz")):
         return load_arff(path, arguments.xml)
     if arguments.xml is not None:
-        raise UsageError(f"--xml: expected an ARFF file as data, got {path}")
+        raise UsageError(f"--xml: the data file must be an ARFF file, got {path}")
     return load_xc(path, n_jobs=arguments.jobs)
 
 
@@ -386,14 +402,14 @@ def _load(arguments: argparse.Namespace) -> Any:
 
 
 def _check_width(matrix: Any, width: int, what: str, path: str) -> None:
-    """Raise an error if the number of features or labels in a file differs from the model."""
+    """Raise an error if a data file and the model have different numbers of features or labels."""
     found = matrix.shape[1]
     if found != width:
         raise ValueError(f"{path}: expected {width:,} {what} as in the model, got {found:,}")
 
 
 def _topk(model: Any, X: Any, k: int, arguments: argparse.Namespace) -> Iterator[csr_array]:
-    """Yield predictions for one block of rows after another, and show a progress bar that counts rows."""
+    """Yield the predictions of one block of rows after another. A progress bar counts the rows."""
     n_rows = X.shape[0]
     with tqdm(total=n_rows, unit=" rows", disable=not _shows_progress(arguments)) as bar:
         for start in range(0, n_rows, _BLOCK):
@@ -405,7 +421,7 @@ def _topk(model: Any, X: Any, k: int, arguments: argparse.Namespace) -> Iterator
 def _lines(top: csr_array) -> Iterator[str]:
     rows = np.repeat(np.arange(top.shape[0]), np.diff(top.indptr))
     order = np.lexsort((top.indices, -top.data, rows))
-    # numpy writes each score with the fewest digits that read back as the same number of the array's dtype.
+    # numpy writes each score as the shortest decimal that is read back as the same float32 number.
     scores = top.data[order].astype(str).tolist()
     pairs = [f"{label}:{score}" for label, score in zip(top.indices[order].tolist(), scores, strict=True)]
     for begin, end in pairwise(top.indptr.tolist()):
@@ -417,14 +433,14 @@ def _shows_progress(arguments: argparse.Namespace) -> bool:
 
 
 def _output(path: str) -> Path:
-    """Resolve the symbolic links of an output path. Raise an error early if the file cannot be written."""
+    """Resolve the symbolic links of an output path, and check that a file can be written there."""
     real = Path(os.path.realpath(path))
     if real.is_dir():
         raise IsADirectoryError(errno.EISDIR, "", path)
     if not real.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "", str(real.parent))
     if real.exists() and not real.is_file():
-        # Renaming the temporary file would replace a device or a pipe.
+        # The rename would replace a device or a pipe by a regular file.
         raise ValueError(f"{path}: expected a regular file, got a device or a pipe")
     if not os.access(real.parent, os.W_OK):
         raise PermissionError(errno.EACCES, "", path)
@@ -433,7 +449,10 @@ def _output(path: str) -> Path:
 
 @contextmanager
 def _writing(path: Path | None) -> Iterator[IO[str]]:
-    """Open a file that appears at `path` only when it is complete, or stdout if `path` is None."""
+    """Open the output file, or stdout if `path` is None.
+
+    The file appears at `path` only when it is complete.
+    """
     if path is None:
         yield sys.stdout
         return

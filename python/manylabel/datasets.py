@@ -1,6 +1,6 @@
 """Functions that read and write local data files, load a small real data set, and make synthetic data sets.
 
-Nothing is downloaded. Sparse label matrices hold ones of dtype int32. With int8, ``Y.T @ Y`` could overflow.
+Nothing is downloaded. Sparse label matrices have dtype int32, because ``Y.T @ Y`` could overflow with int8.
 """
 
 import os
@@ -28,14 +28,15 @@ def load_xc(
 ) -> tuple[sparse.csr_array, sparse.csr_array]:
     r"""Read a file in the text format of the Extreme Classification Repository [1]_.
 
-    The first line has the numbers of examples, features and labels. Each further line is one example,
-    ``label,label feature:value feature:value``. Labels and features are numbered from 0. A line without
-    labels begins with a space.
+    The first line has the numbers of examples, features and labels. Each further line is one example, in the
+    form ``label,label feature:value feature:value``. Labels and features are numbered from 0. If an example
+    has no labels, its line begins with a space.
 
     Parameters
     ----------
     path : str, bytes or path-like
-        The file to read, which may be compressed with gzip. gzip files are recognized by their first bytes.
+        The file to read, which may be compressed with gzip. The first bytes of the file show whether it is
+        compressed.
     dtype : {float32, float64}, default=float32
         Type of the feature values. Each decimal in the file is rounded to the nearest number of this type.
     n_jobs : int or None, default=None
@@ -45,33 +46,33 @@ def load_xc(
     Returns
     -------
     X : csr_array of shape (n_samples, n_features), dtype ``dtype``
-        Features. Zeros in the file are not stored.
+        Features. Zeros in the file are not stored in X.
     Y : csr_array of shape (n_samples, n_labels), dtype int32
-        Labels. A one is stored for each label that is present.
+        Labels. A one is stored for each label that an example has.
 
     Raises
     ------
     ValueError
-        If the file is malformed. The message states the file, the line, the expected and the found text. The
-        error is also raised if an example has the same feature twice, if a value is not finite, if the number
-        of examples differs from the first line, or if a line is longer than 256 MiB.
+        If the file is malformed. Possible reasons are a feature that an example has twice, a value that is
+        not finite, and a wrong number of examples in the first line. The error is also raised if a line is
+        longer than 256 MiB. The message states the file, the line, the expected text and the found text.
     OSError
-        If the file cannot be read. This is a FileNotFoundError if the file does not exist.
+        If the file cannot be read. The error is a FileNotFoundError if the file does not exist.
     MemoryError
         If the result does not fit in memory.
 
     See Also
     --------
-    dump_xc : Write such a file.
+    dump_xc : Write a file in this format.
 
     Notes
     -----
     Labels and features may be in any order, and labels may be repeated. Windows line ends, tabs, trailing
     spaces, and empty lines at the end are accepted.
 
-    The file is read once, and the time is linear in its size. The function needs little more memory than the
-    result. Index arrays are int32 unless a size requires int64. The file may be a pipe. Ctrl-C stops waiting
-    for a pipe that sends nothing.
+    The file is read once. The time is linear in the size of the file. The function needs little more memory
+    than the result. Index arrays have dtype int32, or int64 if int32 is too small. The file may be a pipe.
+    Ctrl-C also works while the function waits for data from the pipe.
 
     References
     ----------
@@ -103,8 +104,8 @@ def dump_xc(X: Any, Y: Any, path: Path) -> None:
     Parameters
     ----------
     X : {array-like, sparse matrix or array} of shape (n_samples, n_features)
-        Features, which must be finite. float32 values are written with float32 precision, and values of any
-        other numeric dtype with float64 precision.
+        Features. All values must be finite. float32 values are written with float32 precision. Values of
+        other numeric dtypes are written with float64 precision.
     Y : {array-like, sparse matrix or array} of shape (n_samples, n_labels)
         0/1 indicator matrix, of any numeric or bool dtype.
     path : str, bytes or path-like
@@ -120,16 +121,16 @@ def dump_xc(X: Any, Y: Any, path: Path) -> None:
 
     See Also
     --------
-    load_xc : Read such a file.
+    load_xc : Read a file in this format.
 
     Notes
     -----
-    Each value is written as the shortest decimal that reads back as the same number. Integers are written
-    without a decimal point. Zeros are left out. If a written file is read and written again, the new file is
-    identical.
+    Each value is written as the shortest decimal that is read back as the same number. Integers are written
+    without a decimal point. Zeros are left out. If the file is read with the same dtype and written again,
+    the new file is identical.
 
-    The text is written to a new file in the same folder. This file is renamed to ``path`` when it is
-    complete. After an error or Ctrl-C, an existing file at ``path`` is unchanged.
+    The text is written to a temporary file in the same folder. When the temporary file is complete, it is
+    renamed to ``path``. After an error or Ctrl-C, an existing file at ``path`` is unchanged.
 
     Examples
     --------
@@ -180,23 +181,23 @@ def load_arff(
 ) -> Any:
     """Read a multi-label ARFF file of MULAN [1]_, MEKA [2]_ or Clus [3]_.
 
-    An ARFF file has attributes, and some of the attributes are labels. The first of the following sources
-    that is present determines the labels:
+    Some of the attributes in an ARFF file are labels. The labels are determined by the first source in this
+    list that is present:
 
-    1. The file ``xml`` of MULAN, ``<labels><label name="..."/>...</labels>``. It lists the names of the
-       attributes that are labels. Label elements may be nested.
-    2. An attribute of type ``hierarchical``, which Clus uses. It lists paths such as ``a/b/c``. If an example
-       has a label, all ancestors of this label are also labels of the example.
+    1. The file ``xml``, which MULAN uses: ``<labels><label name="..."/>...</labels>``. The file lists the
+       names of the attributes that are labels. Label elements may be nested.
+    2. An attribute of type ``hierarchical``, which Clus uses. The declaration of this attribute lists the
+       labels as paths such as ``a/b/c``. If an example has a label, it also has all ancestors of this label.
     3. The option ``-C n`` in ``@relation``, which MEKA uses. The first n attributes are labels. If n is
        negative, the last -n attributes are labels.
 
     Parameters
     ----------
     path : str, bytes or path-like
-        The ARFF file, which may be compressed with gzip. Its rows may be dense or sparse.
+        The ARFF file, which may be compressed with gzip. The rows in the file may be dense or sparse.
     xml : str, bytes, path-like or None, default=None
-        The file that lists the labels, which may be compressed with gzip. If given, it takes precedence over
-        labels that the ARFF file declares.
+        The file that lists the labels, which may be compressed with gzip. If this argument is given, label
+        declarations in the ARFF file are ignored.
     dtype : {float32, float64}, default=float32
         Type of the feature values.
     ignore : sequence of str, default=()
@@ -212,39 +213,42 @@ def load_arff(
     -------
     X : ndarray or csr_array of shape (n_samples, n_features), dtype ``dtype``
         Features. X is an ndarray if the rows of the file are dense, and a csr_array if they are sparse.
-        Missing values are NaN. A numeric attribute is one feature. A nominal attribute with two values is one
-        0/1 feature. If its values are opposites, such as yes and no, the feature is 1 for the value yes,
-        true, y, t or 1, in upper or lower case. Otherwise the feature is 1 for the second declared value. A
-        nominal attribute with more than two values is one 0/1 feature per value.
+        Missing values are NaN. A numeric attribute becomes one feature. A nominal attribute with two values
+        becomes one 0/1 feature. If the two values are opposites, such as yes and no, the feature is 1 for the
+        positive value. Positive values are yes, true, y, t and 1, in upper or lower case. If the two values
+        are not opposites, the feature is 1 for the second declared value. A nominal attribute with more than
+        two values becomes one 0/1 feature per value.
     Y : csr_array of shape (n_samples, n_labels), dtype int32
-        Labels. A one is stored for each label that is present.
+        Labels. A one is stored for each label that an example has.
     feature_names : list of str
-        Names of the features. The feature of a nominal attribute is named "attribute=value". If the attribute
-        has two opposite values, its feature has the name of the attribute. The list is returned only if
-        ``return_names``.
+        Names of the features. A feature of a nominal attribute is named "attribute=value". If a nominal
+        attribute has two opposite values, its feature is named "attribute". The list is returned only if
+        ``return_names`` is True.
     label_names : list of str
-        Names of the labels, in the order of the attributes. The list is returned only if ``return_names``.
+        Names of the labels, in the order of the attributes. The list is returned only if ``return_names`` is
+        True.
 
     Raises
     ------
     ValueError
-        If a file is malformed or does not determine its labels. The message states the file, the line, the
-        expected and the found text. The error is also raised if a line is longer than 256 MiB, if the name of
-        an attribute is longer than 4096 bytes, or if a path has more than 100 parts. It is also raised if an
-        entry of ``ignore`` is not an attribute.
+        If a file is malformed, if the labels are not declared, or if an entry of ``ignore`` is not an
+        attribute. The error is also raised if a line is longer than 256 MiB, if the name of an attribute is
+        longer than 4096 bytes, or if a label path such as ``a/b/c`` has more than 100 parts. The message
+        states the file, the line, the expected text and the found text.
     OSError
-        If a file cannot be read. This is a FileNotFoundError if the file does not exist.
+        If a file cannot be read. The error is a FileNotFoundError if the file does not exist.
     MemoryError
         If the result does not fit in memory.
 
     Notes
     -----
-    A sparse row omits numeric attributes with the value 0. It also omits nominal attributes with *their first
-    declared value*. A nominal attribute with more than two values therefore has a one in every row of X.
+    If a sparse row omits a numeric attribute, its value is 0. If a sparse row omits a nominal attribute, its
+    value is *the first declared value*. A nominal attribute with more than two values therefore gives a one
+    in every row of X.
 
-    Text is decoded as UTF-8, and as Latin-1 if it is not valid UTF-8. The time is linear in the size of the
-    file. The function needs little more memory than the result. The file may be a pipe. Ctrl-C stops waiting
-    for a pipe that sends nothing.
+    Text is decoded as UTF-8. Text that is not valid UTF-8 is decoded as Latin-1. The time is linear in the
+    size of the file. The function needs little more memory than the result. The file may be a pipe. Ctrl-C
+    also works while the function waits for data from the pipe.
 
     References
     ----------
@@ -289,8 +293,8 @@ def load_arff(
     return (X, Y, feature_names, label_names) if return_names else (X, Y)
 
 
-# For each attribute, the digits that have it. Loops and strokes are counted in printed digits. The digit 4 is
-# an exception: it has no loop here, since few people write it with a closed loop.
+# The digits that have each attribute. Loops and strokes are counted in printed digits. The digit 4 is an
+# exception. It counts as a digit without a loop, since few people write a 4 with a closed loop.
 _DIGIT_ATTRIBUTES = {
     "even": (0, 2, 4, 6, 8),
     "prime": (2, 3, 5, 7),
@@ -314,9 +318,10 @@ def load_digit_attributes(
 def load_digit_attributes(*, return_names: bool = False) -> Any:
     """Load images of handwritten digits, with ten attributes of the digits as labels.
 
-    The images come from :func:`sklearn.datasets.load_digits`. The digit determines all its labels, so the
-    labels strongly depend on one another. For example, the digit 6 is even, is at least five, is a multiple
-    of three, has a closed loop, and is still a digit when it is turned upside down.
+    The images come from :func:`sklearn.datasets.load_digits`. The digit in an image determines all labels of
+    the image. The labels therefore strongly depend on one another. For example, the digit 6 is even, at least
+    five, and a multiple of three. It also has a closed loop, and is still a digit when it is turned upside
+    down.
 
     Parameters
     ----------
@@ -332,9 +337,9 @@ def load_digit_attributes(*, return_names: bool = False) -> Any:
         multiple of three; power of two; Fibonacci number; closed loop (0, 6, 8, 9); straight strokes only
         (1, 4, 7); still a digit when turned upside down (0, 1, 6, 8, 9).
     feature_names : list of str
-        Names of the cells, such as "row 0, column 0". The list is returned only if ``return_names``.
+        Names of the cells, such as "row 0, column 0". The list is returned only if ``return_names`` is True.
     label_names : list of str
-        Names of the attributes. The list is returned only if ``return_names``.
+        Names of the attributes. The list is returned only if ``return_names`` is True.
 
     Examples
     --------
@@ -362,12 +367,13 @@ def make_multilabel(
     labels_per_sample: float = 3.0,
     random_state: Any = None,
 ) -> tuple[sparse.csr_array, sparse.csr_array]:
-    """Make a sparse synthetic data set whose labels depend on its features by a known structure.
+    """Make a sparse synthetic data set, in which the labels depend on the features in a known way.
 
-    The features resemble word counts. For each sample, ``n_nonzero`` words are drawn from a set of words that
-    depends on the structure. The j-th word of the set has a probability of about 1 / (j + 1), up to a
-    constant factor. A word that is drawn k times has the value 1 + ln k. Each row is then scaled to unit
-    length. Features and labels with small numbers are more frequent than others.
+    The features resemble word counts, and each feature is called a word. For each sample, ``n_nonzero`` words
+    are drawn from a set of words. The parameter ``structure`` determines this set. The words of the set are
+    numbered from 0. The probability of word j is about proportional to 1 / (j + 1). A word that is drawn k
+    times has the value 1 + ln k. Each row is then scaled to unit length. Features and labels with low numbers
+    are more frequent than features and labels with high numbers.
 
     Parameters
     ----------
@@ -378,31 +384,32 @@ def make_multilabel(
 
         - "blocks": Features and labels are divided into b = ``min(100, isqrt(n_labels), isqrt(n_features))``
           blocks. Feature j and label j belong to block ``j % b``. Each sample belongs to one block, and all
-          its labels and words come from this block. Each label has eight words of the block. Half of the
-          words of a sample are drawn from the words of its labels.
-        - "low-rank": There are r topics, where r is the smallest number with r(r-1)/2 >= ``n_labels``. Each
-          sample has a few topics. The words of topic t are the features j with ``j % r == t``. A label
-          ``b(b-1)/2 + a`` belongs to the two topics a < b. It is present if and only if the sample has both
-          topics. The number of topics that a sample has in common with a label therefore determines whether
-          the label is present. These numbers form a matrix of rank r.
-        - "rules": With the same r, label ``b(b-1)/2 + a`` is present *if and only if* the features a and b
-          (a < b < r) are both nonzero. The features from r on do not affect the labels.
+          its labels and words come from this block. Each label is linked to eight words of its block. About
+          half of the words of a sample are drawn from the words that its labels are linked to.
+        - "low-rank": There are r topics, where r is the smallest integer with r(r-1)/2 >= ``n_labels``. Each
+          sample has a few topics. The words of topic t are the features j with ``j % r == t``. Each label has
+          two topics. Label ``b(b-1)/2 + a`` has the topics a and b, where a < b < r. A sample has a label if
+          and only if it has both topics of the label. A sample and a label have 0, 1 or 2 topics in common.
+          These numbers form a matrix of rank at most r, which gives the structure its name.
+        - "rules": A sample has label ``b(b-1)/2 + a`` *if and only if* its features a and b are both nonzero.
+          Here a < b < r, and r is the same number as for "low-rank". The features r, r + 1, ... do not affect
+          the labels.
     n_nonzero : int, default=30
-        Number of words to draw per sample, >= 1. Rows have slightly fewer entries, since words can be drawn
-        more than once.
+        Number of words to draw per sample, >= 1. A word can be drawn more than once, so rows usually have
+        fewer nonzero values.
     labels_per_sample : float, default=3.0
         Approximate mean number of labels per sample, from 1 to ``n_labels``. The actual mean is slightly
-        lower, since labels can be drawn more than once. With "low-rank" and "rules", the mean is lower also
-        because some pairs have no label.
+        lower. With "blocks", the reason is that labels can be drawn more than once. With "low-rank" and
+        "rules", the reason is that some pairs of topics or features have no label.
     random_state : int, RandomState or None, default=None
-        Seeds all random draws. Pass an int for reproducible results.
+        Seed of all random draws. Pass an int for reproducible results.
 
     Returns
     -------
     X : csr_array of shape (n_samples, n_features), dtype float32
         Features. Rows have unit Euclidean length.
     Y : csr_array of shape (n_samples, n_labels), dtype int32
-        Labels. A one is stored for each label that is present.
+        Labels. A one is stored for each label that an example has.
 
     Raises
     ------
@@ -412,8 +419,9 @@ def make_multilabel(
 
     Notes
     -----
-    Time is O(n_samples * (n_nonzero + labels_per_sample)). With "low-rank" and "rules", the time also
-    includes O(n_samples * sqrt(n_labels)). Besides the result, a few thousand rows are in memory at a time.
+    The time is O(n_samples * (n_nonzero + labels_per_sample)). With "low-rank" and "rules", a time of
+    O(n_samples * sqrt(n_labels)) is added. In addition to the result, the function needs memory for a few
+    thousand rows.
 
     Examples
     --------
@@ -435,7 +443,7 @@ def make_multilabel(
     if structure == "blocks":
         chunks = _blocks(rng, n_samples, n_features, n_labels, n_nonzero, labels_per_sample)
     elif structure in ("low-rank", "rules"):
-        # Every label is a pair of units. In the last label, the larger unit is
+        # Every label is a pair of units. Units are topics or features. The larger unit of the last label is
         # (1 + isqrt(8 n_labels - 7)) // 2.
         n_units = (1 + isqrt(8 * n_labels - 7)) // 2 + 1
         if n_features < n_units + (structure == "rules"):
@@ -461,9 +469,9 @@ _Chunk: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64
 
 
 def _zipf(rng: np.random.Generator, size: ArrayLike) -> NDArray[np.int64]:
-    """Draw an integer k, 0 <= k < size, for each element of `size`.
+    """Draw a random integer k with 0 <= k < s for each element s of `size`.
 
-    The probability of k is ln((k + 2) / (k + 1)) / ln(size + 1).
+    The probability of k is ln((k + 2) / (k + 1)) / ln(s + 1).
     """
     size = np.asarray(size)
     draws: NDArray[np.int64] = np.expm1(rng.random(size.shape) * np.log1p(size)).astype(np.int64)
@@ -485,7 +493,7 @@ def _blocks(
         counts = 1 + rng.poisson(labels_per_sample - 1, n_rows)
         label_rows = np.repeat(np.arange(n_rows), counts)
         label = _zipf(rng, n_block_labels[label_rows])
-        # Each word is drawn from the block of the sample, or from the eight words of one of its labels.
+        # Each word is drawn from all words of the block, or from the eight words of one label of the sample.
         rows = np.repeat(np.arange(n_rows), n_nonzero)
         chosen = (np.cumsum(counts) - counts)[rows] + (rng.random(rows.size) * counts[rows]).astype(np.int64)
         own = (label[chosen] * 7919 + rng.integers(8, size=rows.size) * 104729) % n_block_features[rows]
@@ -511,7 +519,8 @@ def _pairs(
     for start in range(0, n, _CHUNK):
         n_rows = min(_CHUNK, n - start)
         n_own = np.minimum(few + (rng.random(n_rows) < share_of_more), most)
-        # Taking the units with the smallest of independent exponential times is a draw without replacement.
+        # Units are drawn without replacement. Each unit gets an independent exponential time, and the units
+        # with the smallest times are drawn.
         times = rng.standard_exponential((n_rows, n_units)) / frequency
         units = np.argpartition(times, most - 1, axis=1)[:, :most]
         units = np.take_along_axis(units, np.argsort(np.take_along_axis(times, units, 1), axis=1), 1)
@@ -564,7 +573,7 @@ def _is_double(dtype: DTypeLike) -> bool:
 def _csr(arrays: Any, shape: tuple[int, int]) -> sparse.csr_array:
     indptr, indices, data = arrays
     matrix = sparse.csr_array((data, indices, indptr), shape=shape)
-    # The reader returns sorted, unique indices. Setting the flag saves scipy from checking every index.
+    # The reader returns sorted, unique indices. With this flag, scipy does not check the indices again.
     matrix.has_canonical_format = True
     return matrix
 
@@ -577,6 +586,8 @@ def _canonical(matrix: Any, name: str) -> sparse.csr_array:
     if not sparse.issparse(matrix):
         matrix = np.asarray(matrix)
     if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
-        raise ValueError(f"{name} must be a 2-D matrix of numbers, got {matrix.ndim}-D of {matrix.dtype}")
+        raise ValueError(
+            f"{name} must be a 2-D matrix of numbers, got a {matrix.ndim}-D array of {matrix.dtype}"
+        )
     csr = canonical_csr(matrix, name)
     return csr if csr.dtype in (np.float32, np.float64) else csr.astype(np.float64)

@@ -1,4 +1,4 @@
-"""Prediction of label sets from probabilities, so that the expected value of a measure is maximal."""
+"""Prediction of label sets that have the largest expected F1, given the probabilities of the labels."""
 
 from __future__ import annotations
 
@@ -17,44 +17,45 @@ from manylabel.estimator.validation import check_labels
 
 __all__ = ["F1Inference"]
 
-# Number of labels that are sorted together. It is large enough that numpy's overhead per call is small, and
-# small enough to use little memory.
+# Number of label columns that are sorted in one call. This number is large enough that numpy's overhead per
+# call is small, and small enough to use little memory.
 _LABELS = 64
 
 
 class F1Inference(BaseEstimator):  # type: ignore[misc]
     """Predict label sets that maximize the expected F1 of every label.
 
-    The probabilities can be from any classifier. For each label, the rows are sorted by the probability of
-    the label, and the label is predicted for the first m rows. The expected F1 of the label on n rows is then
-    about ``2 * (sum of the probabilities of these m rows) / (n * prior + m)``. The m that maximizes this
-    value is chosen [1]_. If further rows have the same probability as row m, the label is predicted for them
-    too. The mean of F1 over all labels is the macro-F1.
+    The label probabilities can come from any classifier. For each label, the rows are sorted by decreasing
+    probability, and the label is predicted for the first m rows. Let ``prior`` be the fraction of training
+    rows with the label. The expected F1 of the label on n rows is about ``2 * (sum of the probabilities of
+    the first m rows) / (n * prior + m)``. The number m that maximizes this value is chosen [1]_. The label is
+    also predicted for rows with the same probability as row m. The mean of F1 over all labels is called
+    macro-F1.
 
     Parameters
     ----------
     threshold : {"test", "train"}, default="test"
-        Which rows determine m. "test" chooses m for all rows that are passed to `predict` together. The
-        prediction for a row then depends on the other rows. "train" chooses one probability threshold per
-        label from the out-of-fold probabilities that are passed to `fit`. The prediction for a row then does
-        not depend on other rows.
+        Which rows are used to choose m, the number of rows for which a label is predicted. "test" uses the
+        rows of each call of `predict`. The prediction for a row then depends on the other rows of the call.
+        "train" uses the out-of-fold probabilities that are passed to `fit`, and chooses one probability
+        threshold per label. The prediction for a row then does not depend on other rows.
 
     Attributes
     ----------
     prior_ : ndarray of shape (n_labels,), dtype float64
         Fraction of the training rows that have the label.
     thresholds_ : ndarray of shape (n_labels,), dtype float64
-        The smallest probability at which a label is predicted. It is inf for labels that occur in no training
-        row. This attribute exists only with ``threshold="train"``.
+        The smallest probability at which a label is predicted. The value is inf for labels that occur in no
+        training row. This attribute exists only with ``threshold="train"``.
     sparse_output_ : bool
-        Whether Y was sparse in fit. If so, the result of `predict` is sparse too.
+        Whether y was sparse in fit. If so, the result of `predict` is sparse too.
 
     Notes
     -----
-    A label that occurs in no training row is never predicted. A label is not predicted for a row where its
-    probability is 0. The algorithm in [1]_ differs here: it predicts each label for at least one row.
+    A label that occurs in no training row is never predicted. A label is also not predicted for rows in which
+    its probability is 0. The original algorithm in [1]_ predicts each label for at least one row.
 
-    Time is O(n_labels n_samples log n_samples).
+    The time is O(n_labels n_samples log n_samples).
 
     References
     ----------
@@ -84,9 +85,10 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         probabilities : array-like of shape (n_samples, n_labels) or None
-            Probabilities of the labels for the training rows. The models that predict them must not be fitted
-            to these rows. ``cross_val_predict(model, X, Y, method="predict_proba")`` gives such
-            probabilities. With ``threshold="test"`` this argument is ignored and may be None.
+            Out-of-fold probabilities of the labels for the training rows. The probabilities of a row must be
+            predicted by a model that was not fitted to this row. ``cross_val_predict(model, X, Y,
+            method="predict_proba")`` computes such probabilities. With ``threshold="test"`` this argument is
+            ignored and may be None.
         y : array-like or sparse matrix of shape (n_samples, n_labels)
             0/1 indicator matrix of the training rows.
 
@@ -98,7 +100,7 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         ValueError
-            If an argument or parameter is not as described. The message states the expected and the given
+            If an argument or parameter is not valid. The message states the expected value and the given
             value.
         """
         if self.threshold not in ("test", "train"):
@@ -129,18 +131,18 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         probabilities : array-like of shape (n_samples, n_labels)
-            Probabilities of the labels, in [0, 1]. With ``threshold="test"``, pass all rows on which F1 will
-            be measured.
+            Probabilities of the labels, in [0, 1]. With ``threshold="test"``, all rows on which F1 will be
+            measured must be passed in one call.
 
         Returns
         -------
         ndarray or csr_array of shape (n_samples, n_labels), dtype int64
-            0/1 indicator matrix. It is sparse if Y was sparse in fit.
+            0/1 indicator matrix. It is sparse if y was sparse in fit.
 
         Raises
         ------
         ValueError
-            If probabilities are not in [0, 1], or if their number of columns differs from Y in fit.
+            If `probabilities` has values outside [0, 1], or if it does not have one column for each label.
         """
         check_is_fitted(self, "prior_")
         checked = _check_probabilities(probabilities, len(self.prior_))
@@ -166,9 +168,10 @@ def _blocks(n_labels: int) -> list[slice]:
 
 
 def _thresholds(probabilities: NDArray[Any], prior: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the smallest probability at which the label of each column is predicted.
+    """Return one probability threshold per label, from probabilities with one column per label.
 
-    The result is inf for labels whose `prior` is 0.
+    A label is predicted if its probability is at least its threshold. The threshold of a label with a prior
+    of 0 is inf.
     """
     n_rows = probabilities.shape[0]
     falling = -np.sort(-probabilities.astype(np.float64), axis=0)

@@ -1,9 +1,10 @@
-"""The command ``manylabel demo``. It trains one model of every family and makes a page with the results.
+"""The command ``manylabel demo``, which trains one model of every family of methods and writes an HTML page.
 
-The data are images of handwritten digits. The labels are attributes of the digits, such as "even". Training
-and measuring need only this library. The page needs matplotlib for its charts. Digits and weights are drawn
-as 8 x 8 cells. The page is a single file with its charts as inline SVG. Each model has a fixed color. All
-other colors are variables of the style sheet, so that the page follows the dark mode of the reader's system.
+The data are images of handwritten digits. The labels are attributes of the digits, such as "even".
+
+The page is a single file, which contains its charts as inline SVG. matplotlib is needed only for the charts.
+Digits and weights are drawn as grids of 8 x 8 cells. Each model has a fixed color. All other colors are CSS
+variables, so that the page supports dark mode.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ class Data:
     Parameters
     ----------
     X_train, X_test : ndarray of shape (n, 64), dtype float32
-        The training and test images, with one feature per cell.
+        The training and test images. An image has 8 x 8 cells, and each cell is one feature.
     Y_train, Y_test : ndarray of shape (n, c), dtype int32
         The attributes of the training and test images, as 0/1 indicator matrices.
     digits_test : ndarray of shape (n,), dtype int64
         The digit that each test image shows.
     label_names : list of str
-        Names of the c labels.
+        Names of the c attributes.
     """
 
     X_train: NDArray[np.float32]
@@ -67,20 +68,20 @@ class Data:
 
 @dataclass(frozen=True)
 class Result:
-    """A trained model and its measures.
+    """A trained model, with its fit time, file size and quality measures.
 
     Parameters
     ----------
     title : str
         Name of the model.
     model : estimator
-        The model, as loaded from its file.
+        The model after it was saved and loaded.
     seconds : float
         Wall-clock time of `fit`.
     n_bytes : int
         Size of the model file.
     predicted : ndarray of shape (n, c), dtype bool
-        The labels that the model predicts for the test images.
+        True for each attribute that the model predicts for a test image.
     precision : ndarray of shape (5,), dtype float64
         Precision at k, for k = 1 to 5.
     hamming, subset, micro, macro : float
@@ -99,7 +100,7 @@ class Result:
     macro: float
 
     def row(self) -> str:
-        """Return the measures as a line of the table that begins with `HEADER`."""
+        """Return one line of the results table. `HEADER` is the first line of this table."""
         return (
             f"{self.title:28}{self.seconds:9.2f}{self.n_bytes:12,}{self.hamming:10.4f}{self.subset:12.4f}"
             f"{self.micro:10.4f}{self.macro:10.4f}"
@@ -124,15 +125,15 @@ def load_data() -> Data:
 
 
 def train(title: str, estimator: Any, data: Data, folder: Path) -> Result:
-    """Fit, save, load and measure one model.
+    """Fit, save and load one model, and compute its quality measures.
 
     Parameters
     ----------
     title : str
-        Name of the model. The model file has the same name in lower case, with hyphens between the words and
-        the suffix ``.safetensors``.
+        Name of the model. The name of the model file is `title` in lower case, with hyphens between the words
+        and the suffix ``.safetensors``.
     estimator : estimator
-        The estimator to fit. It is fitted in place.
+        The estimator to fit. This object itself is fitted, and not a clone.
     data : Data
         The training and test images.
     folder : path
@@ -146,7 +147,7 @@ def train(title: str, estimator: Any, data: Data, folder: Path) -> Result:
     Raises
     ------
     RuntimeError
-        If the predictions of the loaded model differ from those of the fitted model.
+        If the predictions of the loaded model differ from the predictions of the fitted model.
     """
     start = perf_counter()
     fitted = estimator.fit(data.X_train, data.Y_train)
@@ -191,7 +192,7 @@ def page(data: Data, results: Sequence[Result]) -> str:
     Returns
     -------
     str
-        HTML text that refers to no other file.
+        The HTML text. The page does not refer to other files.
 
     Raises
     ------
@@ -220,10 +221,10 @@ def page(data: Data, results: Sequence[Result]) -> str:
     )
 
 
-# Colors of the models. Most people can distinguish them on white and on black.
+# Colors of the models. Most people can distinguish these colors on white and on black.
 _COLORS = ("#4477dd", "#e07b39", "#2a9d8f", "#cc4a7c", "#8a63d2", "#b8962e", "#5f8fa8", "#6fa23c")
 
-# Placeholder colors in charts. They are replaced by variables of the style sheet.
+# Placeholder colors in the charts. CSS variables replace them later.
 _INK, _MUTED, _GRID, _PAPER = "#010101", "#020202", "#030303", "#040404"
 _VARIABLES = {_INK: "var(--ink)", _MUTED: "var(--muted)", _GRID: "var(--grid)", _PAPER: "var(--paper)"}
 
@@ -252,18 +253,21 @@ _STYLE: dict[Any, Any] = {
 
 
 def _svg(figure: Any, what: str) -> str:
-    """Return a figure as an SVG element that takes its width and colors from the page."""
+    """Convert a figure to an SVG element.
+
+    The style sheet of the page sets the width and the colors of this element.
+    """
     import matplotlib
 
     text = io.StringIO()
-    # matplotlib makes ids by hashing with this salt. Ids are then the same in every run, and different in
-    # every chart.
+    # matplotlib computes ids from this salt. The ids are then the same in every run, and different in every
+    # chart.
     with matplotlib.rc_context({"svg.hashsalt": what}):
         figure.savefig(text, format="svg", metadata={"Date": None})
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :]
-    # Group ids are the same in all charts, but must be unique within a page. Nothing refers to them, so they
-    # are removed.
+    # All charts have the same group ids, but ids must be unique within a page. Nothing refers to the group
+    # ids, so they are removed.
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg [^>]*?) width="[^"]*"', r"\1", svg, count=1)
@@ -363,9 +367,10 @@ def _costs_chart(results: Sequence[Result], colors: dict[str, str]) -> str:
 
 
 def _shown(data: Data, results: Sequence[Result]) -> tuple[list[int], list[int]]:
-    """Return the test images to show.
+    """Return the numbers of the test images to show, as two lists.
 
-    For each digit, these are its first image, and the image for which all models together make most mistakes.
+    The first list has the first image of each digit. The second list has the hardest image of each digit. For
+    this image, all models together make the most mistakes.
     """
     mistakes = np.sum([(result.predicted != data.Y_test).sum(axis=1) for result in results], axis=0)
     first, hardest = [], []
@@ -384,9 +389,10 @@ def _symbols(data: Data, shown: tuple[list[int], list[int]]) -> str:
 
 
 def _cells(values: NDArray[Any], *kinds: str) -> str:
-    """Draw 64 values from -1 to 1 as cells.
+    """Draw 64 values from -1 to 1 as a grid of 8 x 8 SVG cells.
 
-    Cells with positive values have the CSS class `kinds[0]`, and cells with negative values `kinds[-1]`.
+    Cells with positive values have the CSS class `kinds[0]`. Cells with negative values have the CSS class
+    `kinds[-1]`.
     """
     return "".join(
         f'<rect class="{kinds[0 if value > 0 else -1]}" x="{at % 8}" y="{at // 8}" width="1" height="1" '
@@ -397,7 +403,10 @@ def _cells(values: NDArray[Any], *kinds: str) -> str:
 
 
 def _digits(data: Data, results: Sequence[Result]) -> str:
-    """Draw one tab per model, with images and the attributes that the model found, missed or got wrong."""
+    """Return the HTML of one tab per model.
+
+    A tab shows images, with the attributes that the model found, missed or predicted wrongly.
+    """
     first, hardest = _shown(data, results)
     best = max(range(len(results)), key=lambda at: results[at].micro)
     inputs, panels = [], []
@@ -435,7 +444,7 @@ def _cards(data: Data, result: Result, images: list[int]) -> str:
 
 
 def _weights(data: Data, result: Result) -> str:
-    """Draw the weights of a linear model as cells. Return an empty string for other models."""
+    """Return HTML that shows the weights of a linear model, or an empty string for other models."""
     coef: Any = getattr(result.model, "coef_", None)
     if coef is None or coef.shape != (len(data.label_names), data.X_test.shape[1]):
         return ""

@@ -1,25 +1,26 @@
 """Ranking measures for extreme multi-label classification, for dense and sparse scores.
 
-Each measure uses the k labels with the highest scores in every row. Let y_i be the set of true labels of row
+Every measure uses the k labels with the highest scores in each row. Let y_i be the set of true labels of row
 i. Let j(i, r) be the label of row i at rank r, where ranks count from 1. Let h_ir be 1 if j(i, r) is in y_i
 (a hit), and 0 otherwise (a miss).
 
-=================  ===========================================================================
-`precision_at_k`   mean over i of sum_{r<=k} h_ir / k
-`recall_at_k`      mean over i with labels of sum_{r<=k} h_ir / abs(y_i)
-`ndcg_at_k`        mean over i of sum_{r<=k} h_ir / log2(r + 1) / I(min(k, abs(y_i)))
-`psp_at_k`         sum over i, r<=k of h_ir / p_j(i,r), divided by its largest possible value
-`psndcg_at_k`      as `psp_at_k`, with h_ir divided as in `ndcg_at_k`
-=================  ===========================================================================
+=================  =====================================================================================
+`precision_at_k`   mean of sum_{r<=k} h_ir / k over all rows i
+`recall_at_k`      mean of sum_{r<=k} h_ir / abs(y_i) over all rows i with at least one true label
+`ndcg_at_k`        mean of sum_{r<=k} h_ir / log2(r + 1) / I(min(k, abs(y_i))) over all rows i
+`psp_at_k`         sum of h_ir / p_j(i,r) over all i and r<=k, divided by its largest possible value
+`psndcg_at_k`      like `psp_at_k`, but with h_ir / log2(r + 1) / I(min(k, abs(y_i))) instead of h_ir
+=================  =====================================================================================
 
-Here I(m) = sum_{r<=m} 1 / log2(r + 1) is the gain if all of the first m ranks are hits. p_j is the propensity
-of label j; see `propensities`. The Extreme Classification Repository [1]_ uses the same definitions, but
-reports percentages. The functions of this module return fractions.
+Here I(m) = sum_{r<=m} 1 / log2(r + 1), which is the discounted gain of m hits at the first m ranks. p_j is
+the propensity of label j, which the function `propensities` estimates. The Extreme Classification Repository
+[1]_ uses the same definitions, but reports percentages. The functions of this module return fractions.
 
-All measures interpret their input in the same way. In dense ``scores``, every entry except -inf is a
-candidate. In sparse ``scores``, such as the result of ``predict_topk``, only stored entries are candidates.
-Stored zeros and negative scores are candidates too. If a row has fewer than k candidates, its last ranks are
-empty. Empty ranks count as misses. If labels have equal scores, the label with the lower number ranks first.
+All measures treat ``scores`` in the same way. Only candidate labels are ranked. In dense ``scores``, every
+entry except -inf is a candidate. In sparse ``scores``, such as the result of ``predict_topk``, only stored
+entries are candidates. Stored zeros and negative scores are also candidates. If a row has fewer than k
+candidates, its last ranks are empty. Empty ranks count as misses. If labels have equal scores, the label with
+the lower number ranks first.
 
 To measure label sets instead of rankings, apply scikit-learn's functions to the result of ``predict``, which
 may be sparse. Examples are `sklearn.metrics.hamming_loss`, `sklearn.metrics.zero_one_loss` (the subset 0/1
@@ -57,15 +58,18 @@ __all__ = ["ndcg_at_k", "precision_at_k", "propensities", "psndcg_at_k", "psp_at
 Matrix: TypeAlias = ArrayLike | sparray | spmatrix
 Floats: TypeAlias = NDArray[np.float64]
 
-# Number of scores that are ranked at a time. Temporary arrays then take a few dozen megabytes, and numpy's
-# overhead per call is small.
+# Number of scores that are ranked at a time. With this number, temporary arrays take a few dozen megabytes,
+# and numpy's overhead per call is small.
 _BLOCK = 1 << 22
 
 _CONSTANT = Number(above=0)
 
 
 def precision_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)) -> float | Floats:
-    """Compute the fraction of true labels among the k best labels of each row, averaged over rows (P@k).
+    """Compute precision at k (P@k), averaged over the rows.
+
+    The precision of a row is the number of true labels among the k labels with the highest scores, divided by
+    k.
 
     Parameters
     ----------
@@ -75,25 +79,26 @@ def precision_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 
         Scores of the labels. Labels with higher scores rank first. Dense entries of -inf are never ranked. In
         a sparse matrix, only stored entries are ranked.
     k : int or sequence of int, default=(1, 3, 5)
-        Numbers of ranks to use, each >= 1. Ranks beyond c count as misses.
+        Number of top-ranked labels to use, >= 1. For a sequence, the measure is computed for each of its
+        numbers. If k is larger than c, the ranks after c count as misses.
 
     Returns
     -------
     float or ndarray of shape (len(k),), dtype float64
-        The precision for each k, in [0, 1]. It is a float if `k` is an int. Rows without true labels count as
-        0.
+        The precision for each k, in [0, 1]. The result is a float if `k` is an int. The precision of a row
+        without true labels is 0.
 
     Raises
     ------
     ValueError
-        If the shapes differ or a dimension is 0, if `Y_true` has values other than 0 and 1, if `scores` has
-        NaN, or if `k` is < 1.
+        If `Y_true` and `scores` have different shapes, no rows or no columns. The error is also raised if
+        `Y_true` has values other than 0 and 1, if `scores` has NaN, or if `k` is < 1.
 
     Notes
     -----
-    Time is O(m log m) for m stored sparse scores, and O(n c) for dense scores. Besides the input, the
-    function needs a few dozen megabytes of memory. A dense `Y_true` is also copied to a sparse matrix. All
-    measures of this module have these costs.
+    The time is O(n c) for dense scores, and O(m log m) for sparse scores with m stored entries. In addition
+    to its input, the function needs a few dozen megabytes of memory. A dense `Y_true` is also copied to a
+    sparse matrix. All measures of this module have these costs.
     """
     ks = _check_k(k)
     Y, scores = _check_pair(Y_true, scores)
@@ -102,15 +107,16 @@ def precision_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 
 
 @documented_like(precision_at_k)
 def recall_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)) -> float | Floats:
-    """Compute the recall: the fraction of the true labels of a row that are among its k best labels (R@k).
+    """Compute recall at k (R@k), averaged over the rows.
 
-    The fractions are averaged over the rows.
+    The recall of a row is the number of true labels among the k labels with the highest scores, divided by
+    the number of all true labels of the row.
 
     Returns
     -------
     float or ndarray of shape (len(k),), dtype float64
-        The recall for each k, in [0, 1]. It is a float if `k` is an int. The mean leaves out rows without
-        true labels. If no row has a true label, the result is nan.
+        The recall for each k, in [0, 1]. The result is a float if `k` is an int. The average leaves out rows
+        without true labels. If no row has a true label, the result is nan.
     """
     ks = _check_k(k)
     Y, scores = _check_pair(Y_true, scores)
@@ -121,22 +127,22 @@ def recall_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 
 
 @documented_like(precision_at_k)
 def ndcg_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)) -> float | Floats:
-    """Compute the normalized discounted cumulative gain, averaged over the rows (nDCG@k).
+    """Compute normalized discounted cumulative gain at k (nDCG@k), averaged over the rows.
 
-    Only the k best labels of each row count. A hit at rank r gains 1 / log2(r + 1). The gain of a row is
-    divided by its best possible gain. The best possible gain is reached if each of the first min(k, number of
-    true labels) ranks is a hit.
+    Only the k labels with the highest scores of each row count. A true label at rank r adds 1 / log2(r + 1)
+    to the gain of the row. The gain of each row is divided by the largest possible gain of this row. This
+    largest gain is reached if each of the first min(k, number of true labels) ranks has a true label.
 
     Returns
     -------
     float or ndarray of shape (len(k),), dtype float64
-        The nDCG for each k, in [0, 1]. It is a float if `k` is an int. Rows without true labels count as 0,
-        as is usual for this measure in extreme classification.
+        The nDCG for each k, in [0, 1]. The result is a float if `k` is an int. The nDCG of a row without true
+        labels is 0, as is usual in extreme classification.
 
     Notes
     -----
-    If labels have equal scores, the label with the lower number ranks first. `sklearn.metrics.ndcg_score`
-    averages over such ties instead.
+    If labels have equal scores, the label with the lower number ranks first. In contrast,
+    `sklearn.metrics.ndcg_score` averages over all orders of labels with equal scores.
     """
     ks = _check_k(k)
     Y, scores = _check_pair(Y_true, scores)
@@ -146,26 +152,27 @@ def ndcg_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)
 def propensities(Y_train: Matrix, *, A: float = 0.55, B: float = 1.5) -> Floats:
     """Estimate the propensity of each label.
 
-    The label matrix may lack some labels of a row, although they apply to it. The propensity of a label is
-    the probability that the label is in the label matrix for a row to which it applies.
+    In large data sets, the label matrix is often incomplete: some labels apply to a row, but are missing in
+    the matrix. The propensity of a label is the probability that the matrix has the label for a row to which
+    the label applies.
 
-    The model is p_j = 1 / (1 + C (N_j + B)^-A) with C = (log N - 1) (B + 1)^A [1]_. N is the number of
-    training rows, and N_j is the number of these rows with label j.
+    The propensity of label j is estimated as p_j = 1 / (1 + C (N_j + B)^-A), with C = (log N - 1) (B + 1)^A
+    [1]_. N is the number of training rows, and N_j is the number of training rows with label j.
 
     Parameters
     ----------
     Y_train : ndarray or sparse matrix of shape (n, c)
-        Labels of the **training** set: a 0/1 indicator matrix. It must have at least 3 rows, since the model
-        is not valid for fewer rows (log N < 1).
+        0/1 indicator matrix of the **training** rows. It must have at least 3 rows, since the formula is not
+        valid for log N < 1.
     A, B : float, default=0.55 and 1.5
-        Constants of the model, finite and > 0. Usual values are A=0.5, B=0.4 for Wikipedia data and A=0.6,
+        Constants of the formula, finite and > 0. Usual values are A=0.5, B=0.4 for Wikipedia data and A=0.6,
         B=2.6 for Amazon data.
 
     Returns
     -------
     ndarray of shape (c,), dtype float64
-        The propensity of each label, in (0, 1). It increases with N_j, and is smallest for labels that occur
-        in no row.
+        The propensity of each label, in (0, 1). It increases with the number of rows that have the label. It
+        is smallest for labels that occur in no row.
 
     Raises
     ------
@@ -200,10 +207,12 @@ def propensities(Y_train: Matrix, *, A: float = 0.55, B: float = 1.5) -> Floats:
 def psp_at_k(
     Y_true: Matrix, scores: Matrix, propensities: ArrayLike, k: int | Sequence[int] = (1, 3, 5)
 ) -> float | Floats:
-    """Compute propensity-scored precision: the precision with hits weighted by 1 / propensity (PSP@k).
+    """Compute propensity-scored precision at k (PSP@k).
 
-    The weights of all hits are summed over all rows. This sum is divided by the largest possible sum.
-    Published results also use this ratio of two sums, and not the mean of the ratios of the rows.
+    A hit is a true label among the k labels with the highest scores of a row. The weight of a hit is 1 /
+    propensity of the label. The result is the sum of the weights of all hits in all rows, divided by the
+    largest possible sum. Published results are also computed as this ratio of two sums, and not as a mean
+    over the rows.
 
     Parameters
     ----------
@@ -213,13 +222,15 @@ def psp_at_k(
     Returns
     -------
     float or ndarray of shape (len(k),), dtype float64
-        The value for each k, in [0, 1]. It is a float if `k` is an int, and nan if no row has a true label.
+        The measure for each k, in [0, 1]. The result is a float if `k` is an int. If no row has a true label,
+        the result is nan.
 
     Raises
     ------
     ValueError
-        If the shapes differ or a dimension is 0, if `Y_true` has values other than 0 and 1, if `scores` has
-        NaN, if `k` is < 1, or if `propensities` are not c numbers in (0, 1].
+        If `Y_true` and `scores` have different shapes, no rows or no columns. The error is also raised if
+        `Y_true` has values other than 0 and 1, if `scores` has NaN, if `k` is < 1, or if `propensities` is
+        not an array of c numbers in (0, 1].
     """
     ks = _check_k(k)
     Y, scores = _check_pair(Y_true, scores)
@@ -232,12 +243,12 @@ def psp_at_k(
 def psndcg_at_k(
     Y_true: Matrix, scores: Matrix, propensities: ArrayLike, k: int | Sequence[int] = (1, 3, 5)
 ) -> float | Floats:
-    """Compute propensity-scored nDCG: nDCG in which a hit is weighted by 1 / propensity (PSnDCG@k).
+    """Compute propensity-scored nDCG at k (PSnDCG@k).
 
-    A hit on label j at rank r of a row gains 1 / (p_j log2(r + 1) I(min(k, n))), where p_j is the propensity
-    of the label and n is the number of true labels of the row. I(m) is the sum of 1 / log2(r + 1) over the
-    ranks r from 1 to m. The gains of all hits are summed and divided by the largest possible sum. The sum is
-    largest if the true labels of each row are ranked by decreasing 1 / p_j.
+    A true label j at rank r <= k of a row has the gain 1 / (p_j log2(r + 1) I(min(k, n))). Here p_j is the
+    propensity of the label, and n is the number of true labels of the row. I(m) is the sum of 1 / log2(r + 1)
+    over the ranks r from 1 to m. The result is the sum of all gains in all rows, divided by the largest
+    possible sum. The sum is largest if the true labels of each row are ranked by decreasing 1 / p_j.
     """
     ks = _check_k(k)
     Y, scores = _check_pair(Y_true, scores)
@@ -258,10 +269,12 @@ def _total(
     discounted: bool = False,
     per_row: Callable[[int, NDArray[np.int64]], Floats] | None = None,
 ) -> Floats:
-    """Return, for each k, the sum of the gains of all hits.
+    """Return the sum of the gains of all hits for each k.
 
-    This is the sum over rows i of per_row(k, abs(y_i)) * sum_{r<=k} h_ir gains_j(i,r) / log2(r + 1). Factors
-    that are not given are 1. All five measures are computed from this sum.
+    The result for k is a sum over all rows i and all ranks r <= k. The summands are per_row(k, abs(y_i)) *
+    h_ir * gains[j(i, r)] / log2(r + 1). The docstring of this module defines y_i, h_ir and j(i, r). The
+    factors `per_row` and `gains` are left out if they are None. The division by log2(r + 1) is left out if
+    `discounted` is False. All five measures are computed from such sums.
     """
     depth = min(int(ks.max()), Y.shape[1])
     discount = 1.0 / np.log2(np.arange(2.0, depth + 2.0)) if discounted else np.ones(depth)
@@ -279,7 +292,10 @@ def _total(
 
 
 def _ranked(scores: Any, depth: int) -> Iterator[tuple[slice, NDArray[np.int64]]]:
-    """Yield blocks of rows and the labels at the first `depth` ranks of each row. Empty ranks are -1."""
+    """Yield each block of rows, with the labels at the first `depth` ranks of these rows.
+
+    A block is a slice of row numbers. An empty rank has the label -1.
+    """
     n, c = scores.shape
     sparse = isinstance(scores, csr_array)
     per_row = max(depth, scores.nnz // n) if sparse else c
@@ -334,8 +350,8 @@ def _top_of_dense(scores: NDArray[Any], block: slice, depth: int) -> NDArray[np.
 def _hits(Y: csr_array, block: slice, top: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return whether each ranked label is a true label.
 
-    Each pair of a row and a label has the number row * c + label. The numbers of the ranked labels are
-    searched in the sorted numbers of the true labels by bisection.
+    Each pair of a row and a label has the number row * c + label, where c is the number of labels. The
+    numbers of the ranked labels are looked up in the sorted numbers of the true labels by bisection.
     """
     c = Y.shape[1]
     indptr = Y.indptr[block.start : block.stop + 1]
@@ -350,7 +366,10 @@ def _hits(Y: csr_array, block: slice, top: NDArray[np.int64]) -> NDArray[np.bool
 
 
 def _inverse_ideal(k: int, n_true: NDArray[np.int64]) -> Floats:
-    """Return 1 / I(min(k, n_true)) for each row, and 0 for rows without labels."""
+    """Return 1 / I(min(k, n_true)) for each row, and 0 for rows without labels.
+
+    I(m) is the sum of 1 / log2(r + 1) over the ranks r from 1 to m.
+    """
     depth = np.minimum(k, n_true)
     ideal = np.cumsum(1.0 / np.log2(np.arange(2.0, depth.max() + 2.0)))
     return np.concatenate([[0.0], 1.0 / ideal])[depth]
@@ -396,7 +415,7 @@ def _check_pair(Y_true: Matrix, scores: Matrix) -> tuple[csr_array, Any]:
 
 
 def _check_indicator(Y: Matrix, name: str) -> csr_array:
-    """Convert `Y` to a CSR array without stored zeros, in which labels ascend in each row.
+    """Convert `Y` to a CSR array with sorted, unique indices and without stored zeros.
 
     `Y` itself is not changed.
     """
@@ -411,7 +430,10 @@ def _check_indicator(Y: Matrix, name: str) -> csr_array:
 
 
 def _check_matrix(matrix: Any, name: str) -> Any:
-    """Check that a matrix is 2-D, numeric and not empty. Convert sparse input to a canonical CSR array."""
+    """Check that a matrix is 2-D, numeric and not empty.
+
+    A sparse matrix is converted to a CSR array with sorted, unique indices.
+    """
     checked: Any = matrix if issparse(matrix) else np.asarray(matrix)
     if len(checked.shape) != 2 or 0 in checked.shape:
         raise ValueError(f"`{name}` must be 2-D, with at least one row and column, got shape {checked.shape}")

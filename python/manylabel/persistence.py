@@ -1,21 +1,24 @@
-"""Model files. A model file is a safetensors file, which `load` memory-maps and checks.
+"""Functions that save fitted estimators to model files and load them again.
 
-A model file contains the constructor parameters and the fitted attributes of an estimator. Arrays are stored
-as tensors. Everything else is stored as JSON text in the header, in the entry ``state`` of ``__metadata__``.
-This JSON refers to tensors by their names. An estimator may contain other estimators, fitted or not, as
-parameters, as attributes or in lists. All of them are stored in the same file.
+A model file has the safetensors format. It contains the constructor parameters and the fitted attributes of
+an estimator. Arrays are stored as tensors. All other values are stored as JSON text in the header of the
+file, in the entry ``state`` of ``__metadata__``. This JSON text refers to tensors by their names. An
+estimator may contain other estimators as parameters, as attributes or in lists. These estimators may be
+fitted or not. All of them are stored in the same file.
 
-Three entries before ``state`` identify the file. ``manylabel_format`` is the number of this format, 1.
-``manylabel_version`` is the version of manylabel that wrote the file. ``crc32`` is the CRC-32 checksum of the
-whole file. The checksum is computed with the eight digits of this entry replaced by zeros. The order of these
-entries is fixed. The tensors are sorted by decreasing item size, so that they are aligned without gaps. Other
-safetensors readers can open the file. If another program rewrites the file, `load` raises an error.
+Three entries before ``state`` identify the file. ``manylabel_format`` is the version number of the format,
+which is 1. ``manylabel_version`` is the version of manylabel that wrote the file. ``crc32`` is the CRC-32
+checksum of the whole file. For this computation, the eight digits of the checksum in the file are replaced by
+zeros. The order of these entries is fixed. The tensors are sorted by decreasing item size, so that all
+tensors are aligned without gaps between them. Other safetensors readers can open the file. If another program
+rewrites the file, `load` raises an error.
 
-Security: `load` checks everything in the file before using it. Class names are looked up among the registered
-estimators (see `register`). The parameters must exist in the class. Sizes, offsets, types and the structure
-of sparse matrices are checked. Nesting depth and header size are limited. Nothing is unpickled or imported by
-name. The checksum detects damage, but not manipulation. A manipulated file can contain arbitrary *numbers*,
-which make the model predict whatever the author of the file wants.
+Security: `load` checks the whole file before the model is used. A class name in the file must be the name of
+a registered estimator (see `register`). The class must have all parameters that the file names. Sizes,
+offsets, types and the structure of sparse matrices are checked. The nesting depth and the size of the header
+are limited. Nothing is unpickled or imported by name. The checksum detects accidental damage, but not
+manipulation. A manipulated file can contain arbitrary *numbers*. The author of the file can therefore choose
+the predictions of the model.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ __all__ = ["load", "register", "save_model", "written_aside"]
 
 FORMAT = 1
 
-# Item types, by their names in safetensors. Files are little-endian on every machine.
+# The numpy dtypes, by their names in safetensors files. Files are little-endian on every machine.
 _DTYPES = {
     **{f"{kind}{8 * size}": np.dtype(f"<{kind.lower()}{size}") for kind in "IU" for size in (1, 2, 4, 8)},
     **{f"F{8 * size}": np.dtype(f"<f{size}") for size in (2, 4, 8)},
@@ -63,46 +66,49 @@ _NO_CHECKSUM = b"00000000"
 _MAX_HEADER = 32 << 20
 # Maximum nesting depth of estimators, lists and tuples.
 _MAX_DEPTH = 32
-# The data begin at a multiple of the cache line size, so that no item of the first tensors spans two lines.
+# The first tensor begins at a multiple of the cache line size, so that none of its items is split between two
+# cache lines.
 _ALIGNMENT = 64
 
 
 def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted estimator to a file.
 
-    The file is written completely or not at all. The content is written to a temporary file in the same
-    directory, flushed to the disk, and renamed to `path`. If anything fails, an older file at `path` is not
-    changed. Otherwise the new file replaces the older file and gets its permissions. If a process is killed
-    while it saves, the next save in the directory removes its temporary file.
+    The file is written completely or not at all. The content is first written to a temporary file in the same
+    directory and flushed to the disk. The temporary file is then renamed to `path`. If anything fails, an
+    older file at `path` is not changed. If saving succeeds, the new file replaces the older file and gets the
+    permissions of the older file. If a process is killed while it saves, its temporary file remains. The next
+    save in the same directory removes this temporary file.
 
     Parameters
     ----------
     estimator : estimator
-        A fitted estimator of a registered class. Its parameters may be None, bool, int, float, str, numpy
-        scalars, estimators, and lists and tuples of these types. Its fitted attributes may also be ndarrays
-        of numbers or bool, 1-D ndarrays of str, `scipy.sparse.csr_array` and `csc_array`.
+        A fitted estimator. Its class must be a class of this library, or be registered with `register`. Its
+        parameters may be None, bool, int, float, str, numpy scalars, estimators, and lists and tuples of
+        these types. Its fitted attributes may also be ndarrays of numbers or bool, 1-D ndarrays of str,
+        `scipy.sparse.csr_array` and `csc_array`.
     path : str or path-like
         The file to write. If it exists, it must be a regular file. Symbolic links are followed.
 
     Raises
     ------
     TypeError
-        If a class is not registered, or if the type of a value cannot be saved. The message names the
-        attribute.
+        If the class of an estimator is not registered, or if a value has a type that cannot be saved. The
+        message names the attribute.
     ValueError
-        If parameters or fitted attributes were changed after fit and are not valid.
+        If a parameter or a fitted attribute is not valid, for example because it was changed after fit.
     sklearn.exceptions.NotFittedError
         If `estimator` is not fitted.
     OSError
-        If the file cannot be written, or if `path` is a pipe or a device, which renaming would replace. On
-        Windows, the error is also raised if a process has loaded a model from `path`, since Windows does not
-        replace a mapped file. Use a new file name in this case.
+        If the file cannot be written, or if `path` is a pipe or a device. On Windows, the error is also
+        raised if a process uses a model that was loaded from `path`, since Windows does not replace a
+        memory-mapped file. Use a new file name in this case.
 
     Notes
     -----
-    Arrays are written without a copy unless they are strided. Saving the same estimator twice gives identical
-    files. Arrays in C order or Fortran order keep their order. Other arrays are loaded in C order. A numpy
-    str is loaded as a Python str.
+    Contiguous arrays are written without a copy. If the same estimator is saved twice, the two files are
+    identical. Arrays in C order or Fortran order have the same order when they are loaded. All other arrays
+    are loaded in C order. A value of type ``numpy.str_`` is loaded as a Python str.
     """
     check_is_fitted(estimator)
     encoder = _Encoder()
@@ -123,10 +129,10 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Load a model file written by an estimator's ``save``.
+    """Load a model file that the method ``save`` of an estimator wrote.
 
     The file is memory-mapped. The fitted arrays are read-only views of the file. All processes on a machine
-    that load the file share the memory of these arrays. Nothing in the file is executed.
+    that load the file share the memory of these arrays. No code from the file is executed.
 
     Parameters
     ----------
@@ -136,28 +142,31 @@ def load(path: str | os.PathLike[str]) -> Any:
     Returns
     -------
     estimator
-        The saved estimator, which keeps the file open. It can be copied, pickled and saved again.
+        The saved estimator. It can be copied, pickled and saved again. The file stays memory-mapped while the
+        arrays of the estimator are in use.
 
     Raises
     ------
     OSError
-        If the file cannot be opened. This is a `FileNotFoundError` if the file does not exist.
+        If the file cannot be opened. The error is a `FileNotFoundError` if the file does not exist.
     ValueError
-        If the file is not a model file, is damaged or incomplete, has another format, or names a class or
-        parameter that this version does not have. The error is also raised if a parameter is not valid, if
-        shapes of fitted attributes do not agree, if indices are out of range, or if weights are not finite.
-        The message states the path and the reason.
+        If the file is not a model file, or if it is damaged or incomplete. The error is also raised if the
+        file has another format, or if it names a class or a parameter that this version of manylabel does not
+        have. The content must be valid too: parameters must have allowed values, shapes of fitted attributes
+        must agree, indices must be in range, and weights must be finite. The message states the path and the
+        reason.
 
     Notes
     -----
-    To check that the file is not damaged, `load` reads it once and computes a checksum, on two threads. This
-    takes about ten milliseconds per 100 MB if the system has cached the file. Otherwise it takes as long as
-    reading the file from the disk. The index arrays of sparse matrices are read a second time. The process
-    needs private memory only for the header, and none for the arrays.
+    `load` reads the whole file once to compute a checksum, on two threads. If the file is in the cache of the
+    operating system, this takes about ten milliseconds per 100 MB. Otherwise, it takes as long as reading the
+    file from the disk. The index arrays of sparse matrices are read a second time, to check the indices. The
+    process needs private memory only for the header of the file. The arrays need no private memory.
 
-    On Linux and macOS, the file may be deleted or replaced while the loaded model is in use. On Windows, this
-    is not possible. Saving a model replaces the file. The file must not be overwritten in place or truncated,
-    because this would change the arrays of the loaded model or crash the process.
+    On Linux and macOS, the file may be deleted or replaced while the loaded model is in use. `save` can
+    therefore write a new model to the same path. On Windows, the file cannot be deleted or replaced while the
+    model is in use. Do not truncate the file and do not overwrite it in place. This would change the arrays
+    of the loaded model or crash the process.
     """
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -182,12 +191,17 @@ def _bytes_of(tensor: NDArray[Any]) -> NDArray[np.uint8]:
 def _beginning(header: bytes | bytearray) -> re.Match[bytes]:
     beginning = _BEGINNING.match(header)
     if beginning is None:
-        raise ValueError("not a manylabel model file, since it does not begin with the header of one")
+        raise ValueError(
+            "not a manylabel model file, since it does not begin with the header of a model file"
+        )
     return beginning
 
 
 def _header(state: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> bytearray:
-    """Return the length of the header and the header, as in the file but with zeros as the checksum."""
+    """Return the bytes of the file before the tensors, with zeros as the checksum.
+
+    These bytes are the length of the header and the header.
+    """
     entries: dict[str, Any] = {
         "__metadata__": {
             "manylabel_format": str(FORMAT),
@@ -219,9 +233,10 @@ def _is_fitted_name(name: str) -> bool:
 
 
 class _Encoder:
-    """Converts an estimator to a JSON tree and to the tensors that the tree refers to.
+    """Converts an estimator to a JSON tree and to a dict of tensors.
 
-    ``at`` is the attribute path of a value, such as ``estimator.coef_``. It is also the name of the tensor.
+    The tree refers to tensors by their names. In all methods, ``at`` is the attribute path of a value, such
+    as ``estimator.coef_``. If the value is an array, ``at`` is also the name of its tensor.
     """
 
     def __init__(self) -> None:
@@ -248,7 +263,10 @@ class _Encoder:
         return state
 
     def value(self, value: Any, at: str, depth: int, *, fitted: bool = False) -> Any:
-        """Encode a parameter, or a fitted attribute if `fitted`. Fitted attributes may have more types."""
+        """Encode a parameter, or a fitted attribute if `fitted` is True.
+
+        Fitted attributes may have types that parameters may not have, such as arrays.
+        """
         _check_depth(depth)
         if value is None or type(value) in (bool, int, str):
             return value
@@ -304,7 +322,7 @@ def _refuse(value: Any, at: str, expected: str) -> NoReturn:
     if isinstance(value, np.random.RandomState):
         raise TypeError(
             f"`{at}` cannot be saved: a RandomState cannot be stored in a model file. "
-            f"Replace it with an integer or None first, such as set_params({at.replace('.', '__')}=None)"
+            f"First replace it with an integer or None, for example set_params({at.replace('.', '__')}=None)"
         )
     what = f"an ndarray of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
     raise TypeError(f"`{at}` cannot be saved: expected {expected}, got {what}")
@@ -318,7 +336,10 @@ def _check_depth(depth: int) -> None:
 def _check_sparse(
     data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], shape: tuple[int, ...], kind: str
 ) -> None:
-    """Check the structure of a compressed sparse matrix. Its indices need not be sorted or unique."""
+    """Check the structure of a sparse matrix in CSR or CSC format.
+
+    Its indices need not be sorted or unique.
+    """
     major, minor = shape if kind == "csr" else shape[::-1]
     if {indices.dtype, indptr.dtype} not in ({np.dtype("<i4")}, {np.dtype("<i8")}):
         raise ValueError(
@@ -339,7 +360,9 @@ def _check_sparse(
         )
     # Negative indices are large numbers when viewed as unsigned, so one pass checks both bounds.
     if len(indices) and indices.view(f"<u{indices.itemsize}").max() >= minor:
-        raise ValueError(f"`indices` of a sparse matrix must be >= 0 and < {minor}, got an index outside")
+        raise ValueError(
+            f"`indices` of a sparse matrix must be >= 0 and < {minor}, got an index outside this range"
+        )
 
 
 def _decode(content: NDArray[np.uint8]) -> Any:
@@ -354,8 +377,8 @@ def _decode(content: NDArray[np.uint8]) -> Any:
     length = int.from_bytes(content[:8].tobytes(), "little")
     if length > min(_MAX_HEADER, len(content) - 8):
         raise ValueError(
-            f"the file claims a header of {length} bytes, but the header must fit in the file of "
-            f"{len(content)} bytes and have at most {_MAX_HEADER} bytes"
+            f"the header must fit in the file of {len(content)} bytes and have at most {_MAX_HEADER} bytes, "
+            f"got a header of {length} bytes"
         )
     digits = slice(8 + beginning.start(3), 8 + beginning.end(3))
     found = _core.crc32(content[: digits.start])
@@ -382,7 +405,7 @@ def _parse(text: str) -> Any:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         mapping = dict(pairs)
         if len(mapping) != len(pairs):
-            raise ValueError("the header contains a name twice")
+            raise ValueError("the header contains the same name twice")
         return mapping
 
     def refuse(constant: str) -> NoReturn:
@@ -427,7 +450,11 @@ def _tensors(entries: dict[str, Any], data: NDArray[np.uint8]) -> dict[str, NDAr
 
 
 def _check_fitted(estimator: Any) -> None:
-    """Check a fitted estimator with the parameter table and the schema of its class, if there are any."""
+    """Check the parameters and the fitted attributes of a fitted estimator.
+
+    The class attributes ``parameters`` and ``schema`` describe the valid values. If a class lacks one of
+    these attributes, the values are not checked.
+    """
     parameters = getattr(type(estimator), "parameters", None)
     if parameters is not None:
         parameters.require(estimator)
@@ -447,10 +474,13 @@ class _Decoder:
             case {"estimator": str() as name, "params": dict() as params, "fitted": dict() as fitted}:
                 cls = CLASSES.get(name)
             case _:
-                raise ValueError("`state` has something else where an estimator is expected")
+                raise ValueError(
+                    "an estimator in `state` must have the entries `estimator`, `params` and `fitted`"
+                )
         if cls is None:
             raise ValueError(
-                f"this version has no class {name!r}, only the classes {', '.join(sorted(CLASSES))}"
+                f"this version of manylabel has no class {name!r}. It has the classes "
+                f"{', '.join(sorted(CLASSES))}"
             )
         unknown = params.keys() - inspect.signature(cls).parameters.keys()
         if unknown:
@@ -466,7 +496,7 @@ class _Decoder:
             estimator = cls(**arguments)
         except TypeError as error:
             raise ValueError(f"{name} cannot be constructed from its parameters: {error}") from error
-        # `setattr` is not used, so that no descriptor of the class runs.
+        # `setattr` is not used, since it would run descriptors of the class.
         vars(estimator).update({name: self.value(value, depth) for name, value in fitted.items()})
         if fitted:
             _check_fitted(estimator)
@@ -508,10 +538,10 @@ class _Decoder:
     def strings(self, at: str) -> NDArray[Any]:
         utf8, ends = self.tensor(f"{at}.utf8", ndim=1), self.tensor(f"{at}.ends", ndim=1)
         if (utf8.dtype, ends.dtype) != (np.dtype("u1"), np.dtype("<i8")) or not len(ends):
-            raise ValueError(f"the strings of {at!r} must be stored as uint8 with int64 ends")
+            raise ValueError(f"the strings of {at!r} must be stored as uint8 bytes with int64 end positions")
         if ends[0] != 0 or (ends[1:] < ends[:-1]).any() or ends[-1] != len(utf8):
             raise ValueError(
-                f"the ends of the strings of {at!r} must begin with 0, never decrease and end with "
+                f"the end positions of the strings of {at!r} must begin with 0, never decrease and end with "
                 f"{len(utf8)}"
             )
         text, bounds = utf8.tobytes(), ends.tolist()
@@ -525,7 +555,7 @@ class _Decoder:
             self.tensor(f"{at}.{part}", ndim=1) for part in ("data", "indices", "indptr")
         )
         _check_sparse(data, indices, indptr, shape, kind)
-        # The arrays are assigned. The constructor would copy 64-bit indices to 32-bit indices if they fit.
+        # The arrays are assigned, because the constructor may convert 64-bit indices to 32-bit indices.
         matrix = (csr_array if kind == "csr" else csc_array)(shape, dtype=data.dtype)
         matrix.data, matrix.indices, matrix.indptr = data, indices, indptr
         return matrix

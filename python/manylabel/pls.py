@@ -1,4 +1,4 @@
-"""Another import path for `manylabel.embedding`; PLS means partial least squares."""
+"""A second import path for `manylabel.embedding`. PLS is short for partial least squares."""
 
 from manylabel.embedding import Rembrandt
 

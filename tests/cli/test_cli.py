@@ -198,7 +198,11 @@ def test_inspect_tells_what_the_model_is(run, folder):
             2,
             "expected `C` to be an estimator, got 'auto'",
         ),
-        ("train --model dismec train.txt.gz -o m --xml a.xml", 2, "--xml: expected an ARFF file as data"),
+        (
+            "train --model dismec train.txt.gz -o m --xml a.xml",
+            2,
+            "--xml: the data file must be an ARFF file",
+        ),
         ("train --model dismec train.txt.gz -o m --seed one", 2, "invalid int value: 'one'"),
         ("train --model dismec train.txt.gz -o m --set C=-1", 2, "a finite number > 0, got '-1'"),
         ("train --model dismec absent.txt -o m", 1, "absent.txt: No such file or directory"),

@@ -113,7 +113,8 @@ def test_without_matplotlib_nothing_is_trained(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(demo, "train", lambda *_: pytest.fail("trained"))
     assert main(["demo", "--output", str(tmp_path / "demo")]) == 1
     error = (
-        "manylabel: error: the report needs matplotlib; to install it, run: pip install 'manylabel[plot]'\n"
+        "manylabel: error: the report needs matplotlib, which is not installed; "
+        "run: pip install 'manylabel[plot]'\n"
     )
     assert capsys.readouterr() == ("", error)
     assert not (tmp_path / "demo").exists()

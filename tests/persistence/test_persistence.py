@@ -278,7 +278,7 @@ def test_a_header_without_end_is_not_saved(tmp_path, monkeypatch):
 
 def test_class_names_are_unique():
     assert register(Linear) is Linear
-    with pytest.raises(ValueError, match="must have a name that no other class has, got Linear"):
+    with pytest.raises(ValueError, match="must have a unique name, got Linear"):
         register(type("Linear", (BaseEstimator,), {"__module__": "elsewhere"}))
     assert CLASSES["Linear"] is Linear
 

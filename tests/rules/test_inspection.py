@@ -231,6 +231,6 @@ def test_without_the_packages_that_draw(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(
         ModuleNotFoundError,
-        match=r"plots need matplotlib; to install it, run: pip install 'manylabel\[plot\]'",
+        match=r"plots need matplotlib, which is not installed; run: pip install 'manylabel\[plot\]'",
     ):
         plot_importance(model)

@@ -1,1 +1,1 @@
-"""Shared parts of the estimators: base classes, validation, scaling, progress and the registry."""
+"""Code that all estimators share: base classes, validation, scaling, progress bars and the registry."""

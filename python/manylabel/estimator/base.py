@@ -1,4 +1,4 @@
-"""Base classes of the estimators. They provide tags, saving, and predictions from scores."""
+"""Base classes of the estimators, with methods that save models and make predictions from scores."""
 
 from __future__ import annotations
 
@@ -30,28 +30,32 @@ E = TypeVar("E", bound=BaseEstimator)
 P = ParamSpec("P")
 T = TypeVar("T", bound="MultiLabelClassifier")
 
-# The scorers of fitted estimators. They are kept here and not as attributes. A prediction therefore does not
-# change the state of its estimator, and copies, pickles and files contain no scorer.
+# The scorers of fitted estimators. A scorer is an object of the Rust core that computes scores. Scorers are
+# not attributes of the estimators. A prediction therefore does not change an estimator, and copies, pickles
+# and model files contain no scorer.
 _SCORERS: WeakKeyDictionary[Any, _core.Scorer] = WeakKeyDictionary()
 
-# Factor that converts margins to log-odds, for losses with a margin of 1. Factors from 1 to 8 were compared;
-# this factor gives the best ranking when the scores of several blocks are merged.
+# Factor that converts margins to log-odds, for losses with a margin of 1. Factors from 1 to 8 were compared.
+# This factor gives the best ranking when the scores of several block models are merged.
 ODDS_OF_MARGINS = 4
 
 
 @contextmanager
 def _aside(estimator: E) -> Iterator[E]:
-    """Yield a copy of the estimator. After the body, the estimator gets the attributes of the copy."""
+    """Yield a copy of the estimator for the body of a ``with`` statement.
+
+    If the body raises no error, the estimator gets the attributes of the copy.
+    """
     built = copy(estimator)
     yield built
     estimator.__dict__ = built.__dict__
 
 
 def built_aside(fit: Callable[Concatenate[E, P], object]) -> Callable[Concatenate[E, P], E]:
-    """Return a fit method that fits a copy of the estimator and copies its attributes back at the end.
+    """Decorate a fit method, so that it fits a copy of the estimator.
 
-    A fit that fails or is interrupted does not change the estimator. Other threads predict with the old state
-    until the fit is done.
+    At the end, the estimator gets the attributes of the copy. The estimator does not change if the fit fails
+    or is interrupted. During the fit, other threads can still predict with the old attributes.
     """
 
     @wraps(fit)
@@ -64,25 +68,25 @@ def built_aside(fit: Callable[Concatenate[E, P], object]) -> Callable[Concatenat
 
 
 class Estimator(BaseEstimator):  # type: ignore[misc]
-    """Base class of all estimators. It checks parameters and saves models.
+    """Base class of all estimators. It stores the parameters and saves fitted models.
 
     Parameters
     ----------
     random_state : int, RandomState instance or None, default=None
-        Seeds all random draws. Pass an int for reproducible results.
+        Seed of all random draws. Pass an int for reproducible results.
     n_jobs : int or None, default=None
         Number of threads. None means 1 thread, and -1 means all cores. The number of threads never changes
         the result.
     verbose : int, default=0
-        0 shows no progress bar, and 1 or more shows a progress bar.
+        A value of 1 or more shows a progress bar. 0 shows no progress bar.
 
     Attributes
     ----------
     n_features_in_ : int
         Number of features seen in fit.
     feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
-        Names of the features. This attribute exists only if X had column names in fit and all of these were
-        strings.
+        Names of the features. This attribute exists only if X had column names in fit and all column names
+        were strings.
     """
 
     parameters: ClassVar[Parameters]
@@ -91,24 +95,29 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     n_features_in_: int
 
     def _assign(self, arguments: dict[str, Any]) -> None:
-        """Store the parameters from the ``locals()`` of ``__init__``."""
+        """Store the parameters of ``__init__`` as attributes.
+
+        `arguments` is the ``locals()`` of ``__init__``.
+        """
         for name in self.parameters:
             setattr(self, name, arguments[name])
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to one file, completely or not at all.
+        """Save the fitted model to one file.
+
+        The file is written completely or not at all.
 
         Parameters
         ----------
         path : str or path-like
-            The file to write. `manylabel.load` reads it.
+            The file to write. `manylabel.load` can read this file.
 
         Raises
         ------
         sklearn.exceptions.NotFittedError
             If the model is not fitted.
         OSError
-            If the file cannot be written. An older file at `path` is then not changed.
+            If the file cannot be written. In this case, an older file at `path` is not changed.
         """
         persistence.save_model(self, path)
 
@@ -116,30 +125,33 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     """Base class of the multi-label classifiers. It provides scores, rankings and 0/1 predictions.
 
-    A subclass implements `_fit`, which sets ``classes_``, ``sparse_output_`` and the attributes of the
-    subclass. It also implements `_make_scorer`, which returns an object that computes scores, and
-    `_log_odds`, which converts scores to log-odds. A subclass with probabilities implements
-    `_knows_probabilities`, and may override `_probabilities`.
+    A subclass must implement two methods. `_fit` sets ``classes_``, ``sparse_output_`` and the fitted
+    attributes of the subclass. `_make_scorer` returns a scorer, which is an object that computes scores. A
+    subclass may override `_log_odds`, which converts scores to log-odds. A subclass with probabilities
+    overrides `_knows_probabilities`, and may override `_probabilities`.
 
-    The scorer is made at the first prediction and borrows the fitted arrays. It is dropped when an attribute
-    of the estimator is assigned. Therefore `fit` and `set_params` drop it.
+    The scorer is made at the first prediction. It uses the fitted arrays without copying them. When an
+    attribute of the estimator is assigned, the scorer is discarded. This also happens in `fit` and
+    `set_params`.
 
-    A 1-D y of 0 and 1 is a single label. `_fit` gets this y as a column. Predictions then have the same shape
-    as predictions of scikit-learn's binary classifiers. Wrappers that fit one model per label expect this.
+    A 1-D y of 0 and 1 is treated as a single label, and `_fit` gets y as a matrix with one column.
+    Predictions then have the same shape as predictions of scikit-learn's binary classifiers. Meta-estimators
+    that fit one model per label, such as `OneVsRestClassifier`, expect this shape.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_labels,), dtype int64
-        The labels, ``arange(n_labels)``. If y was 1-D in fit, these are the classes 0 and 1.
+        The numbers of the labels, ``arange(n_labels)``. If y was 1-D in fit, these are the classes 0 and 1.
     one_dimensional_ : bool
         Whether y was 1-D in fit. If so, predictions are 1-D too.
     sparse_output_ : bool
         Whether Y was sparse in fit. If so, the result of `predict` is sparse too.
     """
 
-    # The attributes that the schemas of subclasses share.
+    # Descriptions of the fitted attributes that all subclasses have.
     fitted: ClassVar[dict[str, Attribute]] = {
-        "one_dimensional_": Scalar(bool, size="one_dimensional", optional=True),  # not in version 0.1
+        # Model files of version 0.1 do not have this attribute.
+        "one_dimensional_": Scalar(bool, size="one_dimensional", optional=True),
         "classes_": Classes("i8"),
         "sparse_output_": Scalar(bool),
     }
@@ -159,7 +171,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
     @property
     def _is_one_label(self) -> bool:
-        """Whether y was 1-D in fit and held 0 and 1."""
+        """Whether y was a 1-D array of 0 and 1 in fit."""
         return getattr(self, "one_dimensional_", False) and not self._takes_classes
 
     @property
@@ -173,26 +185,27 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
     @property
     def _least_score(self) -> float:
-        """Threshold of the scores: a label is predicted if its score is higher."""
+        """The threshold. A label is predicted if its score is higher than the threshold."""
         return 0.0
 
     def _make_scorer(self) -> _core.Scorer:
-        """Check the fitted arrays and return a scorer that borrows them."""
+        """Check the fitted arrays and return a scorer, an object that computes scores from these arrays."""
         raise NotImplementedError
 
     def _settled(self: T, X: csr_array, Y: csr_array, sample_weight: Any, threads: int, report: Tell) -> T:
-        """Return an unfitted clone whose automatic parameters are chosen on all data.
+        """Choose values for parameters that are "auto", and return an unfitted clone with these values.
 
-        The clone is then fitted to parts of the data. All these models have the same regularization, so their
-        scores can be compared.
+        The values are chosen on all data. Copies of the clone are then fitted to parts of the data. These
+        models all have the same regularization, so that their scores can be compared.
         """
         return self
 
     def _scorer(self) -> _core.Scorer:
         scorer = _SCORERS.get(self)
         if scorer is None:
-            # Two threads may each make a scorer, and both scorers are valid. But a fit in a third thread may
-            # have replaced the state that the scorer was made from; such a scorer is dropped.
+            # Two threads may make a scorer at the same time, and both scorers are valid. But if a fit in
+            # another thread has replaced the attributes in the meantime, the scorer is outdated and is
+            # discarded.
             state = self.__dict__
             scorer = _SCORERS[self] = self._make_scorer()
             if self.__dict__ is not state:
@@ -200,23 +213,25 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return scorer
 
     def _check_fitted(self) -> None:
-        # An estimator with a scorer is fitted. `check_is_fitted` would take as long as scoring a row.
+        # If an estimator has a scorer, it is fitted. This test is much faster than `check_is_fitted`, which
+        # takes as long as scoring a row.
         if self not in _SCORERS:
             check_is_fitted(self, "classes_")
 
     def _features(self, X: Any) -> csr_array | NDArray[Any]:
-        """Check X for a prediction. A dense X stays dense."""
+        """Check the X that is passed to a prediction method. A dense X stays dense."""
         self._check_fitted()
         return check_matrix(self, X, reset=False)
 
     @contextmanager
     def _fitting(self: T, y: Any) -> Iterator[tuple[T, Any]]:
-        """Yield a copy of the estimator and the Y for its `_fit`.
+        """Yield a copy of the estimator, and y in the form that `_fit` takes.
 
-        After the body, the state of the copy replaces the state of the estimator.
+        The method is used in a ``with`` statement. If the body of this statement raises no error, the
+        estimator gets the attributes of the copy.
         """
         column = None if self._takes_classes else as_column(y)
-        # Other threads may predict with the old state until the new one is complete.
+        # Other threads can predict with the old attributes until the new attributes are complete.
         with _aside(self) as built:
             built.__dict__.pop("one_dimensional_", None)
             yield built, y if column is None else column
@@ -231,54 +246,57 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features, of any numeric dtype. Values must be finite when converted to float32. NaN is allowed if
-            the class accepts missing values. A sparse matrix may have int32 or int64 indices.
+            Features, of any numeric dtype. Values must be finite when they are converted to float32. NaN is
+            allowed if the class accepts missing values. A sparse matrix may have int32 or int64 indices.
         y : array-like or sparse matrix of shape (n_samples, n_labels), or array-like of shape (n_samples,)
-            0/1 indicator matrix Y, or a 1-D array with 0 or 1 per row for a single label. All numeric dtypes
-            are accepted.
+            0/1 indicator matrix, or a 1-D array of 0 and 1 for a single label. All numeric dtypes are
+            accepted.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, >= 0. The loss of a row is multiplied by its weight. Rows with weight 0 are
             ignored. None means equal weights.
         progress : callable, default=None
-            Function that is called about 20 times per second with the amount of work done so far. The amount
-            has the unit of the progress bar of ``verbose=1``, such as labels or rules. If the function raises
+            Function that is called about 20 times per second. Its argument is the amount of work done so far.
+            The unit is the same as in the progress bar, for example labels or rules. If the function raises
             an exception, the fit stops.
 
         Returns
         -------
         self
-            The estimator itself. A fit that fails or is interrupted does not change it.
+            The estimator itself. It does not change if the fit fails or is interrupted.
 
         Raises
         ------
         ValueError
-            If an argument or parameter is not as described. The message states the expected and the given
+            If an argument or parameter is not valid. The message states the expected value and the given
             value.
         MemoryError
             If there is not enough memory.
         KeyboardInterrupt
-            Within a second after Ctrl-C. If a fit can take longer to stop, the Notes section of the class
-            says so.
+            If Ctrl-C is pressed. The fit then stops within a second. If a class can take longer to stop, its
+            Notes section states the time.
 
         Warns
         -----
         sklearn.exceptions.ConvergenceWarning
-            If the fit ended at `max_iter` before it converged.
+            If the fit reached `max_iter` before it converged.
         """
         with self._fitting(y) as (built, Y):
             built._fit(X, Y, sample_weight, progress)
         return self
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
-        """Check parameters and data, and assign the fitted attributes. `y` is an indicator matrix."""
+        """Check the parameters and the data, fit the model, and set the fitted attributes.
+
+        `y` is an indicator matrix.
+        """
         raise NotImplementedError
 
     def prepare(self: T) -> T:
-        """Prepare the fitted model for predictions before the first one.
+        """Prepare the fitted model, so that the first prediction is as fast as later predictions.
 
-        A service can call this method before it forks its workers. The workers then share the prepared model.
-        Without this call, the first prediction prepares the model. The prepared model is kept until an
-        attribute of the estimator is assigned.
+        A service can call this method before it forks its worker processes. The workers then share the
+        prepared model. Without this call, the first prediction prepares the model. The prepared model is kept
+        until an attribute of the estimator is assigned.
 
         Returns
         -------
@@ -290,19 +308,20 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         sklearn.exceptions.NotFittedError
             If the model is not fitted.
         ValueError
-            If the fitted arrays do not agree with one another, for example because an array was replaced.
+            If the fitted arrays are inconsistent, for example because one array was replaced by an array of
+            another shape.
 
         Notes
         -----
-        Fitted arrays are borrowed, not copied. To change a fitted array, assign a new array. Changes inside
-        an array after the first prediction may be ignored.
+        The prepared model uses the fitted arrays without copying them. To change a fitted attribute, assign a
+        new array. After the first prediction, changes inside an array may have no effect.
         """
         self._check_fitted()
         self._scorer()
         return self
 
     def decision_function(self, X: Any) -> NDArray[np.float32]:
-        """Score every label of every row.
+        """Compute the scores of all labels for every row.
 
         Parameters
         ----------
@@ -312,13 +331,13 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (n_samples, n_labels), or (n_samples,) if y was 1-D, dtype float32
-            Scores, as described in the notes of the class. Labels that occur in no training row get -inf. The
-            result is always dense and takes 4 bytes per score.
+            The scores. The Notes section of the class describes them. A label that occurs in no training row
+            has the score -inf. The result is always dense and takes 4 bytes per score.
 
         Raises
         ------
         ValueError
-            If X is invalid, or its number of features differs from X in fit.
+            If X is not valid, or if X and the training data have different numbers of features.
         MemoryError
             If the scores do not fit in memory. `predict_topk` needs far less memory.
         """
@@ -326,7 +345,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return self._in_form_of_y(self._scorer().decision(X, n_threads(self.n_jobs)))
 
     def predict_topk(self, X: Any, k: int = 5) -> csr_array:
-        """Return the best labels of every row with their scores.
+        """Predict the k labels with the highest scores for every row.
 
         Parameters
         ----------
@@ -339,18 +358,18 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Returns
         -------
         csr_array of shape (n_samples, n_labels), dtype float32
-            The scores of the k best labels of each row. Within a row, entries are sorted by label and not by
-            score; ``np.argsort(-row.data, kind="stable")`` sorts them by score. If scores are equal, the
-            label with the lower number ranks first.
+            The scores of the k best labels of each row. The entries of a row are sorted by label and not by
+            score. If ``row`` is one row of the result, ``np.argsort(-row.data, kind="stable")`` gives the
+            order of its entries by score. If scores are equal, the label with the lower number ranks first.
 
         Raises
         ------
         ValueError
-            If k < 1, if X is invalid, or if its number of features differs from X in fit.
+            If k < 1, if X is not valid, or if X and the training data have different numbers of features.
 
         Notes
         -----
-        Besides the result, only the scores of a few rows are in memory at a time.
+        In addition to the result, only the scores of a few rows are in memory at a time.
         """
         self._check_fitted()
         k = check_count("k", k, 1)
@@ -370,12 +389,12 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Returns
         -------
         ndarray or csr_array of shape (n_samples, n_labels), or (n_samples,) if y was 1-D, dtype int64
-            0/1 indicator matrix. It is sparse if Y was sparse in fit. No dense matrix is made in this case.
+            0/1 indicator matrix. It is sparse if Y was sparse in fit. In this case, no dense matrix is made.
 
         Raises
         ------
         ValueError
-            If X is invalid, or its number of features differs from X in fit.
+            If X is not valid, or if X and the training data have different numbers of features.
         """
         X = self._features(X)
         scorer = self._scorer()
@@ -391,7 +410,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
     @available_if(lambda self: self._knows_probabilities())  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[Any]:
-        """Estimate the probability of every label of every row.
+        """Estimate the probabilities of all labels for every row.
 
         Parameters
         ----------
@@ -401,14 +420,14 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (n_samples, n_labels), or (n_samples, 2) if y was 1-D
-            Probabilities, as described in the notes of the class. Labels that occur in no training row get 0.
-            If y was 1-D in fit, the columns have the probabilities of class 0 and of class 1. The result is
-            always dense.
+            The probabilities. The Notes section of the class describes them. A label that occurs in no
+            training row has the probability 0. If y was 1-D in fit, the two columns are the probabilities of
+            class 0 and class 1. The result is always dense.
 
         Raises
         ------
         ValueError
-            If X is invalid, or its number of features differs from X in fit.
+            If X is not valid, or if X and the training data have different numbers of features.
         MemoryError
             If the probabilities do not fit in memory.
         """
@@ -420,12 +439,12 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return scores
 
     def _indicator(self, positive: csr_array) -> csr_array | NDArray[np.int64]:
-        """Return 0/1 predictions, which are dense or sparse as Y was in fit."""
+        """Return 0/1 predictions. They are sparse if Y was sparse in fit, and dense otherwise."""
         positive.data = np.ones(len(positive.indices), dtype=np.int64)
         return positive if self.sparse_output_ else self._in_form_of_y(positive.toarray())
 
     def _in_form_of_y(self, of_labels: NDArray[Any]) -> NDArray[Any]:
-        """Return the values of all rows and labels, as a 1-D array if y was 1-D in fit."""
+        """Return an array with one column per label. The result is 1-D if y was 1-D in fit."""
         return of_labels[:, 0] if self._is_one_label else of_labels
 
     def __sklearn_tags__(self) -> Tags:
@@ -437,7 +456,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return tags
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the fraction of rows for which `predict` gives exactly the true label set.
+        """Return the fraction of rows for which `predict` returns exactly the true label set.
 
         Parameters
         ----------
@@ -457,7 +476,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
 
 def core_parts(arrays: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
-    """Reorder (indptr, indices, data) from the core to the order that scipy's constructors take."""
+    """Reorder (indptr, indices, data) to (data, indices, indptr), the order in scipy's constructors."""
     indptr, indices, data = arrays
     return data, indices, indptr
 
@@ -468,11 +487,11 @@ def _empty(shape: tuple[int, int]) -> Any:
 
 
 def core_rows(arrays: tuple[Any, Any, Any], shape: tuple[int, int]) -> csr_array:
-    """Make a matrix from the arrays (indptr, indices, data) that the core returns.
+    """Make a CSR array from the arrays (indptr, indices, data) that the Rust core returns.
 
-    The core returns valid indices of the right type. scipy's constructor would check their values and types
-    again, which takes longer than scoring a row. Copying an empty matrix of the same shape avoids these
-    checks.
+    The Rust core returns valid indices of the right type. scipy's constructor would check the indices again,
+    which takes longer than scoring a row. To avoid this check, the arrays are assigned to a copy of an empty
+    matrix.
     """
     matrix: csr_array = copy(_empty(shape))
     matrix.indptr, matrix.indices, matrix.data = arrays

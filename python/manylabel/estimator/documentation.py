@@ -1,9 +1,10 @@
-"""Inheritance of docstring entries, so that shared parameters are described only once.
+"""Functions that copy docstring entries, so that shared parameters are described only once.
 
-A class documents what is specific to it. Registering the class adds the entries that only its base classes
-document. This applies to the sections Parameters, Attributes, Returns, Raises and Warns. ``help`` then shows
-all entries. If several methods have the same parameter, such as X, only one of them documents it. A function
-inherits entries from another function, which its decorator names.
+The docstring of a class has only the entries that are specific to the class. When the class is registered,
+missing entries are copied from the docstrings of its base classes. This is done in the sections Parameters,
+Attributes, Returns, Raises and Warns. ``help`` then shows all entries. If several methods of a class have the
+same parameter, such as X, only one method needs an entry for this parameter. The decorator `documented_like`
+copies missing entries from one function to another function.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ def inherit_documentation(cls: type) -> None:
     Parameters
     ----------
     cls : type
-        The class. Its ``__doc__`` and the ``__doc__`` of the methods that it defines are replaced. The
-        section Parameters lists only parameters of the signature, in the order of the signature. In the other
-        sections, inherited entries follow the entries of the class.
+        The class. The docstrings of the class and of its methods are replaced. The section Parameters then
+        lists the parameters of the signature, in the order of the signature. In the other sections, the
+        copied entries follow the entries of the class.
     """
     bases = cls.__mro__[1:]
     own = list(inspect.signature(cls).parameters)
@@ -62,14 +63,14 @@ def documented_like(other: Callable[..., Any]) -> Callable[[Function], Function]
     Parameters
     ----------
     other : function
-        The function that documents the entries which the decorated function lacks. The section Parameters
-        lists only parameters of the signature, in the order of the signature. The Returns section is
-        inherited as a whole, and only if the decorated function has none.
+        The function from which missing entries are copied. The section Parameters then lists the parameters
+        of the decorated function, in the order of its signature. The section Returns is copied only if the
+        decorated function has no such section.
 
     Returns
     -------
     function
-        Decorator that replaces the ``__doc__`` of a function and returns the function.
+        A decorator that replaces the docstring of a function and returns the function.
     """
 
     def complete(function: Function) -> Function:
@@ -86,7 +87,7 @@ def _is_ours(base: type) -> bool:
 
 
 def _completed(doc: str | None, of_bases: list[str | None], parameters: list[str]) -> str | None:
-    if doc is None:  # python -OO
+    if doc is None:  # python -OO removes docstrings
         return None
     others = [other for other in map(_sections, of_bases) if other]
     own = _sections(doc)
@@ -105,7 +106,10 @@ def _completed(doc: str | None, of_bases: list[str | None], parameters: list[str
 
 
 def _sections(doc: str | None) -> dict[str, dict[str, str]]:
-    """Return, for each section, a dict from the name of an entry to the text of the entry."""
+    """Return a dict with the sections of a docstring.
+
+    Each section is a dict from the names of its entries to their texts.
+    """
     parts = re.split(r"^(\w[\w ]*)\n-+\n", inspect.cleandoc(doc or ""), flags=re.MULTILINE)
     sections = {}
     for title, body in zip(parts[1::2], parts[2::2], strict=True):
@@ -120,7 +124,10 @@ def _name(entry: str) -> str:
 
 
 def _replaced(doc: str, sections: dict[str, dict[str, str]]) -> str:
-    """Insert the given sections between the summary and the other sections, in numpydoc's order."""
+    """Return a docstring in which the given sections replace the old sections.
+
+    The given sections come after the summary, in numpydoc's order. All other sections follow.
+    """
     parts = re.split(r"^(\w[\w ]*)\n-+\n", doc, flags=re.MULTILINE)
     texts = [parts[0].rstrip()]
     of_class = "Attributes" in sections

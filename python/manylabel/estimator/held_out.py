@@ -11,22 +11,23 @@ from scipy.sparse import csr_array
 
 __all__ = ["STRENGTH_STEP", "Fold", "best_strength", "held_out_folds", "spread_rows"]
 
-# Ratio between neighboring candidates: half an order of magnitude. On 26 public data sets, precision at 1
-# differs by less than one percentage point between neighboring candidates near the best candidate.
+# Ratio between neighboring candidates for the strength, half an order of magnitude. On 26 public data sets,
+# precision at 1 differs by less than one percentage point between neighboring candidates near the best
+# candidate.
 STRENGTH_STEP = 10**0.5
 
 # Minimum relative decrease of the loss for which a step is accepted. The loss is flat near its minimum. Steps
 # with a smaller decrease change precision at 1 by half a percentage point, up or down.
 _LEAST_GAIN = 0.02
 
-# Size of the sample of rows and labels. Small data sets use the first number. Large data sets use 1 in
-# _ROW_IN rows and 1 in _LABEL_IN labels, up to the last number, which keeps the scores below 100 MB. Choosing
-# the strength then takes a few percent of the time of a large fit.
+# Sizes of the samples of rows and labels. The first number is the smallest size of a sample. Large data sets
+# use 1 in _ROW_IN rows and 1 in _LABEL_IN labels. The last number is the largest size of a sample. It keeps
+# the scores below 100 MB. Choosing the strength then takes a few percent of the time of a large fit.
 _MANY_ROWS, _ROW_IN, _MOST_ROWS = 4096, 8, 16_384
 _MANY_LABELS, _LABEL_IN, _MOST_LABELS = 32, 64, 512
 
-# The first fold holds out one quarter of the rows. Further folds hold out the other quarters, until at least
-# _ENOUGH_ROWS rows have been held out.
+# The first split holds out one quarter of the rows. Further splits hold out the other quarters, until at
+# least _ENOUGH_ROWS rows have been held out.
 _N_PARTS = 4
 _ENOUGH_ROWS = 512
 
@@ -39,7 +40,7 @@ _HASH = 2654435769
 
 
 class Fold(NamedTuple):
-    """A split of rows into rows to fit and held-out rows."""
+    """A split of the sampled rows into training rows and held-out rows."""
 
     X: csr_array
     Y: csr_array
@@ -48,25 +49,28 @@ class Fold(NamedTuple):
     Y_held: NDArray[np.bool_]
     weight_held: NDArray[np.float64]
     share: float
-    """Total weight of the rows to fit, divided by the total weight of all rows."""
+    """Total weight of the training rows, divided by the total weight of all rows."""
 
     def mean_loss(
         self, loss_of_margin: Callable[[NDArray[Any]], NDArray[Any]], scores: NDArray[Any]
     ) -> float:
-        """Return the mean loss of the held-out rows, over the labels that occur in the rows to fit.
+        """Return the mean loss of the held-out rows.
+
+        Only labels that occur in the training rows of this split are counted.
 
         Parameters
         ----------
         loss_of_margin : callable
-            Function that returns the losses of an array of margins. The margin is the score if the label is
-            present, and minus the score if the label is absent.
+            Function that takes an array of margins and returns an array of losses. The margin of a label is
+            its score if the label is present, and minus its score if the label is absent.
         scores : ndarray of shape (n_held_rows, n_labels)
             Scores of the held-out rows.
 
         Returns
         -------
         float
-            The weighted mean over the rows. The loss of a row is the sum of the losses of its labels.
+            The mean loss of the held-out rows, weighted by the weights of the rows. The loss of a row is the
+            sum of the losses of all labels for this row.
         """
         fitted = np.bincount(self.Y.indices, minlength=self.Y.shape[1]) > 0
         scores = scores[:, fitted].astype(np.float64)
@@ -75,7 +79,7 @@ class Fold(NamedTuple):
 
 
 def held_out_folds(X: csr_array, Y: csr_array, sample_weight: NDArray[np.float32] | None) -> list[Fold]:
-    """Split a sample of rows and labels into rows to fit and held-out rows.
+    """Sample rows and labels, and split the sampled rows into training rows and held-out rows.
 
     Parameters
     ----------
@@ -89,13 +93,14 @@ def held_out_folds(X: csr_array, Y: csr_array, sample_weight: NDArray[np.float32
     Returns
     -------
     list of Fold
-        The folds. The list is empty if the held-out rows have fewer than ten ones in Y.
+        The splits of the sampled rows. The list is empty if the held-out rows have fewer than ten ones in Y.
 
     Notes
     -----
-    The sample has an eighth of the rows, but at least 4,096 rows and at most 16,384 rows. It has 1 in 64
-    labels, but at least 32 and at most 512 labels. Smaller data sets are used completely. Labels are drawn
-    with probabilities proportional to their number of rows. The sample depends only on the data.
+    The sample has an eighth of the rows, but at least 4,096 rows and at most 16,384 rows. It has 1/64 of the
+    labels, but at least 32 labels and at most 512 labels. If there are fewer rows or labels than the minimum,
+    all of them are used. The probability that a label is drawn is proportional to the number of rows with the
+    label. The same data always give the same sample.
     """
     weights = np.ones(X.shape[0]) if sample_weight is None else sample_weight.astype(np.float64)
     rows = spread_rows(X.shape[0], min(max(_MANY_ROWS, X.shape[0] // _ROW_IN), _MOST_ROWS))
@@ -121,15 +126,18 @@ def held_out_folds(X: csr_array, Y: csr_array, sample_weight: NDArray[np.float32
 
 
 def spread_rows(n_rows: int, n_drawn: int) -> NDArray[np.intp]:
-    """Draw up to `n_drawn` rows that are spread evenly over all rows.
+    """Return the numbers of up to `n_drawn` rows that are spread evenly over all rows.
 
-    Equal arguments always give the same rows. The rows are not sorted.
+    The same arguments always give the same rows. The row numbers are not sorted.
     """
     return np.argsort(np.arange(n_rows, dtype=np.uint64) * _HASH % 2**32, kind="stable")[:n_drawn]
 
 
 def _drawn_labels(Y: csr_array) -> NDArray[np.intp]:
-    """Draw labels by systematic sampling, with probabilities proportional to their numbers of rows."""
+    """Draw labels by systematic sampling.
+
+    The probability that a label is drawn is proportional to the number of rows with the label.
+    """
     counts = np.bincount(Y.indices, minlength=Y.shape[1])
     n_drawn = min(max(_MANY_LABELS, Y.shape[1] // _LABEL_IN), _MOST_LABELS)
     if np.count_nonzero(counts) <= n_drawn:
@@ -143,15 +151,17 @@ def _drawn_labels(Y: csr_array) -> NDArray[np.intp]:
 def best_strength(loss: Callable[[float], float], first: float, least: float, most: float) -> float:
     """Search for the regularization strength with the smallest loss on held-out rows.
 
-    The search starts at `first`. It divides or multiplies the strength by `STRENGTH_STEP` as long as a step
-    lowers the loss by more than 2 %.
+    The search starts at `first`. It divides the strength by `STRENGTH_STEP` as long as each step lowers the
+    loss by more than 2 %. If the first division does not lower the loss by this amount, the search multiplies
+    the strength in the same way.
 
     Parameters
     ----------
     loss : callable
         Function that returns the loss for a strength. The loss is assumed to have a single minimum.
     first, least, most : float
-        The search starts at `first` and stays between `least` and `most`.
+        `first` is the strength at which the search starts. `least` and `most` are the smallest and the
+        largest strength that the search may try.
 
     Returns
     -------

@@ -1,8 +1,9 @@
-"""Tables of the values that the parameters of estimators accept.
+"""Tables that describe which values the parameters of an estimator accept.
 
-Each class has one table, the class attribute ``parameters``. `fit` uses the table to check the values that it
-passes to the core. The command line uses it to convert text to values, and tests use it to find invalid
-values. Every error message states the name of the parameter, the accepted values and the given value.
+Each estimator class has one table, its class attribute ``parameters``. `fit` uses the table to check the
+values before it passes them to the Rust core. The command line uses the table to convert text to values.
+Tests use the table to find invalid values. Every error message states the name of the parameter, the accepted
+values and the given value.
 """
 
 from __future__ import annotations
@@ -44,21 +45,21 @@ __all__ = [
     "shown",
 ]
 
-# Maximum number of characters of a value in a message.
+# Maximum number of characters of a value in an error message.
 _MOST_SHOWN = 1000
 
 
 class Parameter(ABC):
-    """Base class that describes which values a parameter accepts.
+    """Description of the values that a parameter accepts. This is the base class of all descriptions.
 
     Attributes
     ----------
     wanted : str
-        Description of the accepted values. Error messages print it after "must be".
+        The accepted values in words. Error messages print this text after "must be".
     documented : str
-        The type, as written in docstrings.
+        The type of the parameter, as text for docstrings.
     wrong : tuple
-        A few invalid values, which tests use.
+        A few invalid values for tests.
     """
 
     wanted: str
@@ -70,7 +71,7 @@ class Parameter(ABC):
         """Return whether a value is allowed."""
 
     def checked(self, value: Any) -> Any:
-        """Convert an allowed value to the type that the core takes."""
+        """Convert an allowed value to the type that the Rust core takes."""
         return value
 
     def require(self, name: str, value: Any) -> None:
@@ -96,7 +97,7 @@ class Parameter(ABC):
         """Convert text from the command line to a value. Raise ValueError if this is impossible."""
 
     def check(self, name: str, value: Any) -> Any:
-        """Check a value and convert it to the type that the core takes.
+        """Check a value and convert it to the type that the Rust core takes.
 
         Parameters
         ----------
@@ -108,7 +109,7 @@ class Parameter(ABC):
         Returns
         -------
         object
-            A plain Python value.
+            The value as a built-in Python type.
 
         Raises
         ------
@@ -120,7 +121,7 @@ class Parameter(ABC):
 
 
 class Number(Parameter):
-    """A real number in a range.
+    """A parameter that is a real number in a range.
 
     Parameters
     ----------
@@ -188,15 +189,15 @@ class Number(Parameter):
 
 
 class Count(Parameter):
-    """An integer >= `least`.
+    """A parameter that is an integer >= `least`.
 
     Parameters
     ----------
     least : int
         Smallest allowed value.
     most : int, default=2**31 - 1
-        Largest value that is passed to the core, which counts rows, labels and steps in 32 bits. Larger
-        values are allowed and replaced by `most`.
+        Largest value that is passed to the Rust core, which stores counts in 32 bits. Larger values are
+        allowed, but `most` is passed instead.
     """
 
     documented = "int"
@@ -220,7 +221,7 @@ class Count(Parameter):
 
 
 class Flag(Parameter):
-    """True or False."""
+    """A parameter that is True or False."""
 
     wanted = "True or False"
     documented = "bool"
@@ -242,14 +243,14 @@ class Flag(Parameter):
 
 
 class Choice(Parameter):
-    """One of several words.
+    """A parameter that is one of several words.
 
     Parameters
     ----------
     *words : str
         The allowed words.
     documented : str, default=None
-        The type, as written in docstrings. None uses the set of words.
+        The type of the parameter, as text for docstrings. None uses the set of allowed words.
     """
 
     wrong = ("newt", "", None, 3)
@@ -276,7 +277,7 @@ class Choice(Parameter):
 
 
 class _Nothing(Parameter):
-    """None."""
+    """A parameter that is None."""
 
     wanted = "None"
     documented = "None"
@@ -293,13 +294,13 @@ class _Nothing(Parameter):
 
 
 class Either(Parameter):
-    """A value that at least one of several alternatives accepts.
+    """A parameter with alternatives, such as a number or None.
 
     Parameters
     ----------
     *kinds : str, None or Parameter
-        The alternatives: words, None, or other kinds of parameters. The first alternative that accepts a
-        value converts the value.
+        The alternatives. A str is an allowed word. None means that None is allowed. A `Parameter` describes
+        other allowed values.
     """
 
     def __init__(self, *kinds: str | Parameter | None) -> None:
@@ -318,11 +319,11 @@ class Either(Parameter):
         return any(kind.takes(value) for kind in self.kinds)
 
     def checked(self, value: Any) -> Any:
-        """Convert an allowed value with the first of the alternatives in `kinds` that accepts the value."""
+        """Convert an allowed value. The first alternative that accepts the value converts it."""
         return next(kind for kind in self.kinds if kind.takes(value)).checked(value)
 
     def read(self, text: str) -> Any:
-        """Convert text with the first alternative that accepts it."""
+        """Convert text to a value. The first alternative that accepts the text converts it."""
         for kind in self.kinds:
             try:
                 value = kind.read(text)
@@ -334,12 +335,14 @@ class Either(Parameter):
 
 
 class Anything(Parameter):
-    """A parameter whose check needs the data or another estimator, so that `fit` checks it separately.
+    """A parameter that cannot be checked without the data or another estimator.
+
+    Every value is allowed here. `fit` checks the value later.
 
     Parameters
     ----------
     documented : str
-        The type, as written in docstrings.
+        The type of the parameter, as text for docstrings.
     wrong : tuple
         A few invalid values, for which `fit` raises an error.
     """
@@ -350,7 +353,7 @@ class Anything(Parameter):
         self.documented, self.wrong = documented, wrong
 
     def takes(self, value: Any) -> bool:
-        """Return True for every value; only `fit` can check the value."""
+        """Return True for every value, since only `fit` can check the value."""
         return True
 
     def read(self, text: str) -> Any:
@@ -363,7 +366,7 @@ class Anything(Parameter):
 
 
 class Classifier(Parameter):
-    """A classifier with scikit-learn's interface.
+    """A parameter that is a classifier with scikit-learn's interface.
 
     On the command line, the value is the name of a classifier of this library.
     """
@@ -377,14 +380,14 @@ class Classifier(Parameter):
         return not isinstance(value, type) and hasattr(value, "fit") and hasattr(value, "get_params")
 
     def read(self, text: str) -> Any:
-        """Make the classifier that has the given name on the command line."""
+        """Make a classifier from its name on the command line, such as ``dismec``."""
         if text not in COMMANDS:
             raise ValueError
         return COMMANDS[text]()
 
 
 class Threshold(Either):
-    """The threshold: labels with a higher score are predicted."""
+    """The parameter ``threshold``. Labels with scores above the threshold are predicted."""
 
     def __init__(self) -> None:
         # Scores are float32, so a threshold must be finite as float32.
@@ -394,7 +397,7 @@ class Threshold(Either):
 
 
 class Normalization(Either):
-    """How features are scaled. `manylabel.estimator.scaling` describes the values."""
+    """The parameter ``normalize``, which selects how features are scaled; see `ScaledFeatures`."""
 
     def __init__(self) -> None:
         super().__init__("auto", "rows", "columns", Flag())
@@ -418,8 +421,8 @@ class Seed(Parameter):
     def checked(self, value: Any) -> int:
         """Convert an allowed value to a seed.
 
-        An integer is returned unchanged. A RandomState draws a seed. None draws a seed from numpy's global
-        RandomState.
+        An integer is returned unchanged. A RandomState instance is used to draw a seed. If the value is None,
+        numpy's global RandomState is used.
         """
         if isinstance(value, Integral):
             return int(value)
@@ -460,7 +463,7 @@ class Threads(Parameter):
 
 
 class Verbosity(Parameter):
-    """A bool or an integer level. It is converted to a bool: whether to show a progress bar."""
+    """The parameter ``verbose``. It is converted to a bool, which is True if a progress bar is shown."""
 
     wanted = "an integer >= 0"
     documented = "int"
@@ -480,12 +483,12 @@ class Verbosity(Parameter):
 
 
 class Parameters(Mapping[str, Parameter]):
-    """The table of the parameters of an estimator class, in the order of the signature of the class.
+    """A table that describes the parameters of an estimator class, in the order of its signature.
 
     Parameters
     ----------
     **kinds : Parameter
-        The kind of each parameter, by the name of the parameter.
+        The descriptions of the parameters, by the names of the parameters.
 
     Examples
     --------
@@ -507,12 +510,12 @@ class Parameters(Mapping[str, Parameter]):
         return len(self._kinds)
 
     def check(self, estimator: Any) -> dict[str, Any]:
-        """Check the parameters of an estimator, and convert them to the types that the core takes.
+        """Check the parameters of an estimator, and convert them to the types that the Rust core takes.
 
         Parameters
         ----------
         estimator : object
-            The estimator, whose attributes have the values of the parameters.
+            The estimator. Its attributes hold the values of the parameters.
 
         Returns
         -------
@@ -522,12 +525,12 @@ class Parameters(Mapping[str, Parameter]):
         Raises
         ------
         ValueError
-            For the first parameter whose value is not allowed.
+            If the value of a parameter is not allowed. The message names the first such parameter.
 
         Notes
         -----
         This method draws a seed from ``random_state``. If ``random_state`` is a RandomState instance, its
-        state changes. So call this method once per fit.
+        state changes. Call this method only once per fit.
         """
         return {name: kind.check(name, getattr(estimator, name)) for name, kind in self._kinds.items()}
 
@@ -537,12 +540,12 @@ class Parameters(Mapping[str, Parameter]):
         Parameters
         ----------
         estimator : object
-            The estimator, whose attributes have the values of the parameters.
+            The estimator. Its attributes hold the values of the parameters.
 
         Raises
         ------
         ValueError
-            For the first parameter whose value is not allowed.
+            If the value of a parameter is not allowed. The message names the first such parameter.
         """
         for name, kind in self._kinds.items():
             kind.require(name, getattr(estimator, name))
@@ -553,17 +556,17 @@ def shown(value: Any) -> str:
     try:
         text = repr(value)
     except ValueError:  # Python does not print integers of more than 4,300 digits
-        return f"a number that is too long to write, {type(value).__name__}"
+        return f"a value of type {type(value).__name__} with too many digits to print"
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
 def check_count(name: str, value: Any, least: int) -> int:
-    """Check an argument that must be an integer >= `least`."""
+    """Check that an argument is an integer >= `least`, and return it as an int."""
     count: int = _count(least).check(name, value)
     return count
 
 
-@cache  # called by every `predict_topk`
+@cache  # for speed, since every `predict_topk` calls this function
 def _count(least: int) -> Count:
     return Count(least)
 
@@ -571,8 +574,8 @@ def _count(least: int) -> Count:
 def fixed_threshold(threshold: float | str, textbook: float = 0.0) -> float | None:
     """Convert a checked parameter ``threshold`` to a number.
 
-    "zero" becomes `textbook`, the usual threshold of the loss. "auto" gives None. A number is returned
-    unchanged.
+    "zero" gives `textbook`, which is the usual threshold of the loss. "auto" gives None, since there is no
+    fixed threshold. A number is returned unchanged.
     """
     if isinstance(threshold, str):
         return None if threshold == "auto" else textbook
@@ -596,7 +599,7 @@ def _cores(second: int) -> int:
 
 _THREADS = Threads()
 
-# Parameters that change only how an estimator runs. They are the last rows of every table.
+# Parameters that change only how an estimator runs, and not its result. They come last in every table.
 RUN: dict[str, Parameter] = {"n_jobs": _THREADS, "verbose": Verbosity()}
 SEEDED_RUN: dict[str, Parameter] = {"random_state": Seed(), **RUN}
 
@@ -607,7 +610,10 @@ def _listed(texts: list[str]) -> str:
 
 
 def _order(kind: Parameter) -> int:
-    """Return the position of a kind in docstrings: sets of words, then numbers, single words and None."""
+    """Return a sort key for the order of alternatives in docstrings.
+
+    Sets of words come first. Numbers, single words and None follow.
+    """
     if isinstance(kind, Choice):
         return 0 if len(kind.words) > 1 else 2
     return 3 if isinstance(kind, _Nothing) else 1

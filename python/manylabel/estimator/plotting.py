@@ -1,4 +1,4 @@
-"""Lazy import of matplotlib, which only plots need."""
+"""A function that imports matplotlib when it is needed, since only plots need matplotlib."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ def pyplot() -> ModuleType:
         if (error.name or "").partition(".")[0] != "matplotlib":
             raise
         raise ModuleNotFoundError(
-            "plots need matplotlib; to install it, run: pip install 'manylabel[plot]'", name="matplotlib"
+            "plots need matplotlib, which is not installed; run: pip install 'manylabel[plot]'",
+            name="matplotlib",
         ) from None
     return matplotlib.pyplot

@@ -1,4 +1,4 @@
-"""Reports of the progress of a fit, to a progress bar and to the caller."""
+"""Functions that report the progress of a fit, to a progress bar and to a function of the user."""
 
 from __future__ import annotations
 
@@ -9,33 +9,36 @@ from tqdm.auto import tqdm
 
 __all__ = ["Progress", "Report", "Tell", "reported"]
 
-# A function that is called with the amount of work done. If it raises an exception, the work stops.
+# A function that is called with the amount of work done so far. If it raises an exception, the work stops.
 Tell = Callable[[int], object]
 Progress = Tell | None
 
 
 class Report:
-    """The callable that the core calls with the amount of work done."""
+    """Callable that reports progress. The Rust core calls it with the amount of work done so far."""
 
     def __init__(self, bar: tqdm, progress: Progress) -> None:
         self._bar = bar
         self._progress = progress
 
     def __call__(self, done: int) -> None:
-        """Report the amount of work done, in the units of the bar."""
+        """Report the amount of work done so far, in the unit of the progress bar."""
         self._bar.update(done - self._bar.n)
         if self._progress is not None:
             self._progress(done)
 
     def restart(self, total: int) -> None:
-        """Set the bar to 0, for the next part of the work, which has the size `total`."""
+        """Reset the progress bar to 0 for the next part of the work. `total` is the size of this part."""
         self._bar.reset(total=total)
 
 
 @contextmanager
 def reported(total: int | None, unit: str, verbose: bool, progress: Progress) -> Iterator[Report]:
-    """Yield a callable that reports to `progress` (unless None) and, if `verbose`, to a progress bar."""
+    """Yield a `Report` that calls `progress` with the amount of work done so far.
+
+    If `verbose` is True, it also updates a progress bar. `progress` may be None.
+    """
     with tqdm(total=total, unit=unit, disable=not verbose) as bar:
         yield Report(bar, progress)
         if bar.total is not None:
-            bar.update(bar.total - bar.n)  # some of the work may have been skipped
+            bar.update(bar.total - bar.n)  # the bar ends full, even if some work was skipped

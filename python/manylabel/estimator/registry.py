@@ -1,4 +1,4 @@
-"""The registry of estimators. Model files, the command line, the demo and tests look up classes in it."""
+"""The registry of estimator classes, which model files, the command line, the demo and tests use."""
 
 from __future__ import annotations
 
@@ -41,19 +41,20 @@ def register(
 
     Use this function as a class decorator. The class must follow scikit-learn's conventions: ``__init__``
     only stores its parameters, and the names of fitted attributes end in ``_``. If the docstrings of the
-    class do not describe some parameters, attributes or errors, the descriptions are copied from its base
-    classes; see `inherit_documentation`.
+    class lack descriptions of parameters, attributes or errors, `inherit_documentation` copies the
+    descriptions from the base classes.
 
     Parameters
     ----------
     estimator_class : type
         The estimator class. Model files store its name without the module.
     command : str, default=None
-        The name of the class on the command line, after ``--model``. None makes the class unavailable there.
+        The name of the class for the command-line option ``--model``. If None, the class is not available on
+        the command line.
     make : callable, default=None
-        Function that takes the class and returns the estimator for the command line. None uses an estimator
-        with default parameters. If the estimator contains inner estimators, the function passes them
-        explicitly, so that ``--set`` can set their parameters.
+        Function that takes the class and returns the estimator for the command line. If the estimator
+        contains other estimators, the function must pass them to the constructor, so that ``--set`` can set
+        their parameters. None uses an estimator with default parameters.
     demo : tuple of str and callable, default=None
         Title of the estimator in the demo, and a function that takes the class and returns the estimator.
         None leaves the class out of the demo.
@@ -78,11 +79,11 @@ def _join(estimator_class: T, command: str | None, make: Maker | None, demo: tup
     known = CLASSES.get(name, estimator_class)
     if (known.__module__, known.__qualname__) != (module, estimator_class.__qualname__):
         raise ValueError(
-            f"`estimator_class` must have a name that no other class has, got {name} of {module}; "
-            f"{known.__module__} has registered a class with this name"
+            f"`estimator_class` must have a unique name, got {name} of {module}; "
+            f"{known.__module__} has already registered a class with this name"
         )
     inherit_documentation(estimator_class)
-    CLASSES[name] = estimator_class  # when a module is reloaded, the new class replaces the old class
+    CLASSES[name] = estimator_class  # if a module is reloaded, the new class replaces the old class
     if command is not None:
         COMMANDS[command] = estimator_class if make is None else lambda: make(estimator_class)
     if demo is not None:

@@ -12,9 +12,9 @@ from manylabel.estimator.validation import check_single
 
 __all__ = ["ScaledFeatures", "holds_measurements", "inverse_deviations"]
 
-# If the fraction of nonzero values is larger than this, the data are treated as measurements, else as word
-# counts. In 56 public data sets, the densest word counts have 9 % nonzero values (enron and Yahoo's pages).
-# The sparsest table of measurements has 21 % (flags).
+# If the fraction of nonzero values is larger than this number, the data are treated as measurements.
+# Otherwise, they are treated as word counts. In 56 public data sets, the densest word counts have 9 % nonzero
+# values (enron and Yahoo's pages). The sparsest measurements have 21 % nonzero values (flags).
 _DENSE_SHARE = 1 / 8
 
 # A column is treated as constant if its variance divided by its squared mean is at most this number. Rounding
@@ -23,7 +23,10 @@ _CONSTANT = 1e-20
 
 
 def holds_measurements(X: csr_array) -> bool:
-    """Return whether more than an eighth of the values of X are nonzero. If so, X is not treated as text."""
+    """Return whether X is treated as measurements and not as word counts.
+
+    The result is True if more than an eighth of the values of X are nonzero.
+    """
     return bool(np.count_nonzero(X.data) > _DENSE_SHARE * X.shape[0] * X.shape[1])
 
 
@@ -57,15 +60,16 @@ class ScaledFeatures:
         the same as "rows" otherwise. False scales nothing.
     center : bool
         Whether to center scaled columns in which most values are nonzero. Other columns are never centered.
-        The number of stored values therefore at most doubles.
+        The number of stored values therefore about doubles at most.
 
     Attributes
     ----------
     X : csr_array of shape (n_samples, n_features)
-        The features. If columns are scaled, each column has unit variance and is divided by the square root
-        of the number of columns. Otherwise this is the given X, since the core scales rows.
+        The features. If columns are scaled, each column is divided by its standard deviation and by the
+        square root of the number of columns that are not constant. Otherwise, this attribute is the given X,
+        and the Rust core scales rows later if needed.
     by_row : bool
-        Whether the core scales rows to unit length.
+        Whether the Rust core must scale rows to unit length.
 
     Raises
     ------
@@ -123,10 +127,12 @@ class ScaledFeatures:
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Convert factors of scaled columns to factors of the unscaled features.
 
+        The factors are the rows of a matrix that maps features to a space with few dimensions.
+
         Parameters
         ----------
         features : ndarray of shape (n_seen_features,), dtype int32
-            Numbers of the features that have factors.
+            The numbers of the features that have a row in `factors`.
         factors : ndarray of shape (n_seen_features, n_factors), dtype float32
             Factors of the scaled columns, with one row for each entry of `features`.
 
@@ -135,8 +141,9 @@ class ScaledFeatures:
         factors : ndarray of shape (n_seen_features, n_factors), dtype float32
             Factors of the unscaled features.
         shift : ndarray of shape (n_factors,), dtype float32
-            The part of ``X @ factors`` that comes from the column means. Subtract it to get the product for
-            the centered columns. Columns that are not centered add nothing to it.
+            The part of ``X @ factors`` that comes from the column means. Subtract `shift` from ``X @
+            factors`` to get the product for the centered columns. Columns that are not centered do not
+            contribute to `shift`.
         """
         if self._shift is None or self._scale is None:
             return factors, np.zeros(factors.shape[1], dtype=np.float32)

@@ -1,12 +1,14 @@
 """Schemas that describe the fitted attributes of a class and check them in model files.
 
-The schema of a class is its class attribute ``schema``. `manylabel.load` uses it to check that shapes agree,
-indices are in range and values are finite. A model that passes these checks can be used for predictions.
+The schema of a class is its class attribute ``schema``. `manylabel.load` uses the schema to check that shapes
+agree, indices are in range and values are finite. A model that passes these checks can be used for
+predictions.
 
-Sizes that several attributes share have names, such as ``n_labels``. The first attribute that uses a name
-sets the size. Every schema has an array with one element per label. A small file therefore cannot claim many
-labels and cause large allocations. The number of features may be larger than every array, because predictions
-allocate no memory per feature.
+A number of rows, labels or other parts is called a size. Each size has a name, such as ``n_labels``. The
+first attribute that uses a name sets the size. All later attributes with this name must agree. Every schema
+has an array with one element per label. A small file therefore cannot pretend to have many labels, which
+would cause large allocations. The number of features may be larger than every array in the file. This is
+safe, because predictions allocate no memory per feature.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ __all__ = [
     "Text",
 ]
 
-# Allowed dtypes of classes, which may be numbers or strings.
+# Allowed dtypes of class labels, which may be numbers or strings.
 ANY = "b1 i1 i2 i4 i8 u1 u2 u4 u8 f4 f8 O"
 
 Sizes = dict[str, int]
@@ -44,13 +46,13 @@ _MOST = float(np.finfo(np.float32).max)
 
 
 class Attribute(ABC):
-    """A fitted attribute.
+    """Description of a fitted attribute. This is the base class of all descriptions.
 
     Parameters
     ----------
     optional : bool, default=False
-        Whether the attribute may be missing. Some attributes exist only with certain parameters, and files of
-        earlier versions may lack an attribute.
+        Whether the attribute may be missing. Some attributes exist only with certain parameters. Files of
+        earlier versions may lack newer attributes.
     """
 
     def __init__(self, *, optional: bool = False) -> None:
@@ -58,7 +60,7 @@ class Attribute(ABC):
 
     @abstractmethod
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
-        """Check a value.
+        """Check the value of the attribute.
 
         Parameters
         ----------
@@ -67,26 +69,27 @@ class Attribute(ABC):
         value : object
             The value of the attribute in a model file.
         sizes : dict of str to int
-            The sizes that are known so far, such as n_features. Sizes that `value` determines are added.
+            The numbers that are known so far, by name, such as ``n_features``. The method adds the numbers
+            that `value` determines.
 
         Raises
         ------
         ValueError
-            If the type, dtype, shape or content of `value` does not match the description in this object.
+            If the type, dtype, shape or content of `value` does not match this description.
         """
 
 
 class Scalar(Attribute):
-    """A fitted attribute that is a number or a bool.
+    """Description of a fitted attribute that is a number or a bool.
 
     Parameters
     ----------
     kind : type
         Type of the value: bool, int or float. float also accepts int.
     size : str, default=None
-        Name of the size that the value gives, such as ``"n_labels"``. If the size is already known from
-        another attribute, the value must equal it. A bool gives a size of 0 or 1. None means that the value
-        is not a size.
+        Name for the value, such as ``"n_labels"``. Other attributes can use this name for the length of an
+        array. The value must agree with the lengths of these arrays. A bool counts as 0 or 1. None means that
+        the value has no name.
     finite : bool, default=False
         Whether a float must be finite as float32, the dtype of scores.
     or_minus_infinity : bool, default=False
@@ -107,14 +110,14 @@ class Scalar(Attribute):
         self.finite, self.or_minus_infinity = finite, or_minus_infinity
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
-        """Check a value."""
+        """Check the value of the attribute; see `Attribute.check`."""
         plain = value.item() if isinstance(value, np.generic) else value
         right = type(plain) in ((int, float) if self.kind is float else (self.kind,))
         # Counts, seeds and the integers of the core are at most 2**63 - 1.
         most = np.inf if type(plain) is float else 2**63 - 1
         least = -most if self.kind is float else 0
         if not right or not least <= plain <= most:
-            raise ValueError(f"`{name}` must be a {self.kind.__name__}, got {shown(value)}")
+            raise ValueError(f"`{name}` must be a valid {self.kind.__name__}, got {shown(value)}")
         if self.finite and abs(plain) > _MOST and not (self.or_minus_infinity and plain == -np.inf):
             raise ValueError(f"`{name}` must be finite as float32, got {shown(value)}")
         if self.size is not None:
@@ -122,27 +125,28 @@ class Scalar(Attribute):
 
 
 class Array(Attribute):
-    """A fitted attribute that is a dense array.
+    """Description of a fitted attribute that is a dense array.
 
     Parameters
     ----------
     shape : tuple of str or int
-        The length of each dimension: a number, the name of a size, such as ``"n_labels"``, or a name plus a
-        number, such as ``"n_rules + 1"``.
+        The length of each dimension. A length is a number, a name such as ``"n_labels"``, or a name plus a
+        number such as ``"n_rules + 1"``. Lengths with the same name must be equal.
     dtypes : str
         Allowed dtypes, separated by spaces. Each is written as in ``numpy.dtype.str``, but without the byte
         order. An example is ``"f4 f8"``.
     below : str, default=None
-        Name of a size, for arrays of indices. Indices must be >= 0 and less than this size.
+        Only for arrays of indices: the name of the upper bound, such as ``"n_features"``. Indices must be >=
+        0 and less than this bound.
     ends : str, default=None
-        Name of a size, for arrays of positions that divide another array into slices, such as `indptr` in the
-        CSR format. The positions must not decrease. The first position must be 0 and the last position must
-        equal this size.
+        Only for arrays like `indptr` of the CSR format, which divide another array into slices: the name of
+        the length of the other array. The values must not decrease. The first value must be 0, and the last
+        value must equal this length.
     or_minus_infinity : bool, default=False
-        Whether floats may be -inf. Labels that are never predicted have such values.
+        Whether floats may be -inf. Labels that are never predicted have the value -inf.
     precision : str, default=None
-        Any name. All arrays of a schema with the same `precision` must have the same float type. None means
-        that the float type does not depend on other arrays.
+        An arbitrary name of a group of arrays. All arrays in the group must have the same float type. None
+        means that the float type does not depend on other arrays.
     """
 
     def __init__(
@@ -162,7 +166,7 @@ class Array(Attribute):
         self.precision = precision
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
-        """Check a value."""
+        """Check the value of the attribute; see `Attribute.check`."""
         if not isinstance(value, np.ndarray) or value.dtype.str[1:] not in self.dtypes:
             raise ValueError(f"`{name}` must be an array of {' or '.join(self.dtypes)}, got {_kind(value)}")
         _agree(name, self.shape, value.shape, sizes)
@@ -187,17 +191,17 @@ class Array(Attribute):
 
 
 class Classes(Attribute):
-    """The attribute ``classes_``, which has one element per label.
+    """Description of the attribute ``classes_``, which has one element per label.
 
-    If y was a 1-D array with a single label in fit, ``classes_`` has the two elements 0 and 1.
+    There is one exception. If y was a 1-D array of 0 and 1 in fit, ``classes_`` has the two elements 0 and 1.
 
-    In a schema, this attribute must come after ``one_dimensional_``, which sets the size "one_dimensional".
-    It must also come after other attributes that set the number of labels.
+    In a schema, ``classes_`` must come after ``one_dimensional_``, which shows whether y was 1-D. It must
+    also come after other attributes that determine the number of labels.
 
     Parameters
     ----------
     dtypes : str
-        Allowed dtypes, as for `Array`.
+        Allowed dtypes, written as in `Array`.
     """
 
     def __init__(self, dtypes: str) -> None:
@@ -205,7 +209,7 @@ class Classes(Attribute):
         self.array = Array(("n_labels",), dtypes)
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
-        """Check a value."""
+        """Check the value of the attribute; see `Attribute.check`."""
         if not (sizes.get("one_dimensional") and sizes.get("n_labels", 1) == 1 and np.size(value) == 2):
             self.array.check(name, value, sizes)
             return
@@ -214,18 +218,18 @@ class Classes(Attribute):
 
 
 class SparseMatrix(Attribute):
-    """A fitted attribute that is a compressed sparse matrix.
+    """Description of a fitted attribute that is a sparse matrix in CSR or CSC format.
 
-    The decoder of the file has already checked the structure of the matrix.
+    The structure of the matrix is checked earlier, when the file is decoded.
 
     Parameters
     ----------
     kind : {"csr", "csc"}
         Format of the matrix.
     shape : tuple of two str
-        Names of the sizes of its two dimensions.
+        Names of the numbers of rows and columns, such as ``("n_labels", "n_features")``.
     dtypes : str
-        Allowed dtypes of the values, as for `Array`.
+        Allowed dtypes of the values, written as in `Array`.
     """
 
     def __init__(self, kind: str, shape: tuple[str, str], dtypes: str, *, optional: bool = False) -> None:
@@ -233,7 +237,7 @@ class SparseMatrix(Attribute):
         self.kind, self.shape, self.dtypes = kind, shape, dtypes.split()
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
-        """Check a value."""
+        """Check the value of the attribute; see `Attribute.check`."""
         matrix: Any = value  # scipy's type hints do not narrow with `issparse`
         if not issparse(value) or matrix.format != self.kind or matrix.dtype.str[1:] not in self.dtypes:
             wanted = f"a {self.kind}_array of {' or '.join(self.dtypes)}"
@@ -243,14 +247,14 @@ class SparseMatrix(Attribute):
 
 
 class Each(Attribute):
-    """A fitted attribute that is a list or tuple of parts with the same description.
+    """Description of a fitted attribute that is a list or tuple of parts of the same kind.
 
     Parameters
     ----------
     part : Attribute
         Description of each part.
     size : str
-        Name of a size. The value of this size is the number of parts.
+        Name of the number of parts, such as ``"n_blocks"``.
     """
 
     def __init__(self, part: Attribute, size: str, *, optional: bool = False) -> None:
@@ -258,7 +262,7 @@ class Each(Attribute):
         self.part, self.size = part, size
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
-        """Check a value."""
+        """Check the value of the attribute; see `Attribute.check`."""
         if not isinstance(value, list | tuple):
             raise ValueError(f"`{name}` must be a list, got {_kind(value)}")
         _agree(name, (self.size,), (len(value),), sizes)
@@ -268,31 +272,33 @@ class Each(Attribute):
 
 
 class Text(Attribute):
-    """A fitted attribute that is a str or None."""
+    """Description of a fitted attribute that is a str or None."""
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
-        """Check a value."""
+        """Check the value of the attribute; see `Attribute.check`."""
         if not isinstance(value, str | None):
             raise ValueError(f"`{name}` must be a str or None, got {_kind(value)}")
 
 
 class Model(Attribute):
-    """A fitted attribute that is a classifier or None."""
+    """Description of a fitted attribute that is a classifier or None."""
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
-        """Check a value."""
+        """Check the value of the attribute; see `Attribute.check`."""
         if value is not None and not hasattr(value, "predict"):
             raise ValueError(f"`{name}` must be a classifier or None, got {_kind(value)}")
         _check_two_dimensional(name, value)
 
 
 class Models(Attribute):
-    """A fitted attribute that is a list with one fitted classifier or None per block.
+    """Description of a fitted attribute that is a list with one model per block of labels.
+
+    Each model is a fitted classifier or None.
 
     Parameters
     ----------
     size : str or int
-        The number of models, or the name of a size that has this value.
+        The number of models, or the name of this number, such as ``"n_blocks"``.
     labels : str
         Name of the attribute that holds the labels of each model. That attribute is a list of arrays, or a
         single array if there is a single model.
@@ -303,7 +309,7 @@ class Models(Attribute):
         self.size, self.labels = size, labels
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
-        """Check a value."""
+        """Check the value of the attribute; see `Attribute.check`."""
         if not isinstance(value, list | tuple):
             raise ValueError(f"`{name}` must be a list of estimators, got {_kind(value)}")
         _agree(name, (self.size,), (len(value),), sizes)
@@ -332,14 +338,14 @@ class Models(Attribute):
 
 
 class Schema:
-    """The fitted attributes of a class, in the order in which they are checked.
+    """Description of the fitted attributes of a class, in the order in which they are checked.
 
     Parameters
     ----------
     **attributes : Attribute
-        The description of each attribute, by name. The constructor adds ``n_features_in_`` and
-        ``feature_names_in_`` at the start. Classes that users derive from an estimator may have further
-        attributes, which are not checked.
+        The descriptions of the attributes, by name. The constructor adds ``n_features_in_`` and
+        ``feature_names_in_`` at the start. If a subclass of an estimator has further attributes, these are
+        not checked.
     """
 
     def __init__(self, **attributes: Attribute) -> None:
@@ -388,7 +394,10 @@ def _kind(value: Any) -> str:
 
 
 def _agree(name: str, shape: tuple[str | int, ...], found: tuple[int, ...], sizes: Sizes) -> None:
-    """Check a shape against the known sizes. Sizes that are not known yet are set from the shape."""
+    """Check that a shape agrees with the sizes that are known so far.
+
+    Sizes that are not known yet are set from the shape.
+    """
     wanted: list[int] = []
     for size, length in zip(shape, found, strict=False):
         if isinstance(size, int):
@@ -405,8 +414,8 @@ def _agree(name: str, shape: tuple[str | int, ...], found: tuple[int, ...], size
 def _check_finite(name: str, values: Any, *, or_minus_infinity: bool = False) -> None:
     if not values.size:
         return
-    # Checking the minimum and maximum is enough, since both are NaN if any value is NaN. Unlike np.isfinite,
-    # this allocates no array.
+    # It is enough to check the minimum and the maximum, since both are NaN if any value is NaN. Unlike
+    # np.isfinite, this allocates no array.
     least, most = values.min(), values.max()
     if not np.isfinite(most) and not (or_minus_infinity and most == -np.inf):
         raise ValueError(f"values of `{name}` must be finite, got {most}")

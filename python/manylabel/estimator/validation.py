@@ -1,11 +1,13 @@
-"""Conversion of user input to canonical arrays. No other module converts user input.
+"""Functions that check user input and convert it to a uniform format, called canonical.
 
-A canonical X is a CSR array of float32 or float64. Its column indices are int32 or int64, and they are sorted
-and unique within each row. Its values are finite; NaN is allowed for estimators whose tags have
-``allow_nan``. A canonical Y is a CSR array of float32 whose stored values are all 1.
+A canonical X is a CSR array of dtype float32 or float64. Its column indices have dtype int32 or int64, and
+are sorted and unique within each row. Its values are finite. NaN is also allowed if the scikit-learn tags of
+the estimator have ``allow_nan``. A canonical Y is a CSR array of dtype float32 in which all stored values are
+1.
 
-Canonical input is used without a copy. Other input is copied, so the caller's matrices are never changed.
-Input may be dense or sparse. It may hold integers, bool, or floats of 16 to 128 bits, in any byte order.
+Canonical input is used without a copy. Other input is copied, so that the matrices of the caller are never
+changed. Input may be dense or sparse. Its values may be integers, bool, or floats of 16 to 128 bits, in any
+byte order. All user input is converted in this module.
 """
 
 from __future__ import annotations
@@ -41,54 +43,57 @@ __all__ = [
 
 
 def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:
-    """Convert X to a canonical CSR array.
+    """Convert X to a CSR array with sorted, unique indices.
 
     Parameters
     ----------
     estimator : estimator
-        The estimator. If `reset`, its ``n_features_in_`` and ``feature_names_in_`` are set from X. Otherwise
-        X is compared with them.
+        The estimator. If `reset` is True, its ``n_features_in_`` and ``feature_names_in_`` are set from X.
+        Otherwise, X must agree with these attributes.
     X : array-like or sparse matrix of shape (n_samples, n_features)
         Features, of any numeric or bool dtype, with int32 or int64 indices. NaN is allowed only if the
-        estimator's tags have ``allow_nan``. The result then stores NaN too.
+        scikit-learn tags of the estimator have ``allow_nan``. NaN then stays in the result.
     reset : bool
-        Whether X defines the features. True in fit, False afterwards.
+        Whether X defines the number and the names of the features. This is True in fit and False in
+        predictions.
 
     Returns
     -------
     csr_array of shape (n_samples, n_features)
-        Canonical features. The dtype is float32 if X is float32, otherwise float64.
+        The features. The dtype is float32 if X is float32, and float64 otherwise.
 
     Raises
     ------
     ValueError
-        If X is not 2-D or is empty, if values are not finite or not numbers, if indices are outside its
-        shape, or if its number of features differs from X in fit. Values must also be finite as float32,
-        unless the estimator scales rows to unit length first.
+        If X is not 2-D or is empty, or if values of X are not finite numbers. The error is also raised if
+        indices are outside the shape of X, or if X and the training data have different numbers of features.
+        Values must also be finite as float32, unless the estimator first scales rows to unit length.
     """
     matrix = check_matrix(estimator, X, reset=reset)
     return csr_array(matrix) if isinstance(matrix, np.ndarray) else matrix
 
 
 def check_row(estimator: Any, x: Any) -> csr_array:
-    """Convert a single row to a canonical CSR array, for a fitted estimator.
+    """Convert a single row to a CSR array with sorted, unique indices, for a fitted estimator.
 
     Parameters
     ----------
     estimator : estimator
-        The fitted estimator. x is compared with its ``n_features_in_`` and ``feature_names_in_``.
+        The fitted estimator. x must agree with its ``n_features_in_`` and ``feature_names_in_``.
     x : array-like or sparse matrix of shape (n_features,) or (1, n_features)
-        Features of the row, with the same types as in `check_features`. A pandas row keeps its feature names.
+        Features of the row, with the same types as in `check_features`. If x is a pandas Series, its index
+        has the feature names.
 
     Returns
     -------
     csr_array of shape (1, n_features)
-        Canonical features. The dtype is float32 if x is float32, otherwise float64.
+        The features. The dtype is float32 if x is float32, and float64 otherwise.
 
     Raises
     ------
     ValueError
-        If x does not have exactly one row, or if x is not valid. `check_features` lists the conditions.
+        If x does not have exactly one row, or if x is not valid. The docstring of `check_features` lists the
+        conditions.
     """
     if np.ndim(x) == 1:
         if hasattr(x, "to_frame"):
@@ -103,26 +108,27 @@ def check_row(estimator: Any, x: Any) -> csr_array:
 
 
 def check_matrix(estimator: Any, X: Any, *, reset: bool) -> csr_array | NDArray[Any]:
-    """Convert X to a canonical CSR array if X is sparse, otherwise to an ndarray in C order.
+    """Convert a sparse X to a CSR array with sorted, unique indices, and a dense X to C order.
 
     Parameters
     ----------
     estimator : estimator
-        The estimator, which is used as in `check_features`.
+        The estimator. `check_features` describes how it is used.
     X : array-like or sparse matrix of shape (n_samples, n_features)
         Features, of any numeric or bool dtype.
     reset : bool
-        Whether X defines the features. True in fit, False afterwards.
+        Whether X defines the number and the names of the features. This is True in fit and False in
+        predictions.
 
     Returns
     -------
     csr_array or ndarray of shape (n_samples, n_features)
-        The features. The dtype is float32 if X is float32, otherwise float64.
+        The features. The dtype is float32 if X is float32, and float64 otherwise.
 
     Raises
     ------
     ValueError
-        If X is not valid. `check_features` lists the conditions.
+        If X is not valid. The docstring of `check_features` lists the conditions.
     """
     if not reset and _is_ready(estimator, X):
         ready: csr_array | NDArray[Any] = X
@@ -148,7 +154,8 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool) -> csr_array | NDArray[
             raise ValueError("values of X must be finite, got inf or NaN as the sum of duplicate entries")
     else:
         matrix = np.require(matrix, requirements=["C", "A"])
-    # Before fit, X itself may determine whether rows are scaled. `fit` therefore checks the values again.
+    # In fit, the values of X may determine whether rows are scaled. `fit` therefore checks the values again
+    # later.
     scaled = getattr(estimator, "normalize" if reset else "_normalizes_rows", False)
     if matrix.dtype == np.float64 and not scaled:
         check_single(matrix.data if sparse else matrix, "values of X")
@@ -157,7 +164,9 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool) -> csr_array | NDArray[
 
 
 def check_labels(Y: Any) -> csr_array:
-    """Convert an indicator matrix to a canonical CSR array whose stored values are all 1.
+    """Convert an indicator matrix to a CSR array with sorted, unique indices.
+
+    All stored values of the result are 1.
 
     Parameters
     ----------
@@ -167,7 +176,7 @@ def check_labels(Y: Any) -> csr_array:
     Returns
     -------
     csr_array of shape (n_samples, n_labels), dtype float32
-        Canonical labels. Zeros that Y stores are left out.
+        The labels. Zeros that are stored in Y are left out.
 
     Raises
     ------
@@ -185,7 +194,7 @@ def check_labels(Y: Any) -> csr_array:
         got = f"a {Y.ndim}-D array"
         if Y.ndim == 1 and not issparse(Y) and as_column(Y) is None:
             got += f" with {_not_0_or_1(Y)}; a 1-D y must be a single label of 0 and 1"
-            # This wording is from scikit-learn, whose estimator checks look for it.
+            # scikit-learn's estimator checks look for this wording.
             kind = _target_kind(Y)
             if kind.startswith("continuous"):
                 got += f". Unknown label type: {kind}"
@@ -217,7 +226,7 @@ def _target_kind(values: Any) -> str:
     try:
         with np.errstate(invalid="ignore"):  # NaN cannot be cast to an integer
             return str(type_of_target(values))
-    except ValueError:  # not a target
+    except ValueError:  # y is not a valid target
         return "unknown"
 
 
@@ -236,12 +245,13 @@ def as_column(y: Any) -> NDArray[Any] | None:
     Parameters
     ----------
     y : array-like or sparse matrix
-        Any input. It need not be valid.
+        The y that the user passed to `fit`. It need not be valid.
 
     Returns
     -------
     ndarray of shape (n_samples, 1), or None
-        The indicator matrix. None if y is not 1-D or has values other than 0 and 1; `fit` then checks y.
+        The indicator matrix, or None if y is not a 1-D array of 0 and 1. If the result is None, `fit` checks
+        y later.
     """
     if y is None or issparse(y):
         return None
@@ -257,12 +267,15 @@ def as_column(y: Any) -> NDArray[Any] | None:
 
 
 def one_hot(y: Any, classes: NDArray[Any] | None = None) -> tuple[Any, NDArray[Any] | None]:
-    """Convert a 1-D y to an indicator matrix of its classes. A y of another shape is returned unchanged.
+    """Convert a 1-D y to an indicator matrix of its classes.
+
+    A y that is not 1-D is returned unchanged.
 
     Parameters
     ----------
     y : array-like or sparse matrix
-        One class per row, or an indicator matrix. For other input, `check_labels` raises an error later.
+        One class per row, or an indicator matrix. Other input is not valid, and `check_labels` raises an
+        error later.
     classes : ndarray of shape (n_classes,), default=None
         The sorted classes. None uses the classes that occur in `y`.
 
@@ -303,7 +316,7 @@ def one_hot(y: Any, classes: NDArray[Any] | None = None) -> tuple[Any, NDArray[A
 def check_training_set(
     estimator: Any, X: Any, Y: Any, sample_weight: Any, *, reset: bool = True, dense: bool = False
 ) -> tuple[Any, csr_array, NDArray[np.float32] | None]:
-    """Check the arguments of ``fit``, and drop rows with weight 0.
+    """Check the arguments of ``fit``, and leave out rows with weight 0.
 
     Parameters
     ----------
@@ -316,25 +329,26 @@ def check_training_set(
     sample_weight : array-like of shape (n_samples,) or None
         Weights of the rows, >= 0. None means equal weights.
     reset : bool, default=True
-        Whether X defines the features. Pass False if the fit continues an earlier fit. X must then have the
-        features of the earlier fit.
+        Whether X defines the number and the names of the features. Pass False if the fit continues an earlier
+        fit. X must then have the same features as in the earlier fit.
     dense : bool, default=False
         Whether a dense X stays dense.
 
     Returns
     -------
     X : csr_array, or ndarray if `dense`, of shape (n_kept, n_features)
-        Canonical features of the rows with weights > 0.
+        Features of the rows with weights > 0. The indices of a CSR array are sorted and unique.
     Y : csr_array of shape (n_kept, n_labels), dtype float32
-        Canonical labels of these rows.
+        Labels of the rows with weights > 0. All stored values are 1.
     sample_weight : ndarray of shape (n_kept,), dtype float32, or None
-        Weights of these rows, or None if no weights were given.
+        The weights that are > 0, or None if no weights were given.
 
     Raises
     ------
     ValueError
-        If X and Y differ in their numbers of rows, if a weight is negative, or if all weights are zero. The
-        error is also raised in the cases that `check_features` and `check_labels` list.
+        If X and Y have different numbers of rows, if a weight is negative, or if all weights are zero. The
+        error is also raised if X or Y is not valid. The docstrings of `check_features` and `check_labels`
+        list the conditions.
     """
     if Y is None:
         raise ValueError(
@@ -363,7 +377,8 @@ def check_training_set(
 class _Numbered(Sequence[str]):
     """A sequence of names such as "label 3".
 
-    A name is made only when it is read. There may be a billion names, and few of them are used.
+    There may be a billion names, but only a few of them are used. A name is therefore made only when it is
+    read.
     """
 
     def __init__(self, kind: str, count: int) -> None:
@@ -378,10 +393,10 @@ class _Numbered(Sequence[str]):
 
 
 def check_names(kind: str, names: Sequence[str] | None, count: int, estimator: Any) -> Sequence[str]:
-    """Return the names of all features (`kind` "feature") or of all labels (`kind` "label").
+    """Return the names of all features or of all labels. `kind` is "feature" or "label".
 
-    If `names` is None, the feature names of fit are used if there are any. Otherwise the names are made from
-    numbers, such as "label 3".
+    If `names` is not None, it is returned. If `names` is None and X had feature names in fit, the names of
+    features are these feature names. In all other cases, names are made from numbers, such as "label 3".
     """
     if names is None:
         if kind == "feature" and hasattr(estimator, "feature_names_in_"):
@@ -394,7 +409,7 @@ def check_names(kind: str, names: Sequence[str] | None, count: int, estimator: A
 
 
 def held_out_rows(fraction: float, n_rows: int, seed: int) -> NDArray[np.bool_]:
-    """Draw the rows that early stopping holds out.
+    """Draw the held-out rows for early stopping.
 
     Parameters
     ----------
@@ -427,10 +442,10 @@ def held_out_rows(fraction: float, n_rows: int, seed: int) -> NDArray[np.bool_]:
 
 
 def _is_ready(estimator: Any, X: Any) -> bool:
-    """Return whether X is already canonical and valid for a fitted estimator.
+    """Return whether X is valid for a fitted estimator and needs no conversion.
 
-    This function takes a tenth of the time of the full check, which would take most of the time of predicting
-    a single row. If it returns False, the caller makes the full check.
+    The full check would take most of the time of a prediction for a single row. This function takes a tenth
+    of the time of the full check. If it returns False, the caller makes the full check.
     """
     matrix: Any = X
     if issparse(X):
@@ -452,7 +467,10 @@ def _is_ready(estimator: Any, X: Any) -> bool:
 
 
 def _has_sound_values(estimator: Any, values: NDArray[Any]) -> bool:
-    """Return whether all values are finite. NaN is also valid if the estimator's tags have ``allow_nan``."""
+    """Return whether all values are finite.
+
+    NaN is also allowed if the scikit-learn tags of the estimator have ``allow_nan``.
+    """
     # Reading the tags takes longer than checking the values of a row, so it is done only if needed.
     return bool(
         np.isfinite(values).all() or (get_tags(estimator).input_tags.allow_nan and not np.isinf(values).any())
@@ -460,12 +478,13 @@ def _has_sound_values(estimator: Any, values: NDArray[Any]) -> bool:
 
 
 def canonical_csr(matrix: Any, name: str) -> csr_array:
-    """Convert a 2-D ndarray or sparse matrix to a CSR array with sorted, unique columns.
+    """Convert a 2-D ndarray or sparse matrix to a CSR array with sorted, unique indices.
 
     Parameters
     ----------
     matrix : ndarray or sparse matrix of shape (n_rows, n_columns)
-        The matrix to convert, which is not changed. If it is already canonical, the result shares its arrays.
+        The matrix to convert. It is not changed. If no conversion is needed, the result shares the arrays of
+        the matrix.
     name : str
         Name of the argument, for the error message.
 
@@ -485,9 +504,12 @@ def canonical_csr(matrix: Any, name: str) -> csr_array:
 
 
 def _canonical(matrix: csr_array) -> csr_array:
-    """Sort columns, sum duplicates and align arrays for the core. Arrays that must change are copied."""
+    """Sort indices, sum duplicate entries, and align the arrays in memory for the Rust core.
+
+    Arrays that must be changed are copied first.
+    """
     if not matrix.has_canonical_format:
-        # `matrix.copy()` is not enough, since the caller's matrix may share its flags with this matrix.
+        # `matrix.copy()` is not enough, since this matrix may share its flags with the caller's matrix.
         matrix = csr_array(
             (matrix.data.copy(), matrix.indices.copy(), matrix.indptr.copy()), shape=matrix.shape
         )
@@ -500,7 +522,7 @@ def _canonical(matrix: csr_array) -> csr_array:
 
 
 def native_numbers(values: NDArray[Any]) -> NDArray[Any]:
-    """Convert numbers to a width and byte order that scipy supports.
+    """Convert numbers to a dtype that scipy's sparse matrices support.
 
     Parameters
     ----------
@@ -521,7 +543,7 @@ def native_numbers(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def check_single(values: NDArray[np.floating[Any]], name: str) -> None:
-    """Raise an error if a value would be infinite as float32, the dtype that the core computes with.
+    """Raise an error if a value would be infinite as float32, the dtype that the Rust core uses.
 
     Parameters
     ----------
@@ -556,10 +578,11 @@ def _natively(matrix: Any) -> Any:
 
 
 def _check_positions(matrix: Any, name: str) -> Any:
-    """Raise an error if a sparse matrix has indices outside its shape, since scipy's code relies on them.
+    """Raise an error if a sparse matrix has indices outside its shape.
 
-    Returns the matrix with both index arrays of one valid dtype. The result shares arrays with the caller's
-    matrix. scipy's check may trim and cast the arrays of a matrix, so it runs on a shallow copy.
+    scipy's functions do not check indices before they use them. The result is a shallow copy for CSR, CSC and
+    BSR matrices, because scipy's check may trim the index arrays and change their dtype. Other matrices are
+    returned unchanged.
     """
     if matrix.format == "coo" and len(matrix.shape) == 2:
         for axis, positions in enumerate((matrix.row, matrix.col)):
