@@ -429,7 +429,7 @@ BAD_CATEGORICAL = {
 @pytest.mark.parametrize("how", BAD_CATEGORICAL)
 def test_bad_categorical_features(problem, how):
     with pytest.raises(
-        ValueError, match=r"^`categorical_features` must be None, positions from 0 to 12, a mask"
+        ValueError, match=r"^`categorical_features` must be None, positions from 0 to 12, a boolean mask"
     ):
         classifier(categorical_features=BAD_CATEGORICAL[how]).fit(*problem)
     X = pd.DataFrame(problem[0], columns=[f"x{at}" for at in range(13)])
