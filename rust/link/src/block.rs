@@ -61,13 +61,13 @@ pub(crate) fn solve_block(
         factor.whiten_exactly(&mut sums, watch)?;
         factor.unwhiten_exactly(&mut sums, watch)?;
     }
-    let mut solution = filled("weights", 0.0, sums.len())?;
+    let mut solution = filled("number of weights", 0.0, sums.len())?;
     solution
         .par_iter_mut()
         .zip(&sums)
         .for_each(|(weight, &sum)| *weight = sum as f32);
     drop(sums);
-    let mut weights = copied("weights", &solution)?;
+    let mut weights = copied("number of weights", &solution)?;
     let (mut validation_loss, mut n_iter) = (Vec::new(), Vec::new());
     match (params.loss, params.solver) {
         (Loss::Squared, _) => watch.step(block.len())?,

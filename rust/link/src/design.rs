@@ -16,7 +16,7 @@ use rayon::prelude::*;
 const ROWS: usize = 64;
 
 /// The name of the predictions in memory errors.
-pub(crate) const PREDICTIONS: &str = "projected predictions";
+pub(crate) const PREDICTIONS: &str = "number of projected predictions";
 
 /// The projection that computes the linear predictions of a row x, `h = (x W + a, 1)`. Features are
 /// computed from these predictions.
@@ -193,7 +193,7 @@ impl Design {
     /// feature.
     pub(crate) fn keep(&mut self, watch: &Watch) -> Result<(), Error> {
         let n_rows = self.h.len() / self.width;
-        let mut kept = filled("features", 0.0, n_rows * self.size)?;
+        let mut kept = filled("the matrix of features", 0.0, n_rows * self.size)?;
         let rows = collected("number of rows", 0..n_rows as u32)?;
         self.fill(&rows, &mut kept, watch)?;
         self.kept = Some(kept);

@@ -143,11 +143,11 @@ impl Checked {
         let mut model = Model {
             frequencies: Vec::new(),
             phases: Vec::new(),
-            weights: filled("weights", 0.0, y.n_cols * (design.size - 1))?,
-            intercept: filled("intercepts", f32::NEG_INFINITY, y.n_cols)?,
+            weights: filled("number of weights", 0.0, y.n_cols * (design.size - 1))?,
+            intercept: filled("number of intercepts", f32::NEG_INFINITY, y.n_cols)?,
             ridge: if mean > 0.0 { ridge / mean } else { ridge },
             validation_loss: Vec::new(),
-            n_iter: filled("steps", 0, y.n_cols)?,
+            n_iter: filled("number of steps", 0, y.n_cols)?,
             threshold: 0.0,
             gamma,
         };
@@ -351,10 +351,16 @@ fn write(
 ) -> Result<(), Error> {
     let size = problem.design.size;
     let weights = if problem.whitened {
-        let mut exact = collected("weights", weights.iter().map(|&weight| f64::from(weight)))?;
+        let mut exact = collected(
+            "number of weights",
+            weights.iter().map(|&weight| f64::from(weight)),
+        )?;
         drop(weights);
         factor.unwhiten_exactly(&mut exact, problem.watch)?;
-        collected("weights", exact.iter().map(|&weight| weight as f32))?
+        collected(
+            "number of weights",
+            exact.iter().map(|&weight| weight as f32),
+        )?
     } else {
         weights
     };

@@ -183,7 +183,7 @@ fn steps(params: &Params, labels: &Labels, n: usize) -> f64 {
 
 /// Returns the 0/1 targets of the given labels for the given rows, one row of targets per label.
 fn targets(labels: &Labels, common: &[u32], rows: &[u32]) -> Result<Vec<f32>, Error> {
-    let mut targets = filled("targets", 0.0, common.len() * rows.len())?;
+    let mut targets = filled("number of targets", 0.0, common.len() * rows.len())?;
     for (&label, targets) in common.iter().zip(targets.chunks_mut(rows.len().max(1))) {
         for row in labels.rows(label) {
             if let Ok(at) = rows.binary_search(row) {
@@ -214,17 +214,17 @@ fn error(
     let rows = collected(ROWS, 0..n as u32)?;
     let (factor, _) = gram(design, &rows, weights, watch)?.factor(l2, watch)?;
     design.whiten(&factor, watch)?;
-    let mut features = filled("features", 0.0f32, n * size)?;
+    let mut features = filled("the matrix of features", 0.0f32, n * size)?;
     design.fill(&rows, &mut features, watch)?;
-    let mut weighted = copied("targets", targets)?;
+    let mut weighted = copied("number of targets", targets)?;
     for targets in weighted.chunks_mut(n.max(1)) {
         for (target, weight) in targets.iter_mut().zip(weights) {
             *target *= weight;
         }
     }
     let psi = MatRef::from_row_major_slice(&features, n, size);
-    let mut sums = filled("sums of features", 0.0f32, n_labels * size)?;
-    let mut predicted = filled("predictions", 0.0f32, n_labels * n)?;
+    let mut sums = filled("the matrix of sums of features", 0.0f32, n_labels * size)?;
+    let mut predicted = filled("number of predictions", 0.0f32, n_labels * n)?;
     let (replace, seq) = (Accum::Replace, Par::Seq);
     let by_label = MatRef::from_row_major_slice(&weighted, n_labels, n);
     let out = MatMut::from_row_major_slice_mut(&mut sums, n_labels, size);

@@ -50,7 +50,7 @@ pub(crate) fn median_squared_distance(
     }
     let n = drawn.len();
     let row = |at: usize| &h[drawn[at] as usize * width..][..width];
-    let mut distances = reserved("distances of rows", n * n)?;
+    let mut distances = reserved("number of distances of rows", n * n)?;
     for i in 0..n {
         watch.step(0)?;
         distances.push(0.0);
@@ -101,7 +101,7 @@ pub(crate) fn draw(
     if kernel == Linear {
         return Ok((Vec::new(), Vec::new()));
     }
-    let mut values = filled("frequencies", 0.0f64, width * s)?;
+    let mut values = filled("number of frequencies", 0.0f64, width * s)?;
     match kernel {
         Linear => {}
         Cauchy => {
@@ -150,9 +150,9 @@ pub(crate) fn draw(
     // The limit 1e30 keeps frequencies finite for heavy tails and extreme factors. A frequency
     // beyond the limit would only add noise.
     let frequencies = values.iter().map(|&value| value.clamp(-1e30, 1e30) as f32);
-    let frequencies = collected("frequencies", frequencies)?;
+    let frequencies = collected("number of frequencies", frequencies)?;
     let phases = (0..s).map(|_| (rng.f64() * TAU) as f32);
-    Ok((frequencies, collected("phases", phases)?))
+    Ok((frequencies, collected("number of phases", phases)?))
 }
 
 /// Returns a uniform number in (0, 1). It is never 0 or 1.

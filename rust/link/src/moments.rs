@@ -73,8 +73,8 @@ pub(crate) fn moments(
     } else {
         (2.0 * shrink - 1.0, 1.0 - shrink)
     };
-    let mut sums = filled("sums of features", 0.0f64, block.len() * size)?;
-    let mut total = filled("sums of features", 0.0f64, size)?;
+    let mut sums = filled("the matrix of sums of features", 0.0f64, block.len() * size)?;
+    let mut total = filled("the matrix of sums of features", 0.0f64, size)?;
     let mut features = filled("a block of features", 0.0, MOMENT_ROWS * size)?;
     for (at, rows) in train.chunks(MOMENT_ROWS).enumerate() {
         let first = (at * MOMENT_ROWS) as u32;

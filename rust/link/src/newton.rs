@@ -23,8 +23,8 @@ const LABELS: usize = 16;
 
 /// Names of arrays in memory errors.
 const LABEL_NUMBERS: &str = "number of labels";
-const SCORES: &str = "scores of some labels";
-const WEIGHTS: &str = "weights of some labels";
+const SCORES: &str = "number of scores of some labels";
+const WEIGHTS: &str = "number of weights of some labels";
 
 /// Number of rows that are multiplied at a time, so that they stay in the cache.
 const ROWS: usize = 256;
@@ -98,7 +98,7 @@ impl<'a> Chunk<'a> {
     ) -> Result<Self, Error> {
         let n_labels = positive.len();
         let n_targets = problem.train.len() * n_labels;
-        let mut targets = filled("targets", (1.0 - shrink) as f32, n_targets)?;
+        let mut targets = filled("number of targets", (1.0 - shrink) as f32, n_targets)?;
         for (label, rows) in positive.iter().enumerate() {
             for &row in *rows {
                 targets[row as usize * n_labels + label] = shrink as f32;

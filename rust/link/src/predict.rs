@@ -117,7 +117,7 @@ impl<'a> Scorer<'a> {
         };
         let Scratch { h, features: f } = scratch;
         let h = room(PREDICTIONS, h, n_rows * width)?;
-        let f = room("features of some rows", f, n_rows * size)?;
+        let f = room("the matrix of features of some rows", f, n_rows * size)?;
         for (i, h) in h.chunks_mut(width).enumerate() {
             self.projection.project(x, first + i, h);
         }

@@ -151,7 +151,7 @@ pub(crate) fn refine(
         push("number of passes", &mut losses, loss)?;
         if best.as_ref().is_none_or(|(least, _)| loss < *least) {
             waited = 0;
-            best = Some((loss, copied("weights", start)?));
+            best = Some((loss, copied("number of weights", start)?));
         } else {
             waited += 1;
             if waited == params.n_iter_no_change {

@@ -111,7 +111,10 @@ pub(crate) fn learn(
     let n_folds = ENOUGH_ROWS.div_ceil(n_held).min(ROWS_OF_ONE);
     let most_labels = labels_at_once.min((MOST_SCORES / (n_folds * n_held)).max(1));
     let block = sample(labels, design.size, &params, most_labels)?;
-    let mut scored = reserved("the scores for a threshold", n_folds * n_held * block.len())?;
+    let mut scored = reserved(
+        "number of scores for the threshold",
+        n_folds * n_held * block.len(),
+    )?;
     let mut positive = 0.0;
     for _ in 0..n_folds {
         if positive >= ENOUGH_LABELS {
@@ -185,7 +188,7 @@ fn score(
     for rows in held.chunks(MOMENT_ROWS) {
         problem.watch.step(0)?;
         let features = &mut features[..rows.len() * design.size];
-        let mut scores = filled("scores", 0.0, rows.len() * block.len())?;
+        let mut scores = filled("number of scores", 0.0, rows.len() * block.len())?;
         design.fill(rows, features, problem.watch)?;
         own.products(features, &weights, &mut scores, |_, _| {}, block.len())?;
         for (&row, scores) in rows.iter().zip(scores.chunks(block.len())) {

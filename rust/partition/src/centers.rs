@@ -103,8 +103,8 @@ impl Centers {
         let n = members.n_clusters();
         let tile = |(at, (lanes, offsets)): (usize, (&mut Vec<Lanes>, &mut Lanes))| {
             let first = at * LANES;
-            *lanes = filled("cluster centers", Lanes::ZERO, x.n_cols)?;
-            let mut sums = filled("cluster centers", 0.0f64, x.n_cols)?;
+            *lanes = filled("number of cluster centers", Lanes::ZERO, x.n_cols)?;
+            let mut sums = filled("number of cluster centers", 0.0f64, x.n_cols)?;
             for (lane, cluster) in (first..(first + LANES).min(n)).enumerate() {
                 watch.step(0)?;
                 let rows = members.rows(cluster);
@@ -127,10 +127,13 @@ impl Centers {
     /// Returns tiles without features for `n` centers, with offsets of −∞.
     fn nowhere(n: usize) -> Result<(Vec<Vec<Lanes>>, Vec<Lanes>), Error> {
         let n_tiles = n.div_ceil(LANES);
-        let mut tiles = reserved("cluster centers", n_tiles)?;
+        let mut tiles = reserved("number of cluster centers", n_tiles)?;
         tiles.resize_with(n_tiles, Vec::new);
         let nothing = Lanes([f32::NEG_INFINITY; LANES]);
-        Ok((tiles, filled("cluster centers", nothing, n_tiles)?))
+        Ok((
+            tiles,
+            filled("number of cluster centers", nothing, n_tiles)?,
+        ))
     }
 
     /// Finds the nearest center of every row. If two centers are equally near, the lower number is
@@ -183,7 +186,7 @@ impl Centers {
         let n_features = self.tiles.first().map_or(0, Vec::len);
         let (mut tiles, mut offsets) = Self::nowhere(kept.len())?;
         for lanes in &mut tiles {
-            *lanes = filled("cluster centers", Lanes::ZERO, n_features)?;
+            *lanes = filled("number of cluster centers", Lanes::ZERO, n_features)?;
         }
         for (to, &from) in kept.iter().enumerate() {
             let from = from as usize;
@@ -246,14 +249,18 @@ impl Centers {
             for center in 0..self.n {
                 let value = self.tiles[center / LANES][feature].0[center % LANES];
                 if value != 0.0 {
-                    push("cluster centers", &mut weights.indices, center as u32)?;
-                    push("cluster centers", &mut weights.values, value)?;
+                    push(
+                        "number of cluster centers",
+                        &mut weights.indices,
+                        center as u32,
+                    )?;
+                    push("number of cluster centers", &mut weights.values, value)?;
                 }
             }
             weights.indptr.push(weights.indices.len());
         }
         let offsets = (0..self.n).map(|center| self.offset(center));
-        Ok((weights, collected("cluster centers", offsets)?))
+        Ok((weights, collected("number of cluster centers", offsets)?))
     }
 }
 

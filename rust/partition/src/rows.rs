@@ -40,7 +40,7 @@ where
     for<'a> Features<'a>: From<DenseView<'a, T>>,
 {
     let size = rows.len().saturating_mul(x.n_cols());
-    let mut values = reserved("rows of X", size)?;
+    let mut values = reserved("the copy of the rows of X", size)?;
     for &row in rows {
         values.extend_from_slice(x.row(row as usize));
     }
@@ -65,9 +65,9 @@ where
         })
     };
     let size = rows.iter().map(|&row| x.row(row as usize).0.len()).sum();
-    let mut ends = reserved("rows of X", rows.len() + 1)?;
-    let mut indices = reserved("rows of X", size)?;
-    let mut values = reserved("rows of X", size)?;
+    let mut ends = reserved("the copy of the rows of X", rows.len() + 1)?;
+    let mut indices = reserved("the copy of the rows of X", size)?;
+    let mut values = reserved("the copy of the rows of X", size)?;
     ends.push(end(0)?);
     for &row in rows {
         let (cols, row) = x.row(row as usize);

@@ -45,7 +45,7 @@ const PASSES_TO_UNLEARN: usize = 3;
 const ROWS_PER_STEP: usize = 1 << 12;
 
 /// The name of growing vectors in error messages.
-const IN_PLAY: &str = "number of rows in play";
+const IN_PLAY: &str = "number of rows in the working set";
 
 /// The state of one label.
 #[derive(Debug, Default)]

@@ -160,7 +160,7 @@ impl<'a> After<'a> {
             n_labels,
             panel: filled("number of features", Lanes::default(), dim)?,
             of_panel: filled("number of rows", Lanes::default(), n_rows)?,
-            scores: filled("scores of held-out rows", 0.0, n_rows * n_labels)?,
+            scores: filled("number of scores of held-out rows", 0.0, n_rows * n_labels)?,
         })
     }
 

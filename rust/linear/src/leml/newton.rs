@@ -240,7 +240,7 @@ fn direction(
     let mut r = collected("a step", gradient.iter().map(|value| -value))?;
     let mut p = copied("a step", &r)?;
     let mut step = filled("a step", 0.0, r.len())?;
-    let mut of_step = filled("a step of the rows' embedding", 0.0, image.len())?;
+    let mut of_step = filled("a step of the embedding of the rows", 0.0, image.len())?;
     let mut rho = square(&r);
     let goal = rho * params.cg_tol.powi(2);
     for _ in 0..params.cg_max_iter {

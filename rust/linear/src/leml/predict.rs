@@ -146,7 +146,7 @@ impl<I: Index, T: Value> Rows for Batch<'_, '_, I, T> {
         if embedded.len() == size {
             embedded.fill(0.0);
         } else {
-            *embedded = filled("embedded rows", 0.0, size)?;
+            *embedded = filled("the matrix of embedded rows", 0.0, size)?;
         }
         for (row, out) in rows.zip(embedded.chunks_exact_mut(rank.max(1))) {
             self.embed(row, out);

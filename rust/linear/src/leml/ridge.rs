@@ -91,7 +91,7 @@ impl<'a> Ridge<'a> {
         // The eigenvalue iteration converges if all numbers are finite.
         let eigen = eigen("the Gram matrix", gram.as_ref())?;
         let eigen = eigen.ok_or_else(|| not_finite("no eigenvalues"))?;
-        let mut lambda = filled("columns of a factor", 0.0, h.panels.len() * LANES)?;
+        let mut lambda = filled("number of columns of a factor", 0.0, h.panels.len() * LANES)?;
         for (lambda, value) in lambda.iter_mut().zip(&eigen.values) {
             *lambda = value.max(0.0);
         }

@@ -267,7 +267,7 @@ impl Fit<'_> {
             sum += f64::from(value.abs());
             sum
         });
-        extend("features of a row", sums, cumulated)?;
+        extend("number of features of a row", sums, cumulated)?;
         scores.fill(0.0);
         pass.search += scores.len() / 8;
         let unit = (sum / n_drawn as f64) as f32;
