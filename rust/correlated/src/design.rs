@@ -17,8 +17,8 @@ use manylabel_base::{Error, Watch, collected, copied, filled};
 use manylabel_sparse::{ColumnOrder, CsrView, Index, RowBlocks, Sparse, Value};
 use std::ops::Range;
 
-/// Number of rows of a dense block. A block is used twice in a row, and a block of this size stays
-/// in the second-level cache meanwhile.
+/// Number of rows of a dense block. Two products in succession read a block. A block of this size
+/// stays in the second-level cache between the two products.
 const DENSE_ROWS: usize = 256;
 
 /// Number of rows of a sparse block if there are few labels. Few labels do not occupy all threads,

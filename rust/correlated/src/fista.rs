@@ -56,8 +56,8 @@ const LEAST: f64 = 1e-6;
 /// The accelerated proximal gradient solver. It keeps its estimates of the curvature from one call
 /// to the next.
 pub(crate) struct Fista<T, const N: usize> {
-    /// The state of each label. The last panel of N labels may be incomplete; its unused lanes also
-    /// have an entry.
+    /// The state of each label. Labels are processed in panels of N labels. If the last panel is
+    /// incomplete, its unused lanes also have an entry.
     paces: Vec<Pace>,
     /// The largest eigenvalue of the correlation matrix of all columns, if it has been computed.
     eigenvalue: Option<f64>,
@@ -71,8 +71,8 @@ pub(crate) struct Fista<T, const N: usize> {
 /// The state of one label.
 #[derive(Clone, Copy)]
 struct Pace {
-    /// The estimate `L_i` of the curvature. It is infinite for unused lanes, so that their numbers
-    /// never change.
+    /// The estimate `L_i` of the curvature. In unused lanes it is infinite, so that the weights in
+    /// these lanes never change.
     curvature: f64,
     /// The number τ from which the momentum is computed.
     tau: f64,
@@ -97,7 +97,8 @@ struct Path<T, const N: usize> {
     slope: Slope<T, N>,
     /// The gradient at `y_before`.
     slope_before: Slope<T, N>,
-    /// For each panel of labels, whether it is active. Inactive panels rest.
+    /// For each panel (group of N labels), whether its gradient is computed. A panel whose gradient
+    /// is not computed rests.
     active: Vec<bool>,
     /// Whether the next gradient is the first one. There is then no earlier gradient to compare it
     /// with.
@@ -230,7 +231,7 @@ impl<T: Float, const N: usize> Fista<T, N> {
         Ok(0.5 * eigenvalue)
     }
 
-    /// Starts a run at the point `y`, without momentum and with all panels active.
+    /// Starts a run at the point `y`, without momentum. Gradients are computed for all labels.
     fn settle(&mut self, path: &mut Path<T, N>, y: &Iterate<T, N>) -> Result<(), Error> {
         path.w.copy(y)?;
         overwrite(
@@ -252,9 +253,9 @@ impl<T: Float, const N: usize> Fista<T, N> {
         violations.fold(0.0, f64::max) <= tol
     }
 
-    /// Takes the proximal steps of all active panels from y to the next w. For each label, updates
-    /// the curvature and the KKT violation, and records whether its step goes against the previous
-    /// direction.
+    /// Takes a proximal step from y to the next w, for all labels whose panel does not rest. A
+    /// panel is a group of N labels. For each label, updates the curvature and the KKT violation,
+    /// and records whether its step goes against the previous direction.
     fn step(
         &mut self,
         path: &mut Path<T, N>,
@@ -305,8 +306,8 @@ impl<T: Float, const N: usize> Fista<T, N> {
     }
 
     /// Takes the proximal steps of the couplings. It must be called after the steps of the weights,
-    /// because it uses the updated curvatures. A coupling between a resting and an active panel
-    /// does not change.
+    /// because it uses the updated curvatures. Labels are processed in panels of N labels. A
+    /// coupling does not change if the panel of one of its labels rests.
     fn step_pairs(
         &mut self,
         path: &mut Path<T, N>,
@@ -411,14 +412,15 @@ impl<T: Float, const N: usize> Path<T, N> {
         })
     }
 
-    /// Returns the two labels of a pair if the panels of both labels are active, otherwise `None`.
+    /// Returns the two labels of a pair. Returns `None` if the panel (group of N labels) of one of
+    /// them rests.
     fn moving(&self, (i, k): (u32, u32)) -> Option<[usize; 2]> {
         let labels = [i as usize, k as usize];
         let moves = labels.iter().all(|label| self.active[label / N]);
         moves.then_some(labels)
     }
 
-    /// Divides the arrays by panel. Resting panels get `None`.
+    /// Divides the arrays by panel (group of N labels). Panels that rest get `None`.
     fn panels<'a>(
         &'a mut self,
         y: &'a Iterate<T, N>,

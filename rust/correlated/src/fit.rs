@@ -270,9 +270,9 @@ impl<'a, T: Float, const N: usize> Descent<'a, T, N> {
 }
 
 impl<'a> Fit<'a> {
-    /// Creates the objective in one precision, without pairs. `pair` is the penalty of the
-    /// couplings, or `None` if the model has no couplings. `centred` tells whether the columns of
-    /// labels are centred.
+    /// Creates the objective in one precision, without pairs of labels. `pair` is the penalty of
+    /// the couplings, or `None` if the model has no couplings. `centred` tells whether the columns
+    /// of labels are centred.
     fn objective<T: Float, const N: usize>(
         &self,
         x: Sparse<'_>,

@@ -31,20 +31,21 @@ use manylabel_base::{Error, Watch, collected, extend, few, filled, parts, push, 
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Smallest number of units of work, if there are enough blocks. This number occupies a few
-/// threads.
+/// Smallest number of units of work into which a pass over the rows is divided, if there are enough
+/// blocks of rows. With this number, a few threads are busy.
 const PIECES: usize = 16;
 
 /// Name of the rows of a block in error messages about memory.
 const ROWS_OF_BLOCK: &str = "number of rows of a block";
 
-/// The sums of one unit of work: one panel of labels and several blocks of rows.
+/// The sums of one unit of work. A unit is one panel (group of N labels) and several blocks of
+/// rows.
 struct Partial<T, const N: usize> {
     /// `Xᵀ Ξ` for the stored values of X, without the correction for centring. The last row, which
     /// belongs to the intercept, stays 0.
     weights: Vec<Wide<T, N>>,
-    /// `Yᵀ Ξ` for the uncentred Y. There is one row for each label that is coupled with a label of
-    /// the panel.
+    /// `Yᵀ Ξ` for the uncentred Y. It has one row for each label that is coupled with a label of
+    /// the panel. A panel is a group of N labels.
     pairs: Vec<Wide<T, N>>,
     /// `1ᵀ Ξ`, the sum of the residuals over the rows. Products are corrected for centring with it.
     sum: [f64; N],
@@ -53,8 +54,9 @@ struct Partial<T, const N: usize> {
 }
 
 impl<T: Float, const N: usize> Partial<T, N> {
-    /// Returns zeros for a panel with `height` rows of weights and `n_neighbours` neighbours.
-    /// Neighbours are the labels that are coupled with a label of the panel.
+    /// Returns zeros for a panel (group of N labels). The panel has `height` rows of weights and
+    /// `n_neighbours` neighbours. Neighbours are the labels that are coupled with a label of the
+    /// panel.
     fn new(height: usize, n_neighbours: usize) -> Result<Self, Error> {
         Ok(Self {
             weights: filled("number of weights", Wide::zero(), height)?,
@@ -84,13 +86,14 @@ pub(crate) struct Gradient<'a, T, const N: usize> {
     pub(crate) labels: &'a Labels,
     /// The weight of each row. The weights sum to 1.
     omega: Vec<T>,
-    /// For each unit of work of a panel, the range of its blocks.
+    /// For each unit of work, the range of its blocks of rows. All panels (groups of N labels) have
+    /// the same units.
     pieces: Vec<Range<usize>>,
-    /// The sums of all units of work, panel by panel. After a pass, the first unit of a panel holds
-    /// the total of the panel.
+    /// The sums of all units of work, panel by panel. A panel is a group of N labels. After a pass,
+    /// the first unit of a panel holds the total of the panel.
     partials: Vec<Partial<T, N>>,
-    /// Couplings in the order in which panels of labels read them. For each of its neighbours
-    /// (coupled labels), a panel has one row of N couplings; see [`Pairs`].
+    /// Couplings, stored panel by panel. A panel is a group of N labels. It has one row of N
+    /// couplings for each label that is coupled with one of its labels; see [`Pairs`].
     couplings: Vec<Wide<T, N>>,
     /// Whether the columns of labels are centred. Only the reference solver does not centre them.
     centred: bool,
@@ -125,13 +128,14 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         })
     }
 
-    /// Returns the number of panels of N labels. The last panel may be incomplete.
+    /// Returns the number of panels, which are groups of N labels. The last panel may be
+    /// incomplete.
     pub(crate) fn n_panels(&self) -> usize {
         self.labels.len().div_ceil(N)
     }
 
-    /// Returns the number of rows in the weights of a panel: the number of features plus one for
-    /// the intercept.
+    /// Returns the number of rows in the weights of a panel (group of N labels). It is the number
+    /// of features plus one for the intercept.
     pub(crate) fn height(&self) -> usize {
         self.design.width() + 1
     }
@@ -171,8 +175,9 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         intercepts
     }
 
-    /// Computes the sums of the `active` panels at a point. `active` has one flag per panel. The
-    /// couplings of the point must belong to `pairs`. The sums of all other panels do not change.
+    /// Computes the sums of residuals for the `active` panels at a point. A panel is a group of N
+    /// labels, and `active` has one flag per panel. The couplings of the point must belong to
+    /// `pairs`. The sums of all other panels do not change.
     pub(crate) fn evaluate(
         &mut self,
         active: &[bool],
@@ -220,8 +225,8 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         Ok(())
     }
 
-    /// Writes the couplings in the order in which panels of labels read them. Each coupling is
-    /// written twice, once for each of its labels.
+    /// Stores the couplings panel by panel, because a pass processes one panel (group of N labels)
+    /// at a time. Each coupling is stored twice, once for each of its labels.
     fn place(&mut self, pairs: &Pairs, values: &[T]) -> Result<(), Error> {
         let n = pairs.starts.last().copied().unwrap_or(0);
         if self.couplings.len() != n {
@@ -336,13 +341,14 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         }
     }
 
-    /// Returns the loss of each label of a panel. The last pass must have computed it.
+    /// Returns the loss of each label of a panel (group of N labels). The last pass over the rows
+    /// must have computed the loss.
     pub(crate) fn losses(&self, panel: usize) -> &[f64; N] {
         &self.partials[panel * self.pieces.len()].loss
     }
 
-    /// Writes the gradient of the weights and intercepts of a panel of labels. It is computed from
-    /// the sums of the last pass.
+    /// Computes the gradient of the weights and intercepts of a panel (group of N labels) from the
+    /// sums of the last pass. Writes the gradient to `out`.
     pub(crate) fn write(&self, panel: usize, out: &mut [Wide<T, N>]) {
         let partial = &self.partials[panel * self.pieces.len()];
         out.copy_from_slice(&partial.weights);
@@ -372,9 +378,9 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         places.map(move |(&(i, k), &(a, b))| [read(i, k, a), read(k, i, b)])
     }
 
-    /// Writes the columns `cols` of a block of rows to `out`, one column per lane. Each value is
-    /// multiplied by the weight of its row. `out` must be zero. Columns are numbered with features
-    /// first and labels after them. Columns are not centred.
+    /// Copies the columns `cols` of a block of rows to `out`, one column per lane. Each value is
+    /// multiplied by the weight of its row. `out` must be zero. Column numbers start with the
+    /// features, and the labels follow. Columns are not centred.
     pub(crate) fn columns(&self, block: usize, cols: Range<usize>, out: &mut [Wide<T, N>]) {
         let width = self.design.width();
         let rows = self.design.cuts()[block].clone();

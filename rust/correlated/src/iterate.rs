@@ -12,7 +12,7 @@ use manylabel_base::{Error, collected, copied, extend, filled};
 /// see `units.rs`.
 #[derive(Debug)]
 pub(crate) struct Iterate<T, const N: usize> {
-    /// Weights, stored panel by panel, with N labels in a panel. A panel has one row for each
+    /// Weights, stored panel by panel. A panel is a group of N labels. It has one row for each
     /// non-constant feature, and a last row for the intercepts. Unused lanes of the last panel stay
     /// zero.
     pub(crate) weights: Vec<Wide<T, N>>,
@@ -21,8 +21,8 @@ pub(crate) struct Iterate<T, const N: usize> {
 }
 
 impl<T: Float, const N: usize> Iterate<T, N> {
-    /// Returns a point with only zeros. `n_rows` is the number of rows of weights of all panels
-    /// together.
+    /// Returns a point with only zeros. Weights are stored in panels (groups of N labels). `n_rows`
+    /// is the number of rows of weights in all panels together.
     pub(crate) fn zeros(n_rows: usize, n_pairs: usize) -> Result<Self, Error> {
         Ok(Self {
             weights: filled("number of weights", Wide::zero(), n_rows)?,
@@ -83,8 +83,8 @@ impl<T: Float, const N: usize> Iterate<T, N> {
     }
 }
 
-/// Makes `vec` a copy of `values`. Reuses its memory if it is large enough. `what` names the vector
-/// in memory errors.
+/// Makes `vec` a copy of `values`. The memory of `vec` is reused if it is large enough. `what`
+/// names the vector in error messages about memory.
 pub(crate) fn overwrite<T: Copy>(
     what: &'static str,
     vec: &mut Vec<T>,

@@ -48,8 +48,8 @@ impl Labels {
     /// original label. `omega` holds the row weights, which sum to 1. `cuts` holds the rows of each
     /// block.
     ///
-    /// Labels with equal counts keep their original order. Takes O(n log n_b) time, where n is the
-    /// number of stored entries of `y`, and n_b is the number of stored entries in a block.
+    /// Labels with equal counts keep their original order. Takes O(n log b) time, where n is the
+    /// number of stored entries of `y`, and b is the number of stored entries in a block.
     pub(crate) fn new<I: Index, V: Copy>(
         y: CsrView<'_, I, V>,
         counts: &[usize],

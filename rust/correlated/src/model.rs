@@ -102,7 +102,7 @@ impl Matrix {
                         matrix: "correlations_",
                         row,
                         rule: format!(
-                            "the entry in column {col} must be off the diagonal and equal its transposed entry"
+                            "the entry in column {col} is on the diagonal or not symmetric"
                         ),
                     });
                 }

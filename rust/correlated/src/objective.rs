@@ -36,7 +36,7 @@ pub(crate) struct Objective<'a, T, const N: usize> {
     /// For each label, `p (1 − p)`, where p is the fraction of rows with the label. It is the
     /// curvature of the loss of the label if predictions are constant.
     pub(crate) variance: Vec<f64>,
-    /// Every pass checks with it for cancellation.
+    /// Receives requests to cancel. Every pass over the rows checks for such a request.
     pub(crate) watch: &'a Watch,
 }
 
@@ -112,18 +112,20 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         self.variance.len()
     }
 
-    /// Returns the number of rows in the weights of a panel: the number of features plus one for
-    /// the intercept.
+    /// Returns the number of rows in the weights of a panel (group of N labels). It is the number
+    /// of features plus one for the intercept.
     pub(crate) fn height(&self) -> usize {
         self.features.len()
     }
 
-    /// Returns the number of panels of N labels. The last panel may be incomplete.
+    /// Returns the number of panels, which are groups of N labels. The last panel may be
+    /// incomplete.
     pub(crate) fn n_panels(&self) -> usize {
         self.gradient.n_panels()
     }
 
-    /// Returns the number of rows of the weights of all panels together.
+    /// Returns the number of rows of the weights of all panels together. A panel is a group of N
+    /// labels.
     pub(crate) fn n_rows(&self) -> usize {
         self.n_panels() * self.height()
     }
@@ -187,7 +189,7 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         Ok(value)
     }
 
-    /// Returns one flag per panel of labels, all of them true.
+    /// Returns one flag per panel (group of N labels). All flags are true.
     fn all_panels(&self) -> Result<Vec<bool>, Error> {
         filled("number of labels", true, self.n_panels())
     }

@@ -71,10 +71,10 @@ pub(crate) fn soft<T: Float>(u: T, bound: T) -> T {
     }
 }
 
-/// Returns, for each label of a panel, the largest KKT violation among its weights.
+/// Returns, for each label, the largest KKT violation among its weights.
 ///
-/// `weights`, `slopes` and `nets` have one entry per row of the panel, which is a feature or the
-/// intercept. Violations that are NaN are ignored.
+/// The weights of N labels (a panel) are given. `weights`, `slopes` and `nets` have one entry per
+/// row of the panel, which is a feature or the intercept. Violations that are NaN are ignored.
 #[wide]
 pub(crate) fn violations<T: Float, const N: usize>(
     weights: &[Wide<T, N>],

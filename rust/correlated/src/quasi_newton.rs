@@ -40,8 +40,8 @@ const MAX_GRADIENTS: usize = 25;
 /// violation at the last gradient.
 const LEFT: f64 = 0.1;
 
-/// A step is too long if the objective rises at the end of the step with more than this fraction of
-/// the slope with which it fell at the start.
+/// A step of a label is too long if the objective rises at the end of the step. Slopes up to this
+/// fraction of the slope at the start are accepted.
 const OVERSHOT: f64 = 0.5;
 
 /// Names of arrays in error messages about memory.
@@ -194,7 +194,7 @@ impl<T: Float> QuasiNewton<T> {
 }
 
 impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
-    /// Starts a run at a point. All panels of labels need a gradient.
+    /// Starts a run at a point. The gradient is needed for all labels.
     fn new(
         objective: &'o mut Objective<'a, T, N>,
         start: Iterate<T, N>,
@@ -240,9 +240,9 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         Ok(free)
     }
 
-    /// Returns the row in the weights of a panel that belongs to a column of the second moments.
-    /// The rows are the features, followed by the intercept. Returns `None` if the column is a
-    /// label.
+    /// Converts a column of the second moments to a row in the weights of a panel (group of N
+    /// labels). The rows are the features, followed by the intercept. Returns `None` if the column
+    /// is a label.
     fn row(&self, col: u32) -> Option<usize> {
         let (width, col) = (self.objective.height() - 1, col as usize);
         if col < width {

@@ -29,8 +29,8 @@ pub(crate) struct Units<'a> {
 }
 
 impl Units<'_> {
-    /// Returns the number of rows in the weights of a panel: the number of features plus one for
-    /// the intercept.
+    /// Returns the number of rows in the weights of a panel (group of N labels). It is the number
+    /// of features plus one for the intercept.
     fn height(&self) -> usize {
         self.columns.len() + 1
     }

@@ -14,7 +14,8 @@ use manylabel_simd::{exp, exp_f32, wide};
 use manylabel_sparse::{Real, RowBlock};
 use multiversion::target::target_cfg_f;
 
-/// One number for each of the N labels of a panel.
+/// One number for each of the N labels of a panel. A panel is a group of labels that are processed
+/// together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[repr(C, align(64))]
 pub(crate) struct Wide<T, const N: usize>(pub(crate) [T; N]);
@@ -25,7 +26,7 @@ impl<T: Real, const N: usize> Wide<T, N> {
         Self([T::default(); N])
     }
 
-    /// Adds another number lane by lane.
+    /// Adds another number in each lane.
     #[inline(always)]
     pub(crate) fn add(&mut self, other: &Self) {
         for lane in 0..N {

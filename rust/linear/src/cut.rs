@@ -47,8 +47,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Returns an empty tally. `wanted` is the total weight of the pairs that should be above the
-    /// threshold.
+    /// Returns a [`Tally`] without pairs. `wanted` is the total weight of the pairs that should be
+    /// above the threshold.
     pub fn new(wanted: f64) -> Self {
         Self {
             wanted,
@@ -108,7 +108,7 @@ impl Tally {
         Ok(())
     }
 
-    /// Adds all pairs of the tally `other`. The two tallies must have the same `wanted` weight.
+    /// Adds all pairs of `other`. Both must have the same `wanted` weight.
     ///
     /// # Errors
     ///

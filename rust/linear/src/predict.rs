@@ -22,13 +22,13 @@ const FULL_FROM: usize = 512;
 /// `indptr`, and `L` is the integer type of label numbers.
 #[derive(Debug, Clone, Copy)]
 pub struct Scorer<'a, P, L> {
-    /// The start and end of the weights of each feature; (`n_features` + 1).
+    /// The start and end of the weights of each feature; shape (`n_features` + 1).
     indptr: &'a [P],
     /// The label of each weight, feature by feature.
     labels: &'a [L],
     /// The weight at each position of `labels`.
     weights: &'a [f32],
-    /// The intercepts; (`n_labels`). A label that is never predicted has −∞.
+    /// The intercepts; shape (`n_labels`). A label that is never predicted has −∞.
     intercept: &'a [f32],
     /// True if rows are scaled to unit length before they are scored.
     normalize: bool,

@@ -31,7 +31,7 @@ pub(crate) const PREDICTIONS: &str = "number of projected predictions";
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Projection<'a> {
-    /// W, stored row by row.
+    /// The weights W of the linear predictions, stored row by row.
     weights: &'a [f64],
     /// a, of length k.
     intercept: &'a [f64],

@@ -44,7 +44,7 @@ const LEAST_RIDGE: f64 = 1e-12;
 
 /// One tile of the lower triangle, stored column by column.
 struct Tile {
-    /// The position of the tile in its column of tiles, counted from the top of the matrix.
+    /// The position of the tile in its column of tiles, counted from the top of the Gram matrix.
     row: usize,
     /// The position of the tile in its row of tiles; at most `row`.
     col: usize,
@@ -71,7 +71,7 @@ impl Tile {
 /// The lower triangle of the Gram matrix C, without the ridge. There is one list of tiles per
 /// column of tiles. The first tile of each list is on the diagonal.
 pub(crate) struct Gram {
-    /// Number of rows and columns of C.
+    /// Number of rows and columns of the Gram matrix.
     size: usize,
     /// For each column of tiles, its tiles, starting at the diagonal.
     columns: Vec<Vec<Tile>>,
@@ -259,14 +259,14 @@ impl Gram {
 pub(crate) struct Factor {
     /// Number of rows and columns.
     size: usize,
-    /// L in double precision.
+    /// The Cholesky factor in double precision.
     exact: Vec<f64>,
-    /// L rounded to single precision.
+    /// The Cholesky factor, rounded to single precision.
     single: Vec<f32>,
 }
 
 impl Factor {
-    /// Copies the tiles of L into one matrix, in both precisions.
+    /// Copies the tiles of the Cholesky factor into one matrix, in both precisions.
     fn assemble(size: usize, columns: &[Vec<Tile>], watch: &Watch) -> Result<Self, Error> {
         let mut exact = filled(FACTOR, 0.0, size * size)?;
         for tile in columns.iter().flatten() {

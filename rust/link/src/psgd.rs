@@ -44,8 +44,8 @@ const FEATURES: usize = 256;
 /// Number of weights that one thread updates between two checks for cancellation.
 const NUMBERS_OF_STEP: usize = 1 << 16;
 
-/// Largest number of features in a batch of rows, counted over all rows. It is also the largest
-/// number of probabilities. Each of the two arrays then takes at most 400 MB in single precision.
+/// Limits the size of a batch of rows. The batch has one array of features and one array of
+/// probabilities. Each array has at most this many numbers, which take 400 MB in single precision.
 const NUMBERS_OF_BATCH: usize = 100_000_000;
 
 /// Returns the number of rows in a batch, for `n` training rows. It is a tenth of the rows, or less

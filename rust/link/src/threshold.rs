@@ -44,8 +44,8 @@ const ENOUGH_LABELS: f64 = 500.0;
 /// Smallest number of labels in the sample, if the data have that many. With fewer labels, the
 /// threshold would have a large random error.
 const LEAST_LABELS: usize = 32;
-/// The fraction of the work of the fit that fitting the sample of labels may take. It may take more
-/// if this is needed for [`LEAST_LABELS`] labels.
+/// Fitting the sample of labels should take at most this fraction of the work of the fit. It may
+/// take longer, because the sample has at least [`LEAST_LABELS`] labels.
 const SHARE_OF_FIT: f64 = 0.1;
 
 /// Largest number of scores that are stored over all groups of held-out rows. They take 32 MiB.

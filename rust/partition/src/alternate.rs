@@ -19,7 +19,7 @@ use std::cmp::Reverse;
 /// The label set of every block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabelSets {
-    /// The boundaries of the label sets in `labels`, starting with 0; (`n_blocks` + 1,).
+    /// The boundaries of the label sets in `labels`, starting with 0; shape (`n_blocks` + 1,).
     pub ends: Vec<usize>,
     /// The labels of all sets, one set after the other. The labels of a set are in increasing
     /// order.
@@ -39,7 +39,7 @@ impl LabelSets {
         &self.labels[self.ends[block]..self.ends[block + 1]]
     }
 
-    /// Returns the sum of the squared sizes of the label sets. It is exact up to 2⁵³.
+    /// Returns the sum of the squared sizes of the label sets. The sum is exact up to 2⁵³.
     fn squared_sizes(&self) -> f64 {
         let size = |ends: &[usize]| (ends[1] - ends[0]) as f64;
         self.ends.windows(2).map(|ends| size(ends).powi(2)).sum()
@@ -115,8 +115,8 @@ pub fn label_step(
     Ok(sets)
 }
 
-/// Number of rows that are processed between two checks for cancellation. It is also the number of
-/// rows in a unit of parallel work.
+/// Number of rows that are processed between two checks for cancellation. A unit of parallel work
+/// has the same number of rows.
 const ROWS_AT_ONCE: usize = 4096;
 
 /// Chooses the labels of a block with the given rows. Returns the labels, and the number of labels
@@ -246,7 +246,8 @@ pub(crate) struct Rule {
     pub(crate) max_labels: usize,
     /// The maximum number of rounds. A round is a row step and a label step.
     pub(crate) max_iter: usize,
-    /// The alternation ends after a round that lowers the objective by less than this number.
+    /// The fit ends after a round that lowers the objective by less than this number. A round is a
+    /// row step and a label step.
     pub(crate) tol: f64,
 }
 

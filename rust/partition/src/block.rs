@@ -432,7 +432,7 @@ struct Group {
 struct Sent<'a> {
     model: &'a BlockModel<'a>,
     x: Features<'a>,
-    /// The router's scores of the blocks to which each row is sent; (`n_rows`, `n_blocks`).
+    /// The router's scores of the blocks to which each row is sent; shape (`n_rows`, `n_blocks`).
     routes: CsrOwned,
     /// The whole model of which the models of the blocks are parts, stored by label. None if there
     /// are too few rows.

@@ -30,9 +30,9 @@ const MOST_BLOCKS: usize = 2048;
 /// The number of blocks is `ends.len() - 1`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Partition {
-    /// The number of the block of each row; (`n_rows`,). Every block has at least one row.
+    /// The number of the block of each row; shape (`n_rows`,). Every block has at least one row.
     pub row_blocks: Vec<u32>,
-    /// The boundaries of the label sets in `labels`, starting with 0; (`n_blocks` + 1,).
+    /// The boundaries of the label sets in `labels`, starting with 0; shape (`n_blocks` + 1,).
     pub ends: Vec<usize>,
     /// The labels of all blocks, one block after the other. The labels of a block are in increasing
     /// order. A block may have no labels.

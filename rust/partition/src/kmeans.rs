@@ -93,11 +93,11 @@ pub struct KMeans {
 /// distinct rows than requested clusters, there are fewer clusters.
 #[derive(Debug, Clone)]
 pub struct Clustering {
-    /// The number of the cluster of each row; (`n_rows`,).
+    /// The number of the cluster of each row; shape (`n_rows`,).
     pub row_clusters: Vec<u32>,
-    /// The centers, one per column; (`n_features`, `n_clusters`).
+    /// The centers, one per column; shape (`n_features`, `n_clusters`).
     pub centers: CsrOwned,
-    /// The intercept of each center μ, which is `−½‖μ‖²`; (`n_clusters`,). With this intercept, the
+    /// The intercept of each center μ, which is `−½‖μ‖²`; shape (`n_clusters`,). With this intercept, the
     /// nearest center of a row has the largest linear score. With [`Until::RowsEach`], the
     /// intercept is lower for centers that would otherwise get too many rows. So every row is in
     /// the cluster with the highest score.
@@ -194,7 +194,8 @@ pub(crate) struct Start {
     /// The number of clusters. Every cluster has at least one row.
     pub(crate) n_clusters: usize,
     /// The sum of the squared distances between the rows and the centers to which they were
-    /// assigned, weighted by the row weights. It is 0 for clusters that were found by halving.
+    /// assigned, weighted by the row weights. For clusters that were found by halving, the sum is
+    /// 0.
     inertia: f64,
     /// The centers to which rows were assigned. None if these are the means of the clusters.
     routing: Option<Centers>,

@@ -36,9 +36,9 @@ pub const ROWS_AT_ONCE: usize = 64;
 /// Number of scores that are processed together. If their maximum is below the k-th best score so
 /// far, none of them is ranked.
 const CHUNK: usize = 16;
-/// The smallest term of a block in the probability of a label. It keeps log-odds finite.
+/// The smallest term of a block in the probability of a label. This limit keeps log-odds finite.
 const LEAST: f64 = 1e-300;
-/// The largest probability. It keeps log-odds finite.
+/// The largest probability. This limit keeps log-odds finite.
 const MOST: f64 = 1.0 - 1e-16;
 
 /// The scores of a block's model for the rows that were sent to the block.
@@ -141,12 +141,14 @@ pub(crate) fn merge_known<I: Index, T: Value>(
     )
 }
 
-/// For each stored entry of the routes (a row and a block), the position of the row among the rows
-/// that were sent to this block.
+/// The matrix of routes has one stored entry for each row and each block that the row is sent to.
+/// This struct has, for each entry, the position of the row among the rows that were sent to the
+/// block.
 struct Places {
     /// The boundaries of the rows in `at`. Row i has the entries `at[starts[i]..starts[i + 1]]`.
     starts: Vec<usize>,
-    /// For each entry of the routes, the position of the row among the rows sent to the block.
+    /// For each stored entry (row and block), the position of the row among the rows sent to the
+    /// block.
     at: Vec<usize>,
 }
 
@@ -181,7 +183,7 @@ fn places<I: Index, T: Value>(
 struct Scratch<'a> {
     /// For each block of the row, the labels with their scores, and the weight of the block.
     parts: Vec<(Answer<'a>, f64)>,
-    /// The sum of the terms of each label over the blocks; (`n_labels`,). All sums are 0 between
+    /// The sum of the terms of each label over the blocks; shape (`n_labels`,). All sums are 0 between
     /// rows.
     shares: Vec<f64>,
     /// The labels whose sums are not 0.

@@ -26,7 +26,8 @@ pub struct Params {
     /// step), and then chooses new label sets (label step).
     pub max_iter: usize,
     /// `tol`: the fit ends after the first round that lowers the objective by less than this
-    /// number; finite, > 0. A round is a row step and a label step.
+    /// number; finite, > 0. A round moves rows to their best blocks, and then chooses new label
+    /// sets.
     pub tol: f64,
     /// The seed of the random numbers. Start i uses the seed `seed + i`, with wrap-around.
     pub seed: u64,

@@ -28,7 +28,7 @@ pub struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// Creates a part of `model` with the given labels, which must be increasing.
+    /// Creates a model that has only the given labels of `model`. The labels must be increasing.
     ///
     /// # Errors
     ///
@@ -59,8 +59,8 @@ impl<'a> Part<'a> {
         self.model
     }
 
-    /// Returns, for each row, the best label of the whole model, if it is in the part. Rows with
-    /// another best label get no label.
+    /// Computes, for each row, the label to which the whole model gives the highest score. Returns
+    /// only labels that are in the part. Rows whose label is not in the part get no label.
     pub(crate) fn best(&self, x: Features<'_>, watch: &Watch) -> Result<CsrOwned, Error> {
         self.among(&self.model.topk(x, 1, watch)?)
     }
@@ -172,7 +172,7 @@ impl Rows for Batch<'_> {
 /// [`BlockModel::with_parts`](crate::BlockModel::with_parts) uses this trait for batches of more
 /// than 32 rows.
 pub trait Parts: Send + Sync {
-    /// Returns the model stored by label. It is stored once for a batch of rows.
+    /// Stores the model by label and returns the result. This is done once for a batch of rows.
     ///
     /// # Errors
     ///

@@ -41,7 +41,7 @@ use manylabel_sparse::{CsrOwned, Sparse};
 
 /// Number of rows that are visited between two checks for cancellation.
 const ROWS_AT_ONCE: usize = 8192;
-/// The maximum number of Newton steps of one visit.
+/// The maximum number of Newton steps for the dual variable of one row, in one pass.
 const STEPS: usize = 100;
 
 /// Parameters of the router, which predicts one class per row.
@@ -65,11 +65,11 @@ pub struct Router {
 /// must have unit length.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Routes {
-    /// The weights, one column per class; (`n_features`, `n_classes`). Zeros are not stored.
+    /// The weights, one column per class; shape (`n_features`, `n_classes`). Zeros are not stored.
     pub weights: CsrOwned,
-    /// The intercepts; (`n_classes`,). They are zero if no intercepts are fitted.
+    /// The intercepts; shape (`n_classes`,). They are zero if no intercepts are fitted.
     pub intercept: Vec<f32>,
-    /// Number of passes over the rows for each class; (`n_classes`,). It is `max_iter` for a class
+    /// Number of passes over the rows for each class; shape (`n_classes`,). It is `max_iter` for a class
     /// that did not converge earlier.
     pub n_iter: Vec<u32>,
 }

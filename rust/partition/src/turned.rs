@@ -11,7 +11,7 @@ use manylabel_sparse::Index;
 /// A sparse matrix in compressed column format. The columns are the rows of the transpose.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Turned {
-    /// The boundaries of the columns in `rows` and `values`, starting with 0; (`n_cols` + 1,).
+    /// The boundaries of the columns in `rows` and `values`, starting with 0; shape (`n_cols` + 1,).
     pub ends: Vec<u32>,
     /// The row of each entry, column by column. Rows are in increasing order within a column.
     pub rows: Vec<u32>,

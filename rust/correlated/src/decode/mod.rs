@@ -29,7 +29,7 @@ use crate::iterate::overwrite;
 use crate::model::Matrix;
 use manylabel_base::{Error, Watch, collected};
 
-/// The method that finds the most probable label set. Probabilities do not depend on it.
+/// The method that finds the most probable label set. Probabilities do not depend on this method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// Compares all label sets of up to 20 labels with couplings. If more labels have couplings, an
@@ -68,7 +68,7 @@ pub(crate) const ROWS: usize = 16;
 enum Way {
     /// Compares all label sets.
     States,
-    /// Searches from label sets of the training rows.
+    /// Searches for the most probable label set, starting from label sets of the training rows.
     Search,
     /// Sends max-product messages.
     Messages,
@@ -119,8 +119,9 @@ impl Sets<'_> {
 pub(crate) struct Scratch {
     /// Log-odds without couplings of up to [`ROWS`] rows, row by row.
     pub(crate) u: Vec<f64>,
-    /// The scores of the rows, in the same layout as `u`. A score is the log-odds of a label given
-    /// the other labels of the set that was found. With messages, it is a max-marginal.
+    /// The scores of the rows, in the same layout as `u`. A score is the log-odds of a label, given
+    /// that all other labels are as in the label set that was found. If messages are used, a score
+    /// is a max-marginal.
     pub(crate) odds: Vec<f64>,
     /// Working space for decoding each row.
     pub(crate) work: Work,
@@ -129,17 +130,20 @@ pub(crate) struct Scratch {
 /// Working space for one row.
 #[derive(Default)]
 pub(crate) struct Work {
-    /// For each label, whether it is in the set that was found.
+    /// For each label, whether the most probable label set contains the label.
     z: Vec<bool>,
-    /// Log-odds without couplings of several rows, label by label. Each row has one SIMD lane.
+    /// Log-odds without couplings, label by label. Each of several rows has one SIMD lane.
     lanes: Vec<f64>,
     /// For each row, the best label sets of the training rows with their scores, best first.
     best: Vec<Vec<(f64, u32)>>,
-    /// For each label, whether it is in the current set of the search.
+    /// For each label, whether the label set that the search currently considers contains the
+    /// label.
     state: Vec<bool>,
-    /// Sums of the probabilities of states, one sum for each set of the first ten coupled labels.
+    /// For each set of the first ten coupled labels, the summed probability of all label sets that
+    /// agree with this set on these labels.
     sums: Vec<f64>,
-    /// For each set of the first ten coupled labels, the sum of u over the set; see `states.rs`.
+    /// For each set of the first ten coupled labels, the sum of the log-odds u over the set; see
+    /// `states.rs`.
     low: Vec<f64>,
     /// For each set of the other coupled labels, the sum of u over the set.
     high: Vec<f64>,

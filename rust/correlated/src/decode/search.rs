@@ -78,8 +78,9 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Writes to `work.z` the best label set that the search finds for a row. `row` is the position
-    /// of the row in the last call of [`score_sets`](Self::score_sets). `odds` is overwritten.
+    /// Writes to `work.z` the best label set that the search finds for a row.
+    /// [`score_sets`](Self::score_sets) must have been called before. `row` is the position of the
+    /// row in the last of these calls. `odds` is overwritten.
     pub(super) fn search(
         &self,
         u: &[f64],

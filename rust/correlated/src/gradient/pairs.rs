@@ -11,8 +11,9 @@ use std::ops::Range;
 const LABELS: &str = "number of labels";
 const PAIRS: &str = "number of pairs of labels";
 
-/// If a panel has more neighbours than the number of labels divided by this number, all labels are
-/// listed as its neighbours.
+/// A panel is a group of labels, and its neighbours are the labels that form a pair with one of
+/// them. If a panel has more neighbours than the number of labels divided by this number, all
+/// labels are listed as its neighbours.
 const MANY: usize = 2;
 
 /// The pairs of labels that may have a coupling. The couplings of all other pairs are zero.
@@ -24,8 +25,8 @@ pub(crate) struct Pairs {
     /// labels, in increasing order. If there are many neighbours, all labels are listed, because
     /// products over all labels are faster per entry.
     pub(super) neighbours: Vec<Vec<u32>>,
-    /// For each panel, the number of neighbours of all panels before it. The last entry is the
-    /// total number of neighbours.
+    /// For each panel (group of N labels), the number of neighbours of all panels before it. The
+    /// last entry is the total number of neighbours.
     pub(super) starts: Vec<usize>,
     /// The two positions of the coupling of each pair. A position is the number
     /// `lane + N · neighbour`. At the first position, the coupling is in the panel of the first
@@ -84,7 +85,7 @@ impl Pairs {
     }
 
     /// Returns the positions of the neighbours of a panel in the list of the neighbours of all
-    /// panels.
+    /// panels. A panel is a group of N labels.
     pub(super) fn of_panel(&self, panel: usize) -> Range<usize> {
         self.starts[panel]..self.starts[panel + 1]
     }

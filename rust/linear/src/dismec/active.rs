@@ -37,7 +37,9 @@ use manylabel_base::{Error, Watch, extend, few, filled, push};
 /// number. Rows with scores closer to −1 have little loss, and there are many of them.
 const MARGIN: f32 = 0.1;
 
-/// Number of steps for rows of the working set between two steps for the background.
+/// The working set is the set of rows that the solver uses for a label. All other rows form the
+/// background. This constant is the number of steps for rows of the working set between two steps
+/// for the background.
 const BACKGROUND_EVERY: usize = 16;
 
 /// The largest number of passes that remove the influence of held-out rows from the weights.
@@ -52,10 +54,11 @@ const IN_PLAY: &str = "number of rows in the working set";
 /// The state of one label in the solver.
 #[derive(Debug, Default)]
 struct Lane {
-    /// The weights without the contribution of the background, `Σ_i s_i α_i x_i`; (dim).
+    /// The weights without the contribution of the background (the rows outside the working set),
+    /// `Σ_i s_i α_i x_i`; shape (dim).
     weights: Vec<f32>,
-    /// The rows of the working set. The positive rows come first. Then come the negative rows, in
-    /// the order in which they were added.
+    /// The working set: the rows that the solver uses for the label. The positive rows come first.
+    /// Then come the negative rows, in the order in which they were added.
     rows: Vec<u32>,
     /// The number of positive rows in `rows`.
     n_positive: usize,
@@ -78,13 +81,14 @@ struct Lane {
 /// panel.
 #[derive(Debug)]
 pub(crate) struct Workspace {
-    /// The states of the labels of the panel. There are always [`LANES`] states.
+    /// The states of the labels of the panel, which is a group of sixteen labels. There are always
+    /// [`LANES`] states.
     lanes: Vec<Lane>,
-    /// The weights of all labels of the panel, interleaved for scoring; (dim).
+    /// The weights of sixteen labels, interleaved for scoring; shape (dim).
     panel: Vec<Lanes>,
     /// The scores of up to [`ROWS_PER_STEP`] rows.
     scores: Vec<Lanes>,
-    /// For each row, the labels of the panel whose working set contains the row; (n).
+    /// For each row, the labels whose working set contains the row; shape (n).
     in_play: Vec<Mask>,
     /// The order in which coordinate descent visits the rows of the working set.
     order: Vec<u32>,
@@ -113,7 +117,8 @@ impl Workspace {
         })
     }
 
-    /// Returns the weights of one label of the panel, in the order of the columns of `Problem::x`.
+    /// Returns the weights of one of the sixteen labels, in the order of the columns of
+    /// `Problem::x`.
     pub(crate) fn weights(&self, lane: usize) -> impl Iterator<Item = f32> {
         self.lanes[lane].weights.iter().copied()
     }
@@ -235,8 +240,8 @@ pub(crate) fn unlearn(
     watch.step(0)
 }
 
-/// Scores all rows for all labels of the panel. For each label, keeps the rows outside the working
-/// set that violate the margin most. The time is O(nnz(X)).
+/// Scores all rows for sixteen labels. For each label, keeps the rows outside its working set that
+/// violate the margin most. The time is O(nnz(X)).
 fn search(
     problem: &Problem,
     effort: &Effort,
@@ -318,13 +323,14 @@ impl Lane {
         Ok(())
     }
 
-    /// Returns the number of negative rows that are added to the working set in one portion.
+    /// Returns the number of negative rows in one portion. Violators of the margin are added to the
+    /// working set in portions.
     fn n_joining(&self, effort: &Effort) -> usize {
         (effort.join_per_positive * self.n_positive).max(effort.min_join)
     }
 
-    /// Returns the score of a row. The weights for the score include the contribution of the
-    /// background.
+    /// Returns the score of a row. The background (the rows outside the working set) contributes to
+    /// this score.
     fn score(&self, problem: &Problem, row: u32) -> f32 {
         let (cols, values) = problem.x.row(row as usize);
         sparse_dot(cols, values, &self.weights) - self.kappa as f32 * problem.mean_dot[row as usize]
@@ -475,7 +481,8 @@ impl Lane {
         }
     }
 
-    /// Minimizes the dual objective over the dual variable of the background.
+    /// Minimizes the dual objective over the dual variable of the background (the rows outside the
+    /// working set).
     fn step_background(&mut self, problem: &Problem) {
         // If the working set contains all rows, the cost of the background consists only of
         // rounding errors.
@@ -489,8 +496,8 @@ impl Lane {
         self.kappa = (self.kappa - gradient / (problem.mean_square + ease)).max(0.0);
     }
 
-    /// Adds the contribution of the background, `−κ m`, to the weights. Here m is the mean row, and
-    /// κ is the dual variable of the background.
+    /// Adds the contribution of the background (the rows outside the working set) to the weights.
+    /// It is `−κ m`, where m is the mean row and κ is the dual variable of the background.
     fn add_background(&mut self, problem: &Problem) {
         add_scaled(-self.kappa as f32, &problem.mean, &mut self.weights);
     }

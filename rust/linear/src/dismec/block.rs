@@ -17,10 +17,10 @@ use manylabel_sparse::CsrOwned;
 /// The rows and labels of one block.
 #[derive(Debug)]
 pub struct Block<'a> {
-    /// The rows of the block, already scaled; (`n_rows`, `n_columns`). Every column must have at
+    /// The rows of the block, already scaled; shape (`n_rows`, `n_columns`). Every column must have at
     /// least one entry. The column of ones for the intercept is not included.
     pub x: CsrOwned,
-    /// The rows that have each label, in increasing order; (`n_labels`, `n_rows`). The stored
+    /// The rows that have each label, in increasing order; shape (`n_labels`, `n_rows`). The stored
     /// values are ignored.
     pub rows_of_label: CsrOwned,
     /// The weights of the rows; all > 0. `None` gives every row the weight 1.
@@ -46,13 +46,14 @@ pub struct Forgotten<'a> {
 /// The fitted weights of a block.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Solution {
-    /// The weights without the small weights that were dropped; (`n_labels`, `n_columns`).
+    /// The weights without the small weights that were dropped; shape (`n_labels`, `n_columns`).
     pub weights: CsrOwned,
-    /// The intercepts; (`n_labels`). They are 0 if no intercepts are fitted, and −∞ for labels without a row.
+    /// The intercepts; shape (`n_labels`). They are 0 if no intercepts are fitted. Labels without a
+    /// row have −∞.
     pub intercept: Vec<f32>,
-    /// The number of steps for each label, as in [`Model`](super::Model); (`n_labels`).
+    /// The number of steps for each label, as in [`Model`](super::Model); shape (`n_labels`).
     pub n_iter: Vec<u32>,
-    /// The scores of the rows in [`Forgotten::scored`], row by row; (rows, `n_labels`). The array
+    /// The scores of the rows in [`Forgotten::scored`], row by row; shape (rows, `n_labels`). The array
     /// is empty if [`Block::forgotten`] is None.
     pub forgotten: Vec<f32>,
 }
@@ -134,7 +135,7 @@ struct After<'a> {
     n_labels: usize,
     /// The weights of a panel (a group of sixteen labels).
     panel: Vec<Lanes>,
-    /// The scores of the labels of a panel, without intercepts.
+    /// The scores of up to sixteen labels, without intercepts.
     of_panel: Vec<Lanes>,
     /// The scores of all labels, row by row.
     scores: Vec<f32>,

@@ -12,8 +12,8 @@
 /// which are similar to the rows of the label. Such models can use [`OF_BLOCK`](Self::OF_BLOCK).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Effort {
-    /// A label is rare if fewer than one in `rare` rows is positive. For rare labels, it is faster
-    /// to use a working set than all rows.
+    /// A label is rare if fewer than one in `rare` rows is positive. For rare labels, the solver
+    /// uses a small working set of rows, which is faster than using all rows.
     pub(crate) rare: usize,
     /// For labels with at most this many positive rows, `rare_if_few` is used in place of `rare`.
     pub(crate) few: usize,

@@ -23,10 +23,10 @@ pub struct Model {
     /// (`n_features`, `n_labels`). All stored weights have an absolute value of at least `prune`
     /// and are not 0.
     pub weights: CsrOwned,
-    /// The intercepts; (`n_labels`). They are 0 if no intercepts are fitted, and −∞ for labels without
+    /// The intercepts; shape (`n_labels`). They are 0 if no intercepts are fitted, and −∞ for labels without
     /// a positive row.
     pub intercept: Vec<f32>,
-    /// The number of steps for each label; (`n_labels`). It is `max_iter` for labels that did not
+    /// The number of steps for each label; shape (`n_labels`). It is `max_iter` for labels that did not
     /// converge, and 0 for labels without a positive row. For rare labels with
     /// [`Solver::Fast`](super::Solver::Fast), it is the number of passes in the longest run of
     /// coordinate descent.
@@ -213,7 +213,7 @@ fn assemble(problem: &Problem, panels: Vec<Vec<Solved>>) -> Result<Model, Error>
     })
 }
 
-/// Collects the weights of all labels into one matrix, stored by label; (`n_labels`, `n_features`).
+/// Collects the weights of all labels into one matrix, stored by label; shape (`n_labels`, `n_features`).
 ///
 /// # Errors
 ///

@@ -54,21 +54,22 @@ const ROWS_PER_STEP: usize = 1 << 15;
 /// panel.
 #[derive(Debug)]
 pub(crate) struct Workspace {
-    /// The weights w; (dim).
+    /// The weights w; shape (dim).
     weights: Vec<Lanes>,
-    /// The gradient g; (dim).
+    /// The gradient g; shape (dim).
     gradient: Vec<Lanes>,
-    /// The gradient g of the previous step; (dim).
+    /// The gradient g of the previous step; shape (dim).
     last_gradient: Vec<Lanes>,
-    /// The search direction p; (dim).
+    /// The search direction p; shape (dim).
     direction: Vec<Lanes>,
-    /// For each row, the score minus the target, where targets are 1 and −1; (n).
+    /// For each row, the score minus the target, where targets are 1 and −1; shape (n).
     errors: Vec<Lanes>,
-    /// For each row, the change of its score along the search direction, `x_i · p`; (n).
+    /// For each row, the change of its score along the search direction, `x_i · p`; shape (n).
     along: Vec<Lanes>,
-    /// The derivative of the loss of each row with respect to its score; (n).
+    /// For each row and label, the derivative of the loss of the row with respect to its score;
+    /// (n).
     pulls: Vec<Lanes>,
-    /// For each row, the labels of the panel that the row has; (n).
+    /// For each row, those of the sixteen labels that the row has; shape (n).
     positive: Vec<Mask>,
 }
 
@@ -93,7 +94,8 @@ impl Workspace {
         })
     }
 
-    /// Returns the weights of one label of the panel, in the order of the columns of `Problem::x`.
+    /// Returns the weights of one of the sixteen labels, in the order of the columns of
+    /// `Problem::x`.
     pub(crate) fn weights(&self, lane: usize) -> impl Iterator<Item = f32> {
         self.weights.iter().map(move |weights| weights.0[lane])
     }
@@ -460,13 +462,14 @@ fn scaled(column_square: f32, share: &Lanes, gradient: &Lanes) -> Lanes {
 
 /// Dot products of the gradient g, the preconditioned gradient M⁻¹g and the last direction p.
 struct Dots {
-    /// g·g
+    /// The product g·g, where g is the gradient.
     gradient: Sums,
-    /// M⁻¹g·g
+    /// The product M⁻¹g·g, where g is the gradient and M is the preconditioner.
     scaled: Sums,
-    /// M⁻¹g·(last g)
+    /// The product of M⁻¹g with the gradient of the previous step, where g is the gradient and M is
+    /// the preconditioner.
     scaled_last: Sums,
-    /// p·g
+    /// The product p·g of the last direction p and the gradient g.
     along: Sums,
 }
 

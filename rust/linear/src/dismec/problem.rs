@@ -14,32 +14,32 @@ use manylabel_sparse::{CsrOwned, Sparse};
 /// Scores are products along rows, and gradients are products along columns.
 #[derive(Debug)]
 pub(crate) struct Problem {
-    /// The rows, optionally scaled to unit length; (n, dim). The last column belongs to the
+    /// The rows, optionally scaled to unit length; shape (n, dim). The last column belongs to the
     /// intercept. Columns without entries are left out.
     pub(crate) x: CsrOwned,
-    /// The transpose of `x`; (dim, n).
+    /// The transpose of `x`; shape (dim, n).
     pub(crate) xt: CsrOwned,
-    /// The positive rows of each label; (`n_labels`, n).
+    /// The positive rows of each label; shape (`n_labels`, n).
     rows_of_label: CsrOwned,
     /// The original number of each column of `x`, in increasing order, without the column of the
     /// intercept.
     pub(crate) features: Vec<u32>,
     /// The number of features of the original X.
     pub(crate) n_features: usize,
-    /// `cost_i = 2 C m_i` for each row, where `m_i` is the weight of the row; (n). It is the second
+    /// `cost_i = 2 C m_i` for each row, where `m_i` is the weight of the row; shape (n). It is the second
     /// derivative of the loss of a row with respect to its score, where the loss is nonzero.
     pub(crate) cost: Vec<f32>,
     /// The sum of the costs of all rows, `Σ_i cost_i`.
     pub(crate) total_cost: f64,
-    /// The mean row, weighted by cost; (dim).
+    /// The mean row, weighted by cost; shape (dim).
     pub(crate) mean: Vec<f32>,
     /// The squared length of the mean row, `‖mean‖²`.
     pub(crate) mean_square: f64,
-    /// `mean · x_i` for each row; (n).
+    /// `mean · x_i` for each row; shape (n).
     pub(crate) mean_dot: Vec<f32>,
-    /// The squared length of each row, `‖x_i‖²`, including the column of the intercept; (n).
+    /// The squared length of each row, `‖x_i‖²`, including the column of the intercept; shape (n).
     pub(crate) row_squares: Vec<f32>,
-    /// `Σ_i cost_i x_ij²` for each column; (dim).
+    /// `Σ_i cost_i x_ij²` for each column; shape (dim).
     pub(crate) column_squares: Vec<f32>,
 }
 

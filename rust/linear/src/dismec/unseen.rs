@@ -43,7 +43,7 @@ const FEWEST_POSITIVES: usize = 10;
 pub(crate) struct Unseen {
     /// The held-out rows, in increasing order.
     pub(crate) rows: Vec<u32>,
-    /// The cost of each row, which is 0 for held-out rows; (n).
+    /// The cost of each row, which is 0 for held-out rows; shape (n).
     pub(crate) cost: Vec<f32>,
     /// The sum of the costs of all rows.
     pub(crate) total_cost: f64,
@@ -59,13 +59,14 @@ pub(crate) struct Unseen {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sample {
     every: usize,
-    /// The number of labels that each sampled label represents, if it is not in one of the first
-    /// panels.
+    /// The number of labels that each sampled label represents. It applies to the less frequent
+    /// labels. The most frequent labels are all in the sample, so each of them represents only
+    /// itself.
     weight: f32,
 }
 
 impl Sample {
-    /// The number of panels of sixteen labels that are always in the sample.
+    /// The number of groups of sixteen labels that are always in the sample.
     const FIRST: usize = FIRST_LABELS / LANES;
 
     /// Returns the sample for `n_labels` labels of one kind: rare labels or other labels.

@@ -1,9 +1,9 @@
-//! Implements tall dense matrices in panels of [`LANES`] = 32 columns, and products of X with such
-//! matrices.
+//! Implements dense matrices with many rows and at most a few hundred columns, and products of X
+//! with such matrices. LEML has three of them: the weight matrices W and H, and `A = X W`.
 //!
-//! W, H and `A = X W` have many rows and at most a few hundred columns. They are stored as panels,
-//! so that a product with X reads the rows of a panel as whole cache lines. Values are `f32`. Gram
-//! matrices and products with small square matrices are computed in `f64`.
+//! The matrices are stored in panels of [`LANES`] = 32 columns, so that a product with X reads the
+//! rows of a panel as whole cache lines. Values are `f32`. Gram matrices and products with small
+//! square matrices are computed in `f64`.
 
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
@@ -225,7 +225,7 @@ impl Tall {
 /// added.
 #[derive(Debug)]
 pub(super) struct Design {
-    /// X by row and by column. Columns are sorted by decreasing frequency.
+    /// The matrix X, stored by row and by column. Columns are sorted by decreasing frequency.
     blocks: RowBlocks<f32>,
     /// The rows of each block of `blocks`.
     cuts: Vec<Range<usize>>,
@@ -236,8 +236,8 @@ pub(super) struct Design {
 }
 
 impl Design {
-    /// Copies X. If `ones` is true, a first column of ones is added. The copy takes 14 bytes per
-    /// stored value.
+    /// Copies the matrix X. If `ones` is true, a first column of ones is added. The copy takes 14
+    /// bytes per stored value.
     ///
     /// # Errors
     ///

@@ -89,7 +89,7 @@ pub(super) enum Ask<'a> {
 pub(super) struct Entries<'a> {
     pub(super) labels: &'a Labels,
     pub(super) loss: Loss,
-    /// The weights of the rows; (n). Without them, all weights are 1.
+    /// The weights of the rows; shape (n). If this is None, all weights are 1.
     pub(super) weights: Option<&'a [f32]>,
 }
 
@@ -100,12 +100,14 @@ pub(super) struct Side<'a> {
     /// The known entries: one row for each row of the own factor, one column for each row of the
     /// other factor.
     own: &'a CsrOwned,
-    /// True if the own factor has one row per row of Y. False if it has one row per label.
+    /// True if the own factor (the factor that is being updated) has one row per row of Y. False if
+    /// it has one row per label.
     of_rows: bool,
 }
 
 impl<'a> Entries<'a> {
-    /// Returns the entries grouped by row of Y. The own factor is then A.
+    /// Returns the known entries, grouped by row of Y. Derivatives are then taken with respect to A
+    /// = X W.
     pub(super) fn of_rows(self) -> Side<'a> {
         Side {
             entries: self,
@@ -114,7 +116,7 @@ impl<'a> Entries<'a> {
         }
     }
 
-    /// Returns the entries grouped by label. The own factor is then H.
+    /// Returns the known entries, grouped by label. Derivatives are then taken with respect to H.
     pub(super) fn of_labels(self) -> Side<'a> {
         Side {
             entries: self,

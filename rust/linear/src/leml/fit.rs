@@ -24,19 +24,21 @@ const ALPHA_OF_FEW_ROWS: f64 = 0.1;
 pub struct Model {
     /// The features that occur in training rows, in increasing order.
     pub features: Vec<i32>,
-    /// W, stored row by row; (features, `rank`). There is one row for each feature in `features`.
+    /// The weight matrix W, stored row by row; shape (features, `rank`). There is one row for each
+    /// feature in `features`.
     pub w: Vec<f32>,
-    /// `Hᵀ`, stored row by row; (`rank`, `n_labels`). The columns of labels without a known
+    /// `Hᵀ`, stored row by row; shape (`rank`, `n_labels`). The columns of labels without a known
     /// positive entry are zero.
     pub ht: Vec<f32>,
-    /// The number of columns of W and H.
+    /// The number of columns of the weight matrices W and H.
     pub rank: usize,
-    /// The intercepts; (`n_labels`). A label without a known positive entry has −∞. If no
+    /// The intercepts; shape (`n_labels`). A label without a known positive entry has −∞. If no
     /// intercepts are fitted, all other labels have 0.
     pub intercept: Vec<f32>,
-    /// The objective after each turn. A turn updates W and then H.
+    /// The objective after each turn. A turn updates the weight matrices W and H once.
     pub objective: Vec<f64>,
-    /// The weight of the squared norms of W and H. It was given by the user or chosen by the fit.
+    /// The weight of the squared norms of the weight matrices W and H in the objective. It was
+    /// given by the user or chosen by the fit.
     pub alpha: f64,
     /// The learned threshold. At this threshold, the number of predicted labels equals the number
     /// of true labels, counted on held-out rows. It is None if it was not requested or could not be

@@ -57,7 +57,7 @@ const SPARED: f64 = 0.005;
 pub(super) struct Part {
     /// The rows of the group, in increasing order.
     rows: Vec<usize>,
-    /// The weight of each row, which is 0 for held-out rows; (n).
+    /// The weight of each row, which is 0 for held-out rows; shape (n).
     weights: Vec<f32>,
 }
 

@@ -41,14 +41,14 @@ pub(super) struct Newton<'a> {
     pub(super) entries: Entries<'a>,
 }
 
-/// W, H and `X W`. Each matrix is stored row by row.
+/// The weight matrices W and H, and the product `X W`. Each matrix is stored row by row.
 #[derive(Debug)]
 pub(super) struct Factors {
-    /// W; (d, rank).
+    /// The weight matrix W, with d features; shape (d, rank).
     w: Vec<f32>,
-    /// `A = X W`; (n, rank).
+    /// `A = X W`; shape (n, rank).
     a: Vec<f32>,
-    /// H; (c, rank).
+    /// The weight matrix H, with c labels; shape (c, rank).
     h: Vec<f32>,
     rank: usize,
 }
@@ -112,9 +112,10 @@ impl Turns for Newton<'_> {
 struct Half<'a> {
     /// X, by which W is multiplied to get its image. None for H, because H is its own image.
     design: Option<&'a Design>,
-    /// The known entries of Y, grouped by the rows of the image.
+    /// The known entries of Y. They are grouped by row if W is updated, and by label if H is
+    /// updated.
     side: Side<'a>,
-    /// The image of the factor that is fixed.
+    /// The matrix that is multiplied by the image: H if W is updated, and `X W` if H is updated.
     other: &'a [f32],
     rank: usize,
 }
@@ -169,8 +170,8 @@ impl<'a> Half<'a> {
     }
 }
 
-/// Updates `factor` by Newton's method, and updates its `image`. Returns the loss plus
-/// `alpha/2 ‖factor‖²` after the update.
+/// Updates `factor`, which is W or H, by Newton's method. Also updates its `image`, which is `X W`
+/// for W, and H for H. Returns the loss plus `alpha/2 ‖factor‖²` after the update.
 ///
 /// # Errors
 ///

@@ -17,18 +17,18 @@ pub enum Loss {
 /// The parameters as the user gave them. [`check`](Self::check) checks their ranges.
 #[derive(Debug, Clone)]
 pub struct Params {
-    /// The number of columns of W and H; ≥ 1. If there are fewer rows or fewer labels, their number
-    /// is used instead.
+    /// The number of columns of the weight matrices W and H; ≥ 1. If there are fewer rows or fewer
+    /// labels, their number is used instead.
     pub rank: usize,
-    /// The weight of the squared norms of W and H; from 1e-30 to 1e12. With None, the fit chooses the
-    /// value on held-out rows.
+    /// The weight of the squared norms of W and H in the objective; from 1e-30 to 1e12. With None,
+    /// the fit chooses this weight on held-out rows.
     pub alpha: Option<f64>,
     /// The loss of an entry.
     pub loss: Loss,
-    /// The largest number of turns; ≥ 1. A turn updates W and then H.
+    /// The largest number of turns; ≥ 1. A turn updates the weight matrices W and H once.
     pub max_iter: usize,
     /// The fit ends when the relative decrease of the objective in a turn is below this number;
-    /// finite, > 0. A turn updates W and then H.
+    /// finite, > 0. A turn updates the weight matrices W and H once.
     pub tol: f64,
     /// The largest number of steps of conjugate gradients per linear system; ≥ 1.
     pub cg_max_iter: usize,
@@ -40,7 +40,7 @@ pub struct Params {
     pub fit_intercept: bool,
     /// True to scale rows to unit length before the fit.
     pub normalize: bool,
-    /// The seed of the initial H and of the choice of held-out rows.
+    /// The seed of the initial weight matrix H, and of the choice of held-out rows.
     pub seed: u64,
     /// True to learn a threshold on held-out rows. At this threshold, the number of predicted
     /// labels equals the number of true labels.

@@ -29,13 +29,13 @@ const ROWS_OF_TILE: usize = 4;
 /// Scores rows as `x W Hᵀ + intercept`.
 #[derive(Debug, Clone, Copy)]
 pub struct Scorer<'a> {
-    /// The features that have a row in W, in increasing order.
+    /// The features that have a row in the weight matrix W, in increasing order.
     features: &'a [i32],
-    /// W, stored row by row; (features, `rank`).
+    /// The weight matrix W, stored row by row; shape (features, `rank`).
     w: &'a [f32],
-    /// `Hᵀ`, stored row by row; (`rank`, `n_labels`).
+    /// `Hᵀ`, stored row by row; shape (`rank`, `n_labels`).
     ht: &'a [f32],
-    /// The intercepts; (`n_labels`). A label that is never predicted has −∞.
+    /// The intercepts; shape (`n_labels`). A label that is never predicted has −∞.
     intercept: &'a [f32],
     n_features: usize,
     rank: usize,

@@ -23,7 +23,7 @@ use manylabel_simd::{STRETCH, wide};
 use manylabel_sparse::{LANES, Lanes};
 use rayon::prelude::*;
 
-/// Number of labels for which rows of H are computed together.
+/// Number of labels for which rows of H are computed together. H has one row per label.
 const LABELS: usize = 64;
 
 /// One `f64` for each column of a panel. A panel is a group of 32 columns of W.
@@ -36,22 +36,23 @@ pub(super) struct Ridge<'a> {
     labels: &'a Labels,
     /// The weight of each row, which is the diagonal of Ω. If it is None, Ω is the identity matrix.
     weights: Option<&'a [f32]>,
-    /// The diagonal of `XᵀΩX`, which the preconditioner uses; (d).
+    /// The diagonal of `XᵀΩX`, which the preconditioner uses; shape (d).
     squares: Vec<f32>,
-    /// `½ ‖Ω^½ Y‖²`, which is the objective for W = 0 and H = 0.
+    /// Half of the sum of the squares of Y, weighted by the row weights. It is the objective if W
+    /// and H are 0.
     constant: f64,
 }
 
-/// The matrices W and H, and `HᵀH`.
+/// The weight matrices W and H, and `HᵀH`.
 #[derive(Debug)]
 pub(super) struct Factors {
     pub(super) w: Tall,
     pub(super) h: Tall,
-    /// `HᵀH`; (rank, rank).
+    /// `HᵀH`; shape (rank, rank).
     gram: Mat<f64>,
 }
 
-/// The matrices W and H, rotated so that `HᵀH` is diagonal.
+/// The weight matrices W and H, rotated so that `HᵀH` is diagonal.
 struct Turned {
     w: Tall,
     h: Tall,

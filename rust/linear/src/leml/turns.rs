@@ -12,10 +12,10 @@ use manylabel_sparse::CsrOwned;
 /// Y and its transpose, for the labels that have a known positive entry.
 #[derive(Debug)]
 pub(super) struct Labels {
-    /// The known entries by row; (n, c). If `all` is true, only the entries that are 1 are stored.
+    /// The known entries by row; shape (n, c). If `all` is true, only the entries that are 1 are stored.
     /// Otherwise all known entries are stored, with the values 1 and 0.
     pub(super) by_row: CsrOwned,
-    /// The transpose of `by_row`; (c, n).
+    /// The transpose of `by_row`; shape (c, n).
     pub(super) by_label: CsrOwned,
     /// True if entries that are not stored are known to be 0. Otherwise they are unknown.
     pub(super) all: bool,
@@ -43,7 +43,7 @@ impl Labels {
 
 /// A training set for which W and H can be updated in turns.
 pub(super) trait Turns: Sync {
-    /// W, H, and other matrices that the solver stores with them.
+    /// The weight matrices W and H, and other matrices that the solver stores with them.
     type Factors: Send + Sync;
 
     /// Returns the initial factors: W = 0 and a random H.
@@ -54,7 +54,8 @@ pub(super) trait Turns: Sync {
     /// [`Error::Stopped`] if the computation was cancelled.
     fn start(&self, rank: usize, watch: &Watch) -> Result<Self::Factors, Error>;
 
-    /// Lowers the objective over W, then over H. Returns the objective afterwards.
+    /// Updates the weight matrix W and then H, so that the objective decreases. Returns the
+    /// objective after both updates.
     fn turn(&self, factors: &mut Self::Factors, alpha: f64, watch: &Watch) -> Result<f64, Error>;
 
     /// Returns an updated W, together with H. The solver may multiply W and H by the same rotation,
@@ -69,6 +70,6 @@ pub(super) trait Turns: Sync {
     /// Returns a copy of the factors.
     fn copied(factors: &Self::Factors) -> Result<Self::Factors, Error>;
 
-    /// Returns W and H as dense matrices in panels of columns.
+    /// Returns the weight matrices W and H.
     fn factors(&self, factors: &Self::Factors) -> Result<(Tall, Tall), Error>;
 }

@@ -8,7 +8,7 @@
 
 use manylabel_base::{Error, collected, copied};
 
-/// Name of copies in error messages about memory.
+/// The name of the copied numbers in error messages about memory.
 const WHAT: &str = "number of labels of a row";
 
 /// Solves `min ‖u − b‖² + ‖t − e‖²` subject to `u, t ≥ 0` and `Σu = Σt ≤ most`. On return, `b`

@@ -18,13 +18,13 @@ pub struct Model {
     /// The weights, stored by feature in the form that [`Scorer`](crate::Scorer) reads;
     /// (`n_features`, `n_labels`).
     pub weights: CsrOwned,
-    /// The intercepts; (`n_labels`). A label that occurs in no training row has −∞.
+    /// The intercepts; shape (`n_labels`). A label that occurs in no training row has −∞.
     pub intercept: Vec<f32>,
     /// The learned threshold. At this threshold, the number of predicted labels on held-out rows
     /// equals the number of true labels. It is None if it was not requested or could not be
     /// learned.
     pub cut: Option<f32>,
-    /// The number of passes over the rows, without the passes of the post-solve (see
+    /// The number of passes over the rows. Passes of the post-solve do not count (see
     /// [`Params::post_solve`](super::Params)).
     pub n_iter: usize,
     /// The duality gap before the post-solve (see [`Params::post_solve`](super::Params)). The dual

@@ -70,7 +70,7 @@ type Ranked = (f64, [f32; N_FACTORS]);
 
 /// A group of held-out rows.
 pub(super) struct Block {
-    /// The scores of the rows without intercepts, row by row; (rows, `n_labels`).
+    /// The scores of the rows without intercepts, row by row; shape (rows, `n_labels`).
     pub(super) scores: Vec<f32>,
     /// The labels of each row, and its weight.
     pub(super) rows: Vec<(Vec<u32>, f32)>,
@@ -79,11 +79,11 @@ pub(super) struct Block {
 /// Statistics of the scores of held-out rows, for each possible factor of the intercepts. The
 /// intercept of a label is the factor times the logarithm of its frequency.
 pub(super) struct Looks<'a> {
-    /// The logarithm of the frequency of each label; (`n_labels`).
+    /// The logarithm of the frequency of each label; shape (`n_labels`).
     log_frequencies: &'a [f32],
     /// The possible factors of the intercepts, in increasing order. The first factor is 0.
     factors: Vec<f32>,
-    /// For each factor, the tally that finds the threshold.
+    /// For each factor, a [`Tally`] of the scores. It finds the threshold.
     tallies: Vec<Tally>,
     /// The weight and the mean precisions of each row. Only rows with a label that occurs in
     /// training are included.
@@ -108,8 +108,8 @@ impl<'a> Looks<'a> {
 
     /// Adds the scores of some rows. Work is parallel over factors and over rows.
     ///
-    /// Each tally receives the rows one after the other. So it can soon ignore scores that cannot
-    /// influence the threshold.
+    /// Each factor has a [`Tally`] that finds its threshold. It receives the rows one after the
+    /// other, so it can soon ignore scores that cannot influence the threshold.
     ///
     /// # Errors
     ///

@@ -35,9 +35,9 @@ pub struct Params {
     /// starts as the mean number of labels per row. It doubles after each pass in which the search
     /// for labels took more than twice the time of the other work.
     pub n_candidates: Option<usize>,
-    /// True to run the post-solve. It fits the nonzero weights again without `l1`, while all other
-    /// weights stay
-    /// 0. It takes at most as many passes as the fit before it.
+    /// True to run the post-solve. The post-solve fits the nonzero weights again without `l1`,
+    /// while all other weights stay 0. It takes at most as many passes as the fit before the
+    /// post-solve.
     pub post_solve: bool,
     /// True to scale rows to unit length before the fit.
     pub normalize: bool,

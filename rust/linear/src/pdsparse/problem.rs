@@ -8,8 +8,8 @@ use manylabel_base::{Error, Watch, collected, copied, few, filled, parts, reserv
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 
-/// The largest number of labels that a visit may add to an active set, if the fit chooses this
-/// number.
+/// The largest number of labels that a visit to a row may add to its active set, if the fit chooses
+/// this number. The active set contains the labels whose dual variables may differ from 0.
 pub(super) const MOST_CANDIDATES: usize = 100;
 
 /// Number of held-out rows that are scored together. The scores of 64 rows and 20,000 labels take 5 MB.
@@ -21,13 +21,13 @@ const ROWS_OF_TASK: usize = 256;
 /// The training set, which does not change during a fit. Features that are 0 in every row, and labels
 /// that occur in no training row, are left out.
 pub(super) struct Problem {
-    /// All rows, including the held-out rows; (n, d).
+    /// All rows, including the held-out rows; shape (n, d).
     pub(super) x: CsrOwned,
-    /// The labels of each training row; (n, `n_labels`). Held-out rows have no entries.
+    /// The labels of each training row; shape (n, `n_labels`). Held-out rows have no entries.
     pub(super) y: CsrOwned,
-    /// The cost of each row, `C_i = C m_i`, where `m_i` is the weight of the row; (n).
+    /// The cost of each row, `C_i = C m_i`, where `m_i` is the weight of the row; shape (n).
     pub(super) cost: Vec<f64>,
-    /// The squared length of each row, `‖x_i‖²`; (n).
+    /// The squared length of each row, `‖x_i‖²`; shape (n).
     pub(super) squares: Vec<f64>,
     /// The rows used for training, in increasing order. Each of them has at least one feature and
     /// at least one label. Rows that have all labels are not used.
@@ -38,7 +38,7 @@ pub(super) struct Problem {
 /// The labels that the row has come first. Then come the active labels that the row does not have.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Duals {
-    /// The active labels.
+    /// The active labels of the row. Only their dual variables may differ from 0.
     pub(super) labels: Vec<u32>,
     /// The dual variable of each label in `labels`: ≥ 0 for labels that the row has, ≤ 0 for other
     /// labels.
@@ -50,7 +50,7 @@ pub(super) struct Duals {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) weights: Weights,
-    /// The dual variables of each row; (n). Rows that are not used for training have none.
+    /// The dual variables of each row; shape (n). Rows that are not used for training have none.
     pub(super) duals: Vec<Duals>,
 }
 
@@ -141,8 +141,8 @@ impl Problem {
         mean.clamp(1, MOST_CANDIDATES)
     }
 
-    /// Returns the initial dual variables, which are all 0. The active labels of a row are
-    /// initially the labels that the row has.
+    /// Returns the initial dual variables, which are all 0. Only active labels may get another
+    /// value. The active labels of a row are initially the labels that the row has.
     pub(super) fn empty_duals(&self) -> Result<Vec<Duals>, Error> {
         let mut duals = filled("number of rows", Duals::default(), self.x.n_rows())?;
         for &row in &self.order {

@@ -20,7 +20,7 @@ const ACTIVE: &str = "number of active labels of a row";
 
 /// The workspace for a visit to a row. It is reused from row to row.
 pub(super) struct Scratch {
-    /// The scores of all labels, or estimates of them; (`n_labels`).
+    /// The scores of all labels, or estimates of them; shape (`n_labels`).
     pub(super) scores: Vec<f32>,
     /// The labels with the highest scores among the labels that are not active. The dual variable
     /// of a label may differ from 0 only if the label is active.
@@ -40,7 +40,7 @@ pub(super) struct Scratch {
 }
 
 /// Counts the work of a pass over the rows, and sums the loss and the duality gap over the rows.
-/// The terms of a row are computed before its visit.
+/// The terms of a row are computed before the pass changes the dual variables of the row.
 #[derive(Default)]
 pub(super) struct Pass {
     /// The work of all searches for labels: the number of weights read, plus an eighth for each
@@ -116,7 +116,7 @@ impl Fit<'_> {
     }
 
     /// Fits the nonzero weights again without `l1`, while all other weights stay 0. It takes at
-    /// most `max_iter` passes, in which no labels are added to active sets.
+    /// most `max_iter` passes. No dual variables become nonzero for further labels.
     pub(super) fn post_solve(
         &mut self,
         state: &mut State,
@@ -183,8 +183,9 @@ impl Fit<'_> {
         Ok(())
     }
 
-    /// Computes the scores of the active labels of a row. They are computed one by one or together
-    /// with all labels, whichever is faster.
+    /// Computes the scores of the active labels of a row. Only active labels may have nonzero dual
+    /// variables. The scores are computed one by one or together with all other scores, whichever
+    /// is faster.
     fn score_active(
         &mut self,
         weights: &Weights,
@@ -203,7 +204,8 @@ impl Fit<'_> {
         extend(ACTIVE, active, scores.map(f64::from))
     }
 
-    /// Computes the scores of the active labels of a row one by one.
+    /// Computes the scores of the active labels of a row one by one. Only active labels may have
+    /// nonzero dual variables.
     fn score_one_by_one(
         &mut self,
         weights: &Weights,

@@ -46,11 +46,11 @@ const STEPS_OF_A_SEARCH: usize = 4;
 /// Name in error messages about memory.
 const WHAT: &str = "number of weights";
 
-/// The row of V that belongs to one feature.
+/// The row of the matrix V that belongs to one feature. The weights are computed from V.
 #[derive(Debug, Clone, Default)]
 struct Feature {
-    /// The labels of the feature. Labels with a nonzero weight come first. Within the two parts of
-    /// the list, the order is arbitrary.
+    /// The labels of the feature. Labels with a nonzero weight come first, and labels with the
+    /// weight 0 follow. Otherwise the order is arbitrary.
     labels: Vec<u32>,
     /// The value v of each label in `labels`.
     v: Vec<f32>,
@@ -60,7 +60,7 @@ struct Feature {
     places: HashMap<u32, u32, BuildHasherDefault<LabelHasher>>,
 }
 
-/// The matrices V and W by feature.
+/// The weights W, and the matrix V from which they are computed. Both are stored by feature.
 #[derive(Debug)]
 pub(super) struct Weights {
     features: Vec<Feature>,
@@ -73,7 +73,7 @@ pub(super) struct Weights {
 }
 
 impl Weights {
-    /// Returns V = 0 for `n_features` features.
+    /// Creates the matrix V for `n_features` features. All entries of V and all weights are 0.
     ///
     /// # Errors
     ///
