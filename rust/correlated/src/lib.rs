@@ -62,7 +62,7 @@
 //! | `fista.rs`, `quasi_newton.rs`, `stop.rs` | the two solvers; their stopping criteria |
 //! | `reference.rs` | the procedure of the method's authors |
 //! | `fit.rs` | the choice of pairs, solver and precision |
-//! | `units.rs`, `model.rs` | conversion between units of the caller and units of the fit; the result |
+//! | `units.rs`, `model.rs` | conversion of weights for scaled features to weights for the caller's features; the fitted model |
 //! | `decode/` | the most probable label set, and probabilities |
 //! | `predict.rs` | scores of rows |
 //!

@@ -163,11 +163,12 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         Ok(!falls)
     }
 
-    /// Computes the gradient of the loss at a point for the labels of the `active` panels. `active`
-    /// has one flag per panel.
+    /// Computes the gradient of the loss at a point, for the labels of the `active` panels. A panel
+    /// is a group of N labels, and `active` has one flag per panel.
     ///
-    /// In `out`, the weights of all other panels do not change. The two derivatives of each
-    /// coupling are computed from the last passes that included the panels of its labels.
+    /// In `out`, the weights of all other panels do not change. A coupling has one derivative for
+    /// each of its two labels. The derivative for a label is from the last pass in which the panel
+    /// of the label was active.
     pub(crate) fn slope(
         &mut self,
         active: &[bool],

@@ -28,10 +28,11 @@ pub(crate) struct Pairs {
     /// For each panel (group of N labels), the number of neighbours of all panels before it. The
     /// last entry is the total number of neighbours.
     pub(super) starts: Vec<usize>,
-    /// The two positions of the coupling of each pair. A position is the number
-    /// `lane + N · neighbour`. At the first position, the coupling is in the panel of the first
-    /// label, and the second label is the neighbour. At the second position, the labels are
-    /// exchanged.
+    /// The two positions of the coupling of each pair of labels. A position is the number
+    /// `lane + N · neighbour`. The first position is in the panel (group of N labels) that contains
+    /// the first label. There, the lane belongs to the first label, and the second label is the
+    /// neighbour. The second position is in the panel of the second label, with the roles of the
+    /// two labels exchanged.
     pub(super) places: Vec<(u32, u32)>,
 }
 
