@@ -71,7 +71,7 @@ def test_fit_to_huge_values(problem):
 
 
 def test_fixed_steps_that_diverge_are_refused(problem):
-    with pytest.raises(ValueError, match=r"`solver` must be .* if steps of fixed length diverge"):
+    with pytest.raises(ValueError, match=r"`solver` must be .* because steps of fixed length diverge"):
         CorrLogClassifier(100.0, 1.0, epsilon=0.0, solver="reference").fit(*problem)
 
 

@@ -1,11 +1,11 @@
-//! Prepares the features of the training rows for the fit: scaled to unit variance, centred, and
-//! divided into blocks of rows.
+//! Prepares the features of the training rows for the fit. Features are scaled to unit variance and
+//! centred, and rows are divided into blocks.
 //!
-//! A [`Design`] is dense or sparse. It is dense if more than half of the values of the non-constant
-//! features are not zero. Dense rows are centred and stored without gaps. A sparse design stores
-//! only values that are not zero. Its columns are centred implicitly. Products are computed with
-//! the uncentred matrix, and the caller corrects them with the means in [`Design::shift`]. Constant
-//! features are left out, because the intercept already represents them.
+//! A [`Design`] is dense if more than half of the values of the non-constant features are not zero.
+//! Otherwise it is sparse. A dense design stores all centred values. A sparse design stores only
+//! values that are not zero, without centring them. Products are then computed with uncentred
+//! values, and the caller corrects them with the means in [`Design::shift`]. Constant features are
+//! left out, because the intercept already represents them.
 //!
 //! The size of blocks is chosen for the cache. The log-odds of a block stay in the cache while they
 //! are computed, converted to residuals and multiplied by the transposed block.
@@ -17,15 +17,15 @@ use manylabel_base::{Error, Watch, collected, copied, filled};
 use manylabel_sparse::{ColumnOrder, CsrView, Index, RowBlocks, Sparse, Value};
 use std::ops::Range;
 
-/// Number of rows of a dense block. The block stays in the second-level cache while it is used
-/// twice.
+/// Number of rows of a dense block. Two products in succession read a block. A block of this size
+/// stays in the second-level cache between the two products.
 const DENSE_ROWS: usize = 256;
 
-/// Number of rows of a sparse block if there are too few labels to occupy all threads. The rows are
-/// then divided among threads.
+/// Number of rows of a sparse block if there are few labels. Few labels do not occupy all threads,
+/// so the rows are divided among the threads instead.
 const FEW_ROWS: usize = 512;
 
-/// Number of rows that are processed between two calls of the watch.
+/// Number of rows that are processed between two checks for cancellation.
 const ROWS_OF_STEP: usize = 4096;
 
 /// Means and standard deviations of the features, weighted by the row weights.
@@ -34,31 +34,31 @@ pub(crate) struct Scales {
     pub(crate) mean: Vec<f64>,
     /// The standard deviation of each original feature. It is 0 for constant features.
     pub(crate) deviation: Vec<f64>,
-    /// The offset that is subtracted from the values of a feature before scaling, also in a sparse
-    /// design. It is the mean for features that are nonzero in every row, and 0 for other features.
+    /// The number that is subtracted from each value of a feature before scaling, also in a sparse
+    /// design. It is the mean for features without zeros, and 0 for all other features.
     ///
-    /// A feature with zeros in some rows has a standard deviation of similar size as its mean. A
-    /// feature without zeros, such as a date, may vary little around a large mean. Uncentred values
-    /// of such a feature would lose digits.
+    /// A feature with zeros in some rows has a mean and a standard deviation of similar size. A
+    /// feature without zeros, such as a date, may vary little around a large mean. Without the
+    /// subtraction, the values of such a feature would lose digits.
     offset: Vec<f64>,
     /// Whether most values of the non-constant features are not zero.
     pub(crate) dense: bool,
-    /// The weighted mean of `‖x‖²` over rows. It is computed from the non-constant features, in the
-    /// form used by the fit.
+    /// The weighted mean of `‖x‖²` over the rows. x contains only the non-constant features, scaled
+    /// as in the fit.
     pub(crate) square: f64,
 }
 
 impl Scales {
-    /// Computes means and standard deviations in two passes over `x`. `omega` are the row weights,
-    /// which sum to 1.
+    /// Computes means and standard deviations in two passes over `x`. `omega` holds the row
+    /// weights, which sum to 1.
     ///
-    /// A feature counts as constant if its standard deviation is at most `n_rows` rounding errors
-    /// of its mean.
+    /// A feature counts as constant if its standard deviation is at most `n_rows · ε · |mean|`,
+    /// where ε is the machine epsilon of double precision.
     ///
     /// # Errors
     ///
     /// [`Error::Param`] if the square of a value is not finite. [`Error::TooLarge`] if there is not
-    /// enough memory. [`Error::Stopped`] if the watch was stopped.
+    /// enough memory. [`Error::Stopped`] if the computation was cancelled.
     pub(crate) fn new<I: Index, V: Value>(
         x: CsrView<'_, I, V>,
         omega: &[f64],
@@ -73,8 +73,8 @@ impl Scales {
             }
             let (cols, values) = x.row(row);
             for (col, value) in cols.iter().zip(values) {
-                // Stored zeros are treated like zeros that are not stored, so that both give
-                // exactly the same result.
+                // Stored zeros are treated like zeros that are not stored, so that results are
+                // exactly the same.
                 if value.f64() != 0.0 {
                     mean[col.get()] += weight * value.f64();
                     stored[col.get()] += weight;
@@ -96,8 +96,8 @@ impl Scales {
             }
         }
         let mut offset = filled("number of features", 0.0, x.n_cols())?;
-        // The largest standard deviation that rounding may cause for a constant feature, relative
-        // to its mean.
+        // The largest standard deviation that rounding errors may cause for a constant feature,
+        // relative to its mean.
         let rounding = x.n_rows() as f64 * f64::EPSILON;
         let (mut kept, mut nonzero) = (0, 0);
         for col in 0..x.n_cols() {
@@ -129,9 +129,9 @@ impl Scales {
         })
     }
 
-    /// Returns scales that leave the features unchanged: means and offsets are 0, and standard
-    /// deviations are 1. Constant features keep the standard deviation 0, so they are still left
-    /// out.
+    /// Replaces the scales by scales that do not change the features: means and offsets are 0, and
+    /// standard deviations are 1. The standard deviation of constant features stays 0, so these
+    /// features are still left out.
     pub(crate) fn unscaled(mut self) -> Self {
         self.square = 0.0;
         for (mean, deviation) in self.mean.iter_mut().zip(&mut self.deviation) {
@@ -145,11 +145,11 @@ impl Scales {
         self
     }
 
-    /// Divides the rows into blocks, depending on their number and their stored values. If
-    /// `few_labels` is true, the rows of one panel of labels must be divided among threads, and
-    /// blocks are smaller.
+    /// Divides the rows into blocks. The size of a block depends on the number of rows and of
+    /// stored values. `few_labels` is true if there are too few labels to occupy all threads. The
+    /// blocks are then smaller, so that they can be divided among the threads.
     ///
-    /// Blocks depend only on the data, never on the number of threads.
+    /// The blocks depend only on the data, never on the number of threads.
     pub(crate) fn cut(&self, x: Sparse<'_>, few_labels: bool) -> Result<Vec<Range<usize>>, Error> {
         let most = match (self.dense, few_labels) {
             (true, _) => DENSE_ROWS,
@@ -168,10 +168,10 @@ impl Scales {
 
 /// The values of the rows.
 enum Rows<T> {
-    /// Rows that are centred and scaled, stored row by row without gaps.
+    /// All values after centring and scaling, stored row by row.
     Dense(Vec<T>),
-    /// Values that are not zero. They are scaled but not centred. Each block is stored by row and
-    /// by column.
+    /// The values that are not zero. They are scaled but not centred. Each block is stored both by
+    /// row and by column.
     Sparse(RowBlocks<T>),
 }
 
@@ -181,24 +181,24 @@ pub(crate) struct Design<T> {
     rows: Rows<T>,
     /// The rows of each block, in order.
     cuts: Vec<Range<usize>>,
-    /// The original feature of each column. Sparse columns are sorted by decreasing frequency.
-    /// Dense columns keep their original order.
+    /// For each column of the design, the number of the original feature. Sparse columns are sorted
+    /// by decreasing frequency. Dense columns keep the original order.
     pub(crate) columns: Vec<u32>,
-    /// The mean of each stored column, which the caller has to subtract. Empty for a dense design,
-    /// because its columns have mean 0.
+    /// The mean of each column. The caller subtracts it, because stored values are not centred.
+    /// Empty for a dense design, because its columns are centred.
     pub(crate) shift: Vec<f64>,
 }
 
 impl<T: Float> Design<T> {
     /// Copies the features of `x`, scaled by `scales`, into the blocks of rows given by `cuts`.
     ///
-    /// A dense design takes `n_rows × width` numbers of type T. A sparse design stores each value
-    /// twice, by row and by column.
+    /// A dense design takes `n_rows × width` numbers, where `width` is the number of non-constant
+    /// features. A sparse design stores each value twice, by row and by column.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the computation was
+    /// cancelled.
     pub(crate) fn new<I: Index, V: Value>(
         x: CsrView<'_, I, V>,
         scales: &Scales,
@@ -211,7 +211,7 @@ impl<T: Float> Design<T> {
             let columns = (0..x.n_cols() as u32).filter(varies);
             let columns = collected("number of features", columns)?;
             let d = columns.len();
-            let mut values = filled("features", T::default(), x.n_rows() * d)?;
+            let mut values = filled("the matrix of features", T::default(), x.n_rows() * d)?;
             let mut row_of = filled("number of features", 0.0, x.n_cols())?;
             for (row, out) in values.chunks_exact_mut(d).enumerate() {
                 if row % DENSE_ROWS == 0 {
@@ -236,9 +236,9 @@ impl<T: Float> Design<T> {
                 shift: Vec::new(),
             });
         }
-        let mut indptr = filled("features", 0i64, x.n_rows() + 1)?;
-        let mut indices = filled("features", 0i64, x.nnz())?;
-        let mut scaled = filled("features", 0.0, x.nnz())?;
+        let mut indptr = filled("the matrix of features", 0i64, x.n_rows() + 1)?;
+        let mut indices = filled("the matrix of features", 0i64, x.nnz())?;
+        let mut scaled = filled("the matrix of features", 0.0, x.nnz())?;
         let mut at = 0;
         for row in 0..x.n_rows() {
             if row % ROWS_OF_STEP == 0 {
@@ -286,7 +286,7 @@ impl<T: Float> Design<T> {
         self.columns.len()
     }
 
-    /// Returns the number of values that one product with all rows reads.
+    /// Returns the number of values that are read to multiply all rows by a vector.
     pub(crate) fn stored(&self) -> usize {
         match &self.rows {
             Rows::Dense(values) => values.len(),
@@ -308,8 +308,8 @@ impl<T: Float> Design<T> {
         &self.cuts
     }
 
-    /// Computes `out_i = first + Σ_j x_ij p_j` for the rows i of a block. x holds stored values,
-    /// before the correction by [`shift`](Self::shift).
+    /// Computes `out_i = first + Σ_j x_ij p_j` for the rows i of a block. x holds the stored
+    /// values. In a sparse design they are not centred; see [`shift`](Self::shift).
     ///
     /// `p` has one entry per column, and `out` has one entry per row of the block.
     pub(crate) fn times<const N: usize>(
@@ -325,8 +325,8 @@ impl<T: Float> Design<T> {
         }
     }
 
-    /// Computes `g_j += Σ_i x_ij u_i` over the rows i of a block. x holds stored values, before the
-    /// correction by [`shift`](Self::shift).
+    /// Computes `g_j += Σ_i x_ij u_i` over the rows i of a block. x holds the stored values. In a
+    /// sparse design they are not centred; see [`shift`](Self::shift).
     pub(crate) fn add_transposed<const N: usize>(
         &self,
         block: usize,
@@ -339,8 +339,9 @@ impl<T: Float> Design<T> {
         }
     }
 
-    /// Copies the columns `cols`, at most N, into the first lanes of `out`. `out` must be zero and
-    /// have one entry per row of the block. Values are copied as stored.
+    /// Copies up to N columns of a block to `out`: the k-th column of `cols` goes to lane k. `out`
+    /// has one entry of N lanes per row of the block, and must be zero. The values are copied as
+    /// they are stored.
     pub(crate) fn columns<const N: usize>(
         &self,
         block: usize,

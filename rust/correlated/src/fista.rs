@@ -1,32 +1,33 @@
-//! Minimizes the objective by accelerated proximal gradients (FISTA), with a step length and a
-//! momentum for each label.
+//! Minimizes the objective by accelerated proximal gradients (FISTA), with a separate step length
+//! and momentum for each label.
 //!
 //! **Steps.** The loss is a sum over labels i of convex functions of the weights `w_i`, the
 //! couplings `c_ik` and the intercept `β_i` of the label. Let `L_i` bound the curvature of the i-th
-//! function for columns of unit variance. The step for the weights of label i is `1/L_i`. The step
-//! for the coupling of i and k is `1/(L_i` `v_k` + `L_k` `v_i`), with the variances `v_i` and `v_k`
-//! of the two labels. The coupling has two terms because it appears in the losses of both labels.
-//! With these steps, the quadratic model is an upper bound of the whole loss. The proximal step for
-//! the elastic net has a closed form: soft thresholding by `t l1`, followed by a division by
-//! `1 + 2 t l2`.
+//! function for columns of unit variance. The step for the weights of label i is `1/L_i`. Let `v_i`
+//! be the variance of label i. The step for the coupling of labels i and k is
+//! `1/(L_i v_k + L_k v_i)`. It has two terms because the coupling is in the losses of both labels.
+//! With these steps, the quadratic model is an upper bound of the whole loss. A proximal step of
+//! length t for the elastic net `l2 θ² + l1 |θ|` has a closed form. It is a soft thresholding by
+//! `t l1`, followed by a division by `1 + 2 t l2`.
 //!
-//! **Curvature.** The curvature of the loss at a row is σ(1−σ). For rare labels it is a hundred
-//! times smaller than its bound ¼. `L_i` therefore starts at the curvature of constant predictions.
-//! It is then adapted, up or down, to the curvature seen in differences of gradients of weights and
-//! couplings. Such an observed curvature is no upper bound. The objective is therefore computed
-//! from time to time. If the objective has risen, the solver returns to the last point where the
-//! objective was computed, and uses the true bound from then on.
+//! **Curvature.** The curvature of the loss at a row with the predicted probability σ is σ(1−σ).
+//! For rare labels, this curvature is a hundred times smaller than its upper bound ¼. `L_i`
+//! therefore starts at the curvature of constant predictions. Differences of successive gradients
+//! then show a curvature, and `L_i` is increased or decreased towards this observed curvature. An
+//! observed curvature is not an upper bound. The objective is therefore computed from time to time.
+//! If the objective has increased, the solver returns to the last point where it was computed. From
+//! then on, it uses the upper bound.
 //!
 //! **Momentum.** The momentum of a label restarts when a step goes against its previous direction
 //! (O'Donoghue and Candès, *Adaptive Restart for Accelerated Gradient Schemes*, 2015).
 //!
-//! **Resting panels.** A panel of labels rests while all its labels are well within the tolerance.
-//! Gradients are computed only for active panels, until all panels rest. A gradient of all panels
-//! then shows whether the solver has converged. If it has not, it continues with a stricter
-//! criterion for resting.
+//! **Resting panels.** Labels are processed in panels of N labels. A panel rests, and its gradient
+//! is not computed, while the violations of all its labels are well within the tolerance. When all
+//! panels rest, the gradient of all panels is computed. It shows whether the solver has converged.
+//! If not, the solver continues with a stricter criterion for resting.
 //!
-//! The state takes about seven numbers per weight. They are the points w and y, the previous w and
-//! y, two gradients, and the last point where the objective was computed.
+//! The solver stores about seven numbers per weight: the points w and y, the previous w and y, two
+//! gradients, and the last point where the objective was computed.
 
 use crate::iterate::{Iterate, overwrite};
 use crate::objective::{Objective, Slope};
@@ -38,46 +39,53 @@ use manylabel_simd::wide;
 use manylabel_sparse::Value;
 use rayon::prelude::*;
 
-/// Factor that multiplies the curvature of a label after each step. The curvature seen in the step
-/// is a lower limit. Directions of high curvature converge soon. If they become important again,
-/// the next difference of gradients shows their curvature.
+/// Factor by which the estimated curvature of a label decreases after each step. The curvature seen
+/// in a step is then used as a lower limit. Directions of high curvature converge soon and no
+/// longer limit the step. If such a direction becomes important again, the next difference of
+/// gradients shows its curvature.
 const FORGET: f64 = 0.7;
 
-/// Number of gradients between two computations of the objective. Computing the objective takes
-/// several times as long as a gradient.
+/// Number of gradients between two computations of the objective. One computation of the objective
+/// takes several times as long as a gradient.
 const LOOK: usize = 250;
 
-/// Smallest curvature, as a fraction of the bound. It limits the step length if the loss is flat.
+/// Smallest estimate of the curvature, as a fraction of the upper bound. It limits the step length
+/// where the loss is flat.
 const LEAST: f64 = 1e-6;
 
-/// The solver. It keeps its estimates of the curvature of the labels from one call to the next.
+/// The accelerated proximal gradient solver. It keeps its estimates of the curvature from one call
+/// to the next.
 pub(crate) struct Fista<T, const N: usize> {
-    /// One entry per lane, including lanes without a label.
+    /// The state of each label. Labels are processed in panels of N labels. If the last panel is
+    /// incomplete, its unused lanes also have an entry.
     paces: Vec<Pace>,
-    /// The largest eigenvalue of the correlations among columns, if it has been computed.
+    /// The largest eigenvalue of the correlation matrix of all columns, if it has been computed.
     eigenvalue: Option<f64>,
-    /// Whether steps have been too long. The bound of the curvature is then used.
+    /// Whether the objective has increased because steps were too long. The upper bound of the
+    /// curvature is then used instead of estimates.
     cautious: bool,
-    /// Memory of the last descent, reused by the next descent.
+    /// Memory of the last run, which the next run reuses.
     path: Option<Path<T, N>>,
 }
 
-/// The state of the descent of one label.
+/// The state of one label.
 #[derive(Clone, Copy)]
 struct Pace {
-    /// The curvature `L_i`. It is infinite for lanes without a label, which never move.
+    /// The estimate `L_i` of the curvature. In unused lanes it is infinite, so that the weights in
+    /// these lanes never change.
     curvature: f64,
-    /// τ of the momentum.
+    /// The number τ from which the momentum is computed.
     tau: f64,
     /// The largest KKT violation at the last gradient.
     violation: f64,
-    /// The inner product ⟨y − w⁺, w⁺ − w⟩, with each term divided by its step length. The step led
-    /// from y to w⁺, and w is the result of the previous step. The product is positive if the step
-    /// goes against the previous direction.
+    /// The inner product ⟨y − w⁺, w⁺ − w⟩, with each term divided by its step length. The last step
+    /// led from y to w⁺, and the step before it led to w. A positive product means that the last
+    /// step goes against the previous direction.
     turn: f64,
 }
 
-/// The points and gradients of a descent, except the point y where gradients are computed.
+/// The points and gradients of a run. The point y, where gradients are computed, is stored
+/// separately.
 struct Path<T, const N: usize> {
     /// The result of the last proximal step.
     w: Iterate<T, N>,
@@ -89,13 +97,15 @@ struct Path<T, const N: usize> {
     slope: Slope<T, N>,
     /// The gradient at `y_before`.
     slope_before: Slope<T, N>,
-    /// Whether each panel is active. Other panels rest.
+    /// For each panel (group of N labels), whether its gradient is computed. A panel whose gradient
+    /// is not computed rests.
     active: Vec<bool>,
-    /// Whether there is no earlier gradient with which to compare the next gradient.
+    /// Whether the next gradient is the first one. There is then no earlier gradient to compare it
+    /// with.
     first: bool,
 }
 
-/// The part of a path that belongs to one panel, with one row per feature and one row for the
+/// The data of one panel of N labels. Each array has one row per feature and a last row for the
 /// intercepts.
 struct Panel<'a, T, const N: usize> {
     w: &'a mut [Wide<T, N>],
@@ -107,7 +117,7 @@ struct Panel<'a, T, const N: usize> {
 }
 
 impl<T: Float, const N: usize> Fista<T, N> {
-    /// Creates a solver without estimates of the curvature.
+    /// Creates a solver that has no estimates of the curvature yet.
     pub(crate) fn new(n_labels: usize) -> Result<Self, Error> {
         let pace = Pace {
             curvature: f64::INFINITY,
@@ -133,12 +143,12 @@ impl<T: Float, const N: usize> Fista<T, N> {
         Ok(other)
     }
 
-    /// Descends from y until no KKT violation exceeds the tolerance, or until the limit on
-    /// gradients is reached.
+    /// Minimizes the objective, starting from y. Stops when no KKT violation exceeds the tolerance,
+    /// or when the limit on the number of gradients is reached.
     ///
     /// If the solver converges, it returns the point where the violation was computed. Otherwise it
-    /// returns the result of the last proximal step. If the objective is higher there than at the
-    /// last point where it was computed, that point is returned.
+    /// returns the result of the last proximal step. If the objective has increased since it was
+    /// last computed, the solver instead returns the point where it was last computed.
     pub(crate) fn minimize(
         &mut self,
         objective: &mut Objective<'_, T, N>,
@@ -202,29 +212,33 @@ impl<T: Float, const N: usize> Fista<T, N> {
         })
     }
 
-    /// Returns a bound of the curvature of any label, for columns of unit variance. The first call
-    /// also computes the eigenvalue, and sets the curvature of each label to the curvature of
-    /// constant predictions.
+    /// Returns an upper bound of the curvature of every label, for columns of unit variance. The
+    /// first call also computes the eigenvalue, and initializes the curvature of each label with
+    /// the curvature of constant predictions.
     fn bound(&mut self, objective: &Objective<'_, T, N>) -> Result<f64, Error> {
         let eigenvalue = if let Some(known) = self.eigenvalue {
             known
         } else {
-            // The eigenvalue of the constant column is 1.
+            // The eigenvalue that belongs to the constant column is 1.
             let found = objective.largest_eigenvalue()?.max(1.0);
             for (pace, variance) in self.paces.iter_mut().zip(&objective.variance) {
                 pace.curvature = variance * found;
             }
             *self.eigenvalue.insert(found)
         };
-        // This is twice the bound ¼ of σ(1−σ), because the estimate of the eigenvalue is a lower
-        // bound.
+        // The upper bound of σ(1−σ) is ¼. Twice this bound is used, because the estimate of the
+        // eigenvalue may be too small.
         Ok(0.5 * eigenvalue)
     }
 
-    /// Starts a descent at a point. There is no momentum, and all panels are active.
+    /// Starts a run at the point `y`, without momentum. Gradients are computed for all labels.
     fn settle(&mut self, path: &mut Path<T, N>, y: &Iterate<T, N>) -> Result<(), Error> {
         path.w.copy(y)?;
-        overwrite("couplings", &mut path.w_before.couplings, &y.couplings)?;
+        overwrite(
+            "number of couplings",
+            &mut path.w_before.couplings,
+            &y.couplings,
+        )?;
         path.active.fill(true);
         path.first = true;
         for pace in &mut self.paces {
@@ -239,8 +253,9 @@ impl<T: Float, const N: usize> Fista<T, N> {
         violations.fold(0.0, f64::max) <= tol
     }
 
-    /// Takes the proximal steps of all active panels from y to the next w. Updates the curvature
-    /// and the violation of each label, and whether its step goes against the previous direction.
+    /// Takes a proximal step from y to the next w, for all labels whose panel does not rest. A
+    /// panel is a group of N labels. For each label, updates the curvature and the KKT violation,
+    /// and records whether its step goes against the previous direction.
     fn step(
         &mut self,
         path: &mut Path<T, N>,
@@ -290,8 +305,9 @@ impl<T: Float, const N: usize> Fista<T, N> {
         Ok(())
     }
 
-    /// Takes the proximal steps of couplings. It runs after the steps of weights and uses their
-    /// curvatures. Couplings between a resting and an active panel do not move.
+    /// Takes the proximal steps of the couplings. It must be called after the steps of the weights,
+    /// because it uses the updated curvatures. Labels are processed in panels of N labels. A
+    /// coupling does not change if the panel of one of its labels rests.
     fn step_pairs(
         &mut self,
         path: &mut Path<T, N>,
@@ -322,8 +338,8 @@ impl<T: Float, const N: usize> Fista<T, N> {
         }
     }
 
-    /// Moves y beyond w by the momentum of each label. A coupling uses the smaller momentum of its
-    /// two labels.
+    /// Computes the next y from w, by the momentum of each label. A coupling uses the smaller of
+    /// the momenta of its two labels.
     fn extrapolate(
         &mut self,
         path: &mut Path<T, N>,
@@ -333,7 +349,11 @@ impl<T: Float, const N: usize> Fista<T, N> {
         let height = objective.height();
         let momenta = self.paces.iter_mut().map(Pace::momentum);
         let momenta = collected("number of labels", momenta)?;
-        overwrite("couplings", &mut path.y_before.couplings, &y.couplings)?;
+        overwrite(
+            "number of couplings",
+            &mut path.y_before.couplings,
+            &y.couplings,
+        )?;
         let before = path.y_before.weights.par_chunks_mut(height);
         y.weights
             .par_chunks_mut(height)
@@ -363,7 +383,8 @@ impl<T: Float, const N: usize> Fista<T, N> {
 }
 
 impl Pace {
-    /// Returns the next momentum. It is zero if the last step went against the previous direction.
+    /// Returns the next momentum. It is zero if the last step went against the direction of the
+    /// step before it.
     fn momentum(&mut self) -> f64 {
         if self.turn > 0.0 {
             self.tau = 1.0;
@@ -377,7 +398,7 @@ impl Pace {
 }
 
 impl<T: Float, const N: usize> Path<T, N> {
-    /// Allocates memory for a descent.
+    /// Allocates memory for a run.
     fn new(objective: &Objective<'_, T, N>) -> Result<Self, Error> {
         let zeros = || Iterate::zeros(objective.n_rows(), 0);
         Ok(Self {
@@ -391,14 +412,15 @@ impl<T: Float, const N: usize> Path<T, N> {
         })
     }
 
-    /// Returns the labels of a pair if the panels of both labels are active.
+    /// Returns the two labels of a pair. Returns `None` if the panel (group of N labels) of one of
+    /// them rests.
     fn moving(&self, (i, k): (u32, u32)) -> Option<[usize; 2]> {
         let labels = [i as usize, k as usize];
         let moves = labels.iter().all(|label| self.active[label / N]);
         moves.then_some(labels)
     }
 
-    /// Returns the part of the path for each panel, or `None` for resting panels.
+    /// Divides the arrays by panel (group of N labels). Panels that rest get `None`.
     fn panels<'a>(
         &'a mut self,
         y: &'a Iterate<T, N>,
@@ -426,8 +448,9 @@ impl<T: Float, const N: usize> Path<T, N> {
         )
     }
 
-    /// Returns the contributions of the couplings of each label to `‖Δg‖²` and `⟨Δg, Δy⟩` since the
-    /// last gradient, for columns of unit variance.
+    /// For each label, returns `‖Δg‖²` and `⟨Δg, Δy⟩` over its couplings, for columns of unit
+    /// variance. Δg and Δy are the changes of the gradient and of the point y since the previous
+    /// gradient.
     fn seen_of_pairs(
         &self,
         objective: &Objective<'_, T, N>,
@@ -455,8 +478,9 @@ impl<T: Float, const N: usize> Path<T, N> {
     }
 }
 
-/// Returns `‖Δg‖²` and `⟨Δg, Δy⟩` of the weights of each label since the last gradient. The ratio
-/// of these numbers is a curvature.
+/// For each label, returns `‖Δg‖²` and `⟨Δg, Δy⟩` over its weights. Δg and Δy are the changes of
+/// the gradient and of the point y since the previous gradient. The ratio of the two numbers is a
+/// curvature.
 #[wide]
 fn differences<T: Float, const N: usize>(panel: &Panel<'_, T, N>) -> ([f64; N], [f64; N]) {
     let (mut squares, mut products) = (Wide::<T, N>::zero(), Wide::<T, N>::zero());
@@ -471,8 +495,8 @@ fn differences<T: Float, const N: usize>(panel: &Panel<'_, T, N>) -> ([f64; N], 
     (squares.0.map(Value::f64), products.0.map(Value::f64))
 }
 
-/// Takes the proximal step of a panel. `features` holds the penalty of each row, and `curvatures`
-/// the curvature of each label.
+/// Takes the proximal step of a panel of labels. `features` holds the penalty of each row of the
+/// panel, and `curvatures` holds the curvature of each label.
 ///
 /// For each label, returns the largest KKT violation at y and the value ⟨y − w⁺, w⁺ − w⟩.
 #[wide]

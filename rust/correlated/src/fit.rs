@@ -1,22 +1,22 @@
-//! Fits a model. Independent regressions are fitted first. Couplings are then added for the pairs
-//! of labels that need one.
+//! Fits a model. Independent regressions are fitted first. Couplings are then added for pairs of
+//! labels that occur together more or less often than the features predict.
 //!
 //! This module decides which pairs enter the objective, and which solver runs. It also decides the
 //! starting point, the number of gradients and the precision of each run. The solvers do not depend
 //! on each other.
 //!
-//! **Pairs.** With m labels there are `m (m − 1) / 2` possible couplings. The penalty keeps most of
-//! them at zero. The fit starts without couplings. It adds the pairs whose gradient may exceed
-//! `l1`, minimizes the objective, and searches for further pairs. This is repeated until no pair
-//! outside the objective can violate its optimality condition. If there are at most 4096 pairs
-//! (about 90 labels), all pairs enter at once.
+//! **Pairs.** With m labels there are `m (m − 1) / 2` possible couplings. The penalty `l1` keeps
+//! most couplings at zero. The fit starts without couplings. It adds the pairs whose gradient may
+//! exceed `l1` to the objective, and then minimizes the objective. These two steps are repeated
+//! until no other pair can violate its optimality condition. If there are at most 4096 pairs (about
+//! 90 labels), all pairs are added at once.
 //!
-//! **Solvers.** Quasi-Newton steps come first if the second moments of all columns are affordable.
-//! FISTA continues from their result. If the quasi-Newton steps raised the objective, they are
-//! undone and not used again.
+//! **Solvers.** If the matrix of second moments of all columns is small enough, the fit begins with
+//! quasi-Newton steps. FISTA continues from their result. If the quasi-Newton steps increased the
+//! objective, they are undone and not used again.
 //!
-//! **Precision.** The fit runs in single precision as far as the tolerance allows. A tolerance
-//! below 1e-5 is then reached in double precision.
+//! **Precision.** The fit first runs in single precision. If the tolerance is below 1e-5, the fit
+//! continues in double precision.
 
 use crate::design::{Design, Scales};
 use crate::fista::Fista;
@@ -37,35 +37,35 @@ use manylabel_base::{Error, Watch, collected, copied, extend, filled, reserved};
 use manylabel_sparse::{CsrView, Index, Sparse, with_sparse};
 use std::ops::Range;
 
-/// If there are at most this many possible pairs, all pairs enter the objective at once.
+/// If there are at most this many possible pairs of labels, all pairs get a coupling at once.
 const FEW_PAIRS: usize = 4096;
 
-/// The name of the pairs in memory errors.
-const PAIRS: &str = "pairs of labels";
+/// Name of the pairs in error messages about memory.
+const PAIRS: &str = "number of pairs of labels";
 
-/// Tolerance of the independent regressions before any pair enters. Their result is only a starting
-/// point.
+/// Tolerance of the independent regressions that are fitted before any coupling. A loose tolerance
+/// is enough, because their result is only a starting point.
 const LOOSE: f64 = 0.1;
 
 impl Checked {
-    /// Fits a model to the rows of `x` (features) and `y` (labels). Every stored entry of `y`
-    /// counts as a label of the row, whatever its value.
+    /// Fits a model to the rows of `x` (features) and `y` (labels). Every stored entry of `y` is a
+    /// label of its row, whatever its value.
     ///
     /// `sample_weight` multiplies the loss of each row. All weights must be > 0, and only their
-    /// ratios matter. Without it, all weights are equal. `start` is a model of the same features
-    /// and labels from which the fit starts. The reference solver ignores it. The same data and
-    /// parameters give exactly the same result for any number of threads. A fit that does not
-    /// converge is not an error; see [`Model::converged`].
+    /// ratios matter. If it is `None`, all weights are equal. `start` is a fitted model of the same
+    /// features and labels. The fit starts from this model, except with the reference solver. The
+    /// same data and parameters give exactly the same result for any number of threads. A fit that
+    /// does not converge is not an error; see [`Model::converged`].
     ///
-    /// `watch` counts finished labels. Labels that occur in no row are not counted. The watch is
-    /// called every few milliseconds to check for a stop.
+    /// `watch` counts the labels that are finished. Labels that occur in no row are not counted.
+    /// The fit checks for cancellation every few milliseconds.
     ///
     /// # Errors
     ///
     /// [`Error::Shape`] if sizes disagree. [`Error::Param`] if squares of the values of `x` are not
     /// finite, or if the reference solver diverges. [`Error::TooLarge`] if there is not enough
-    /// memory, or if there are more than `i32::MAX` features or labels. [`Error::Stopped`] if
-    /// `watch` was stopped.
+    /// memory, or if there are more than `i32::MAX` features or labels. [`Error::Stopped`] if the
+    /// computation was cancelled.
     pub fn fit(
         &self,
         x: Sparse<'_>,
@@ -83,12 +83,12 @@ impl Checked {
                 sample_weight.map_or(n_rows, <[f32]>::len),
             ),
             (
-                "features of the start",
+                "features of the starting model",
                 x.n_cols(),
                 start.map_or(x.n_cols(), |start| start.weights.ends.len() - 1),
             ),
             (
-                "labels of the start",
+                "labels of the starting model",
                 y.n_cols(),
                 start.map_or(y.n_cols(), |start| start.intercept.len()),
             ),
@@ -103,15 +103,15 @@ impl Checked {
             if i32::try_from(got).is_err() {
                 return Err(Error::TooLarge {
                     what,
-                    got: format!("{got}, at most {}", i32::MAX),
+                    got: format!("{got}; at most {} are supported", i32::MAX),
                 });
             }
         }
         let omega = shares(sample_weight, n_rows)?;
         let mut scales = with_sparse!(x, |x| Scales::new(x, &omega, watch))?;
         if self.0.solver == Solver::Reference && !self.0.standardize {
-            // The results of fixed steps and early stopping depend on the scales of the features.
-            // The authors use the features without scaling.
+            // The result of the reference solver depends on the scales of the features, because its
+            // step is fixed and it stops early. The authors use the features without scaling.
             scales = scales.unscaled();
         }
         let counts = with_sparse!(y, |y| counts(y, watch))?;
@@ -144,7 +144,7 @@ impl Checked {
     }
 }
 
-/// Returns the weight of each row, scaled so that the weights sum to 1.
+/// Returns the weight of each row. The weights are divided by their sum, so that they sum to 1.
 fn shares(sample_weight: Option<&[f32]>, n_rows: usize) -> Result<Vec<f64>, Error> {
     match sample_weight {
         None => filled("number of rows", 1.0 / n_rows as f64, n_rows),
@@ -168,30 +168,32 @@ fn counts<J: Index, U: Copy>(y: CsrView<'_, J, U>, watch: &Watch) -> Result<Vec<
     Ok(counts)
 }
 
-/// All inputs of the steps of a fit.
+/// The inputs that all steps of a fit use.
 struct Fit<'a> {
     /// The parameters.
     params: &'a Checked,
     /// Means and standard deviations of the features.
     scales: &'a Scales,
-    /// The labels that occur in some but not all rows, and the rows that have them.
+    /// The labels that occur in some but not all rows, and for each of these labels the rows that
+    /// have it.
     labels: &'a Labels,
     /// The weight of each row. The weights sum to 1.
     omega: &'a [f64],
     /// The rows of each block.
     cuts: &'a [Range<usize>],
-    /// The watch, which is called to check for a stop.
+    /// Counts progress and holds the request to cancel.
     watch: &'a Watch,
 }
 
-/// The state of a fit in one precision: the objective and the two solvers. The current point is
-/// stored separately.
+/// The state of a fit in one precision: the objective and the two solvers. The current weights and
+/// couplings (the point) are stored separately.
 struct Descent<'a, T, const N: usize> {
-    /// The objective, with the pairs that have entered so far.
+    /// The objective, with the pairs of labels that have been added so far.
     objective: Objective<'a, T, N>,
-    /// The quasi-Newton solver. `None` if it is not selected, not affordable or has failed.
+    /// The quasi-Newton solver. It is `None` if the user did not select it, if it would be too
+    /// expensive, or if it has increased the objective.
     newton: Option<QuasiNewton<T>>,
-    /// The first-order solver.
+    /// The accelerated proximal gradient solver.
     fista: Fista<T, N>,
     /// Counts finished labels.
     progress: Progress<'a>,
@@ -200,11 +202,12 @@ struct Descent<'a, T, const N: usize> {
 }
 
 impl<'a, T: Float, const N: usize> Descent<'a, T, N> {
-    /// Minimizes the objective from a point, until no KKT violation exceeds `tol` or the limit on
-    /// gradients is reached. Returns the last point and whether the tolerance was reached.
+    /// Minimizes the objective from a point. Stops when no KKT violation exceeds `tol`, or when the
+    /// limit on the number of gradients is reached. Returns the last point and whether the
+    /// tolerance was reached.
     ///
     /// Quasi-Newton steps come first, then accelerated gradients. If the quasi-Newton steps have
-    /// raised the objective, they are undone, and later calls do not use them.
+    /// increased the objective, they are undone, and later calls do not use them.
     fn minimize(
         &mut self,
         mut point: Iterate<T, N>,
@@ -244,29 +247,32 @@ impl<'a, T: Float, const N: usize> Descent<'a, T, N> {
         Ok((end.iterate, end.converged))
     }
 
-    /// Frees all memory except the data needed for the next precision.
+    /// Frees the memory of this precision. Returns the progress and the number of gradients that
+    /// may still be computed.
     fn end(self) -> (Progress<'a>, usize) {
         (self.progress, self.left)
     }
 
-    /// Replaces the pairs that may have a coupling. Pairs that are removed must have a coupling of
-    /// zero.
+    /// Replaces the list of pairs that may have a coupling. The coupling of every removed pair must
+    /// be zero.
     fn set_pairs(&mut self, list: Vec<(u32, u32)>, point: &mut Iterate<T, N>) -> Result<(), Error> {
         point.recouple(self.objective.pairs(), &list)?;
         self.objective.set_pairs(list)
     }
 
-    /// Returns the pairs that may need a coupling at a point, in increasing order. These are the
-    /// pairs with a slope of absolute value at least `l1 / 2` in the loss of one of their labels.
-    /// For all other pairs, the two slopes sum to less than `l1`, so a coupling of zero is optimal.
+    /// Returns the pairs that may need a coupling at a point, in increasing order. Each coupling is
+    /// in the losses of its two labels, so it has two slopes. A pair is returned if the absolute
+    /// value of at least one slope is `l1 / 2` or more. For every other pair, the two slopes sum to
+    /// less than `l1`, so a coupling of zero is optimal.
     fn wanting(&mut self, point: &Iterate<T, N>, pair: Penalty) -> Result<Vec<(u32, u32)>, Error> {
         self.objective.beyond(point, pair.l1 / 2.0)
     }
 }
 
 impl<'a> Fit<'a> {
-    /// Creates the objective in one precision, without pairs. `pair` is the penalty of couplings,
-    /// or `None` if there are no couplings. `centred` is whether labels are centred.
+    /// Creates the objective in one precision, without pairs of labels. `pair` is the penalty of
+    /// the couplings, or `None` if the model has no couplings. `centred` tells whether the columns
+    /// of labels are centred.
     fn objective<T: Float, const N: usize>(
         &self,
         x: Sparse<'_>,
@@ -279,7 +285,8 @@ impl<'a> Fit<'a> {
         Objective::new(gradient, &features, pair, self.watch)
     }
 
-    /// Returns the penalty of the weights of each feature, in the units of the fit.
+    /// Returns the penalty of the weights of each feature. The penalty applies to the scaled
+    /// features that the fit uses.
     fn features(&self, columns: &[u32]) -> Result<Vec<Penalty>, Error> {
         let penalty = self.params.features();
         let of_column = |&col: &u32| {
@@ -292,9 +299,9 @@ impl<'a> Fit<'a> {
         collected("number of features", columns.iter().map(of_column))
     }
 
-    /// Creates the quasi-Newton solver if it is selected and useful. With ε = 0 no weight is zero.
-    /// For each label, working on a dense matrix of all columns then takes longer than the
-    /// gradients that it saves.
+    /// Creates the quasi-Newton solver if it was selected and is useful. It is not useful with ε =
+    /// 0. No weight is then zero, so the matrix of each label contains all columns. Working on this
+    /// matrix takes longer than the gradients that it saves.
     fn newton<T: Float, const N: usize>(
         &self,
         objective: &Objective<'_, T, N>,
@@ -307,7 +314,8 @@ impl<'a> Fit<'a> {
             .transpose()
     }
 
-    /// Returns the conversion between the caller's units and the units of the fit.
+    /// Returns the conversion between the caller's features and the scaled, centred features of the
+    /// fit.
     fn units<'b, T: Float, const N: usize>(
         &'b self,
         objective: &'b Objective<'_, T, N>,
@@ -319,8 +327,8 @@ impl<'a> Fit<'a> {
         }
     }
 
-    /// Fits in single precision as far as possible, and then in double precision if the tolerance
-    /// requires it. Returns the number of labels that were reported as finished.
+    /// Fits in single precision, and continues in double precision if the tolerance requires it.
+    /// Returns the number of labels that were reported as finished.
     fn descend<const N: usize>(
         &self,
         x: Sparse<'_>,
@@ -333,7 +341,10 @@ impl<'a> Fit<'a> {
         if let (Some(start), Some(_)) = (start, self.params.pairs()) {
             let (list, values) = self.units(&objective).coupled(start)?;
             objective.set_pairs(list)?;
-            point.couplings = collected("couplings", values.iter().map(|&value| value as f32))?;
+            point.couplings = collected(
+                "number of couplings",
+                values.iter().map(|&value| value as f32),
+            )?;
         }
         let mut descent = Descent {
             newton: self.newton(&objective)?,
@@ -366,11 +377,12 @@ impl<'a> Fit<'a> {
         self.finish(descent, point, converged, model)
     }
 
-    /// Minimizes the objective to the tolerance `tol`, and adds pairs of labels to it until no
-    /// other pair needs a coupling. `warm` is whether `point` comes from a start model or an
-    /// earlier run. If not, a rough fit without couplings comes first.
+    /// Minimizes the objective to the tolerance `tol`. Pairs of labels are added to the objective
+    /// until no other pair needs a coupling. `warm` tells whether `point` comes from a starting
+    /// model or an earlier run. If not, independent regressions are fitted first with a loose
+    /// tolerance.
     ///
-    /// Returns the last point and whether it has converged.
+    /// Returns the last point and whether the fit has converged.
     fn converge<T: Float, const N: usize>(
         &self,
         descent: &mut Descent<'_, T, N>,
@@ -393,8 +405,8 @@ impl<'a> Fit<'a> {
             descent.set_pairs(self.all_pairs()?, &mut point)?;
             return descent.minimize(point, tol);
         }
-        // The first round uses a loose tolerance, because pairs that are added later change all
-        // parameters again.
+        // The first round uses a loose tolerance, because the pairs that are added later change all
+        // weights again.
         let mut target = (10.0 * tol).min(tol.max(LOOSE));
         let mut done = false;
         loop {
@@ -413,7 +425,7 @@ impl<'a> Fit<'a> {
             descent.set_pairs(list, &mut point)?;
             let before = descent.left;
             (point, converged) = descent.minimize(point, target)?;
-            // After a single gradient, all violations were within the tolerance. The new pairs
+            // All violations were within the tolerance after a single gradient. The new pairs have
             // therefore changed nothing.
             let unmoved = done && before - descent.left == 1;
             if !converged || all || unmoved {
@@ -433,8 +445,9 @@ impl<'a> Fit<'a> {
         Ok(pairs)
     }
 
-    /// Evaluates the solution and writes it to `model` in the caller's units. Returns the number of
-    /// labels that were reported as finished.
+    /// Computes the objective and the KKT violation of the solution. Writes the solution to
+    /// `model`, for the caller's features and labels. Returns the number of labels that were
+    /// reported as finished.
     fn finish<T: Float, const N: usize>(
         &self,
         mut descent: Descent<'_, T, N>,
@@ -443,8 +456,8 @@ impl<'a> Fit<'a> {
         model: &mut Model,
     ) -> Result<usize, Error> {
         if let (false, Some(pair)) = (converged, self.params.pairs()) {
-            // If the fit has not converged, its violation is reported over all pairs, including
-            // pairs outside the objective.
+            // If the fit has not converged, the reported violation includes the pairs that are not
+            // in the objective.
             let found = descent.wanting(&point, pair)?;
             let list = merged(descent.objective.pairs().iter().copied(), &found)?;
             descent.set_pairs(list, &mut point)?;
@@ -465,7 +478,8 @@ impl<'a> Fit<'a> {
         Ok(progress.reported())
     }
 
-    /// Repeats the procedure of the method's authors in double precision.
+    /// Runs the reference solver: the procedure published by the authors of the method, in double
+    /// precision.
     ///
     /// # Errors
     ///
@@ -483,8 +497,8 @@ impl<'a> Fit<'a> {
         if !point.is_finite() {
             return Err(Error::Param {
                 name: "solver",
-                expected: "\"auto\" or \"fista\" if steps of fixed length diverge, which happens for this X \
-                           and these penalties",
+                expected: "\"auto\" or \"fista\", because steps of fixed length diverge for this X and these \
+                           penalties",
                 got: format!("\"reference\" with steps of length {step:e}"),
             });
         }

@@ -1,22 +1,23 @@
-//! Computes the gradient of the loss at a point in one pass over the training rows, panel by panel
-//! of labels.
+//! Computes the gradient of the loss at a point, in one pass over the training rows. A point
+//! consists of all weights, intercepts and couplings.
 //!
-//! The pass processes a panel of N labels and a block of rows at a time. It computes the log-odds
-//! `E = X W + Y C + β`, converts them to residuals `Ξ = Ω (σ(E) − Y)`, and computes the products
-//! `Xᵀ Ξ` and `Yᵀ Ξ`. The block stays in the cache during these steps. Ω holds the row weights,
-//! which sum to 1. Arrays of size rows × labels exist only for one block.
+//! Labels are divided into panels of N labels. The pass processes one panel and one block of rows
+//! at a time. It computes the log-odds `E = X W + Y C + β` and converts them to residuals
+//! `Ξ = Ω (σ(E) − Y)`. It then computes the products `Xᵀ Ξ` and `Yᵀ Ξ`. The block stays in the
+//! cache during these steps. Ω is the diagonal matrix of the row weights, which sum to 1. Arrays of
+//! size rows × labels exist only for one block.
 //!
-//! The gradient of a weight is an entry of `Xᵀ Ξ`. The coupling of i and k is in the losses of both
-//! labels. Its gradient is therefore the sum of entry (k, i) and entry (i, k) of `Yᵀ Ξ`.
+//! The gradient of a weight is an entry of `Xᵀ Ξ`. The coupling of labels i and k is in the losses
+//! of both labels. Its gradient is therefore the sum of the entries (k, i) and (i, k) of `Yᵀ Ξ`.
 //!
 //! Columns of X and Y are treated as centred. Centring changes only the intercepts, but it allows
 //! longer steps. It is implicit: products are computed with the uncentred matrix and then corrected
 //! by the column means.
 //!
-//! A pass costs O((stored values of X + stored values of Y of neighbouring labels) m). Work is
-//! divided into pairs of a panel and a range of blocks. This division depends only on the sizes of
-//! the data. Partial sums are added in order. Results are therefore exactly the same for any number
-//! of threads.
+//! A pass takes O((stored values of X + stored values of Y of coupled labels) m) time for m labels.
+//! Work is divided into units of one panel and several blocks. This division depends only on the
+//! sizes of the data, and the sums of the units are added in order. Results are therefore exactly
+//! the same for any number of threads.
 
 mod eigenvalue;
 mod pairs;
@@ -30,45 +31,50 @@ use manylabel_base::{Error, Watch, collected, extend, few, filled, parts, push, 
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Smallest number of pieces of work, if there are enough blocks. It is enough to occupy a few
-/// threads.
+/// Smallest number of units of work into which a pass over the rows is divided, if there are enough
+/// blocks of rows. With this number, a few threads are busy.
 const PIECES: usize = 16;
 
-/// The name of the rows of a block in memory errors.
-const ROWS_OF_BLOCK: &str = "rows of a block";
+/// Name of the rows of a block in error messages about memory.
+const ROWS_OF_BLOCK: &str = "number of rows of a block";
 
-/// The sums of one piece of work, which consists of one panel and some blocks.
+/// The sums of one unit of work. A unit is one panel (group of N labels) and several blocks of
+/// rows.
 struct Partial<T, const N: usize> {
-    /// `Xᵀ Ξ` for the stored values of X. The last row, for the intercept, stays 0.
+    /// `Xᵀ Ξ` for the stored values of X, without the correction for centring. The last row, which
+    /// belongs to the intercept, stays 0.
     weights: Vec<Wide<T, N>>,
-    /// `Yᵀ Ξ` for the uncentred Y, with one row per neighbour of the panel.
+    /// `Yᵀ Ξ` for the uncentred Y. It has one row for each label that is coupled with a label of
+    /// the panel. A panel is a group of N labels.
     pairs: Vec<Wide<T, N>>,
-    /// `1ᵀ Ξ`, which is needed to compute centred products.
+    /// `1ᵀ Ξ`, the sum of the residuals over the rows. Products are corrected for centring with it.
     sum: [f64; N],
-    /// The loss of each label, if it is computed.
+    /// The loss of each label, if it was requested.
     loss: [f64; N],
 }
 
 impl<T: Float, const N: usize> Partial<T, N> {
-    /// Returns zeros for a panel with `height` rows of weights and `n_neighbours` neighbours.
+    /// Returns zeros for a panel (group of N labels). The panel has `height` rows of weights and
+    /// `n_neighbours` neighbours. Neighbours are the labels that are coupled with a label of the
+    /// panel.
     fn new(height: usize, n_neighbours: usize) -> Result<Self, Error> {
         Ok(Self {
-            weights: filled("weights", Wide::zero(), height)?,
-            pairs: filled("couplings", Wide::zero(), n_neighbours)?,
+            weights: filled("number of weights", Wide::zero(), height)?,
+            pairs: filled("number of couplings", Wide::zero(), n_neighbours)?,
             sum: [0.0; N],
             loss: [0.0; N],
         })
     }
 }
 
-/// The conversion of the log-odds of a row.
+/// The function that is applied to the log-odds E of a row.
 #[derive(Clone, Copy, PartialEq)]
 enum Residual {
-    /// `Ω (σ(E) − Y)`.
+    /// Computes the residuals `Ω (σ(E) − Y)`.
     Logistic,
-    /// `Ω (σ(E) − Y)`, and the loss is also summed.
+    /// Computes the residuals `Ω (σ(E) − Y)` and also sums the loss.
     WithLoss,
-    /// `Ω E`, for products with the second moments `ZᵀΩZ`.
+    /// Computes `Ω E`, to multiply by the second moments `ZᵀΩZ` of the columns Z.
     Linear,
 }
 
@@ -80,21 +86,22 @@ pub(crate) struct Gradient<'a, T, const N: usize> {
     pub(crate) labels: &'a Labels,
     /// The weight of each row. The weights sum to 1.
     omega: Vec<T>,
-    /// The blocks of each piece of work of a panel.
+    /// For each unit of work, the range of its blocks of rows. All panels (groups of N labels) have
+    /// the same units.
     pieces: Vec<Range<usize>>,
-    /// The sums of all pieces, panel by panel. After a pass, the first piece of a panel holds the
-    /// total of the panel.
+    /// The sums of all units of work, panel by panel. A panel is a group of N labels. After a pass,
+    /// the first unit of a panel holds the total of the panel.
     partials: Vec<Partial<T, N>>,
-    /// Couplings in the order in which panels read them. A panel has one row of N couplings for
-    /// each of its neighbours; see [`Pairs`].
+    /// Couplings, stored panel by panel. A panel is a group of N labels. It has one row of N
+    /// couplings for each label that is coupled with one of its labels; see [`Pairs`].
     couplings: Vec<Wide<T, N>>,
-    /// Whether labels are centred. They are centred for all solvers except the reference solver.
+    /// Whether the columns of labels are centred. Only the reference solver does not centre them.
     centred: bool,
 }
 
 impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
-    /// Prepares passes over a design and labels that are divided into the same blocks. `omega` are
-    /// the row weights, which sum to 1.
+    /// Prepares passes over the rows. `design` and `labels` must be divided into the same blocks of
+    /// rows. `omega` holds the row weights, which sum to 1.
     pub(crate) fn new(
         design: Design<T>,
         labels: &'a Labels,
@@ -121,17 +128,20 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         })
     }
 
-    /// Returns the number of panels of N labels. The last panel may be incomplete.
+    /// Returns the number of panels, which are groups of N labels. The last panel may be
+    /// incomplete.
     pub(crate) fn n_panels(&self) -> usize {
         self.labels.len().div_ceil(N)
     }
 
-    /// Returns the number of rows of the weights of a panel: the features plus the intercept.
+    /// Returns the number of rows in the weights of a panel (group of N labels). It is the number
+    /// of features plus one for the intercept.
     pub(crate) fn height(&self) -> usize {
         self.design.width() + 1
     }
 
-    /// Returns the mean that is subtracted from the indicator of a neighbour.
+    /// Returns the number that is subtracted from the 0/1 column of a label. It is the mean of the
+    /// column, or 0 if labels are not centred.
     fn mean(&self, label: u32) -> f64 {
         if self.centred {
             self.labels.share[label as usize]
@@ -140,8 +150,8 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         }
     }
 
-    /// Returns the intercepts for uncentred columns. They are computed from weights with the
-    /// intercepts for centred columns in the last row.
+    /// Converts intercepts for centred columns to intercepts for uncentred columns. The intercepts
+    /// for centred columns are in the last row of the weights.
     pub(crate) fn intercepts(
         &self,
         weights: &[Wide<T, N>],
@@ -165,8 +175,9 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         intercepts
     }
 
-    /// Computes the sums of the `active` panels (one flag per panel) at a point. The couplings of
-    /// the point must belong to `pairs`. The sums of other panels do not change.
+    /// Computes the sums of residuals for the `active` panels at a point. A panel is a group of N
+    /// labels, and `active` has one flag per panel. The couplings of the point must belong to
+    /// `pairs`. The sums of all other panels do not change.
     pub(crate) fn evaluate(
         &mut self,
         active: &[bool],
@@ -214,17 +225,17 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         Ok(())
     }
 
-    /// Writes the couplings in the order in which panels read them. Each coupling is written twice,
-    /// once for each of its labels.
+    /// Stores the couplings panel by panel, because a pass processes one panel (group of N labels)
+    /// at a time. Each coupling is stored twice, once for each of its labels.
     fn place(&mut self, pairs: &Pairs, values: &[T]) -> Result<(), Error> {
         let n = pairs.starts.last().copied().unwrap_or(0);
         if self.couplings.len() != n {
-            self.couplings = filled("couplings", Wide::zero(), n)?;
+            self.couplings = filled("number of couplings", Wide::zero(), n)?;
         }
         for (at, partial) in self.partials.iter_mut().enumerate() {
             let n = pairs.neighbours[at / self.pieces.len()].len();
             if partial.pairs.len() != n {
-                partial.pairs = filled("couplings", Wide::zero(), n)?;
+                partial.pairs = filled("number of couplings", Wide::zero(), n)?;
             }
         }
         for couplings in &mut self.couplings {
@@ -238,11 +249,12 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         Ok(())
     }
 
-    /// Computes the sums of one panel over some blocks of rows, and writes them to `partial`.
+    /// Computes the sums of one panel of labels over several blocks of rows, and writes them to
+    /// `partial`.
     ///
-    /// `weights` are the weights of the panel. `neighbours` are the labels with which it is
-    /// coupled, and `couplings` has one row of couplings for each neighbour. `scratch` is working
-    /// space for the log-odds of a block.
+    /// `weights` holds the weights of the panel. `neighbours` lists the labels that are coupled
+    /// with a label of the panel, and `couplings` has one row of couplings for each of them.
+    /// `scratch` is working space for the log-odds of a block.
     #[expect(
         clippy::too_many_arguments,
         reason = "a single loop for three kinds of residuals"
@@ -329,13 +341,14 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         }
     }
 
-    /// Returns the loss of each label of a panel, if the last pass computed it.
+    /// Returns the loss of each label of a panel (group of N labels). The last pass over the rows
+    /// must have computed the loss.
     pub(crate) fn losses(&self, panel: usize) -> &[f64; N] {
         &self.partials[panel * self.pieces.len()].loss
     }
 
-    /// Writes the gradient of the weights and intercepts of a panel, computed from the sums of the
-    /// last pass.
+    /// Computes the gradient of the weights and intercepts of a panel (group of N labels) from the
+    /// sums of the last pass. Writes the gradient to `out`.
     pub(crate) fn write(&self, panel: usize, out: &mut [Wide<T, N>]) {
         let partial = &self.partials[panel * self.pieces.len()];
         out.copy_from_slice(&partial.weights);
@@ -347,8 +360,9 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         out[self.design.width()] = Wide(partial.sum.map(|sum| T::of(sum)));
     }
 
-    /// Returns, for each pair, two derivatives with respect to its coupling: that of the loss of
-    /// its first label, and that of the loss of its second label.
+    /// Returns two derivatives with respect to the coupling of each pair of labels. The first
+    /// derivative is of the loss of the first label, and the second derivative is of the loss of
+    /// the second label.
     pub(crate) fn halves<'b>(
         &'b self,
         pairs: &'b Pairs,
@@ -364,9 +378,9 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         places.map(move |(&(i, k), &(a, b))| [read(i, k, a), read(k, i, b)])
     }
 
-    /// Writes the columns `cols` of a block into the lanes of `out`, with each value multiplied by
-    /// the weight of its row. `out` must be zero. Features come first, then labels. Columns are not
-    /// centred.
+    /// Copies the columns `cols` of a block of rows to `out`, one column per lane. Each value is
+    /// multiplied by the weight of its row. `out` must be zero. Column numbers start with the
+    /// features, and the labels follow. Columns are not centred.
     pub(crate) fn columns(&self, block: usize, cols: Range<usize>, out: &mut [Wide<T, N>]) {
         let width = self.design.width();
         let rows = self.design.cuts()[block].clone();
@@ -388,13 +402,13 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         }
     }
 
-    /// Returns the pairs for which one of the derivatives of [`halves`](Self::halves) has an
-    /// absolute value of at least `bound`, in increasing order and without repetition. The gradient
-    /// of every other pair is below `2 · bound`.
+    /// Returns the pairs of labels for which at least one of the two derivatives from
+    /// [`halves`](Self::halves) has an absolute value of `bound` or more. The pairs are in
+    /// increasing order without repetition. The gradient of every other pair is below `2 · bound`.
     ///
-    /// Takes one pass in which every panel has all labels as neighbours. This costs O(stored values
-    /// of Y × m) in addition to the products with the features. It needs m rows of sums for each
-    /// panel that is being processed.
+    /// Takes one pass over the rows, in which the products with Y are computed for all labels. For
+    /// m labels, this takes O(stored values of Y × m) time in addition to the products with the
+    /// features. The memory is m rows of sums for each panel that is being processed.
     pub(crate) fn beyond(
         &mut self,
         at: &Iterate<T, N>,
@@ -407,7 +421,7 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         let all = collected("number of labels", 0..m as u32)?;
         let found = (0..self.n_panels()).into_par_iter().map(|panel| {
             let mut partial = Partial::new(height, m)?;
-            let mut couplings = filled("couplings", Wide::zero(), m)?;
+            let mut couplings = filled("number of couplings", Wide::zero(), m)?;
             let known = &self.couplings[pairs.of_panel(panel)];
             for (&label, &known) in pairs.neighbours[panel].iter().zip(known) {
                 couplings[label as usize] = known;
@@ -429,16 +443,23 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
                     let i = (panel * N + lane) as u32;
                     let half = raw.0[lane].f64() - partial.sum[lane] * self.mean(k);
                     if i != k && half.abs() >= bound {
-                        push("pairs of labels", &mut found, (i.min(k), i.max(k)))?;
+                        push(
+                            "number of pairs of labels",
+                            &mut found,
+                            (i.min(k), i.max(k)),
+                        )?;
                     }
                 }
             }
             Ok(found)
         });
         let of_panels: Vec<Vec<_>> = parts(found)?;
-        let mut all = reserved("pairs of labels", of_panels.iter().map(Vec::len).sum())?;
+        let mut all = reserved(
+            "number of pairs of labels",
+            of_panels.iter().map(Vec::len).sum(),
+        )?;
         for found in of_panels {
-            extend("pairs of labels", &mut all, found)?;
+            extend("number of pairs of labels", &mut all, found)?;
         }
         all.sort_unstable();
         all.dedup();
@@ -446,7 +467,7 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
     }
 }
 
-/// Multiplies rows by their weights, and returns the sum of the products.
+/// Multiplies each row by its weight. Returns the sum of the multiplied rows.
 fn scaled<T: Float, const N: usize>(rows: &mut [Wide<T, N>], weights: &[T]) -> Wide<T, N> {
     let mut sum = Wide::zero();
     for (row, &weight) in rows.iter_mut().zip(weights) {
@@ -458,7 +479,7 @@ fn scaled<T: Float, const N: usize>(rows: &mut [Wide<T, N>], weights: &[T]) -> W
     sum
 }
 
-/// Adds all partial sums to the first partial sum, in order.
+/// Adds all sums of the list to its first entry, in order.
 fn join_partials<T: Float, const N: usize>(partials: &mut [Partial<T, N>]) {
     let Some((first, others)) = partials.split_first_mut() else {
         return;

@@ -1,28 +1,32 @@
 //! Computes the second moments of all columns for which a label may have weights: features, labels
 //! and the constant.
 //!
-//! If predictions are constant, the second moments are the curvature of the loss of every label, up
-//! to a factor. The quasi-Newton solver starts from them. With c columns, they take O(c²) memory,
-//! and they take about as long to compute as one gradient of a problem with c labels.
+//! If predictions are constant, the curvature of the loss of every label is proportional to the
+//! second moments. The quasi-Newton solver therefore starts from them. For c columns, the second
+//! moments take O(c²) memory. Computing them takes about as long as one gradient of a problem with
+//! c labels.
 
 use crate::gradient::Gradient;
 use crate::wide::{Float, Wide};
 use manylabel_base::{Error, Watch, collected, extend, filled};
 use rayon::prelude::*;
 
-/// Largest number of columns. The moments then take 16 MiB in single precision.
+/// Largest number of columns for which the second moments are computed. They then take 16 MiB in
+/// single precision.
 const MAX_COLUMNS: usize = 2048;
 
-/// Smallest number of rows per column. With fewer rows, the moments say little about the curvature,
-/// which then comes from a few rows with uncertain labels.
+/// Smallest number of rows per column for which the second moments are used. With fewer rows, the
+/// curvature depends on a few rows with uncertain labels, and the second moments are a poor
+/// estimate.
 const ROWS: usize = 2;
 
-/// Cost of a multiplication in the small matrices of a label, relative to a multiplication with a
-/// value of the training data. If there are few stored values, the gradients that quasi-Newton
-/// steps save are cheaper than the steps themselves.
+/// Cost of one multiplication in a quasi-Newton step, relative to one multiplication with a value
+/// of the training data. Quasi-Newton steps save gradients. If the training data have few stored
+/// values, gradients are cheaper than these steps.
 const DEAR: usize = 8;
 
-/// The second moments `ZᵀΩZ` of centred columns Z: features, labels and a constant one.
+/// The second moments `ZᵀΩZ`. The columns of Z are the centred features, the centred labels and a
+/// constant column. Ω is the diagonal matrix of the row weights.
 pub(crate) struct Gram<T> {
     /// The entries, stored row by row. The matrix is symmetric up to rounding.
     values: Vec<T>,
@@ -31,13 +35,13 @@ pub(crate) struct Gram<T> {
 }
 
 impl<T: Float> Gram<T> {
-    /// Computes the moments. Returns `None` if there are too many columns, or if the moments are
-    /// not expected to save time.
+    /// Computes the second moments. Returns `None` if there are too many columns, or if the second
+    /// moments would not save time.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the computation was
+    /// cancelled.
     pub(crate) fn new<const N: usize>(
         gradient: &Gradient<'_, T, N>,
         watch: &Watch,
@@ -51,22 +55,30 @@ impl<T: Float> Gram<T> {
             return Ok(None);
         }
         let shifts = (0..width).map(|col| design.shift.get(col).copied().unwrap_or(0.0));
-        let means = collected("second moments", shifts.chain(labels.share.iter().copied()))?;
-        let all = collected("second moments", 0..m as u32)?;
-        let mut values = filled("second moments", T::default(), side * side)?;
-        // N columns at a time are used in place of the residuals of a panel.
+        let means = collected(
+            "the matrix of second moments",
+            shifts.chain(labels.share.iter().copied()),
+        )?;
+        let all = collected("the matrix of second moments", 0..m as u32)?;
+        let mut values = filled("the matrix of second moments", T::default(), side * side)?;
+        // Columns are processed N at a time. They take the place of the residuals of a panel of N
+        // labels.
         values
             .par_chunks_mut(side * N)
             .enumerate()
             .try_for_each(|(panel, out)| {
                 let cols = panel * N..((panel + 1) * N).min(width + m);
-                let mut sums = filled("second moments", Wide::<T, N>::zero(), width + m)?;
+                let mut sums = filled(
+                    "the matrix of second moments",
+                    Wide::<T, N>::zero(),
+                    width + m,
+                )?;
                 let mut rows = Vec::new();
                 for (block, cut) in design.cuts().iter().enumerate() {
                     watch.step(0)?;
                     rows.clear();
                     let zeros = std::iter::repeat_n(Wide::zero(), cut.len());
-                    extend("rows of a block", &mut rows, zeros)?;
+                    extend("number of rows of a block", &mut rows, zeros)?;
                     gradient.columns(block, cols.clone(), &mut rows);
                     let (of_features, of_labels) = sums.split_at_mut(width);
                     design.add_transposed(block, &rows, of_features);
@@ -86,8 +98,8 @@ impl<T: Float> Gram<T> {
         Ok(Some(Self { values, side }))
     }
 
-    /// Returns the moments of one column with all columns. Features come first, then labels, and
-    /// the constant comes last.
+    /// Returns the second moments of one column with all columns. Features come first, then labels.
+    /// The constant column comes last.
     pub(crate) fn row(&self, col: usize) -> &[T] {
         &self.values[col * self.side..][..self.side]
     }

@@ -1,29 +1,32 @@
-//! Defines a point of the objective: values of all weights, intercepts and couplings.
+//! Defines a point, which is an argument of the objective: values of all weights, intercepts and
+//! couplings.
 //!
-//! Points are plain values. The solvers store and change points. The [objective](crate::objective)
-//! only reads them.
+//! The solvers store points and change them. The [objective](crate::objective) only reads them.
 
 use crate::wide::{Float, Wide};
 use manylabel_base::{Error, collected, copied, extend, filled};
 
-/// Weights of all labels, and couplings of the pairs that may have a coupling.
+/// A point: the weights of all labels, and the couplings of all pairs that may have a coupling.
 ///
-/// Numbers are in the units of the fit, not in the units of the caller; see `units.rs`.
+/// The weights belong to the scaled and centred columns of the fit, not to the caller's columns;
+/// see `units.rs`.
 #[derive(Debug)]
 pub(crate) struct Iterate<T, const N: usize> {
-    /// Weights, panel by panel of N labels. A panel has one row for each non-constant feature, and
-    /// a last row for the intercepts. Lanes beyond the last label stay zero.
+    /// Weights, stored panel by panel. A panel is a group of N labels. It has one row for each
+    /// non-constant feature, and a last row for the intercepts. Unused lanes of the last panel stay
+    /// zero.
     pub(crate) weights: Vec<Wide<T, N>>,
-    /// One coupling for each pair of the objective, in the same order.
+    /// The couplings of the pairs of the objective, in the order of the pairs.
     pub(crate) couplings: Vec<T>,
 }
 
 impl<T: Float, const N: usize> Iterate<T, N> {
-    /// Returns the point zero, with `n_rows` rows of weights over all panels.
+    /// Returns a point with only zeros. Weights are stored in panels (groups of N labels). `n_rows`
+    /// is the number of rows of weights in all panels together.
     pub(crate) fn zeros(n_rows: usize, n_pairs: usize) -> Result<Self, Error> {
         Ok(Self {
-            weights: filled("weights", Wide::zero(), n_rows)?,
-            couplings: filled("couplings", T::default(), n_pairs)?,
+            weights: filled("number of weights", Wide::zero(), n_rows)?,
+            couplings: filled("number of couplings", T::default(), n_pairs)?,
         })
     }
 
@@ -37,36 +40,37 @@ impl<T: Float, const N: usize> Iterate<T, N> {
     /// Returns a copy, or an error if there is not enough memory.
     pub(crate) fn try_clone(&self) -> Result<Self, Error> {
         Ok(Self {
-            weights: copied("weights", &self.weights)?,
-            couplings: copied("couplings", &self.couplings)?,
+            weights: copied("number of weights", &self.weights)?,
+            couplings: copied("number of couplings", &self.couplings)?,
         })
     }
 
-    /// Copies another point into this point, reusing the memory. The points must have the same
-    /// number of weights.
+    /// Copies another point to this point and reuses the memory of this point. The points must have
+    /// the same number of weights.
     pub(crate) fn copy(&mut self, other: &Self) -> Result<(), Error> {
         self.weights.copy_from_slice(&other.weights);
-        overwrite("couplings", &mut self.couplings, &other.couplings)
+        overwrite("number of couplings", &mut self.couplings, &other.couplings)
     }
 
-    /// Returns the nearest point in another precision.
+    /// Converts the point to another precision by rounding each number.
     pub(crate) fn convert<U: Float>(self) -> Result<Iterate<U, N>, Error> {
         let weights = self.weights.iter();
         let weights = weights.map(|row| Wide(row.0.map(|weight| U::of(weight.f64()))));
         let couplings = self.couplings.iter().map(|value| U::of(value.f64()));
         Ok(Iterate {
-            weights: collected("weights", weights)?,
-            couplings: collected("couplings", couplings)?,
+            weights: collected("number of weights", weights)?,
+            couplings: collected("number of couplings", couplings)?,
         })
     }
 
-    /// Changes the pairs of this point from `from` to `to`. Each list is in increasing order. Pairs
-    /// in both lists keep their coupling, and new pairs get zero.
+    /// Changes the list of pairs of this point from `from` to `to`. The two lists must be in
+    /// increasing order. Pairs in both lists keep their coupling, and the coupling of new pairs is
+    /// zero.
     ///
-    /// Couplings of removed pairs must be zero, because otherwise the model would change. Takes
-    /// O(from + to).
+    /// The coupling of every removed pair must be zero, because otherwise the model would change.
+    /// Takes O(number of pairs in both lists) time.
     pub(crate) fn recouple(&mut self, from: &[(u32, u32)], to: &[(u32, u32)]) -> Result<(), Error> {
-        let mut values = filled("couplings", T::default(), to.len())?;
+        let mut values = filled("number of couplings", T::default(), to.len())?;
         let mut known = from.iter().zip(&self.couplings).peekable();
         for (pair, value) in to.iter().zip(&mut values) {
             while known.next_if(|(old, _)| *old < pair).is_some() {}
@@ -79,8 +83,8 @@ impl<T: Float, const N: usize> Iterate<T, N> {
     }
 }
 
-/// Makes `vec` a copy of `values`. Reuses its memory if it is large enough. `what` names the vector
-/// in memory errors.
+/// Makes `vec` a copy of `values`. The memory of `vec` is reused if it is large enough. `what`
+/// names the vector in error messages about memory.
 pub(crate) fn overwrite<T: Copy>(
     what: &'static str,
     vec: &mut Vec<T>,

@@ -1,10 +1,10 @@
 //! Prepares the labels of the training rows for the fit. For each block of rows, it stores which
-//! rows have which label.
+//! rows have which labels.
 //!
 //! Only labels that occur in some but not all rows take part in the fit. They are numbered by
-//! decreasing frequency, so that the labels of a panel have similar numbers of rows. Each block
-//! stores its entries twice: by label in 2 bytes each, and by row in 4 bytes each. The two products
-//! of the fit, `Y C` and `Yᵀ U`, can then be summed in registers.
+//! decreasing frequency, so that the labels of a panel (N consecutive labels) have similar
+//! frequencies. Each block stores its entries twice: by label in 2 bytes per entry, and by row in 4
+//! bytes per entry. Sums for the products `Y C` and `Yᵀ U` then stay in registers.
 
 use crate::wide::{Float, Wide};
 use manylabel_base::{Error, Watch, collected, filled, push, reserved};
@@ -12,43 +12,44 @@ use manylabel_simd::wide;
 use manylabel_sparse::{CsrView, Index};
 use std::ops::Range;
 
-/// Names of arrays in memory errors.
+/// Names of arrays in error messages about memory.
 const LABELS: &str = "number of labels";
 const STORED: &str = "number of entries of Y";
 
-/// The labels that occur in some but not all rows, the most frequent first, and the rows that have
-/// them.
+/// The labels that occur in some but not all rows, sorted by decreasing frequency. Also stores
+/// which rows have these labels.
 pub(crate) struct Labels {
-    /// The original label at each position.
+    /// The original number of each label.
     pub(crate) kept: Vec<u32>,
-    /// For each position, the weighted fraction of rows that have the label; in (0, 1).
+    /// For each label, the weighted fraction of the rows that have it; in (0, 1).
     pub(crate) share: Vec<f64>,
     /// The entries of each block of rows.
     blocks: Vec<Holders>,
 }
 
-/// The rows that have each label, in one block of rows. Rows are numbered within the block.
+/// The entries of one block of rows. Rows are numbered within the block.
 struct Holders {
-    /// The labels that occur in the block, in increasing order. The f-th of these labels occurs in
-    /// `rows[ends[f]..ends[f + 1]]`.
+    /// The labels that occur in the block, in increasing order. Label `labels[f]` occurs in the
+    /// rows `rows[ends[f]..ends[f + 1]]`.
     labels: Vec<u32>,
-    /// The start and end of the rows of each of these labels.
+    /// The boundaries of the labels in `rows`, starting with 0.
     ends: Vec<u32>,
-    /// Rows, label by label. A block has at most 4096 rows.
+    /// The rows that have each label, label by label. A block has at most 4096 rows.
     rows: Vec<u16>,
-    /// The same entries by row. Row r has the labels
+    /// The boundaries of the rows in `labels_of_rows`, starting with 0. Row r has the labels
     /// `labels_of_rows[row_ends[r]..row_ends[r + 1]]`.
     row_ends: Vec<u32>,
-    /// Labels, row by row.
+    /// The labels of each row, row by row. They are the same entries as in `rows`.
     labels_of_rows: Vec<u32>,
 }
 
 impl Labels {
-    /// Collects the labels of the rows of `y`. `counts` is the number of rows for each original
-    /// label. `omega` are the row weights, which sum to 1. `cuts` are the rows of each block.
+    /// Collects the labels of the rows of `y`. `counts` is the number of rows that have each
+    /// original label. `omega` holds the row weights, which sum to 1. `cuts` holds the rows of each
+    /// block.
     ///
-    /// Labels with the same number of rows keep their original order. Takes O(stored labels ×
-    /// log(stored labels of a block)).
+    /// Labels with equal counts keep their original order. Takes O(n log b) time, where n is the
+    /// number of stored entries of `y`, and b is the number of stored entries in a block.
     pub(crate) fn new<I: Index, V: Copy>(
         y: CsrView<'_, I, V>,
         counts: &[usize],
@@ -100,8 +101,8 @@ impl Labels {
             });
         }
         for share in &mut share {
-            // The only row without a label may have a tiny weight. This limit keeps the log-odds
-            // finite.
+            // If only one row lacks the label, the weight of this row may be tiny. This limit keeps
+            // the log-odds finite.
             *share = share.min(1.0 - f64::EPSILON);
         }
         Ok(Self {
@@ -116,12 +117,13 @@ impl Labels {
         self.kept.len()
     }
 
-    /// Returns the number of entries, which are pairs of a row and one of its labels.
+    /// Returns the number of stored entries. Each entry is a pair of a row and one of its labels.
     pub(crate) fn stored(&self) -> usize {
         self.blocks.iter().map(|block| block.rows.len()).sum()
     }
 
-    /// Returns the labels of a block within `range`, each with the rows that have the label.
+    /// Returns the labels of a block that are within `range`. Each label comes with the rows that
+    /// have it.
     pub(crate) fn holders(
         &self,
         block: usize,
@@ -133,11 +135,11 @@ impl Labels {
         (first..last).map(|f| (of.labels[f], of.rows(f)))
     }
 
-    /// Computes `out_i += Σ_k y_ik c_k` for the rows i of a block, over the given labels in
-    /// increasing order. `c` has one entry per given label.
+    /// Computes `out_i += Σ_k y_ik c_k` for the rows i of a block. The sum is over the labels k in
+    /// a given list, which must be in increasing order. `c` has one entry per label of the list.
     ///
-    /// If all labels are given, all entries of the block are read. Otherwise only the entries of
-    /// the given labels are read.
+    /// If all labels are in the list, the block is read row by row. Otherwise only the entries of
+    /// the listed labels are read.
     pub(crate) fn times<T: Float, const N: usize>(
         &self,
         block: usize,
@@ -153,8 +155,8 @@ impl Labels {
         }
     }
 
-    /// Computes `g_k += Σ_i y_ik u_i` over the rows i of a block, for the given labels in
-    /// increasing order. `g` has one entry per given label.
+    /// Computes `g_k += Σ_i y_ik u_i` for the labels k in a given list, which must be in increasing
+    /// order. The sum is over the rows i of a block. `g` has one entry per label of the list.
     pub(crate) fn add_transposed<T: Float, const N: usize>(
         &self,
         block: usize,
@@ -176,8 +178,8 @@ fn by_rows<T: Float, const N: usize>(holders: &Holders, c: &[Wide<T, N>], out: &
     }
 }
 
-/// Computes [`Labels::times`] for some labels. The entry of each label is added to the rows that
-/// have the label.
+/// Computes [`Labels::times`] for some of the labels. The entry of `c` for each label is added to
+/// all rows that have the label.
 #[wide]
 fn scatter<T: Float, const N: usize>(of: Shared<'_>, c: &[Wide<T, N>], out: &mut [Wide<T, N>]) {
     of.each(|at, rows| {
@@ -196,7 +198,7 @@ fn gather<T: Float, const N: usize>(of: Shared<'_>, u: &[Wide<T, N>], g: &mut [W
     });
 }
 
-/// Adds the numbers at the given places to `first`, in a fixed order.
+/// Returns `first` plus the numbers at the given positions, added in a fixed order.
 #[inline(always)]
 fn plus<T: Float, const N: usize, I: Copy>(
     first: Wide<T, N>,
@@ -225,19 +227,20 @@ impl Holders {
     }
 }
 
-/// The labels that are in a block and also in a list of labels. The labels of the block and of the
-/// list are in increasing order.
+/// The labels that are in a block and also in a given list. The labels of the block and of the list
+/// are in increasing order.
 #[derive(Clone, Copy)]
 struct Shared<'a> {
-    /// The block.
+    /// The block of rows.
     block: &'a Holders,
-    /// The list.
+    /// The list of labels.
     labels: &'a [u32],
 }
 
 impl Shared<'_> {
-    /// Calls `then` for each common label with its position in the list and the rows that have it.
-    /// Takes O(labels of the block + labels of the list).
+    /// Calls `then` for each label that is in the block and in the list. The arguments are the
+    /// position of the label in the list and the rows that have the label. Takes O(labels of the
+    /// block + labels of the list) time.
     #[inline(always)]
     fn each(self, mut then: impl FnMut(usize, &[u16])) {
         let Self { block, labels } = self;

@@ -13,17 +13,18 @@
 //!
 //! # Objective
 //!
-//! The likelihood has a normalizing sum over `2^m` label sets. The fit therefore uses the
-//! pseudo-likelihood, the product of the probabilities of each label given all other labels. It
-//! minimizes the negative log pseudo-likelihood plus elastic nets:
+//! For m labels, the likelihood contains a sum over all `2^m` label sets, which is too expensive.
+//! The fit therefore uses the pseudo-likelihood: the product, over labels, of the probability of a
+//! label given all other labels. It minimizes the negative log pseudo-likelihood plus elastic nets:
 //!
 //! ```text
 //! (1/n) Σ_l Σ_i [log(1 + e^{E_li}) − z_li E_li] + λ₁ Σ (b² + ε|b|) + λ₂ Σ_{i<k} (c² + ε|c|)
 //! ```
 //!
-//! With sample weights, the mean over rows is a weighted mean. Intercepts are not penalized. The
-//! objective is convex. The absolute values set many weights and couplings to exactly zero. Weights
-//! and couplings are therefore returned as sparse matrices.
+//! Here `E_li` is the log-odds of label i for row l, and n is the number of rows. With sample
+//! weights, the mean over rows is a weighted mean. Intercepts are not penalized. The objective is
+//! convex. The absolute values set many weights and couplings to exactly zero. Weights and
+//! couplings are therefore returned as sparse matrices.
 //!
 //! Li et al. code labels as −1 and 1. The likelihood is the same with `w = b/2`, `a = c/4` and
 //! other intercepts. However, penalties of w and a are not the same as penalties of b and c.
@@ -31,25 +32,25 @@
 //!
 //! # Prediction
 //!
-//! [`Scorer`] computes two kinds of results for a row. Predicted label sets are derived from the
-//! most probable label set, the maximum of p(z|x), which is found by the chosen [`Method`].
-//! Rankings and probabilities come from the marginals p(`z_i` = 1|x), which are sums over all
-//! values of the other labels.
+//! [`Scorer`] computes two kinds of results for a row. The first kind is for predicted label sets.
+//! It is computed from the most probable label set, which maximizes p(z|x). The chosen [`Method`]
+//! finds this label set. The second kind is for rankings and probabilities. It consists of the
+//! marginals p(`z_i` = 1|x), which are sums over all values of the other labels.
 //!
 //! # How a fit proceeds
 //!
 //! 1. Features are scaled to unit variance, labels are sorted by frequency, and rows are divided
 //!    into blocks.
 //! 2. Independent regressions are fitted in single precision, with a loose tolerance.
-//! 3. Pairs of labels that should have a nonzero coupling enter the objective, and the objective is
-//!    minimized. This is repeated until the pairs outside the objective satisfy their optimality
-//!    condition (a KKT violation of zero).
+//! 3. Pairs of labels that should have a nonzero coupling are added to the objective, and the
+//!    objective is minimized. This is repeated until all other pairs satisfy their optimality
+//!    condition, which is a KKT violation of zero.
 //! 4. If the tolerance cannot be reached in single precision, step 3 is repeated in double
 //!    precision.
-//! 5. Weights are converted to the units of the caller's features.
+//! 5. Weights are converted so that they apply to the caller's features without scaling.
 //!
-//! One gradient takes O((stored values of X + stored values of Y) m) for m labels. It takes less if
-//! few labels are coupled. Memory is a small multiple of the dense weight matrix, features ×
+//! One gradient takes O((stored values of X + stored values of Y) m) time for m labels. It takes
+//! less time if few labels have couplings. The memory is a few dense arrays of size features ×
 //! labels, plus one scaled copy of X (two copies if X is sparse).
 //!
 //! | file | what |
@@ -61,14 +62,14 @@
 //! | `fista.rs`, `quasi_newton.rs`, `stop.rs` | the two solvers; their stopping criteria |
 //! | `reference.rs` | the procedure of the method's authors |
 //! | `fit.rs` | the choice of pairs, solver and precision |
-//! | `units.rs`, `model.rs` | conversion between units of the caller and units of the fit; the result |
+//! | `units.rs`, `model.rs` | conversion of weights for scaled features to weights for the caller's features; the fitted model |
 //! | `decode/` | the most probable label set, and probabilities |
 //! | `predict.rs` | scores of rows |
 //!
 //! Dense arrays of size rows × labels exist only for one block of rows at a time. With more than
-//! about 90 labels, a coupling enters the objective only if its gradient shows that it should not
-//! be zero. All other couplings cost almost nothing. Results do not depend on the number of
-//! threads.
+//! about 90 labels, a coupling is added to the objective only if its gradient shows that it should
+//! not be zero. Couplings that are not added cost almost nothing. Results do not depend on the
+//! number of threads.
 //!
 //! # Example
 //!

@@ -1,8 +1,8 @@
-//! Defines the result of a fit. A later fit may start from it.
+//! Defines the fitted model. A later fit may start from it.
 //!
-//! Everything here is in the caller's terms: original feature and label numbers, features without
-//! scaling, and labels of 0 and 1. Weights are stored by feature, in the order in which scoring
-//! reads them.
+//! All numbers refer to the caller's data: original feature and label numbers, features without
+//! scaling, and labels coded as 0 and 1. Weights are stored by feature, because scoring reads them
+//! in this order.
 
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, push, reserved};
 use manylabel_sparse::{CsrView, Index, Sparse, with_sparse};
@@ -13,8 +13,8 @@ use std::cmp::Reverse;
 /// increasing order.
 #[derive(Debug, PartialEq)]
 pub struct Matrix {
-    /// Row r contains `cols[ends[r]..ends[r + 1]]`. The length is the number of rows + 1, and the
-    /// first entry is 0.
+    /// The start and end of each row: row r contains `cols[ends[r]..ends[r + 1]]`. The length is
+    /// the number of rows + 1, and the first entry is 0.
     pub ends: Vec<usize>,
     /// Column numbers, row by row.
     pub cols: Vec<u32>,
@@ -25,11 +25,11 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// Returns a matrix without rows. Up to `n_rows` rows can be appended without allocating `ends`
-    /// again.
+    /// Returns a matrix without rows. Up to `n_rows` rows can be appended without a new allocation
+    /// of `ends`.
     ///
-    /// [`push`](Self::push) appends to the current row. [`end_row`](Self::end_row) finishes the
-    /// current row.
+    /// [`push`](Self::push) appends an entry to the current row. [`end_row`](Self::end_row)
+    /// finishes the current row.
     pub(crate) fn empty(n_rows: usize, n_cols: usize) -> Result<Self, Error> {
         let mut ends = reserved("number of rows", n_rows + 1)?;
         ends.push(0);
@@ -43,8 +43,8 @@ impl Matrix {
 
     /// Appends an entry to the current row. The caller must append columns in increasing order.
     pub(crate) fn push(&mut self, col: u32, value: f64) -> Result<(), Error> {
-        push("weights", &mut self.cols, col)?;
-        push("weights", &mut self.values, value)
+        push("number of weights", &mut self.cols, col)?;
+        push("number of weights", &mut self.values, value)
     }
 
     /// Finishes the current row.
@@ -52,8 +52,8 @@ impl Matrix {
         push("number of rows", &mut self.ends, self.cols.len())
     }
 
-    /// Returns a square matrix of n rows from triplets (row, column, value) in any order. Each cell
-    /// may occur at most once. Takes O(entries log(entries) + n).
+    /// Returns a square matrix of n rows from triplets (row, column, value) in any order. No two
+    /// triplets may have the same row and column. Takes O(e log e + n) time for e triplets.
     pub(crate) fn of_entries(mut entries: Vec<(u32, u32, f64)>, n: usize) -> Result<Self, Error> {
         entries.sort_unstable_by_key(|&(row, col, _)| (row, col));
         let mut matrix = Self::empty(n, n)?;
@@ -77,18 +77,19 @@ impl Matrix {
         (&self.cols[range.clone()], &self.values[range])
     }
 
-    /// Checks that each entry exactly equals its mirror entry, and that no entry is on the
-    /// diagonal. Takes O(entries).
+    /// Checks that the matrix is symmetric: each entry at (i, k) must exactly equal the entry at
+    /// (k, i). Also checks that no entry is on the diagonal. Takes O(number of entries) time.
     ///
-    /// One cursor per row is sufficient. Rows are visited in order, so the mirror entries in a row
-    /// are also visited in order.
+    /// One cursor per row is sufficient. Rows are visited in order. The entries at (k, i) of each
+    /// row k are therefore also visited in order.
     ///
     /// # Errors
     ///
     /// [`Error::Csr`] with the first row that is not symmetric or has a diagonal entry. The error
-    /// names the matrix `correlations_`, after the fitted attribute that callers can change.
+    /// calls the matrix `correlations_`. This is the fitted attribute in Python, which users can
+    /// change.
     pub(crate) fn check_symmetric(&self) -> Result<(), Error> {
-        let mut next = copied("couplings", &self.ends)?;
+        let mut next = copied("number of couplings", &self.ends)?;
         for row in 0..self.ends.len() - 1 {
             let (cols, values) = self.row(row);
             for (&col, &value) in cols.iter().zip(values) {
@@ -101,7 +102,7 @@ impl Matrix {
                         matrix: "correlations_",
                         row,
                         rule: format!(
-                            "column {col} is on the diagonal or has no equal entry across the diagonal"
+                            "the entry in column {col} is on the diagonal or not symmetric"
                         ),
                     });
                 }
@@ -114,8 +115,9 @@ impl Matrix {
 
 /// A model from which a fit can start. It must have been fitted to the same features and labels.
 ///
-/// A fit from a start needs fewer gradients, for example if the same data are fitted with a
-/// sequence of penalties. The optimum is the same. The reference solver ignores it.
+/// A fit from such a model often needs fewer gradients, for example if the same data are fitted
+/// with a sequence of penalties. The optimum does not depend on the start. The reference solver
+/// ignores the start.
 #[derive(Debug, Clone, Copy)]
 pub struct Start<'a> {
     /// See [`Model::weights`].
@@ -140,38 +142,39 @@ pub struct Model {
     /// Couplings c, of shape (`n_labels`, `n_labels`). The matrix is symmetric, and its diagonal is
     /// empty.
     pub couplings: Matrix,
-    /// Label sets of the training rows. The search for the most probable label set starts from
-    /// them.
+    /// Label sets of the training rows. At prediction, the search for the most probable label set
+    /// starts from them.
     pub sets: LabelSets,
     /// Loss plus penalties at the solution. Labels that occur in no row or in every row are not
-    /// included. For the reference solver, it is the value at the extrapolated point where the last
-    /// gradient was computed, not at the solution.
+    /// included. With the reference solver, this is instead the value at the extrapolated point of
+    /// the last gradient.
     pub objective: f64,
-    /// KKT violation of the solution: the largest entry of the smallest subgradient, over weights
-    /// and pairs.
+    /// KKT violation of the solution. It is the largest entry, in absolute value, of the smallest
+    /// subgradient with respect to all weights and couplings.
     pub violation: f64,
     /// Number of gradients computed.
     pub n_iter: usize,
-    /// Whether the KKT violation is within the tolerance. For the reference solver, whether it
-    /// stopped before the limit on gradients was reached.
+    /// Whether the KKT violation is within the tolerance. With the reference solver, whether the
+    /// procedure stopped before it reached the limit on the number of gradients.
     pub converged: bool,
 }
 
 impl Model {
-    /// Returns the model of labels that occur in no row or in every row. It has intercepts only,
-    /// because nothing can be learned about these labels. `counts` is the number of rows per label.
+    /// Returns a model in which only intercepts are set, for labels that occur in no row or in
+    /// every row. Nothing else can be learned about these labels. `counts` is the number of rows
+    /// that have each label.
     ///
-    /// Other labels get the intercept −∞, which the fit overwrites later.
+    /// All other labels get the intercept −∞, which the fit overwrites later.
     pub(crate) fn of_constants(
         counts: &[usize],
         n_rows: usize,
         n_features: usize,
     ) -> Result<Self, Error> {
-        let mut intercept = filled("intercepts", f64::NEG_INFINITY, counts.len())?;
+        let mut intercept = filled("number of intercepts", f64::NEG_INFINITY, counts.len())?;
         for (intercept, &count) in intercept.iter_mut().zip(counts) {
             if count == n_rows {
-                // The optimal intercept is infinite. This value is the log-odds after adding half a
-                // row with the label and half a row without it.
+                // The optimal intercept is infinite. This value is the log-odds after half a row
+                // with the label and half a row without it are added.
                 *intercept = (2.0 * n_rows as f64 + 1.0).ln();
             }
         }
@@ -191,10 +194,10 @@ impl Model {
     }
 }
 
-/// Distinct sets of coupled labels among the training rows, the most frequent first.
+/// The distinct sets of coupled labels among the training rows, sorted by decreasing frequency.
 ///
-/// A label is coupled if it has at least one nonzero coupling. Other labels are left out of the
-/// sets. Without couplings there are no sets.
+/// A label is coupled if it has at least one nonzero coupling. All other labels are left out of the
+/// sets. If no label is coupled, there are no sets.
 #[derive(Debug, Default, PartialEq)]
 pub struct LabelSets {
     /// Set s contains `labels[ends[s]..ends[s + 1]]`, in increasing order.
@@ -205,17 +208,18 @@ pub struct LabelSets {
     pub energies: Vec<f64>,
 }
 
-/// Largest number of sets. Further sets come from single rows and hardly help other rows.
+/// Largest number of sets. Less frequent sets occur in single rows and hardly help to predict other
+/// rows.
 const MAX_SETS: usize = 1 << 16;
 
-/// The name of the label sets in memory errors.
-const SETS: &str = "label sets of the rows";
+/// Name of the label sets in error messages about memory.
+const SETS: &str = "number of label sets";
 
 impl LabelSets {
-    /// Collects the sets of the rows of `y`, and adds up the couplings within each set.
+    /// Collects the distinct label sets of the rows of `y`, and sums the couplings within each set.
     ///
-    /// Sorting the rows takes at most O(stored labels × log(rows)) comparisons of labels. Computing
-    /// the energies reads the couplings of the labels of each distinct set.
+    /// Sorting the rows takes at most O(stored entries of `y` × log(number of rows)) comparisons of
+    /// labels. The sums read, for each distinct set, the couplings of its labels.
     pub(crate) fn new(y: Sparse<'_>, couplings: &Matrix, watch: &Watch) -> Result<Self, Error> {
         let mut sets = Self::default();
         push(SETS, &mut sets.ends, 0)?;
@@ -249,14 +253,14 @@ impl LabelSets {
 
 /// The coupled labels of every row.
 struct RowSets {
-    /// Row r has the labels `labels[ends[r]..ends[r + 1]]`.
+    /// The boundaries of the rows in `labels`: row r has the labels `labels[ends[r]..ends[r + 1]]`.
     ends: Vec<usize>,
     /// The coupled labels, row by row.
     labels: Vec<u32>,
 }
 
 impl RowSets {
-    /// Keeps the labels of each row that have couplings, in the order of `y`.
+    /// Collects the labels of each row that have couplings. Labels keep their order in `y`.
     fn new<J: Index, U: Copy>(
         y: CsrView<'_, J, U>,
         couplings: &Matrix,
@@ -280,9 +284,9 @@ impl RowSets {
         &self.labels[self.ends[row]..self.ends[row + 1]]
     }
 
-    /// Returns one row for each distinct set. The sets are sorted by their number of rows, most
-    /// frequent first. Ties are sorted by the labels of the sets, so that the result does not
-    /// depend on the order of the rows.
+    /// Returns, for each distinct set, the number of one row that has this set. Sets that occur in
+    /// more rows come first. Sets that occur equally often are ordered by their labels, so that the
+    /// result does not depend on the order of the rows.
     fn distinct(&self) -> Result<Vec<usize>, Error> {
         let mut order = collected(SETS, 0..self.ends.len() - 1)?;
         order.par_sort_unstable_by(|&a, &b| self.get(a).cmp(self.get(b)));

@@ -1,11 +1,11 @@
-//! Defines the function that a fit minimizes: the loss plus elastic nets. It is a function of the
-//! weights, and of the couplings of some pairs of labels.
+//! Defines the function that a fit minimizes: the loss plus elastic nets. Its variables are the
+//! weights, the intercepts, and the couplings of a list of pairs of labels.
 //!
-//! A point consists of the values of all weights, intercepts and couplings; see
-//! [`iterate`](crate::iterate). [`Objective`] owns the data and the penalties, and the solvers own
-//! the points. At a given point, [`Objective`] computes the value of the function, the gradient of
-//! the loss ([`Slope`]) and the KKT violation. Couplings of pairs outside the objective are zero.
-//! [`Objective::beyond`] finds pairs that should have a nonzero coupling.
+//! A point consists of values of all these variables; see [`iterate`](crate::iterate).
+//! [`Objective`] owns the data and the penalties, and the solvers own the points. At a given point,
+//! [`Objective`] computes the value of the function, the gradient of the loss ([`Slope`]) and the
+//! KKT violation. The coupling of a pair that is not in the list is zero. [`Objective::beyond`]
+//! finds the pairs that should have a nonzero coupling.
 //!
 //! Computing a value or a gradient takes one pass over the rows; see `gradient.rs` for its cost.
 
@@ -17,37 +17,38 @@ use crate::wide::{Float, Wide};
 use manylabel_base::{Error, Watch, collected, filled, push};
 use rayon::prelude::*;
 
-/// Relative rise of the objective that rounding errors in single precision may cause.
+/// Relative increase of the objective that may be caused by rounding errors in single precision.
 const RISE: f64 = 1e-5;
 
-/// The objective of all labels in one precision.
+/// The objective of all labels, in single or double precision.
 pub(crate) struct Objective<'a, T, const N: usize> {
-    /// The data. It also computes sums in passes over the rows.
+    /// The training data, and the function that computes the sums of a pass over the rows.
     gradient: Gradient<'a, T, N>,
-    /// The pairs that may have a coupling.
+    /// The pairs of labels that may have a coupling.
     pairs: Pairs,
-    /// One penalty per row of a panel: the penalties of the features, and a penalty of zero for the
-    /// intercept.
+    /// The penalty of each row of the weights. The last row holds intercepts, so its penalty is
+    /// zero.
     pub(crate) features: Vec<Net<T>>,
     /// The penalty of a coupling.
     pub(crate) pair: Net<T>,
-    /// Whether the model has couplings at all.
+    /// Whether the model may have couplings.
     couples: bool,
-    /// `p (1 − p)` for every label, where p is the fraction of rows with the label. It is the
+    /// For each label, `p (1 − p)`, where p is the fraction of rows with the label. It is the
     /// curvature of the loss of the label if predictions are constant.
     pub(crate) variance: Vec<f64>,
-    /// The watch. It is called in every pass to check for a stop.
+    /// Receives requests to cancel. Every pass over the rows checks for such a request.
     pub(crate) watch: &'a Watch,
 }
 
-/// The gradient of the loss at some point, without the penalties.
+/// The gradient of the loss at a point. It does not include the penalties.
 pub(crate) struct Slope<T, const N: usize> {
-    /// One number per weight and intercept, in the layout of the weights of a point.
+    /// One number per weight and intercept, in the same layout as the weights of a point.
     pub(crate) weights: Vec<Wide<T, N>>,
-    /// One number per pair.
+    /// One number per pair of labels.
     pub(crate) couplings: Vec<T>,
-    /// For each pair, two derivatives with respect to its coupling: that of the loss of its first
-    /// label, and that of the loss of its second label.
+    /// For each pair of labels, two derivatives with respect to the coupling of the pair. The first
+    /// derivative is of the loss of the first label, the second derivative of the loss of the
+    /// second label.
     pub(crate) halves: Vec<[T; 2]>,
 }
 
@@ -55,7 +56,7 @@ impl<T: Float, const N: usize> Slope<T, N> {
     /// Allocates memory for a gradient of `objective`.
     pub(crate) fn new(objective: &Objective<'_, T, N>) -> Result<Self, Error> {
         Ok(Self {
-            weights: filled("weights", Wide::zero(), objective.n_rows())?,
+            weights: filled("number of weights", Wide::zero(), objective.n_rows())?,
             couplings: Vec::new(),
             halves: Vec::new(),
         })
@@ -63,9 +64,9 @@ impl<T: Float, const N: usize> Slope<T, N> {
 }
 
 impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
-    /// Creates an objective without pairs.
+    /// Creates an objective without pairs of labels.
     ///
-    /// `features` holds the penalty of the weights of each feature. `pair` is the penalty of
+    /// `features` holds the penalty of the weights of each feature. `pair` is the penalty of the
     /// couplings, or `None` if the model has no couplings.
     pub(crate) fn new(
         gradient: Gradient<'a, T, N>,
@@ -90,7 +91,7 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         })
     }
 
-    /// Replaces the pairs that may have a coupling. `list` must be in increasing order.
+    /// Replaces the list of pairs that may have a coupling. `list` must be in increasing order.
     pub(crate) fn set_pairs(&mut self, list: Vec<(u32, u32)>) -> Result<(), Error> {
         self.pairs = Pairs::new::<N>(list, self.n_labels())?;
         Ok(())
@@ -101,7 +102,7 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         &self.pairs.list
     }
 
-    /// Returns the data.
+    /// Returns the training data and the sums of the last pass.
     pub(crate) fn gradient(&self) -> &Gradient<'a, T, N> {
         &self.gradient
     }
@@ -111,22 +112,26 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         self.variance.len()
     }
 
-    /// Returns the number of rows of the weights of a panel: the features plus the intercept.
+    /// Returns the number of rows in the weights of a panel (group of N labels). It is the number
+    /// of features plus one for the intercept.
     pub(crate) fn height(&self) -> usize {
         self.features.len()
     }
 
-    /// Returns the number of panels of N labels. The last panel may be incomplete.
+    /// Returns the number of panels, which are groups of N labels. The last panel may be
+    /// incomplete.
     pub(crate) fn n_panels(&self) -> usize {
         self.gradient.n_panels()
     }
 
-    /// Returns the number of rows of the weights of all panels together.
+    /// Returns the number of rows of the weights of all panels together. A panel is a group of N
+    /// labels.
     pub(crate) fn n_rows(&self) -> usize {
         self.n_panels() * self.height()
     }
 
-    /// Returns loss plus penalties at a point, summed in double precision in a fixed order.
+    /// Returns the loss plus the penalties at a point. Numbers are added in double precision and in
+    /// a fixed order.
     pub(crate) fn value(&mut self, at: &Iterate<T, N>) -> Result<f64, Error> {
         self.pass(&self.all_panels()?, at, true)?;
         let height = self.height();
@@ -146,7 +151,7 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
     }
 
     /// Returns whether the value at `now` exceeds the value at `before` by more than rounding
-    /// errors. A value of NaN counts as risen. Takes two passes.
+    /// errors. If a value is NaN, the result is true. Takes two passes over the rows.
     pub(crate) fn risen(
         &mut self,
         before: &Iterate<T, N>,
@@ -158,11 +163,12 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         Ok(!falls)
     }
 
-    /// Writes the gradient of the loss at a point, for the labels of the `active` panels (one flag
-    /// per panel).
+    /// Computes the gradient of the loss at a point, for the labels of the `active` panels. A panel
+    /// is a group of N labels, and `active` has one flag per panel.
     ///
-    /// In `out`, the weights of other panels do not change. Halves that belong to labels of other
-    /// panels keep the values of the last pass that included these panels.
+    /// In `out`, the weights of all other panels do not change. A coupling has one derivative for
+    /// each of its two labels. The derivative for a label is from the last pass in which the panel
+    /// of the label was active.
     pub(crate) fn slope(
         &mut self,
         active: &[bool],
@@ -184,18 +190,18 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         Ok(value)
     }
 
-    /// Returns flags that make all panels active.
+    /// Returns one flag per panel (group of N labels). All flags are true.
     fn all_panels(&self) -> Result<Vec<bool>, Error> {
         filled("number of labels", true, self.n_panels())
     }
 
-    /// Makes one pass over the rows. Its sums are stored in `gradient`.
+    /// Makes one pass over the rows. The sums are stored in `gradient`.
     fn pass(&mut self, active: &[bool], at: &Iterate<T, N>, with_loss: bool) -> Result<(), Error> {
         self.gradient
             .evaluate(active, at, &self.pairs, with_loss, self.watch)
     }
 
-    /// Writes the gradient of the last pass.
+    /// Writes the gradient, computed from the sums of the last pass, to `out`.
     fn write(&self, active: &[bool], out: &mut Slope<T, N>) -> Result<(), Error> {
         out.weights
             .par_chunks_mut(self.height())
@@ -205,13 +211,21 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         out.couplings.clear();
         out.halves.clear();
         for [first, second] in self.gradient.halves(&self.pairs) {
-            push("couplings", &mut out.couplings, T::of(first + second))?;
-            push("couplings", &mut out.halves, [T::of(first), T::of(second)])?;
+            push(
+                "number of couplings",
+                &mut out.couplings,
+                T::of(first + second),
+            )?;
+            push(
+                "number of couplings",
+                &mut out.halves,
+                [T::of(first), T::of(second)],
+            )?;
         }
         Ok(())
     }
 
-    /// Returns the largest KKT violation among the weights of each label.
+    /// Returns, for each label, the largest KKT violation among its weights.
     pub(crate) fn violations(
         &self,
         at: &Iterate<T, N>,
@@ -237,9 +251,10 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         Ok(found.fold(0.0, f64::max))
     }
 
-    /// Returns the pairs with a slope of absolute value ≥ `bound` in the loss of one of their
-    /// labels, in increasing order. All pairs are examined, also pairs outside the objective. Takes
-    /// one pass with dense couplings.
+    /// Returns the pairs of labels that may need a coupling, in increasing order. A coupling has
+    /// one slope in the loss of each of its two labels. A pair is returned if the absolute value of
+    /// at least one slope is `bound` or more. All pairs are examined, including pairs that are not
+    /// in the objective. Takes one pass over the rows, with products for all pairs.
     pub(crate) fn beyond(
         &mut self,
         at: &Iterate<T, N>,
@@ -248,7 +263,8 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         self.gradient.beyond(at, &self.pairs, bound, self.watch)
     }
 
-    /// Returns a lower estimate of the largest eigenvalue of the correlation matrix of all columns.
+    /// Returns an estimate of the largest eigenvalue of the correlation matrix of all columns. The
+    /// estimate is never too large.
     pub(crate) fn largest_eigenvalue(&self) -> Result<f64, Error> {
         self.gradient.largest_eigenvalue(self.couples, self.watch)
     }

@@ -1,7 +1,7 @@
 //! Defines the parameters of the correlated logistic model, their ranges and the resulting
 //! penalties.
 //!
-//! [`Params`] holds the values chosen by the caller. [`Params::check`] turns them into a
+//! [`Params`] holds the values chosen by the caller. [`Params::check`] checks them and returns a
 //! [`Checked`]. Only a [`Checked`] can be fitted. The fit always works with weights b and couplings
 //! c of labels coded as 0 and 1. If the penalties apply to labels coded as −1 and 1, this module
 //! converts them to penalties of b and c.
@@ -31,13 +31,13 @@ pub enum Coding {
 /// The method for minimizing the objective.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Solver {
-    /// Minimizes to the optimum. Uses quasi-Newton steps if they are expected to be cheaper, and
-    /// then [`Fista`](Self::Fista).
+    /// Minimizes the objective to the optimum. Starts with quasi-Newton steps if they are expected
+    /// to save time. Continues with [`Fista`](Self::Fista).
     Auto,
-    /// Minimizes to the optimum with accelerated proximal gradients.
+    /// Minimizes the objective to the optimum by accelerated proximal gradients.
     Fista,
-    /// Uses the procedure of the method's authors: a fixed step, and early stopping that acts as
-    /// regularization. Only for reproducing their results.
+    /// Runs the procedure published by the authors of the method. It uses a fixed step and stops
+    /// early, which acts as regularization. Use it only to reproduce their results.
     Reference,
 }
 
@@ -52,26 +52,27 @@ pub struct Params {
     pub l2_features: f64,
     /// λ₂, the penalty of the couplings; > 0. With infinity, no couplings are fitted.
     pub l2_pairs: f64,
-    /// ε, the factor of the absolute values in both penalties; finite and ≥ 0. With 0, weights and
-    /// couplings are not sparse.
+    /// ε, the weight of the absolute values relative to the squares in both penalties; finite and ≥
+    /// 0. With 0, weights and couplings are not sparse.
     pub epsilon: f64,
     /// The parameters to which the penalties apply.
     pub coding: Coding,
     /// The method for minimizing the objective.
     pub solver: Solver,
-    /// Whether penalties apply to the weights of features scaled to unit variance. The returned
-    /// weights always apply to the caller's features, which are not scaled.
+    /// Whether the penalties apply to the weights of features scaled to unit variance. The returned
+    /// weights always apply to the caller's features without scaling.
     pub standardize: bool,
-    /// Largest accepted KKT violation: the largest entry of the smallest subgradient, for features
-    /// of unit variance; finite and > 0. The reference solver ignores it.
+    /// Largest accepted KKT violation; finite and > 0. The violation is the largest entry, in
+    /// absolute value, of the smallest subgradient, for features of unit variance. The reference
+    /// solver ignores this parameter.
     pub tol: f64,
-    /// Largest number of gradients; ≥ 1. The reference solver computes at most 500 gradients in any
-    /// case.
+    /// Largest number of gradients; ≥ 1. The reference solver computes at most 500 gradients, even
+    /// if this number is larger.
     pub max_iter: usize,
 }
 
-/// The defaults: the penalties of the authors' code, labels coded as 0 and 1, an elastic net, and
-/// standardized features.
+/// The default parameters: the penalties of the authors' code, labels coded as 0 and 1, an elastic
+/// net, and standardized features.
 impl Default for Params {
     fn default() -> Self {
         Self {
@@ -99,7 +100,7 @@ pub(crate) struct Penalty {
 }
 
 impl Params {
-    /// Checks every parameter, and the combination of coding and solver.
+    /// Checks the range of every parameter. Also checks that the coding is allowed for the solver.
     fn ranges(&self) -> Result<(), Error> {
         positive("l2_features", self.l2_features)?;
         positive("tol", self.tol)?;
@@ -118,12 +119,13 @@ impl Params {
     }
 }
 
-/// Larger penalties set all parameters to zero. The square of this number is still finite in `f32`.
+/// The limit of a penalty. Even this penalty sets all parameters to zero. The square of this number
+/// is still finite in `f32`.
 const PROHIBITIVE: f64 = 1e15;
 
 impl Checked {
-    /// Returns the penalty of a weight b. In the −1/1 coding, the user's penalty applies to
-    /// `w = b/2`.
+    /// Returns the penalty of a weight b. If labels are coded as −1 and 1, the user's penalty
+    /// applies to `w = b/2`.
     pub(crate) fn features(&self) -> Penalty {
         self.penalty(self.0.l2_features)
             .scaled(match self.0.coding {
@@ -132,8 +134,8 @@ impl Checked {
             })
     }
 
-    /// Returns the penalty of a coupling c, or `None` if it is so large that all couplings are
-    /// zero. In the −1/1 coding, the user's penalty applies to `a = c/4`.
+    /// Returns the penalty of a coupling c, or `None` if the penalty is so large that all couplings
+    /// are zero. If labels are coded as −1 and 1, the user's penalty applies to `a = c/4`.
     pub(crate) fn pairs(&self) -> Option<Penalty> {
         let penalty = self.penalty(self.0.l2_pairs).scaled(match self.0.coding {
             Coding::ZeroOne => 1.0,
@@ -142,7 +144,7 @@ impl Checked {
         (penalty.l2 < PROHIBITIVE).then_some(penalty)
     }
 
-    /// Returns the elastic net with the quadratic part `l2`.
+    /// Returns the elastic net with the factor `l2` of the square.
     fn penalty(&self, l2: f64) -> Penalty {
         let l1 = l2 * self.0.epsilon;
         Penalty { l1, l2 }
@@ -150,8 +152,8 @@ impl Checked {
 }
 
 impl Penalty {
-    /// Converts a penalty of θ = factor · φ to the equivalent penalty of φ. The absolute part and
-    /// the quadratic part are limited to [`PROHIBITIVE`].
+    /// Converts a penalty of θ = factor · φ to the equivalent penalty of φ. The factors of the
+    /// square and of the absolute value are limited to [`PROHIBITIVE`].
     pub(crate) fn scaled(self, factor: f64) -> Self {
         Self {
             l1: (self.l1 * factor).min(PROHIBITIVE),

@@ -1,10 +1,10 @@
-//! Implements elastic nets in the precision of the fit: their value, their proximal step, and the
-//! KKT violation of a parameter.
+//! Implements elastic nets in the precision of the fit: the penalty, its proximal step and the KKT
+//! violation.
 //!
-//! Let θ be a parameter, and g the slope of the loss. With the penalty `l2 θ² + l1 |θ|`, the
-//! optimality (KKT) condition is `g + 2 l2 θ + l1 sign(θ) = 0` if θ ≠ 0, and `|g| ≤ l1` if θ = 0.
-//! The violation is the distance from this condition: the absolute value of the smallest
-//! subgradient.
+//! Let θ be a parameter of the model, and let g be the slope of the loss with respect to θ. With
+//! the penalty `l2 θ² + l1 |θ|`, the optimality (KKT) condition is `g + 2 l2 θ + l1 sign(θ) = 0` if
+//! θ ≠ 0, and `|g| ≤ l1` if θ = 0. The KKT violation is the distance from this condition. It is the
+//! absolute value of the smallest subgradient.
 
 use crate::params::Penalty;
 use crate::wide::{Float, Wide};
@@ -35,8 +35,8 @@ impl<T: Float> Net<T> {
         self.l2.f64() * value * value + self.l1.f64() * value.abs()
     }
 
-    /// Returns the KKT violation of a parameter with the value `value`, where the slope of the loss
-    /// is `slope`.
+    /// Returns the KKT violation of a parameter. `value` is the value of the parameter, and `slope`
+    /// is the slope of the loss.
     #[inline(always)]
     pub(crate) fn violation(self, value: T, slope: T) -> T {
         let zero = T::default();
@@ -56,7 +56,7 @@ impl<T: Float> Net<T> {
     }
 }
 
-/// Soft thresholding, `sign(u) max(|u| − bound, 0)`. Returns 0 for NaN.
+/// Returns the soft threshold of `u`: `sign(u) max(|u| − bound, 0)`. Returns 0 for NaN.
 #[inline(always)]
 pub(crate) fn soft<T: Float>(u: T, bound: T) -> T {
     let zero = T::default();
@@ -71,10 +71,10 @@ pub(crate) fn soft<T: Float>(u: T, bound: T) -> T {
     }
 }
 
-/// Returns the largest KKT violation among the weights of each label of a panel.
+/// Returns, for each label, the largest KKT violation among its weights.
 ///
-/// `weights`, `slopes` and `nets` have one entry per row of the panel. Violations that are NaN are
-/// ignored.
+/// The weights of N labels (a panel) are given. `weights`, `slopes` and `nets` have one entry per
+/// row of the panel, which is a feature or the intercept. Violations that are NaN are ignored.
 #[wide]
 pub(crate) fn violations<T: Float, const N: usize>(
     weights: &[Wide<T, N>],

@@ -1,14 +1,17 @@
-//! Computes scores, label sets and probabilities of rows from a fitted model, for sixteen rows at a
-//! time.
+//! Computes scores, label sets and probabilities of rows from a fitted model. Sixteen rows are
+//! processed at a time.
 //!
-//! Weights are stored by feature. Each feature of a row adds its value times its weights to the
-//! scores of the labels that have a weight for it. The sums are log-odds without couplings, and are
-//! passed to the decoder. For label sets, the decoder returns the log-odds of each label given that
-//! all other labels are as in the most probable label set. These log-odds are positive exactly for
-//! the labels of this set. For rankings and probabilities, the decoder returns marginals.
+//! Weights are stored by feature. For each feature of a row, the value of the feature is multiplied
+//! by the weights of the feature, and the products are added to the scores of the labels. The sums
+//! are the log-odds without couplings. They are passed to the decoder, which accounts for the
+//! couplings. For label sets, the decoder finds the most probable label set. It returns the
+//! log-odds of each label, given that all other labels are as in this set. The log-odds are
+//! positive exactly for the labels of the set. For rankings and probabilities, the decoder returns
+//! the marginal probability of each label.
 //!
-//! A row takes O(weights of its features), plus the time for decoding; see [`Method`]. Rows are
-//! independent, so results are the same whichever rows are scored together.
+//! A row takes O(number of weights of its features) time, plus the time of the decoder; see
+//! [`Method`]. Rows are independent of each other. The result for a row therefore does not depend
+//! on the rows that are scored with it.
 
 use crate::decode::{Decoder, Method, ROWS, SCORES, Scratch, Sets};
 use crate::iterate::overwrite;
@@ -20,24 +23,26 @@ use manylabel_sparse::{CsrView, Features, Index, Value, with_sparse};
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// Largest product of the numbers of rows and couplings for which decoding is fast, even with a
-/// hundred rounds of messages. No threads are started for smaller products.
+/// Largest product of the number of rows and the number of couplings for which no threads are
+/// started. Below this limit, the decoder is fast even with a hundred rounds of messages.
 const FEW_COUPLINGS: usize = 1 << 17;
 
-/// Decodes rows with the arrays of a [`Model`](crate::Model), which it borrows.
+/// Computes scores of rows with the arrays of a [`Model`](crate::Model), which it borrows.
 ///
 /// There are three kinds of scores:
 ///
 /// - For label sets and `decision`, the score of a label is its log-odds, given that all other
-///   labels are as in the most probable label set. The labels of this set have positive scores.
-///   With [`Method::Messages`], scores are max-marginals instead.
-/// - For rankings, scores are log-odds of the marginal probability of each label.
-/// - Probabilities are the marginals themselves.
+///   labels are as in the most probable label set. Exactly the labels of this set have positive
+///   scores. With [`Method::Messages`], scores are max-marginals instead.
+/// - For rankings, the score of a label is the log-odds of its marginal probability.
+/// - For probabilities, the score of a label is its marginal probability.
 ///
 /// For label sets, a threshold is subtracted from every intercept. For rankings and probabilities,
-/// no threshold is used. Decoders are prepared at first use, and all threads use the same decoders.
+/// no threshold is used. There is one decoder for label sets and one for probabilities. A decoder
+/// is prepared when it is first needed, and all threads share it.
 pub struct Scorer<'a, P, L> {
-    /// Feature f has weights for `labels[ends[f]..ends[f + 1]]`.
+    /// The boundaries of the features in `labels`: feature f has weights for
+    /// `labels[ends[f]..ends[f + 1]]`.
     ends: &'a [P],
     /// Labels, feature by feature.
     labels: &'a [L],
@@ -45,27 +50,28 @@ pub struct Scorer<'a, P, L> {
     weights: &'a [f64],
     /// One intercept per label.
     intercept: &'a [f64],
-    /// The couplings. Their symmetry has been checked.
+    /// The couplings, a symmetric matrix. The symmetry has been checked.
     couplings: &'a Matrix,
-    /// Label sets of the training rows. The search starts from them.
+    /// Label sets of the training rows, from which the search for the most probable label set
+    /// starts.
     sets: Sets<'a>,
     /// The method for finding label sets.
     method: Method,
-    /// The number subtracted from intercepts to find label sets.
+    /// The number that is subtracted from every intercept before label sets are found.
     threshold: f64,
-    /// The decoder for label sets, after its first use.
+    /// The decoder for label sets. It is empty before the first use.
     decoder: OnceLock<Decoder<'a>>,
-    /// The decoder for probabilities, after its first use.
+    /// The decoder for probabilities. It is empty before the first use.
     marginals: OnceLock<Decoder<'a>>,
 }
 
 impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
-    /// Borrows weights, intercepts and couplings. The weights are a matrix of shape (`n_features`,
-    /// `n_labels`) in compressed row format: (ends, labels, values). There is one intercept per
-    /// label. It is −∞ for a label that must never be predicted.
+    /// Borrows weights, intercepts and couplings. The weights are the arrays (ends, labels, values)
+    /// of a matrix of shape (`n_features`, `n_labels`) in compressed row format. There is one
+    /// intercept per label. It is −∞ for a label that must never be predicted.
     ///
     /// Only the lengths of the weight arrays are checked. The symmetry of the couplings is checked
-    /// in time proportional to their number.
+    /// in O(number of couplings) time.
     ///
     /// # Errors
     ///
@@ -81,7 +87,7 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         for (what, expected, got) in [
             ("values of coef_", labels.len(), weights.len()),
             (
-                "end of indptr of coef_",
+                "last entry of the indptr of coef_",
                 labels.len(),
                 ends.last().map_or(usize::MAX, |end| end.get()),
             ),
@@ -109,7 +115,7 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         })
     }
 
-    /// Returns a scorer that subtracts `threshold` from the intercepts to find label sets.
+    /// Returns a scorer that subtracts `threshold` from every intercept before it finds label sets.
     ///
     /// # Errors
     ///
@@ -125,8 +131,9 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         })
     }
 
-    /// Returns a scorer with label sets from which the search can start. Set s contains
-    /// `labels[ends[s]..ends[s + 1]]`. `energies[s]` is the sum of the couplings within the set.
+    /// Returns a scorer whose search for the most probable label set starts from the given sets.
+    /// Set s contains `labels[ends[s]..ends[s + 1]]`. `energies[s]` is the sum of the couplings
+    /// within the set.
     ///
     /// The caller must have checked that `ends` starts at 0 and increases to `labels.len()`.
     ///
@@ -166,8 +173,8 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         })
     }
 
-    /// Returns the decoder for label sets, or for probabilities if `marginals` is true. It is
-    /// prepared at the first call.
+    /// Returns the decoder for label sets, or the decoder for probabilities if `marginals` is true.
+    /// The first call prepares the decoder.
     fn decoder(&self, marginals: bool) -> Result<&Decoder<'a>, Error> {
         let cell = if marginals {
             &self.marginals
@@ -185,8 +192,8 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         Ok(cell.get_or_init(|| decoder))
     }
 
-    /// Writes the log-odds without couplings of `n_rows` rows, starting at row `first`, to
-    /// `scratch.u`.
+    /// Computes the log-odds without couplings for `n_rows` rows, starting with row `first`. Writes
+    /// them to `scratch.u`.
     fn score<I: Index, V: Value>(
         &self,
         x: CsrView<'_, I, V>,
@@ -214,8 +221,8 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
     }
 
     /// Limits the scores of a row to the range of single precision. Every sum of scores and
-    /// couplings then stays finite. NaN, which is a sum of opposite infinities, becomes 0. A label
-    /// with an intercept of −∞ has the score −∞.
+    /// couplings is then finite. The score −∞ of a label with the intercept −∞ does not change.
+    /// NaN, which arises from adding opposite infinities, becomes 0.
     fn bring_back(&self, u: &mut [f64]) {
         let (least, most) = (f64::from(f32::MIN), f64::from(f32::MAX));
         for (u, &intercept) in u.iter_mut().zip(self.intercept) {
@@ -229,8 +236,8 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
     }
 }
 
-/// Returns a score in single precision. −∞ does not change. All other scores are limited to the
-/// finite numbers of single precision.
+/// Converts a score to single precision. −∞ does not change. Any other score is limited to the
+/// range of finite numbers.
 fn single(score: f64) -> f32 {
     if score == f64::NEG_INFINITY {
         return f32::NEG_INFINITY;
@@ -238,7 +245,7 @@ fn single(score: f64) -> f32 {
     score.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32
 }
 
-/// Rows to decode.
+/// A batch of rows to score.
 struct Batch<'b, 'a, P, L, I, V> {
     scorer: &'b Scorer<'a, P, L>,
     decoder: &'b Decoder<'a>,
@@ -290,11 +297,11 @@ impl<P: Index, L: Index, I: Index, V: Value> Rows for Batch<'_, '_, P, L, I, V> 
     }
 }
 
-/// Labels with intercept −∞ are never ranked or predicted. Scores are finite for all other labels.
+/// Labels with the intercept −∞ are never ranked or predicted. All other labels have finite scores.
 ///
 /// # Errors
 ///
-/// [`Error::Param`] from [`Model::rows`] if there are too many coupled labels for the method.
+/// [`Model::rows`] returns [`Error::Param`] if too many labels have couplings for the method.
 ///
 /// # Panics
 ///

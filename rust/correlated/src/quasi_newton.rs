@@ -1,23 +1,23 @@
 //! Minimizes the objective by quasi-Newton steps. After each gradient, all labels take a step.
 //!
 //! **Model.** The loss of a label is approximated by a quadratic function of its free parameters.
-//! These are the intercept, and the weights and couplings that are not zero or should not be zero.
-//! The curvature of the function starts as a multiple of the second moments of the columns, which
-//! is the curvature for constant predictions. It is then updated with the last few differences of
-//! gradients (Broyden, Fletcher, Goldfarb and Shanno).
+//! These are the intercept, and all weights and couplings that are nonzero or should become
+//! nonzero. The curvature of this function starts as a multiple of the second moments of the
+//! columns, which is the curvature for constant predictions. It is then updated with the last few
+//! differences of gradients, by the BFGS formula (Broyden, Fletcher, Goldfarb and Shanno).
 //!
-//! **Step.** Coordinate descent lowers the sum of the quadratic functions and the penalties, label
-//! by label. A coupling is in the quadratic functions of both its labels. Labels without a common
-//! coupling are solved in parallel. The order is fixed by the data, so results do not depend on
-//! threads.
+//! **Step.** Coordinate descent decreases the sum of the quadratic functions and the penalties,
+//! label by label. A coupling is in the quadratic functions of both its labels. Labels that have no
+//! coupling with each other are processed in parallel. Their order depends only on the data, so
+//! results do not depend on the number of threads.
 //!
 //! **Check.** The next gradient shows whether the step of a label was too long. If so, the step is
-//! shortened and the curvature is increased.
+//! shortened and the estimated curvature is increased.
 //!
-//! This method needs far fewer gradients than the first-order solver, which converges slowly along
-//! directions of small curvature among correlated columns. It needs a dense matrix for every label,
-//! with one row and column for each free parameter. There is no guarantee that the objective
-//! decreases. The caller checks that it has not risen.
+//! This method needs far fewer gradients than the first-order solver (FISTA). If columns are
+//! correlated, the curvature is small along some directions, and the first-order solver converges
+//! slowly. However, this method needs a dense matrix for every label, with one row and column for
+//! each free parameter. The objective may increase. The caller checks whether it has increased.
 
 mod curvature;
 mod problem;
@@ -32,72 +32,72 @@ use crate::wide::Float;
 use manylabel_base::{Error, collected, copied, filled, parts, push, reserved};
 use rayon::prelude::*;
 
-/// Largest number of gradients. After this number, few labels are left. The first-order solver then
-/// computes gradients only for the panels of these labels.
+/// Largest number of gradients. After this many gradients, few labels are left to optimize. The
+/// first-order solver then computes gradients only for groups of labels that are not finished.
 const MAX_GRADIENTS: usize = 25;
 
-/// The problem of a label counts as solved when its violation is at most this fraction of the
+/// Coordinate descent for a label ends when the KKT violation is at most this fraction of the
 /// violation at the last gradient.
 const LEFT: f64 = 0.1;
 
-/// A step is too long if the slope of the objective at its end exceeds this fraction of the
-/// downward slope at its start.
+/// A step of a label is too long if the objective rises at the end of the step. Slopes up to this
+/// fraction of the slope at the start are accepted.
 const OVERSHOT: f64 = 0.5;
 
-/// Names of arrays in memory errors.
+/// Names of arrays in error messages about memory.
 const LABELS: &str = "number of labels";
-const PAIRS: &str = "number of pairs";
-const COLUMNS: &str = "parameters of a label";
+const PAIRS: &str = "number of pairs of labels";
+const COLUMNS: &str = "number of parameters of a label";
 
-/// The solver. It keeps its estimates of the curvature of all labels from one call to the next.
+/// The quasi-Newton solver. It keeps its estimates of the curvature from one call to the next.
 pub(crate) struct QuasiNewton<T> {
-    /// Second moments of all columns.
+    /// Second moments of all columns: features, labels and the constant.
     gram: Gram<T>,
-    /// The estimates of the curvature of each label.
+    /// For each label, the estimate of the curvature of its loss.
     shapes: Vec<Shape<T>>,
 }
 
-/// The state between two gradients.
+/// The state of a run of the solver, from one gradient to the next.
 struct Stage<'o, 'a, T, const N: usize> {
     /// The function to minimize.
     objective: &'o mut Objective<'a, T, N>,
-    /// The current point. It is changed label by label.
+    /// The current point (all weights, intercepts and couplings). It changes label by label.
     now: Iterate<T, N>,
-    /// The couplings at the point of the last gradient.
+    /// The couplings at the last gradient.
     couplings: Vec<T>,
-    /// The gradient.
+    /// The last gradient of the loss.
     slope: Slope<T, N>,
-    /// The slopes and curvatures of the coupling of each pair, in the quadratic functions of both
-    /// its labels.
+    /// For each pair of labels, the slopes and curvatures of its coupling in the quadratic
+    /// functions of the two labels.
     halves: Vec<Halves<T>>,
-    /// The largest KKT violation of each label.
+    /// For each label, the largest KKT violation.
     violations: Vec<f64>,
-    /// Whether each panel has moved and needs a new gradient.
+    /// For each panel (group of labels), whether it has changed and needs a new gradient.
     active: Vec<bool>,
-    /// The fraction of the last step of each label that is kept. It is 1 unless the step was too
+    /// For each label, the fraction of its last step that is kept. It is 1 unless the step was too
     /// long.
     shares: Vec<f64>,
-    /// Labels with at most this violation do not move.
+    /// A label does not take a step if its KKT violation is at most this number.
     rest: f64,
 }
 
-/// The solution of a label's problem.
+/// The result of coordinate descent for one label.
 struct Solved<T> {
-    /// The label.
+    /// The number of the label.
     label: usize,
-    /// The parameters of the label at the point of the last gradient.
+    /// The free parameters of the label, and their values at the last gradient.
     local: Local<T>,
     /// The new values of these parameters.
     values: Vec<T>,
-    /// The slopes of the quadratic function of the label at the new values.
+    /// For each parameter, the slope of the label's quadratic function at the new values.
     slopes: Vec<T>,
-    /// The diagonal of the curvature of the quadratic function.
+    /// For each parameter, the curvature of the label's quadratic function along this parameter.
     curvatures: Vec<T>,
 }
 
 impl<T: Float> QuasiNewton<T> {
-    /// Creates a solver without observed steps. `gram` are the second moments, and `variances` is p
-    /// (1 − p) for every label.
+    /// Creates a solver that has not taken any steps. `gram` holds the second moments. `variances`
+    /// has the number p (1 − p) for every label, where p is the fraction of rows with the label.
     pub(crate) fn new(gram: Gram<T>, variances: &[f64]) -> Result<Self, Error> {
         let shapes = variances.iter().map(|&variance| Shape::new(variance));
         Ok(Self {
@@ -106,12 +106,12 @@ impl<T: Float> QuasiNewton<T> {
         })
     }
 
-    /// Descends from a point until no KKT violation exceeds the tolerance, or until the limit on
-    /// gradients is reached. At most [`MAX_GRADIENTS`] gradients are computed.
+    /// Takes quasi-Newton steps from a point. Stops when no KKT violation exceeds the tolerance, or
+    /// when the limit on gradients is reached. At most [`MAX_GRADIENTS`] gradients are computed.
     ///
-    /// Labels with a violation of at most half the tolerance do not move. A panel takes part in the
-    /// next gradient only if one of its labels has moved, or is coupled with a label that has
-    /// moved.
+    /// A label does not move if its violation is at most half the tolerance. Gradients are computed
+    /// by panel (a group of labels). The next gradient includes a panel only if one of its labels
+    /// has moved, or is coupled with a label that has moved.
     pub(crate) fn minimize<const N: usize>(
         &mut self,
         objective: &mut Objective<'_, T, N>,
@@ -194,7 +194,7 @@ impl<T: Float> QuasiNewton<T> {
 }
 
 impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
-    /// Starts at a point. All panels need a gradient.
+    /// Starts a run at a point. The gradient is needed for all labels.
     fn new(
         objective: &'o mut Objective<'a, T, N>,
         start: Iterate<T, N>,
@@ -213,8 +213,8 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         })
     }
 
-    /// Computes the gradient and the KKT violations. Returns for each pair whether its coupling can
-    /// move in this step.
+    /// Computes the gradient and the KKT violations. Returns, for each pair of labels, whether its
+    /// coupling may move in this step.
     fn look(&mut self) -> Result<Vec<bool>, Error> {
         self.objective
             .slope(&self.active, &self.now, &mut self.slope)?;
@@ -240,8 +240,9 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         Ok(free)
     }
 
-    /// Returns the row of a panel's weights for a column of the second moments. Features come
-    /// first, then the intercept. Returns `None` for the columns of labels.
+    /// Converts a column of the second moments to a row in the weights of a panel (group of N
+    /// labels). The rows are the features, followed by the intercept. Returns `None` if the column
+    /// is a label.
     fn row(&self, col: u32) -> Option<usize> {
         let (width, col) = (self.objective.height() - 1, col as usize);
         if col < width {
@@ -251,13 +252,13 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         }
     }
 
-    /// Returns the curvature of a coupling in the losses of its two labels, before any observed
-    /// step.
+    /// Returns an initial estimate of the curvature of a coupling, for the losses of its two
+    /// labels.
     ///
-    /// Rows that have one label are often much more uncertain about the other label than average
-    /// rows. If the mean prediction is q, the mean of σ(1−σ) is at most q(1−q). Half of this bound
-    /// is used. The mean predictions of the rows with a label, and of the rows without it, are
-    /// computed from the slopes.
+    /// Predictions for one label are often much less certain in rows that have the other label than
+    /// in average rows. If the mean prediction is q, the mean of σ(1−σ) is at most q(1−q). The
+    /// estimate is half of this upper bound. The mean prediction is computed separately for rows
+    /// with and without the other label. It follows from the slopes.
     fn prior(&self, gram: &Gram<T>, shapes: &[Shape<T>], pair: usize) -> [T; 2] {
         let (i, k) = self.objective.pairs()[pair];
         let (i, k) = (i as usize, k as usize);
@@ -280,8 +281,8 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         })
     }
 
-    /// Undoes part of the last step of a label. The step of a coupling is multiplied by the smaller
-    /// of the fractions for its two labels.
+    /// Undoes part of the last step of a label. A coupling has one fraction to keep for each of its
+    /// two labels. The smaller fraction is used.
     fn retreat(&mut self, label: usize, before: &Local<T>) {
         let (panel, lane) = (label / N, label % N);
         let first = panel * self.objective.height();
@@ -301,15 +302,15 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         }
     }
 
-    /// Divides the labels that move in this step into classes. No two labels of a class have a
-    /// common coupling that can move. Labels at rest, and labels with a step that was just
-    /// shortened, are left out. The classes are found by greedy graph colouring in the order of the
-    /// labels.
+    /// Divides the labels that move in this step into classes. Two labels of the same class have no
+    /// common coupling that can move. Labels that do not move, and labels whose step was just
+    /// shortened, are left out. The classes are found by greedy graph colouring, in the order of
+    /// the labels.
     fn classes(&self, ties: &[Vec<Tie>], free: &[bool]) -> Result<Vec<Vec<usize>>, Error> {
         let n_labels = self.violations.len();
         let mut classes: Vec<Vec<usize>> = Vec::new();
         let mut class_of = filled(LABELS, usize::MAX, n_labels)?;
-        // For each class, the last label that cannot join it.
+        // For each class, the last label that cannot be added to it.
         let mut taken: Vec<usize> = Vec::new();
         for label in 0..n_labels {
             if self.violations[label] <= self.rest || self.shares[label] < 1.0 {
@@ -333,8 +334,8 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         Ok(classes)
     }
 
-    /// Returns the free parameters of a label: the parameters that are not zero or should not be
-    /// zero, and the intercept.
+    /// Returns the free parameters of a label. These are the intercept, and all weights and
+    /// couplings that are nonzero or should become nonzero.
     fn free(&self, label: usize, ties: &[Tie], free: &[bool]) -> Result<Local<T>, Error> {
         let (height, lane) = (self.objective.height(), label % N);
         let rows = label / N * height..(label / N + 1) * height;
@@ -358,7 +359,7 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
     }
 
     /// Returns the values and slopes of the given columns at the last gradient. `ties` lists the
-    /// columns that are couplings, with their positions.
+    /// columns that are couplings, together with their positions.
     fn at(
         &self,
         label: usize,
@@ -366,7 +367,7 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         ties: Vec<(usize, Tie)>,
     ) -> Result<Local<T>, Error> {
         let (height, lane) = (self.objective.height(), label % N);
-        // The numbers for couplings are replaced below.
+        // The numbers of columns that are couplings are replaced below.
         let row = |&col: &u32| label / N * height + (col as usize).min(height - 1);
         let weight = |col| self.now.weights[row(col)].0[lane];
         let slope = |col| self.slope.weights[row(col)].0[lane];
@@ -388,13 +389,13 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         })
     }
 
-    /// Returns the fraction of the last step of a label that should have been taken. It is 1 if the
-    /// step was not too long.
+    /// Returns the fraction of the last step of a label that is kept. It is 1 if the step was not
+    /// too long.
     ///
-    /// The objective is convex. If its slope along the step is not positive at the end, the
-    /// objective has not risen. Otherwise the slope is interpolated linearly between both ends of
-    /// the step. The fraction is the point where the interpolated slope is zero, limited to the
-    /// range from 0.1 to 0.9.
+    /// The objective is convex. If its slope along the step is not positive at the end of the step,
+    /// the objective has not increased. Otherwise the slope is interpolated linearly between the
+    /// two ends of the step. The fraction is the point where the interpolated slope is zero,
+    /// limited to the range from 0.1 to 0.9.
     fn share(&self, before: &Local<T>, after: &Local<T>) -> f64 {
         let Objective { features, pair, .. } = &*self.objective;
         let (mut start, mut end) = (0.0, 0.0);
@@ -418,8 +419,8 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         }
     }
 
-    /// Lowers the quadratic function of a label plus the penalties along its columns. `matrix` is
-    /// the curvature of the quadratic function.
+    /// Decreases the quadratic function of a label plus the penalties, by coordinate descent.
+    /// `matrix` is the curvature of the quadratic function.
     fn solve(&self, label: usize, local: Local<T>, matrix: &[T]) -> Result<Solved<T>, Error> {
         let n = local.columns.len();
         let zero = T::default();
@@ -441,7 +442,7 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
                 curvature: half.curvature[1 - tie.side],
                 fixed: self.shares[tie.other as usize] < 1.0,
             };
-            // The other label may have moved this coupling since the last gradient.
+            // The step of the other label may have changed this coupling since the last gradient.
             let now = self.now.couplings[tie.pair as usize];
             let moved = now - values[at];
             if moved.f64() != 0.0 {
@@ -464,7 +465,7 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         })
     }
 
-    /// Moves a label to the solution of its problem.
+    /// Moves the parameters of a label to the result of its coordinate descent.
     fn take(&mut self, solved: &Solved<T>) {
         let (panel, lane) = (solved.label / N, solved.label % N);
         let first = panel * self.objective.height();

@@ -1,14 +1,15 @@
-//! Implements the procedure of the method's authors (their MATLAB code `enCorrLog`), to reproduce
-//! their results.
+//! Implements the procedure published by the authors of the method (their MATLAB code `enCorrLog`),
+//! to reproduce their results.
 //!
-//! The procedure uses the 0/1 coding. It runs FISTA from zero with the fixed step `30 n / ‖X‖²`,
-//! where X includes its constant column. The step may exceed 1/L, so the procedure can diverge.
-//! After 20 gradients it stops as soon as the objective at the extrapolated point changes by less
-//! than a thousandth. This early stopping acts as regularization.
+//! Labels are coded as 0 and 1. The procedure runs FISTA from zero with the fixed step
+//! `30 n / ‖X‖²`, where X includes a constant column. This step may be too long, so the procedure
+//! can diverge. After 20 gradients it stops as soon as the objective at the extrapolated point
+//! changes by less than a thousandth. This early stopping acts as regularization.
 //!
-//! The authors' penalty of couplings sums over ordered pairs. It is `2 ρ c² + 2 ρ ε |c|` for each
-//! pair in the objective, with the gradient `4 ρ c`. Their soft threshold is `t ρ ε`, which is only
-//! half of the threshold for this objective. This inconsistency is reproduced.
+//! The authors' penalty of couplings counts each pair of labels in both orders. For each pair, it
+//! is `2 ρ c² + 2 ρ ε |c|` in the objective, with the gradient `4 ρ c`. With a step of length t,
+//! their soft threshold is `t ρ ε`, which is only half of the threshold for this objective. This
+//! inconsistency is reproduced.
 
 use crate::iterate::Iterate;
 use crate::objective::{Objective, Slope};
@@ -17,27 +18,30 @@ use crate::penalty::Net;
 use crate::stop::Outcome;
 use manylabel_base::Error;
 
-/// Relative change of the objective below which the procedure stops.
+/// The procedure stops if the relative change of the objective is below this number.
 const CHANGE: f64 = 1e-3;
 
-/// Number of gradients after which the procedure may stop early.
+/// Number of gradients before the procedure may stop early.
 const MIN_GRADIENTS: usize = 20;
 
-/// Largest number of gradients, as documented for the solver "reference".
+/// Largest number of gradients of the solver "reference". The documentation of the solver mentions
+/// this number.
 const MAX_GRADIENTS: usize = 500;
 
 /// The result of the procedure.
 pub(crate) struct Run<const N: usize> {
-    /// The last proximal point. It counts as converged if the objective stopped changing.
+    /// The result of the last proximal step. The procedure counts as converged if the objective
+    /// stopped changing.
     pub(crate) end: Outcome<f64, N>,
     /// The objective at the point of the last gradient.
     pub(crate) objective: f64,
-    /// The KKT violation at the point of the last gradient, for the penalty that corresponds to the
-    /// soft threshold.
+    /// The KKT violation at the point of the last gradient. It is computed for the penalty that
+    /// corresponds to the soft threshold.
     pub(crate) violation: f64,
 }
 
-/// Returns the penalty of a pair in the authors' objective, which counts each pair in both orders.
+/// Converts a penalty of a pair of labels to the penalty in the authors' objective. Their objective
+/// counts each pair in both orders, so the penalty doubles.
 pub(crate) fn in_both_orders(penalty: Penalty) -> Penalty {
     Penalty {
         l1: 2.0 * penalty.l1,
@@ -47,8 +51,9 @@ pub(crate) fn in_both_orders(penalty: Penalty) -> Penalty {
 
 /// Runs the procedure from zero with steps of length `step`.
 ///
-/// The objective must already have all its pairs, with [`in_both_orders`] as their penalty. If the
-/// procedure diverges, the result contains numbers that are not finite. The caller checks for them.
+/// The objective must already contain all pairs of labels, and [`in_both_orders`] must have
+/// converted their penalty. If the procedure diverges, the result contains numbers that are not
+/// finite. The caller checks for such numbers.
 pub(crate) fn run<const N: usize>(
     objective: &mut Objective<'_, f64, N>,
     step: f64,
@@ -106,8 +111,8 @@ pub(crate) fn run<const N: usize>(
     }
 }
 
-/// Soft thresholding, `sign(u) max(|u| − bound, 0)`. NaN stays NaN, so that divergence is not
-/// hidden.
+/// Returns the soft threshold of `u`: `sign(u) max(|u| − bound, 0)`. NaN stays NaN, so that a
+/// divergence is not hidden.
 fn soft(u: f64, bound: f64) -> f64 {
     u.signum() * (u.abs() - bound).max(0.0)
 }

@@ -1,24 +1,24 @@
-//! Defines the stopping criteria of a solver, its progress reports and its outcome.
+//! Defines the stopping criteria of a solver, its progress reports and its result.
 //!
-//! Both solvers take a [`Stop`] and return an [`Outcome`]. `fit.rs` runs solvers several times and
-//! counts gradients over all runs.
+//! Both solvers take a [`Stop`] and return an [`Outcome`]. `fit.rs` calls solvers several times and
+//! counts the gradients of all calls.
 
 use crate::iterate::Iterate;
 use manylabel_base::{Error, Watch};
 
-/// The stopping criteria of a run of a solver.
+/// The stopping criteria of one call of a solver.
 pub(crate) struct Stop<'a, 'w> {
     /// The largest accepted KKT violation.
     pub(crate) tol: f64,
     /// The largest number of gradients; ≥ 1.
     pub(crate) max_iter: usize,
-    /// The counter to which the solver reports finished labels.
+    /// The counter to which the solver reports the number of finished labels.
     pub(crate) progress: &'a mut Progress<'w>,
 }
 
-/// The outcome of a run of a solver.
+/// The result of one call of a solver.
 pub(crate) struct Outcome<T, const N: usize> {
-    /// The last point.
+    /// The last point: all weights, intercepts and couplings.
     pub(crate) iterate: Iterate<T, N>,
     /// Whether the tolerance was reached before the limit on gradients.
     pub(crate) converged: bool,
@@ -26,12 +26,13 @@ pub(crate) struct Outcome<T, const N: usize> {
     pub(crate) n_iter: usize,
 }
 
-/// The number of labels reported as finished, over all runs of a fit.
+/// Counts the labels that are finished, over all solver calls of a fit.
 ///
-/// A label may leave the tolerance again if more pairs enter or the tolerance becomes smaller. The
-/// reported number never decreases.
+/// A label is finished when its KKT violation is within the tolerance. It may leave the tolerance
+/// again when pairs of labels are added or the tolerance becomes smaller. The reported number never
+/// decreases.
 pub(crate) struct Progress<'w> {
-    /// The watch. It receives the reports and decides when to stop.
+    /// Receives the reported numbers, and requests to cancel.
     watch: &'w Watch,
     /// The largest number of labels reported so far.
     reported: usize,
@@ -43,14 +44,16 @@ impl<'w> Progress<'w> {
         Self { watch, reported: 0 }
     }
 
-    /// Reports the number of labels within the tolerance, if it is larger than every earlier
-    /// number. `violations` has one violation per label, and at least one entry.
+    /// Reports the number of labels whose violation is within the tolerance, if this number is
+    /// larger than all numbers reported before. `violations` has one violation per label, and at
+    /// least one entry.
     ///
-    /// The last label is never reported here. The caller reports it at the end of the fit.
+    /// The number of all labels is never reported here. The caller reports it at the end of the
+    /// fit.
     ///
     /// # Errors
     ///
-    /// [`Error::Stopped`] if the watch was stopped.
+    /// [`Error::Stopped`] if the computation was cancelled.
     pub(crate) fn report(
         &mut self,
         violations: impl ExactSizeIterator<Item = f64>,

@@ -1,10 +1,11 @@
-//! Converts between the caller's units and the units of the fit, in both directions.
+//! Converts weights and intercepts between the caller's columns and the scaled, centred columns of
+//! the fit, in both directions.
 //!
 //! The fit uses features of unit variance, centred columns of X and Y, and labels numbered by
-//! frequency. Let b be the weight of a feature with standard deviation s and mean μ. In the fit,
-//! the weight is `b s`, and `μ b` is added to the intercept. Couplings keep their values. Centring
-//! a label with mean p adds `p c` to the intercept of the label at the other end of the coupling.
-//! The conversion takes one pass over the weights in each direction.
+//! decreasing frequency. Let b be the weight of a feature with standard deviation s and mean μ. In
+//! the fit, the weight is `b s`, and `μ b` is added to the intercept. Couplings c keep their
+//! values. If a label has the mean p, centring it adds `p c` to the intercept of every label that
+//! is coupled with it. Each conversion takes one pass over the weights.
 
 use crate::design::Scales;
 use crate::iterate::Iterate;
@@ -16,28 +17,31 @@ use manylabel_base::{Error, Watch, collected, extend, filled, push, reserved};
 /// Pairs of labels in increasing order, and the coupling of each pair.
 type Coupled = (Vec<(u32, u32)>, Vec<f64>);
 
-/// Features and labels in the form used by the fit.
+/// The features and labels of the fit, and how they follow from the caller's data.
 pub(crate) struct Units<'a> {
     /// Mean and standard deviation of every original feature.
     pub(crate) scales: &'a Scales,
-    /// The labels of the fit, with their original numbers and the fractions of rows that have them.
+    /// The labels of the fit, with their original numbers and the fraction of rows that have each
+    /// label.
     pub(crate) labels: &'a Labels,
-    /// The original feature at each position of the fit.
+    /// The original number of each feature of the fit.
     pub(crate) columns: &'a [u32],
 }
 
 impl Units<'_> {
-    /// Returns the number of rows of the weights of a panel: the features plus the intercept.
+    /// Returns the number of rows in the weights of a panel (group of N labels). It is the number
+    /// of features plus one for the intercept.
     fn height(&self) -> usize {
         self.columns.len() + 1
     }
 
-    /// Returns the starting point. With `start`, it has the weights and intercepts of `start`.
-    /// Otherwise weights are zero, and intercepts are the log-odds of constant predictions,
-    /// `ln(p/(1−p))`. The starting point has no couplings.
+    /// Returns the starting point of the fit, without couplings. If `start` is given, it has the
+    /// weights and intercepts of `start`. Otherwise weights are zero, and the intercepts are the
+    /// log-odds of constant predictions, `ln(p/(1−p))`, where p is the fraction of rows with the
+    /// label.
     ///
-    /// The effect of the couplings of `start` on centred intercepts is included.
-    /// [`coupled`](Self::coupled) can therefore add the couplings later.
+    /// The intercepts already include the effect of the couplings of `start` on centred columns.
+    /// The caller can therefore add the couplings from [`coupled`](Self::coupled) later.
     pub(crate) fn initial<T: Float, const N: usize>(
         &self,
         start: Option<&Start<'_>>,
@@ -47,7 +51,7 @@ impl Units<'_> {
         let weights = &mut initial.weights;
         let share = &self.labels.share;
         let log_odds = share.iter().map(|p| (p / (1.0 - p)).ln());
-        let mut intercepts = collected("intercepts", log_odds)?;
+        let mut intercepts = collected("number of intercepts", log_odds)?;
         if let Some(start) = start {
             let places = self.places(start.intercept.len())?;
             for (place, &label) in self.labels.kept.iter().enumerate() {
@@ -81,8 +85,9 @@ impl Units<'_> {
         Ok(initial)
     }
 
-    /// Returns the pairs that are coupled in `start`, as label positions in increasing order, and
-    /// their couplings. Labels that are constant in the training rows are left out.
+    /// Returns the pairs of labels that are coupled in `start`, in increasing order, and their
+    /// couplings. Labels have the numbers of the fit. Labels that occur in no training row or in
+    /// every training row are left out.
     pub(crate) fn coupled(&self, start: &Start<'_>) -> Result<Coupled, Error> {
         let places = self.places(start.intercept.len())?;
         let mut found = Vec::new();
@@ -91,7 +96,11 @@ impl Units<'_> {
             for (&other, &value) in others.iter().zip(values) {
                 let (i, k) = (places[label], places[other as usize]);
                 if i < k && k != usize::MAX {
-                    push("couplings", &mut found, ((i as u32, k as u32), value))?;
+                    push(
+                        "number of couplings",
+                        &mut found,
+                        ((i as u32, k as u32), value),
+                    )?;
                 }
             }
         }
@@ -99,12 +108,13 @@ impl Units<'_> {
         let pairs = found.iter().map(|&(pair, _)| pair);
         let values = found.iter().map(|&(_, value)| value);
         Ok((
-            collected("couplings", pairs)?,
-            collected("couplings", values)?,
+            collected("number of couplings", pairs)?,
+            collected("number of couplings", values)?,
         ))
     }
 
-    /// Returns the position of each original label in the fit, or `usize::MAX` for constant labels.
+    /// Returns the number of each original label in the fit. The number is `usize::MAX` for labels
+    /// that occur in no training row or in every training row.
     fn places(&self, n_labels: usize) -> Result<Vec<usize>, Error> {
         let mut places = filled("number of labels", usize::MAX, n_labels)?;
         for (place, &label) in self.labels.kept.iter().enumerate() {
@@ -113,11 +123,13 @@ impl Units<'_> {
         Ok(places)
     }
 
-    /// Writes a point to the weights, intercepts and couplings of a model, in the caller's units.
+    /// Writes the weights, intercepts and couplings of a point to a model, converted to the
+    /// caller's columns.
     ///
-    /// `pairs` are the pairs of the point's couplings. `centred` is whether the intercepts of the
-    /// point are for centred labels. Intercepts are always for centred features, unless the means
-    /// in the scales are zero. Weights and couplings that are exactly zero are not stored.
+    /// `pairs` lists the pair of each coupling of the point. `centred` tells whether the intercepts
+    /// of the point are for centred labels. The intercepts are always for centred features, unless
+    /// the means in the scales are zero. Weights and couplings that are exactly zero are not
+    /// stored.
     pub(crate) fn write<T: Float, const N: usize>(
         &self,
         point: &Iterate<T, N>,
@@ -132,7 +144,10 @@ impl Units<'_> {
         let n_labels = self.labels.len();
         let mut by_label = collected("number of labels", 0..n_labels)?;
         by_label.sort_unstable_by_key(|&place| self.labels.kept[place]);
-        let mut intercepts = collected("intercepts", (0..n_labels).map(|place| at(place, width)))?;
+        let mut intercepts = collected(
+            "number of intercepts",
+            (0..n_labels).map(|place| at(place, width)),
+        )?;
         let n_features = self.scales.mean.len();
         let mut rows = filled("number of features", usize::MAX, n_features)?;
         for (row, &col) in self.columns.iter().enumerate() {
@@ -158,12 +173,16 @@ impl Units<'_> {
         }
         model.weights = matrix;
         let n_coupled = point.couplings.iter().filter(|value| value.f64() != 0.0);
-        let mut entries = reserved("couplings", 2 * n_coupled.count())?;
+        let mut entries = reserved("number of couplings", 2 * n_coupled.count())?;
         for (&(i, k), value) in pairs.iter().zip(&point.couplings) {
             let (i, k, value) = (i as usize, k as usize, value.f64());
             if value != 0.0 {
                 let (a, b) = (self.labels.kept[i], self.labels.kept[k]);
-                extend("couplings", &mut entries, [(a, b, value), (b, a, value)])?;
+                extend(
+                    "number of couplings",
+                    &mut entries,
+                    [(a, b, value), (b, a, value)],
+                )?;
                 if centred {
                     intercepts[i] -= self.labels.share[k] * value;
                     intercepts[k] -= self.labels.share[i] * value;

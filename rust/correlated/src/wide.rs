@@ -1,30 +1,32 @@
-//! Implements arithmetic on the labels of a panel in SIMD lanes, and products with rows of
-//! features.
+//! Implements arithmetic on the labels of a panel (a group of N labels) in SIMD lanes, and products
+//! with rows of features.
 //!
-//! A [`Wide`] number has one lane per label of a panel. Each value of X is loaded once and
+//! A [`Wide`] number has one lane for each label of a panel. Each value of X is loaded once and
 //! multiplied by N weights. Functions marked `wide` are compiled for several instruction sets. The
 //! instruction set is chosen when the function is called.
 //!
-//! Each lane is computed by the same operations in the same order. The other labels of the panel
-//! and the vector width of the machine do not matter. On machines with fused multiply-add, a
-//! product is not rounded before it is added. On other machines it is rounded.
+//! Each lane is computed by the same operations in the same order, whatever the other labels of the
+//! panel and the vector width of the machine are. Results may still differ between machines with
+//! and without fused multiply-add instructions. With such instructions, a product is not rounded
+//! before it is added.
 
 use manylabel_simd::{exp, exp_f32, wide};
 use manylabel_sparse::{Real, RowBlock};
 use multiversion::target::target_cfg_f;
 
-/// One number for each of the N labels of a panel.
+/// One number for each of the N labels of a panel. A panel is a group of labels that are processed
+/// together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[repr(C, align(64))]
 pub(crate) struct Wide<T, const N: usize>(pub(crate) [T; N]);
 
 impl<T: Real, const N: usize> Wide<T, N> {
-    /// Zero in all lanes.
+    /// Returns zero in all lanes.
     pub(crate) fn zero() -> Self {
         Self([T::default(); N])
     }
 
-    /// Adds another number lane by lane.
+    /// Adds another number in each lane.
     #[inline(always)]
     pub(crate) fn add(&mut self, other: &Self) {
         for lane in 0..N {
@@ -36,8 +38,9 @@ impl<T: Real, const N: usize> Wide<T, N> {
 impl<T: Float, const N: usize> Wide<T, N> {
     /// Adds `scale · other` lane by lane.
     ///
-    /// `FUSED` is whether the machine multiplies and adds in one instruction, which takes half the
-    /// time. On other machines, a fused operation would be a function call per lane.
+    /// `FUSED` tells whether the machine has an instruction that multiplies and adds. The
+    /// instruction takes half the time of two separate operations. On machines without the
+    /// instruction, a fused operation would be a function call per lane.
     #[inline(always)]
     fn add_scaled<const FUSED: bool>(&mut self, scale: T, other: &Self) {
         for lane in 0..N {
@@ -50,10 +53,10 @@ impl<T: Float, const N: usize> Wide<T, N> {
     }
 }
 
-/// Operations of a floating-point type that the fit needs in addition to [`Real`].
+/// The floating-point operations that the fit needs in addition to [`Real`].
 pub(crate) trait Float: Real {
-    /// KKT violations caused by rounding are well below this value. Tolerances below it need double
-    /// precision.
+    /// The smallest tolerance that can be reached in this precision. Rounding errors cause KKT
+    /// violations well below this value.
     const FLOOR: f64;
     /// Returns `1 / (1 + e^{−x})`. In single precision, the result for x below −80 is the value at
     /// −80.
@@ -66,7 +69,7 @@ pub(crate) trait Float: Real {
     fn times_plus(self, y: Self, z: Self) -> Self;
 }
 
-/// Methods that call the standard library in both precisions.
+/// Implements methods by calls of the standard library, in both precisions.
 macro_rules! std_arithmetic {
     () => {
         #[inline(always)]
@@ -115,15 +118,15 @@ impl Float for f64 {
 
 /// Returns `log(1 + e^x)` without overflow, computed with the standard library.
 ///
-/// Only the objective uses this function, for one number at a time. The vectorized functions used
-/// for the decoder's messages would give slightly different rounding.
+/// Only the objective uses this function, for one number at a time. Decoding uses vectorized
+/// functions instead, whose rounding is slightly different.
 #[inline]
 pub(crate) fn softplus(x: f64) -> f64 {
     x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
-/// Replaces log-odds by `weight · σ(e)`, row by row, and returns the sum over rows. `weights` has
-/// one entry per row.
+/// Replaces each log-odds e by `weight · σ(e)`, where `weights` has one entry per row. Returns the
+/// sum over the rows.
 #[wide]
 pub(crate) fn sigmoids<T: Float, const N: usize>(
     e: &mut [Wide<T, N>],
@@ -139,7 +142,7 @@ pub(crate) fn sigmoids<T: Float, const N: usize>(
     sum
 }
 
-/// Computes `out_i = first + Σ_j x_ij p_j` for the rows i of a sparse block.
+/// Computes `out_i = first + Σ_j x_ij p_j` for the rows i of a block of a sparse matrix.
 #[wide]
 pub(crate) fn sparse_times<T: Float, const N: usize>(
     x: &RowBlock<T>,
@@ -154,7 +157,7 @@ pub(crate) fn sparse_times<T: Float, const N: usize>(
     }
 }
 
-/// Computes `g_j += Σ_i x_ij u_i` over the rows i of a sparse block.
+/// Computes `g_j += Σ_i x_ij u_i` over the rows i of a block of a sparse matrix.
 #[wide]
 pub(crate) fn sparse_add_transposed<T: Float, const N: usize>(
     x: &RowBlock<T>,
@@ -169,8 +172,8 @@ pub(crate) fn sparse_add_transposed<T: Float, const N: usize>(
     }
 }
 
-/// Adds the numbers at the given places to `first`, in a fixed order. Each number is multiplied by
-/// its value.
+/// Returns `first` plus the sum of the numbers at the given positions, each multiplied by its
+/// value. The order of the additions is fixed.
 #[inline(always)]
 fn plus_scaled<T: Float, const N: usize, I: Copy, const FUSED: bool>(
     first: Wide<T, N>,
@@ -193,8 +196,8 @@ fn plus_scaled<T: Float, const N: usize, I: Copy, const FUSED: bool>(
     a
 }
 
-/// Number of rows, or columns, of a dense block for which sums are kept in registers at the same
-/// time.
+/// Number of rows, or columns, of a dense block that are processed together. Their sums stay in
+/// registers.
 const SIDE: usize = 8;
 
 /// Computes `out_i = first + Σ_j x_ij p_j` for dense rows i with `p.len()` values each.
@@ -255,8 +258,8 @@ pub(crate) fn dense_add_transposed<T: Float, const N: usize>(
         return;
     }
     for first in (0..d).step_by(SIDE) {
-        // The last group of columns starts earlier, so that it has eight columns. Columns that were
-        // already processed are skipped.
+        // The last group of columns starts earlier, so that it also has eight columns. Columns that
+        // were already processed are skipped.
         let start = first.min(d - SIDE);
         let sums = dense_columns::<T, N, FUSED>(&x[start..], d, u);
         for j in 0..SIDE {
@@ -267,15 +270,16 @@ pub(crate) fn dense_add_transposed<T: Float, const N: usize>(
     }
 }
 
-/// Returns `Σ_i x_ij u_i` for the first eight columns of `x`. A row starts every `d` values.
+/// Returns `Σ_i x_ij u_i` for the first eight columns j of `x`. Consecutive rows of `x` are `d`
+/// values apart.
 #[inline(always)]
 fn dense_columns<T: Float, const N: usize, const FUSED: bool>(
     x: &[T],
     d: usize,
     u: &[Wide<T, N>],
 ) -> [Wide<T, N>; SIDE] {
-    // The sums are in separate variables. The compiler would vectorize across an array of sums with
-    // gather instructions.
+    // The sums are in separate variables. For an array of sums, the compiler would use slow gather
+    // instructions.
     let mut a = Wide::zero();
     let (mut b, mut c, mut e, mut f, mut g, mut h, mut k) = (a, a, a, a, a, a, a);
     for (x, u) in x.chunks(d).zip(u) {

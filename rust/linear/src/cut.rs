@@ -1,29 +1,28 @@
 //! Finds the threshold at which the number of predicted pairs of row and label equals the number of
-//! true pairs.
+//! true pairs. A pair is predicted if the score of the label for the row is above the threshold.
 //!
-//! A score of 0 (or ½ for squared loss) is the natural threshold of a loss, but rare labels seldom
-//! reach it. Instead, all estimators of this crate can learn a threshold. They score rows that were not
-//! used to fit the weights. Then they choose the threshold at which the number of predicted pairs
-//! equals the number of true pairs. [`Tally`] finds this threshold without storing the scores of all
-//! labels.
+//! Each loss has a natural threshold: a score of ½ for squared loss and of 0 for other losses. The
+//! scores of rare labels seldom reach it. All estimators of this crate can therefore learn a
+//! threshold. They score rows that were not used to fit the weights. Then they choose the threshold
+//! at which the number of predicted pairs equals the number of true pairs. [`Tally`] finds this
+//! threshold without storing all scores.
 
 use manylabel_base::{Error, push};
 
-/// The number of scores that are kept before scores that cannot influence the threshold are removed for
-/// the first time.
+/// The number of scores that are collected before scores that cannot influence the threshold are
+/// removed for the first time.
 const FIRST_LOOK: usize = 1024;
 
-/// Collects weighted scores of pairs of row and label, and finds the threshold above which the total
-/// weight of pairs is closest to `wanted`.
+/// Collects scores of weighted pairs of row and label, and finds a threshold. At this threshold,
+/// the total weight of the pairs with larger scores is as close as possible to `wanted`.
 ///
-/// Only the largest scores are kept: the scores whose total weight is `wanted`, and the next lower
-/// score. Equal scores share one entry. So the memory does not depend on how many scores are pushed. It
-/// is proportional to the number of pairs that will be predicted, at most 3 entries of 16 bytes for
-/// each pair.
+/// Only the largest scores are kept: the largest scores with the total weight `wanted`, and the
+/// next lower score. Equal scores share one entry. So the memory does not depend on the number of
+/// scores that are added. It is at most 48 bytes for each pair that will be predicted.
 ///
-/// If sums of weights are exact in `f64`, the result depends only on the scores and weights, not on the
-/// order in which they are pushed. Sums are exact, for example, if all weights are small integers or
-/// small multiples of ¼.
+/// If sums of weights are exact in `f64`, the result does not depend on the order in which the
+/// pairs are added. Sums are exact, for example, if all weights are small integers or small
+/// multiples of ¼.
 ///
 /// ```
 /// let mut tally = manylabel_linear::Tally::new(2.0);
@@ -37,17 +36,19 @@ const FIRST_LOOK: usize = 1024;
 pub struct Tally {
     /// The total weight of the pairs to predict.
     wanted: f64,
-    /// Scores that can influence the threshold, with their weights.
+    /// Scores that may still influence the threshold, with their weights.
     pairs: Vec<(f32, f64)>,
-    /// The number of entries at which scores that cannot influence the threshold are removed.
+    /// When this number of entries is reached, scores that cannot influence the threshold are
+    /// removed.
     limit: usize,
-    /// Further scores up to this value cannot influence the threshold, because they are not above it,
-    /// and the first score below it is already stored.
+    /// New scores up to this value are ignored. They cannot influence the threshold, because they
+    /// are below it, and the largest score below it is already stored.
     floor: f32,
 }
 
 impl Tally {
-    /// Returns an empty tally. The pairs above the threshold should have the total weight `wanted`.
+    /// Returns a [`Tally`] without pairs. `wanted` is the total weight of the pairs that should be
+    /// above the threshold.
     pub fn new(wanted: f64) -> Self {
         Self {
             wanted,
@@ -57,12 +58,13 @@ impl Tally {
         }
     }
 
-    /// Adds the score and the weight of one pair of row and label. A pair is ignored if its score is
-    /// not finite or its weight is not > 0. Labels that do not occur in training have scores of −∞.
+    /// Adds the score and the weight of one pair of row and label. The pair is ignored if its score
+    /// is not finite or its weight is not > 0. In particular, labels that do not occur in training
+    /// have the score −∞ and are ignored.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if there is no memory for the pair.
+    /// Returns [`Error::TooLarge`] if there is not enough memory for the pair.
     #[inline]
     pub fn push(&mut self, score: f32, weight: f32) -> Result<(), Error> {
         if score > self.floor && score < f32::INFINITY && weight > 0.0 {
@@ -71,10 +73,11 @@ impl Tally {
         Ok(())
     }
 
-    /// Adds pairs of equal weight with the scores `scores + factor * terms`.
+    /// Adds the pairs with the scores `scores[i] + factor * terms[i]`. All pairs have the same
+    /// weight.
     ///
-    /// Most scores are too low to influence the threshold. Sixteen scores at a time are skipped if all
-    /// of them are too low.
+    /// Most scores are too low to influence the threshold. The function tests sixteen scores at a
+    /// time, and skips them if all of them are too low.
     ///
     /// # Errors
     ///
@@ -105,7 +108,7 @@ impl Tally {
         Ok(())
     }
 
-    /// Adds the pairs of `other`. The `wanted` weights of the two tallies must be equal.
+    /// Adds all pairs of `other`. Both must have the same `wanted` weight.
     ///
     /// # Errors
     ///
@@ -113,8 +116,8 @@ impl Tally {
     pub fn merge(&mut self, other: Self) -> Result<(), Error> {
         self.floor = self.floor.max(other.floor);
         for (score, weight) in other.pairs {
-            // A score equal to the floor of `other` is its first score below the threshold, so it can
-            // influence the threshold.
+            // A score equal to the floor of `other` may be the largest score below the threshold,
+            // so it can influence the threshold.
             if score >= self.floor {
                 self.add(score, weight)?;
             }
@@ -122,14 +125,15 @@ impl Tally {
         Ok(())
     }
 
-    /// Returns the threshold. The total weight of pairs with larger scores is as close to `wanted` as
-    /// possible. If two weights are equally close, the smaller weight is used.
+    /// Returns the threshold. The total weight of the pairs with larger scores is as close to
+    /// `wanted` as possible. If two total weights are equally close, the smaller one is used.
     ///
-    /// The threshold lies halfway between the last score above it and the first score below it. It
-    /// never separates equal scores. If all pairs should be above the threshold, it can be any number
-    /// below the smallest score. The threshold is then `textbook`, the natural threshold of the loss,
-    /// or a number just below the smallest score if this is lower. Returns `None` if no pair was added
-    /// or `wanted` is not positive.
+    /// The threshold lies halfway between the smallest score above it and the largest score below
+    /// it. Pairs with equal scores are always on the same side. If all pairs should be above the
+    /// threshold, any number below the smallest score is possible. The threshold is then
+    /// `textbook`, the natural threshold of the loss. If `textbook` is not below the smallest
+    /// score, the threshold is a number just below the smallest score. Returns `None` if no pair
+    /// was added or `wanted` is not positive.
     pub fn cut(&mut self, textbook: f32) -> Option<f32> {
         self.sort_out();
         if self.pairs.is_empty() || self.wanted.is_nan() || self.wanted <= 0.0 {
@@ -154,7 +158,8 @@ impl Tally {
         Some(if middle < last { middle } else { unnamed })
     }
 
-    /// Adds an entry. If there are `limit` entries, removes those that cannot influence the threshold.
+    /// Adds an entry. If there are already `limit` entries, first removes the scores that cannot
+    /// influence the threshold.
     fn add(&mut self, score: f32, weight: f64) -> Result<(), Error> {
         push(
             "number of scores above the threshold",
@@ -168,9 +173,9 @@ impl Tally {
         Ok(())
     }
 
-    /// Sorts the scores in decreasing order, merges equal scores, and removes scores that cannot
-    /// influence the threshold. If the scores above the smallest remaining score have the weight
-    /// `wanted`, this smallest score becomes `floor`.
+    /// Sorts the scores in decreasing order, merges equal scores, and removes the scores that
+    /// cannot influence the threshold. If the total weight of the scores above the smallest
+    /// remaining score reaches `wanted`, the smallest remaining score becomes `floor`.
     fn sort_out(&mut self) {
         self.pairs.sort_unstable_by(|a, b| {
             let by_score = b.0.total_cmp(&a.0);
@@ -315,7 +320,7 @@ mod tests {
         }
     }
 
-    /// Does the same as [`reference`], but is fast enough for many pairs.
+    /// Gives the same result as [`reference`], but is fast enough for many pairs.
     fn reference_of(wanted: f64, pairs: &[(f32, f32)]) -> Option<f32> {
         if pairs.len() < 300 {
             return reference(wanted, pairs);

@@ -1,23 +1,23 @@
 //! Makes dense copies of the weights of frequent features, for a batch of rows.
 //!
-//! In text data, a few hundred frequent features have weights for most labels, and every row has some
-//! of these features. Such features cause most of the work of scoring. The dense copy of a feature has
-//! a weight for every label, so a vectorized loop can add it to the scores. Sparse weights would need a
-//! slower loop over the stored labels.
+//! In text data, a few hundred frequent features have weights for most labels, and every row has
+//! some of these features. Such features take most of the time of scoring. The dense copy of a
+//! feature has a weight for every label. A vectorized loop can add these weights to the scores. The
+//! loop over sparse weights is slower.
 //!
-//! For labels without a weight, a zero is added. The order of the sums does not change, so scores are
-//! exactly the same as without dense copies.
+//! The dense copy contains a zero for each label without a weight. The order of the sums does not
+//! change, so scores are exactly the same as without dense copies.
 
 use manylabel_base::{Error, collected, filled};
 use manylabel_simd::wide;
 use manylabel_sparse::Index;
 use std::cmp::Reverse;
 
-/// The largest number of bytes of the dense copy. Features that do not fit stay sparse.
+/// The largest number of bytes of all dense copies. Features that do not fit are not copied.
 const MOST_BYTES: usize = 64 << 20;
 
-/// A feature is copied if the fraction of labels with a weight for it is at least one divided by this
-/// number. For fewer weights, the loop over the stored labels is as fast.
+/// A feature is copied if at least one in this many labels has a weight for it. For features with
+/// fewer weights, the loop over sparse weights is as fast.
 const ONE_LABEL_IN: usize = 2;
 
 /// Marks a feature that is not copied.
@@ -26,9 +26,10 @@ const NONE: u32 = u32::MAX;
 /// The dense weights of features that have weights for most labels.
 #[derive(Debug)]
 pub(crate) struct FullFeatures {
-    /// The place of each feature, or [`NONE`].
+    /// The position of each feature in `weights`, or [`NONE`] if the feature is not copied.
     place: Vec<u32>,
-    /// The weights. The feature with place p has the weights `weights[p * n_labels..][..n_labels]`.
+    /// The weights. The feature at position p has the weights
+    /// `weights[p * n_labels..][..n_labels]`.
     weights: Vec<f32>,
     n_labels: usize,
 }
@@ -78,8 +79,8 @@ impl FullFeatures {
         })
     }
 
-    /// Adds `value` times the weights of `feature` to the scores of all labels and returns true, if the
-    /// feature was copied. Otherwise returns false.
+    /// If the feature was copied, adds `value` times its weights to the scores of all labels and
+    /// returns true. Otherwise returns false.
     pub(crate) fn add(&self, feature: usize, value: f32, scores: &mut [f32]) -> bool {
         let place = self.place[feature];
         if place == NONE {

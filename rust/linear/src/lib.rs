@@ -9,20 +9,21 @@
 //! | [`pdsparse`] | max-margin ranking, all labels together | sparse, by an L1 penalty |
 //! | [`leml`] | squared, logistic or squared hinge | of low rank, `W Hᵀ` |
 //!
-//! A step of `DiSMEC` costs O(nnz(X)) for sixteen labels, and less for rare labels. A pass of PD-Sparse
-//! reads, for each row, the nonzero weights of its features and `n_labels` numbers. A turn of LEML with
-//! squared loss costs O(rank) per stored value of X and step of conjugate gradients, and O(rank²) per
-//! row, feature and label.
+//! A step of `DiSMEC` takes O(nnz(X)) time for sixteen labels, and less time for rare labels. A
+//! pass of PD-Sparse reads, for each row, the nonzero weights of its features and `n_labels`
+//! numbers. LEML alternates between its two weight matrices. With squared loss, one update of the
+//! two matrices takes O(rank²) time per row, feature and label. In addition, each step of conjugate
+//! gradients takes O(rank) time per stored value of X.
 //!
-//! [`Scorer`] scores rows with sparse weights, and [`leml::Scorer`] scores rows with low-rank factors.
-//! The two types implement [`Model`](manylabel_score::Model), which turns scores into rankings and
-//! label sets. [`Tally`] learns the threshold above which labels are predicted.
+//! [`Scorer`] scores rows with sparse weights, and [`leml::Scorer`] scores rows with low-rank
+//! factors. The two types implement [`Model`](manylabel_score::Model), which turns scores into
+//! rankings and label sets. [`Tally`] learns the threshold above which labels are predicted.
 //!
-//! `DiSMEC` and LEML fit in parallel, and PD-Sparse fits on one thread. Results do not depend on the
-//! number of threads. With the same seed, results are exactly the same.
+//! `DiSMEC` and LEML fit in parallel, and PD-Sparse fits on one thread. Results do not depend on
+//! the number of threads. With the same seed, results are exactly the same.
 //!
-//! Nothing of size `n_rows × n_labels` or `n_labels × n_features` is allocated. The only exception is
-//! the score matrix of [`Model::decision`](manylabel_score::Model::decision).
+//! Nothing of size `n_rows × n_labels` or `n_labels × n_features` is allocated. The only exception
+//! is the score matrix of [`Model::decision`](manylabel_score::Model::decision).
 //!
 //! ```
 //! use manylabel_base::Watch;

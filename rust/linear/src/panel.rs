@@ -1,28 +1,31 @@
-//! Computes products with X for a panel of sixteen labels at once. `DiSMEC` uses this module.
+//! Computes products of X with the weights of sixteen labels at once. A group of sixteen labels is
+//! called a panel. `DiSMEC` uses this module.
 //!
-//! All labels share X, so the products `X w` of sixteen labels need only one pass over X. In this pass,
-//! each stored value is multiplied by sixteen weights, which fill one cache line. A dense (rows, 16)
-//! matrix is stored as a slice of [`Lanes`], one per row.
+//! All labels share X, so the products `X w` for sixteen labels need only one pass over X. In this
+//! pass, each stored value is multiplied by sixteen weights, which fill one cache line. A dense
+//! (rows, 16) matrix is stored as a slice of [`Lanes`], one per row.
 //!
-//! Each lane is computed in the same order as if its label were alone. So results depend neither on
-//! which labels share a panel nor on the vector width of the machine.
+//! The result for a label does not depend on the other labels of the panel or on the vector width
+//! of the machine.
 
 use manylabel_simd::{STRETCH, wide};
 use manylabel_sparse::CsrOwned;
 
-/// The number of labels in a panel. Sixteen `f32` numbers fill one cache line.
+/// The number of labels that are processed together (a panel). Sixteen `f32` numbers fill one cache
+/// line.
 pub(crate) const LANES: usize = 16;
 
-/// A set of lanes, with one bit for each lane.
+/// A set of labels of a panel (a group of sixteen labels), with one bit for each label.
 pub(crate) type Mask = u16;
 
-/// One `f64` for each label of a panel, for sums over whole columns.
+/// One `f64` for each label of a panel (a group of sixteen labels). It is used for sums over whole
+/// columns.
 pub(crate) type Sums = [f64; LANES];
 
-/// One `f32` for each label of a panel.
+/// One `f32` for each label of a panel (a group of sixteen labels).
 pub(crate) type Lanes = manylabel_simd::Lanes<f32, LANES>;
 
-/// Returns the set of lanes whose numbers exceed `bound`.
+/// Returns the lanes in which the number exceeds `bound`.
 #[inline(always)]
 pub(crate) fn above(lanes: &Lanes, bound: f32) -> Mask {
     (0..LANES).fold(0, |mask, lane| {
@@ -33,9 +36,9 @@ pub(crate) fn above(lanes: &Lanes, bound: f32) -> Mask {
 /// Returns `Σ_j row_j p_j` for one sparse row, computed with four partial sums.
 #[inline(always)]
 fn row_times_panel(cols: &[u32], vals: &[f32], p: &[Lanes]) -> Lanes {
-    // Four independent sums are used, so that an addition does not wait for the addition before it.
-    // They are separate variables, because an array with a variable index would be kept in memory and
-    // not in registers.
+    // Four independent sums are used, so that no addition waits for the previous addition. They are
+    // separate variables, because the compiler would keep an array with a variable index in memory
+    // and not in registers.
     let (mut a, mut b, mut c, mut d) = (
         Lanes::default(),
         Lanes::default(),
@@ -58,12 +61,12 @@ fn row_times_panel(cols: &[u32], vals: &[f32], p: &[Lanes]) -> Lanes {
     a
 }
 
-/// Computes `out_i = Σ_j x_ij p_j` for the rows `first..first + out.len()` of `x`. The time is O(16 ·
-/// number of entries of these rows).
+/// Computes `out_i = Σ_j x_ij p_j` for the rows `first..first + out.len()` of `x`. The time is O(16
+/// · number of entries of these rows).
 ///
-/// With the transpose of X, this function computes gradients, `Xᵀ u`. The products with X and with its
-/// transpose both gather rows of `p`. Gathering is twice as fast as scattering along the rows of X,
-/// where stores delay later loads.
+/// If `x` is the transpose of X, the function computes gradients, `Xᵀ u`. The products with X and
+/// with its transpose both read (gather) rows of `p`. This is twice as fast as writing (scattering)
+/// to rows of the result, because stores delay later loads.
 #[wide]
 pub(crate) fn times_panel(x: &CsrOwned, first: usize, p: &[Lanes], out: &mut [Lanes]) {
     for (i, out) in out.iter_mut().enumerate() {
@@ -72,8 +75,8 @@ pub(crate) fn times_panel(x: &CsrOwned, first: usize, p: &[Lanes], out: &mut [La
     }
 }
 
-/// Returns `Σ_j a_j b_j` for each lane. Sums over [`STRETCH`] terms are computed in `f32` and then
-/// added in `f64`.
+/// Returns the dot product `Σ_j a_j b_j` for each lane. Sums over [`STRETCH`] terms are computed in
+/// `f32` and then added in `f64`.
 #[wide]
 pub(crate) fn dot(a: &[Lanes], b: &[Lanes]) -> Sums {
     let mut sums = [0.0; LANES];

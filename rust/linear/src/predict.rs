@@ -1,12 +1,12 @@
 //! Scores rows with sparse weights, which `DiSMEC` and PD-Sparse fit.
 //!
-//! Weights are stored by feature. The scores of a row start as the intercepts. Then each feature of the
-//! row adds its value times the weights of the labels. So a row takes O(`n_labels` + weights of its
-//! features) time. Nothing has to be prepared when a model is loaded: the stored arrays are borrowed
-//! without a copy.
+//! Weights are stored by feature. The scores of a row start with the intercepts. Then, for each
+//! feature of the row, the value of the feature times its weights is added to the scores. So a row
+//! takes O(`n_labels` + number of weights of its features) time. The stored arrays of a model are
+//! borrowed without a copy. So loading a model requires no preparation.
 //!
-//! For batches of at least [`FULL_FROM`] rows, a dense copy of the weights of frequent features is made
-//! ([`FullFeatures`]). It does not change the scores.
+//! For batches of at least [`FULL_FROM`] rows, a dense copy of the weights of frequent features is
+//! made ([`FullFeatures`]). It makes scoring faster and does not change the scores.
 
 use crate::full::FullFeatures;
 use manylabel_base::Error;
@@ -18,17 +18,17 @@ use std::ops::Range;
 /// The smallest number of rows for which the dense copy of frequent features saves time.
 const FULL_FROM: usize = 512;
 
-/// Scores rows with sparse weights that are stored by feature. `P` is the type of row ends, and `L` is
-/// the type of label numbers.
+/// Scores rows with sparse weights that are stored by feature. `P` is the integer type of the array
+/// `indptr`, and `L` is the integer type of label numbers.
 #[derive(Debug, Clone, Copy)]
 pub struct Scorer<'a, P, L> {
-    /// The row ends of the (`n_features`, `n_labels`) weights; (`n_features` + 1).
+    /// The start and end of the weights of each feature; shape (`n_features` + 1).
     indptr: &'a [P],
-    /// The labels of the weights, feature after feature.
+    /// The label of each weight, feature by feature.
     labels: &'a [L],
     /// The weight at each position of `labels`.
     weights: &'a [f32],
-    /// The intercepts; (`n_labels`). Labels that are never predicted have −∞.
+    /// The intercepts; shape (`n_labels`). A label that is never predicted has −∞.
     intercept: &'a [f32],
     /// True if rows are scaled to unit length before they are scored.
     normalize: bool,
@@ -53,7 +53,7 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
     ) -> Result<Self, Error> {
         same("values of coef_", labels.len(), weights.len())?;
         same(
-            "end of indptr of coef_",
+            "last entry of the indptr of coef_",
             labels.len(),
             indptr.last().map_or(usize::MAX, |end| end.get()),
         )?;
@@ -66,7 +66,8 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         })
     }
 
-    /// Prepares the rows of `x`. If there are enough rows, a dense copy of frequent features is made.
+    /// Prepares the rows of `x` for scoring. If there are enough rows, a dense copy of the weights
+    /// of frequent features is made.
     ///
     /// # Errors
     ///
@@ -85,7 +86,7 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         }))
     }
 
-    /// Writes the scores of all labels for row `at` of `x`.
+    /// Computes the scores of all labels for row `at` of `x`.
     ///
     /// # Panics
     ///
@@ -114,7 +115,8 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
     }
 }
 
-/// A batch of rows, with the dense copy of frequent features if there is one.
+/// A batch of rows. It includes the dense copy of the weights of frequent features, if there is
+/// one.
 struct Batch<'a, 'b, P, L, I, T> {
     scorer: Scorer<'a, P, L>,
     x: CsrView<'b, I, T>,
@@ -134,7 +136,7 @@ impl<P: Index, L: Index, I: Index, T: Value> Rows for Batch<'_, '_, P, L, I, T> 
     }
 }
 
-/// Labels with intercept −∞ are never ranked or predicted.
+/// Labels with the intercept −∞ are never ranked or predicted.
 ///
 /// Scoring panics if the weights refer to a label or position that does not exist.
 impl<P: Index, L: Index> Model for Scorer<'_, P, L> {

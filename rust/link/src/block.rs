@@ -1,14 +1,15 @@
-//! Computes the output weights of one block of labels.
+//! Computes the output weights of a group of labels, which is called a block.
 //!
-//! 1. Features are summed by label over the training rows, with smoothed targets.
+//! 1. Features are summed by label over the training rows. The sums are weighted by smoothed
+//!    targets.
 //! 2. The least-squares solution is computed from these sums and the Gram matrix. If features are
 //!    whitened, the sums already are the solution.
-//! 3. For the squared loss, nothing else is needed. For other losses, preconditioned stochastic
+//! 3. For the squared loss, this is the result. For other losses, preconditioned stochastic
 //!    gradients (psgd) or Newton's method continue from the least-squares solution.
 //!
-//! Labels are independent given the features, with two exceptions: the softmax and the held-out
-//! loss. With either of them, one block holds all labels. The division into blocks therefore
-//! changes results only by rounding.
+//! Usually, the weights of a label do not depend on the other labels. The division of labels into
+//! blocks then changes results only by rounding. With the softmax or with held-out rows, the labels
+//! depend on each other. One block then contains all labels.
 
 use crate::labels::{ENTRIES, Labels};
 use crate::moments::moments;
@@ -18,15 +19,15 @@ use manylabel_base::{Error, collected, copied, extend, filled, reserved};
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 
-/// Smallest target of a present label, if label smoothing is not set.
+/// Smallest target of a label that a row has, if label smoothing is not set by the user.
 const LEAST_SHRINK: f64 = 0.75;
 
-/// The weights of a block of labels, and information about the fit.
+/// The weights of a group of labels, and information about their fit.
 pub(crate) struct Solved {
-    /// One row per label, in the coordinates of the problem's features (whitened or not). The last
-    /// number of a row is the weight of the constant feature.
+    /// One row of weights per label. If features are whitened, the weights are for the whitened
+    /// features. The last number of a row is the weight of the constant feature.
     pub(crate) weights: Vec<f32>,
-    /// Held-out loss after each pass. Empty if there are no held-out rows.
+    /// The loss on held-out rows after each pass. Empty if no rows are held out.
     pub(crate) validation_loss: Vec<f64>,
     /// Number of Newton steps for each label. Empty for other solvers.
     pub(crate) n_iter: Vec<i32>,
@@ -34,8 +35,9 @@ pub(crate) struct Solved {
 
 /// Computes the output weights of the labels in `block`, which are in increasing order.
 ///
-/// `y` holds the labels of all rows, for the held-out loss. `ridge` is the absolute ridge, for
-/// Newton's method. Labels and passes are reported to the watch.
+/// `y` holds the labels of all rows and is used for the held-out loss. `ridge` is the absolute
+/// ridge, which only Newton's method uses. The watch receives the number of finished labels and
+/// passes.
 pub(crate) fn solve_block(
     problem: &Problem<'_>,
     labels: &Labels,
@@ -52,7 +54,8 @@ pub(crate) fn solve_block(
     } = *problem;
     let size = design.size;
     let n = problem.train.len();
-    // The target of a present label must stay nearer to 1 than to 0, even with very few rows.
+    // The target of a label that a row has must stay nearer to 1 than to 0, even if there are very
+    // few rows.
     let shrink = params
         .shrink
         .unwrap_or_else(|| (1.0 - 1.0 / n as f64).max(LEAST_SHRINK));
@@ -61,13 +64,13 @@ pub(crate) fn solve_block(
         factor.whiten_exactly(&mut sums, watch)?;
         factor.unwhiten_exactly(&mut sums, watch)?;
     }
-    let mut solution = filled("weights", 0.0, sums.len())?;
+    let mut solution = filled("number of weights", 0.0, sums.len())?;
     solution
         .par_iter_mut()
         .zip(&sums)
         .for_each(|(weight, &sum)| *weight = sum as f32);
     drop(sums);
-    let mut weights = copied("weights", &solution)?;
+    let mut weights = copied("number of weights", &solution)?;
     let (mut validation_loss, mut n_iter) = (Vec::new(), Vec::new());
     match (params.loss, params.solver) {
         (Loss::Squared, _) => watch.step(block.len())?,
@@ -92,9 +95,10 @@ pub(crate) fn solve_block(
     })
 }
 
-/// Multiplies the starting weights of each class by `100 √π_max / √(π_max + 9999 π)`, where π is
-/// the fraction of the `n` rows that have the class. This increases the weights of rare classes.
-/// The formula is from the code of Karampatziakis and Mineiro.
+/// Multiplies the starting weights of each label by `100 √π_max / √(π_max + 9999 π)`. Here π is the
+/// fraction of the `n` rows that have the label, and `π_max` is the largest fraction. This
+/// increases the weights of rare labels. The formula is from the code of Karampatziakis and
+/// Mineiro.
 fn preflate(labels: &Labels, block: &[u32], n: usize, weights: &mut [f32], size: usize) {
     let share = |label: u32| labels.rows(label).len() as f64 / n as f64;
     let most = block.iter().map(|&label| share(label)).fold(0.0, f64::max);
@@ -106,8 +110,8 @@ fn preflate(labels: &Labels, block: &[u32], n: usize, weights: &mut [f32], size:
     }
 }
 
-/// Returns the labels of the given rows, restricted to the block and numbered by position in the
-/// block. All other rows of the result are empty.
+/// Returns the labels of the given rows that are in `block`. The labels are numbered by their
+/// position in `block`. All other rows of the result are empty.
 fn columns(y: &CsrOwned, block: &[u32], rows: &[u32]) -> Result<CsrOwned, Error> {
     let mut indptr = reserved("number of rows", y.n_rows() + 1)?;
     indptr.push(0);

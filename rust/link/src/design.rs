@@ -1,10 +1,10 @@
-//! Computes the features Φ of the training rows. They are computed from the linear predictions
-//! whenever rows are needed, or once and kept in memory.
+//! Computes the features Φ of the training rows. They are computed each time rows are needed, or
+//! once and then kept in memory.
 //!
-//! A row has k linear predictions p and a constant: `h = (p, 1)`, of length k + 1. Its features are
-//! s cosines of h and a constant 1, so `size` is s + 1. With the linear kernel, the features are h
-//! itself. Features are in single precision. Linear predictions and angles are computed in double
-//! precision. A row costs O(s k).
+//! A row x has k linear predictions p. With a constant, they form `h = (p, 1)`, of length k + 1.
+//! The features of the row are s cosines of h and a constant 1, so their number `size` is s + 1.
+//! With the linear kernel, the features are h itself. Features are in single precision. Linear
+//! predictions and angles are computed in double precision. A row takes O(s k) time.
 
 use crate::gram::Factor;
 use crate::lanes::{Waves, cosines};
@@ -15,8 +15,8 @@ use rayon::prelude::*;
 /// Number of rows that one thread computes at a time.
 const ROWS: usize = 64;
 
-/// The name of the predictions in memory errors.
-pub(crate) const PREDICTIONS: &str = "projected predictions";
+/// Name of the predictions in error messages about memory.
+pub(crate) const PREDICTIONS: &str = "number of projected predictions";
 
 /// The projection that computes the linear predictions of a row x, `h = (x W + a, 1)`. Features are
 /// computed from these predictions.
@@ -31,18 +31,18 @@ pub(crate) const PREDICTIONS: &str = "projected predictions";
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Projection<'a> {
-    /// W, stored row by row.
+    /// The weights W of the linear predictions, stored row by row.
     weights: &'a [f64],
     /// a, of length k.
     intercept: &'a [f64],
 }
 
 impl<'a> Projection<'a> {
-    /// Borrows W, stored row by row with shape (`n_features`, k), and a, of length k.
+    /// Borrows W and a. W is stored row by row with shape (`n_features`, k), and a has length k.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if k is 0, or if the weights are not `n_features` rows of length k.
+    /// [`Error::Shape`] if k is 0, or if W does not have `n_features` rows of length k.
     pub fn new(weights: &'a [f64], intercept: &'a [f64], n_features: usize) -> Result<Self, Error> {
         let k = intercept.len();
         if k == 0 || !weights.len().is_multiple_of(k) {
@@ -72,10 +72,12 @@ impl<'a> Projection<'a> {
         self.intercept.len() + 1
     }
 
-    /// Writes h of one row to `out`. `out` must have length k + 1.
+    /// Computes the predictions of one row followed by the constant 1, and writes them to `out`.
+    /// `out` must have length k + 1.
     ///
     /// Sums are in double precision. Results beyond the range of single precision are replaced by
-    /// the largest finite number, and NaN is replaced by 0. Takes O(stored values of the row × k).
+    /// the largest finite number, and NaN is replaced by 0. Takes O(k · stored values of the row)
+    /// time.
     pub(crate) fn project<I: Index, T: Value>(
         &self,
         x: CsrView<'_, I, T>,
@@ -91,8 +93,8 @@ impl<'a> Projection<'a> {
         constant.fill(1.0);
     }
 
-    /// Writes the predictions of a row, starting at number `first`. N predictions are computed at a
-    /// time, so that their sums stay in registers. Returns the number of the next prediction.
+    /// Computes N predictions of a row, starting with prediction number `first`. The sums of N
+    /// predictions stay in registers. Returns the number of the next prediction.
     #[inline(always)]
     fn sum_up<const N: usize, I: Index, T: Value>(
         &self,
@@ -114,7 +116,8 @@ impl<'a> Projection<'a> {
                 }
             }
             for (out, sum) in out.iter_mut().zip(sums) {
-                // A sum of opposite infinities is NaN. It contains no information about the row.
+                // A sum of opposite infinities is NaN. It contains no information about the row and
+                // is replaced by 0.
                 let sum = if sum.is_nan() { 0.0 } else { sum };
                 *out = sum.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32;
             }
@@ -123,7 +126,7 @@ impl<'a> Projection<'a> {
         first
     }
 
-    /// Returns h of rows with given predictions, k numbers per row.
+    /// Appends the constant 1 to given predictions of rows, which have k numbers per row.
     pub(crate) fn given(&self, predictions: &[f32]) -> Result<Vec<f32>, Error> {
         let width = self.width();
         let n_rows = predictions.len() / (width - 1);
@@ -134,7 +137,8 @@ impl<'a> Projection<'a> {
         Ok(h)
     }
 
-    /// Returns h of all rows, row after row. Rows are computed in parallel.
+    /// Returns the predictions and the constant 1 for all rows, row by row. Rows are processed in
+    /// parallel.
     pub(crate) fn all(&self, x: Sparse<'_>, watch: &Watch) -> Result<Vec<f32>, Error> {
         let width = self.width();
         let mut h = filled(PREDICTIONS, 0.0, x.n_rows() * width)?;
@@ -153,21 +157,23 @@ impl<'a> Projection<'a> {
     }
 }
 
-/// The features of all rows of the fit, with `size` features per row. The features are cosines (or
-/// predictions, with the linear kernel) and a constant 1.
+/// The features of all rows of the fit, with `size` features per row. The last feature is a
+/// constant 1. The other features are cosines. With the linear kernel, they are the linear
+/// predictions.
 pub(crate) struct Design {
-    /// Predictions and the constant, stored row by row.
+    /// For each row, its linear predictions and the constant 1, stored row by row.
     h: Vec<f32>,
-    /// k + 1.
+    /// The number of linear predictions plus one.
     width: usize,
-    /// Frequencies, stored as k + 1 rows of length s. Empty for the linear kernel.
+    /// Frequencies of the cosine features, stored as k + 1 rows of length s. Empty for the linear
+    /// kernel.
     pub(crate) frequencies: Vec<f32>,
-    /// The s phases. Empty for the linear kernel.
+    /// The s phases of the cosine features. Empty for the linear kernel.
     pub(crate) phases: Vec<f32>,
     /// Number of features of a row, including the constant.
     pub(crate) size: usize,
-    /// The features of all rows, stored row by row, if they are kept in memory. They are whitened
-    /// if [`whiten`](Self::whiten) was called.
+    /// The features of all rows, stored row by row. `None` if they are not kept in memory. After
+    /// [`whiten`](Self::whiten) was called, they are whitened.
     kept: Option<Vec<f32>>,
 }
 
@@ -189,19 +195,19 @@ impl Design {
         }
     }
 
-    /// Computes the features of all rows and keeps them in memory, with 4 bytes per row and
+    /// Computes the features of all rows and keeps them in memory. This takes 4 bytes per row and
     /// feature.
     pub(crate) fn keep(&mut self, watch: &Watch) -> Result<(), Error> {
         let n_rows = self.h.len() / self.width;
-        let mut kept = filled("features", 0.0, n_rows * self.size)?;
+        let mut kept = filled("the matrix of features", 0.0, n_rows * self.size)?;
         let rows = collected("number of rows", 0..n_rows as u32)?;
         self.fill(&rows, &mut kept, watch)?;
         self.kept = Some(kept);
         Ok(())
     }
 
-    /// Replaces each kept feature vector φ by `L⁻¹ φ`. Returns `false` and does nothing if features
-    /// are not kept.
+    /// Replaces the features φ of each row by `L⁻¹ φ`, where L is the Cholesky factor `factor`. If
+    /// features are not kept in memory, does nothing and returns `false`.
     pub(crate) fn whiten(&mut self, factor: &Factor, watch: &Watch) -> Result<bool, Error> {
         match &mut self.kept {
             Some(kept) => factor.whiten(kept, watch).map(|()| true),
@@ -209,8 +215,8 @@ impl Design {
         }
     }
 
-    /// Writes the features of the given rows to `out`, row after row. The rows are divided among
-    /// threads.
+    /// Computes the features of the given rows and writes them to `out`, row by row. The rows are
+    /// divided among threads.
     pub(crate) fn fill(&self, rows: &[u32], out: &mut [f32], watch: &Watch) -> Result<(), Error> {
         let (size, width) = (self.size, self.width);
         let out = &mut out[..rows.len() * size];
@@ -234,8 +240,8 @@ impl Design {
     }
 }
 
-/// Writes the features of some rows to `out`, in rows of length `size`. `h` holds the predictions
-/// of these rows, in rows of length `width`.
+/// Computes features from linear predictions. `h` holds the predictions and the constant 1, in rows
+/// of length `width`. Writes the features to `out`, in rows of length `size`.
 pub(crate) fn features(
     h: &[f32],
     width: usize,

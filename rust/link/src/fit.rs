@@ -2,17 +2,19 @@
 //! output weights for a few thousand labels at a time.
 //!
 //! The fit first computes the linear predictions of all rows, and the median of their squared
-//! distances. It chooses γ if no γ is given, and draws frequencies and phases. It then computes the
-//! Gram matrix of the training rows and its factor. Output weights are computed for one block of
-//! labels after the other. The threshold is learned last, if this is requested.
+//! distances. It chooses γ, the factor of the frequencies, if γ is not given. Then it draws
+//! frequencies and phases, and computes the Gram matrix of the training rows and its Cholesky
+//! factor. Output weights are computed for one group of labels after the other. If requested, the
+//! threshold is learned last.
 //!
 //! The choice of γ, the order of rows and the sample for the threshold use separate random
-//! generators. The same seed therefore gives the same frequencies, up to the factor γ, whatever the
-//! other options are.
+//! generators. So the same seed gives the same frequencies whatever the other options are, except
+//! for the factor γ.
 //!
-//! [`Plan`] uses only the sizes of the data. It decides how many labels are fitted together,
-//! whether features are kept in memory, and whether they are whitened. It also estimates the memory
-//! of the fit, so that a fit that is too large fails before any work is done.
+//! [`Plan`] decides how many labels are fitted together, whether features are kept in memory, and
+//! whether they are whitened. These decisions depend only on the sizes of the data. [`Plan`] also
+//! estimates the memory of the fit. A fit that needs too much memory therefore fails before any
+//! work is done.
 
 use crate::block::solve_block;
 use crate::design::{Design, Projection};
@@ -27,39 +29,40 @@ use manylabel_base::range::{same, same_rows};
 use manylabel_base::{Error, Watch, collected, filled};
 use manylabel_sparse::{CsrOwned, Sparse};
 
-/// Number of labels that are fitted together. Their momentum, gradient and least-squares solution
-/// are in memory.
+/// Number of labels that are fitted together. For these labels, the momentum, the gradient and the
+/// least-squares solution are in memory.
 const LABELS_AT_ONCE: usize = 4096;
 
-/// Largest number of bytes of features that are kept if no memory limit is given. If there are
-/// more, features are computed in every pass.
+/// Largest number of bytes of features that are kept in memory if no memory limit is given. If
+/// features need more bytes, they are computed again in every pass.
 const BYTES_KEPT: u64 = 2 << 30;
 
 /// A fitted smooth link. [`Scorer`](crate::Scorer) borrows its arrays.
 #[derive(Debug)]
 pub struct Model {
-    /// Frequencies R, stored as k + 1 rows of length s. The last row belongs to the constant. Empty
-    /// for the linear kernel.
+    /// Frequencies R, stored as k + 1 rows of length s. The last row is for the constant 1 that
+    /// follows the predictions. Empty for the linear kernel.
     pub frequencies: Vec<f32>,
     /// The s phases b, in [0, 2π). Empty for the linear kernel.
     pub phases: Vec<f32>,
     /// Output weights V, one row per label. A row has length s, or length k with the linear kernel.
-    /// Rows of labels that occur in no row of Y are zero.
+    /// The row of a label that occurs in no row of Y is zero.
     pub weights: Vec<f32>,
-    /// Weight of the constant feature for each label. For the squared loss, ½ is subtracted, so
-    /// that labels with positive scores are predicted. −∞ for labels that occur in no row of Y.
+    /// Intercept of each label: the weight of the constant feature. For the squared loss, ½ is
+    /// subtracted, so that labels with positive scores are predicted. A label that occurs in no row
+    /// of Y has −∞.
     pub intercept: Vec<f32>,
-    /// The ridge that was used, relative to the mean diagonal of the Gram matrix. It is larger than
+    /// The ridge that was used, divided by the mean diagonal of the Gram matrix. It is larger than
     /// requested if the matrix was singular.
     pub ridge: f64,
     /// Held-out loss after each pass. Empty if no rows were held out.
     pub validation_loss: Vec<f64>,
-    /// Number of Newton steps for each label. It is one more than the limit if the method did not
-    /// converge. Zeros for other solvers.
+    /// Number of Newton steps for each label. If the method did not converge, it is one more than
+    /// the limit. With other solvers it is 0.
     pub n_iter: Vec<i32>,
     /// Labels with scores above this threshold are predicted. It is 0 unless it was learned.
     pub threshold: f64,
-    /// The factor γ of the frequencies that was used.
+    /// The factor γ of the frequencies that was used, as given or as chosen by the fit.
     pub gamma: f64,
 }
 
@@ -67,22 +70,22 @@ impl Checked {
     /// Fits the link to the linear predictions and the labels of the training rows. `projection`
     /// computes the predictions from the rows of `x`. The stored entries of `y` are the labels.
     ///
-    /// - `predictions` replaces the predictions of the projection, with k numbers per row. Use it
-    ///   if the projection was fitted to the same rows. The predictions of the projection for these
-    ///   rows are then more accurate than for new rows. Leave-one-out predictions have about the
-    ///   accuracy of predictions for new rows.
-    /// - `sample_weight` multiplies the loss of each row. Without it, every weight is 1.
+    /// - `predictions`, if given, is used in place of the predictions of `projection`, with k
+    ///   numbers per row. Use it if `projection` was fitted to the same rows. Its predictions are
+    ///   then more accurate for these rows than for new rows. Leave-one-out predictions are about
+    ///   as accurate as predictions for new rows.
+    /// - `sample_weight` multiplies the loss of each row. If it is `None`, every weight is 1.
     /// - `held_out` marks rows that are not used for learning. Their loss determines when psgd
     ///   stops.
     ///
     /// The same data, parameters and seed give exactly the same result for any number of threads.
-    /// See the [crate](crate) for the cost.
+    /// See the [crate](crate) for time and memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if sizes disagree. [`Error::TooLarge`] if the fit needs more than
+    /// [`Error::Shape`] if sizes disagree. [`Error::TooLarge`] if the fit needs more memory than
     /// `max_memory` or more than the system grants. [`Error::Param`] if weights become infinite.
-    /// [`Error::Stopped`] if `watch` was stopped.
+    /// [`Error::Stopped`] if the computation was cancelled.
     #[expect(clippy::too_many_arguments, reason = "a fit has this many inputs")]
     pub fn fit(
         &self,
@@ -143,11 +146,11 @@ impl Checked {
         let mut model = Model {
             frequencies: Vec::new(),
             phases: Vec::new(),
-            weights: filled("weights", 0.0, y.n_cols * (design.size - 1))?,
-            intercept: filled("intercepts", f32::NEG_INFINITY, y.n_cols)?,
+            weights: filled("number of weights", 0.0, y.n_cols * (design.size - 1))?,
+            intercept: filled("number of intercepts", f32::NEG_INFINITY, y.n_cols)?,
             ridge: if mean > 0.0 { ridge / mean } else { ridge },
             validation_loss: Vec::new(),
-            n_iter: filled("steps", 0, y.n_cols)?,
+            n_iter: filled("number of steps", 0, y.n_cols)?,
             threshold: 0.0,
             gamma,
         };
@@ -169,18 +172,22 @@ impl Checked {
         Ok(model)
     }
 
-    /// Returns the error for weights that are not finite. It names the parameter that the weights
-    /// depend on.
+    /// Returns the error for weights that are not finite. The error names the parameter that the
+    /// user should change.
     fn overflow(&self) -> Error {
         let params = &self.0;
         let (name, expected, got) = if params.is_stochastic() {
             (
                 "step_size",
-                "small enough that weights stay finite",
+                "small enough that the weights stay finite",
                 params.step_size,
             )
         } else {
-            ("l2_link", "large enough that weights are finite", params.l2)
+            (
+                "l2_link",
+                "large enough that the weights are finite",
+                params.l2,
+            )
         };
         let got = got.to_string();
         Error::Param {
@@ -191,28 +198,31 @@ impl Checked {
     }
 }
 
-/// Returns the number of passes with the smallest held-out loss. The weights after this pass are
-/// the ones kept.
+/// Returns the number of passes after which the held-out loss is smallest. The weights after this
+/// pass are used.
 fn best_pass(losses: &[f64]) -> Option<usize> {
     let best = losses.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1));
     best.map(|(pass, _)| pass + 1)
 }
 
-/// Decisions that depend on the sizes of a fit.
+/// Decisions that depend only on the sizes of a fit.
 ///
-/// Features are kept if they fit within `max_memory` together with everything else, or within 2 GiB
-/// if there is no limit. The fit is the same in both cases, except for rounding.
+/// Features are kept in memory if the fit then takes at most `max_memory`, or if the features take
+/// at most 2 GiB and there is no limit. Otherwise they are computed again in every pass. This
+/// changes results only by rounding.
 struct Plan {
     /// Number of labels that are fitted together.
     labels_at_once: usize,
     /// Whether features are kept in memory between passes.
     keep: bool,
-    /// Whether kept features are whitened. Otherwise every gradient is preconditioned.
+    /// Whether the kept features are whitened (multiplied by the inverse Cholesky factor).
+    /// Otherwise every gradient is preconditioned instead.
     whiten: bool,
 }
 
 impl Plan {
-    /// Plans a fit and estimates its memory. `width` is k + 1.
+    /// Makes the decisions for a fit and estimates its memory. `width` is the number of linear
+    /// predictions plus one.
     ///
     /// # Errors
     ///
@@ -225,8 +235,8 @@ impl Plan {
         };
         let (n_all, n_seen) = (labels.positive.n_rows(), labels.seen.len());
         let stochastic = params.is_stochastic();
-        // The softmax involves all labels at once. So does the held-out loss that decides when to
-        // stop.
+        // The softmax involves all labels at once. The held-out loss, which decides when to stop,
+        // also involves all labels.
         let together = params.loss == Loss::Softmax || labels.positive.n_cols < n_rows;
         let labels_at_once = if stochastic && together {
             n_seen.max(1)
@@ -274,8 +284,8 @@ impl Plan {
             }
             _ => needed,
         };
-        // The memory is requested at once as a test. If it is not granted, an allocation would fail
-        // in the middle of the fit, or the process would be killed.
+        // All memory is requested once as a test. Without the test, an allocation could fail in the
+        // middle of the fit, or the system could kill the process.
         let probe = usize::try_from(needed).unwrap_or(usize::MAX);
         if Vec::<u8>::new().try_reserve_exact(probe).is_err() {
             return Err(Error::TooLarge {
@@ -307,21 +317,21 @@ impl Plan {
     }
 }
 
-/// Returns the weights of the rows, divided by a power of two near their mean. The fit depends only
-/// on the ratios of the weights. Products of large weights would overflow. Without weights, all
-/// weights are 1.
+/// Returns the weights of the rows, divided by a power of two near their mean. Without the
+/// division, products of large weights would overflow. The fit depends only on the ratios of the
+/// weights. If no weights are given, all weights are 1.
 fn scaled(sample_weight: Option<&[f32]>, n_rows: usize) -> Result<Vec<f32>, Error> {
     let Some(given) = sample_weight else {
         return filled("number of rows", 1.0, n_rows);
     };
     let mean = given.iter().map(|&weight| f64::from(weight)).sum::<f64>() / n_rows as f64;
     let unit = mean.log2().floor().exp2();
-    // A weight that is tiny compared with the others must not become zero.
+    // A weight that is much smaller than the other weights must not become zero.
     let scaled = |&weight: &f32| ((f64::from(weight) / unit) as f32).max(f32::MIN_POSITIVE);
     collected("number of rows", given.iter().map(scaled))
 }
 
-/// Fits the labels of one block, and writes their weights to the model.
+/// Fits a group of labels, and writes their weights to the model.
 fn fit_block(
     problem: &Problem<'_>,
     labels: &Labels,
@@ -340,8 +350,8 @@ fn fit_block(
     write(problem, block, solved.weights, problem.factor, model)
 }
 
-/// Writes the weights of a block to the model, in the coordinates of Φ. Stores the intercepts
-/// separately.
+/// Writes the weights of a group of labels to the model. If features were whitened, the weights are
+/// first converted to weights of the original features. Intercepts are stored separately.
 fn write(
     problem: &Problem<'_>,
     block: &[u32],
@@ -351,10 +361,16 @@ fn write(
 ) -> Result<(), Error> {
     let size = problem.design.size;
     let weights = if problem.whitened {
-        let mut exact = collected("weights", weights.iter().map(|&weight| f64::from(weight)))?;
+        let mut exact = collected(
+            "number of weights",
+            weights.iter().map(|&weight| f64::from(weight)),
+        )?;
         drop(weights);
         factor.unwhiten_exactly(&mut exact, problem.watch)?;
-        collected("weights", exact.iter().map(|&weight| weight as f32))?
+        collected(
+            "number of weights",
+            exact.iter().map(|&weight| weight as f32),
+        )?
     } else {
         weights
     };

@@ -1,27 +1,28 @@
-//! Chooses γ, the factor of the frequencies, by leave-one-out error. γ determines how strongly
-//! nonlinear the link may be.
+//! Chooses γ, the factor of the frequencies, by leave-one-out error. A larger γ allows a more
+//! nonlinear link.
 //!
-//! Let L be the Cholesky factor of the Gram matrix, and `ψ = L⁻¹φ`. Least squares predicts
-//! `ψ_i · Σ_j ω_j ψ_j y_j` for row i. The leverage of a row is `ω |ψ|²`. A fit without the row
-//! would have a larger residual for this row, namely its residual divided by one minus its
-//! leverage. One fit therefore gives all leave-one-out errors.
+//! Let L be the Cholesky factor of the Gram matrix, and `ψ_i = L⁻¹φ_i` for the features `φ_i` of
+//! row i. Let `ω_i` be the weight of row i. Least squares predicts `ψ_i · Σ_j ω_j ψ_j y_j` for row
+//! i. The leverage of the row is `ω_i |ψ_i|²`. A fit without the row would have a larger residual
+//! for this row: its residual divided by one minus its leverage. One fit therefore gives all
+//! leave-one-out errors.
 //!
 //! A few values of γ are compared by fits to a sample of the rows, usually with fewer features. The
-//! best of them must also be best for the fitted model, which differs from the comparison in three
-//! ways:
+//! best value in this comparison should also be best for the final fit. The final fit differs from
+//! the comparison in three ways:
 //!
 //! - Preconditioned stochastic gradients (`psgd.rs`) continue from least squares and remove part of
 //!   the effect of the ridge. Let π be the fraction of the rows that have a label. Each step
-//!   removes about π (1 − π) of the remaining effect of the ridge for this label. Many small steps
-//!   act like a smaller ridge.
-//! - The fit has more rows than the comparison. With more rows, leave-one-out errors decrease
-//!   towards the errors caused by the ridge and the bandwidth alone.
-//! - The fit has more features. A small number of features approximates a kernel with high
-//!   frequencies worse than a kernel with low frequencies. The comparison therefore uses more
-//!   features if the fit takes long, up to all features.
+//!   removes about π (1 − π) of the remaining effect of the ridge for this label. So many small
+//!   steps have the same effect as a smaller ridge.
+//! - The final fit has more rows. With more rows, leave-one-out errors decrease towards a limit,
+//!   which is caused only by the ridge and the bandwidth.
+//! - The final fit has more features. A kernel with high frequencies needs more features for a good
+//!   approximation than a kernel with low frequencies. So the comparison uses more features, up to
+//!   all features, if the final fit takes long.
 //!
-//! The choice takes about a tenth of the time of the fit, or the time for [`FEW_FEATURES`] features
-//! if this is more.
+//! The choice takes about a tenth of the time of the fit. It may take longer, because it uses at
+//! least [`FEW_FEATURES`] features.
 
 use crate::design::{Design, PREDICTIONS};
 use crate::labels::Labels;
@@ -35,38 +36,39 @@ use fastrand::Rng;
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, reserved};
 use std::cmp::Reverse;
 
-/// The factors that are compared. 1/4 gives a nearly linear link and is best for weak signals. 1 is
-/// the factor suggested by the median of distances, and is best for strong signals in many rows.
+/// The values of γ that are compared, in this order. 1/4 gives a nearly linear link and is best for
+/// weak signals. 1 is the value suggested by the median of distances, and is best for strong
+/// signals in many rows.
 ///
-/// The order saves work because errors have a single minimum. If 1/4 is better than 1/2, the factor
-/// 1 is not tried.
+/// If the error with 1/4 is smaller than the error with 1/2, the value 1 is not tried. Errors have
+/// a single minimum, so 1 cannot be the best value then.
 const GAMMAS: [f64; 3] = [0.5, 0.25, 1.0];
 
 /// Largest number of rows in the comparison.
 const MOST_ROWS: usize = 4000;
-/// Largest number of labels in the comparison. The most common labels are used, because they cause
-/// most of the error and are usually ranked first.
+/// Largest number of labels in the comparison. The most frequent labels are used. They cause most
+/// of the error and are usually ranked first.
 const MOST_LABELS: usize = 64;
 
-/// The name of the rows in memory errors.
+/// Name of the rows in error messages about memory.
 const ROWS: &str = "number of rows";
 
-/// Number of features in the comparison. More features are used if they take at most the fraction
-/// [`SHARE_OF_FIT`] of the work of the fit.
+/// Smallest number of features in the comparison. More features are used as long as the comparison
+/// takes at most the fraction [`SHARE_OF_FIT`] of the work of the fit.
 const FEW_FEATURES: usize = 500;
 /// The fraction of the work of the fit that the comparison may take.
 const SHARE_OF_FIT: f64 = 0.1;
 
-/// Returns the factor with the smallest error. Returns 1 for the linear kernel.
+/// Returns the value of γ with the smallest error. Returns 1 for the linear kernel.
 ///
-/// `h` holds predictions and the constant, in rows of length `width`. `q` is the median of the
-/// squared distances, `train` are the training rows, and `weights` has one weight for every row.
-/// All factors are compared on the same sample of rows and with the same random numbers.
+/// `h` holds the linear predictions and a constant, in rows of length `width`. `q` is the median of
+/// the squared distances, `train` lists the training rows, and `weights` has one weight for every
+/// row. All values of γ are compared on the same sample of rows and with the same random numbers.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was stopped.
-/// [`Error::Param`] from the Gram matrix.
+/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the computation was
+/// cancelled. [`Error::Param`] if the Gram matrix is not finite.
 #[expect(clippy::too_many_arguments, reason = "the choice has this many inputs")]
 pub(crate) fn choose(
     params: &Params,
@@ -117,19 +119,19 @@ pub(crate) fn choose(
     Ok(best.1)
 }
 
-/// Returns the number of random features in the comparison, for a fit to `n` rows.
+/// Returns the number of random features in the comparison of values of γ, for a fit to `n` rows.
 pub(crate) fn features(params: &Params, labels: &Labels, n: usize) -> usize {
-    // `of_fit` is the number of multiply-adds for fitting V. `of_square` is the number for three
-    // Gram matrices with whitening, per squared number of features. The same constant factor is
-    // left out of these two numbers.
+    // `of_fit` is the number of multiply-adds that fit V. `of_square` is the number of
+    // multiply-adds that three Gram matrices with whitening take, divided by the square of the
+    // number of features. The same constant factor is left out of both numbers.
     let of_fit = n as f64 * params.n_features as f64 * work(params, params.n_features, labels);
     let of_square = (GAMMAS.len() * n.min(MOST_ROWS)) as f64;
     let affordable = (SHARE_OF_FIT * of_fit / of_square).sqrt() as usize;
     params.n_features.min(affordable.max(FEW_FEATURES))
 }
 
-/// Returns the number of bytes that the comparison needs for a Gram matrix with its factors, and
-/// for two copies of the features.
+/// Returns the number of bytes that the comparison of values of γ takes. It stores a Gram matrix
+/// with its factors, and two copies of the features.
 pub(crate) fn bytes(params: &Params, labels: &Labels, n: usize, width: usize) -> u64 {
     let (size, n_rows) = (
         features(params, labels, n) as u64 + 1,
@@ -140,8 +142,9 @@ pub(crate) fn bytes(params: &Params, labels: &Labels, n: usize, width: usize) ->
     square.saturating_add(n_rows.saturating_mul(of_row))
 }
 
-/// Returns the labels with the most rows, most common first. At most [`MOST_LABELS`] labels are
-/// returned. If labels have the same number of rows, the lower label number comes first.
+/// Returns the labels with the most rows, in decreasing order of their number of rows. At most
+/// [`MOST_LABELS`] labels are returned. If two labels have the same number of rows, the lower label
+/// comes first.
 fn commonest(labels: &Labels) -> Result<Vec<u32>, Error> {
     let mut by_rows = copied("number of labels", &labels.seen)?;
     by_rows.sort_unstable_by_key(|&label| (Reverse(labels.rows(label).len()), label));
@@ -149,9 +152,9 @@ fn commonest(labels: &Labels) -> Result<Vec<u32>, Error> {
     Ok(by_rows)
 }
 
-/// Returns the factor by which the ridge acts weaker in the fit than in least squares. With a
-/// factor below 1, the ridge acts stronger. All labels share one factor. Labels are weighted by
-/// their numbers of rows.
+/// Returns the ratio of the effect of the ridge in least squares to its effect in the fit. A ratio
+/// above 1 means that the ridge has less effect in the fit. All labels share one ratio. It is a
+/// mean over labels, weighted by their numbers of rows.
 fn steps(params: &Params, labels: &Labels, n: usize) -> f64 {
     let (mut sum, mut positive) = (0.0, 0.0);
     for &label in &labels.seen {
@@ -160,8 +163,8 @@ fn steps(params: &Params, labels: &Labels, n: usize) -> f64 {
         sum += of_label * share * (1.0 - share);
         positive += of_label;
     }
-    // The mean curvature of the logistic loss. Labels are weighted by their numbers of rows, as in
-    // the error.
+    // The mean curvature of the logistic loss. Labels are weighted by their numbers of rows, as
+    // they are in the error.
     let curvature = if positive > 0.0 { sum / positive } else { 0.0 };
     match (params.loss, params.solver) {
         (Loss::Squared, _) => 1.0,
@@ -175,15 +178,15 @@ fn steps(params: &Params, labels: &Labels, n: usize) -> f64 {
             };
             1.0 + params.step_size * batches as f64 * decays * curvature
         }
-        // The optimum keeps the ridge, and the curvature is smaller than the curvature of the
-        // squared loss.
+        // At the optimum, the ridge has its full effect, and the curvature is smaller than the
+        // curvature of the squared loss.
         (_, Solver::NewtonCg) => curvature.max(f64::MIN_POSITIVE.sqrt()),
     }
 }
 
 /// Returns the 0/1 targets of the given labels for the given rows, one row of targets per label.
 fn targets(labels: &Labels, common: &[u32], rows: &[u32]) -> Result<Vec<f32>, Error> {
-    let mut targets = filled("targets", 0.0, common.len() * rows.len())?;
+    let mut targets = filled("number of targets", 0.0, common.len() * rows.len())?;
     for (&label, targets) in common.iter().zip(targets.chunks_mut(rows.len().max(1))) {
         for row in labels.rows(label) {
             if let Ok(at) = rows.binary_search(row) {
@@ -195,12 +198,13 @@ fn targets(labels: &Labels, common: &[u32], rows: &[u32]) -> Result<Vec<f32>, Er
 }
 
 /// Returns an estimate of the squared error on new rows, summed over rows and labels. The estimate
-/// is for a fit to `1 / share` times the number of rows of the design.
+/// is for a fit with `1 / share` times as many rows as the design has.
 ///
-/// With infinitely many rows, the residuals of the fit and the leave-one-out residuals would agree.
-/// With finitely many rows, the residuals of the fit are below this limit, and the leave-one-out
-/// residuals are above it by about the same amount. The estimate is therefore between their mean
-/// and the leave-one-out error. The smaller `share` is, the closer the estimate is to the mean.
+/// With infinitely many rows, the residuals of the fit and the leave-one-out residuals would be
+/// equal. With finitely many rows, the residuals of the fit are smaller than this limit. The
+/// leave-one-out residuals are larger than the limit by about the same amount. The estimate is
+/// therefore between the leave-one-out error and the mean of the two errors. If `share` is small,
+/// the estimate is close to the mean.
 fn error(
     design: &mut Design,
     weights: &[f32],
@@ -214,17 +218,17 @@ fn error(
     let rows = collected(ROWS, 0..n as u32)?;
     let (factor, _) = gram(design, &rows, weights, watch)?.factor(l2, watch)?;
     design.whiten(&factor, watch)?;
-    let mut features = filled("features", 0.0f32, n * size)?;
+    let mut features = filled("the matrix of features", 0.0f32, n * size)?;
     design.fill(&rows, &mut features, watch)?;
-    let mut weighted = copied("targets", targets)?;
+    let mut weighted = copied("number of targets", targets)?;
     for targets in weighted.chunks_mut(n.max(1)) {
         for (target, weight) in targets.iter_mut().zip(weights) {
             *target *= weight;
         }
     }
     let psi = MatRef::from_row_major_slice(&features, n, size);
-    let mut sums = filled("sums of features", 0.0f32, n_labels * size)?;
-    let mut predicted = filled("predictions", 0.0f32, n_labels * n)?;
+    let mut sums = filled("the matrix of sums of features", 0.0f32, n_labels * size)?;
+    let mut predicted = filled("number of predictions", 0.0f32, n_labels * n)?;
     let (replace, seq) = (Accum::Replace, Par::Seq);
     let by_label = MatRef::from_row_major_slice(&weighted, n_labels, n);
     let out = MatMut::from_row_major_slice_mut(&mut sums, n_labels, size);
@@ -255,8 +259,8 @@ mod tests {
 
     const ROWS: usize = 12;
 
-    /// Returns the residual of row `of` in a ridge regression on one feature and a constant, fitted
-    /// without the row `without`.
+    /// Returns the residual of row `of` in a ridge regression with one feature and a constant. The
+    /// regression is fitted to all rows except the row `without`.
     fn residual(
         x: &[f64],
         y: &[f64],

@@ -1,17 +1,18 @@
-//! Computes the Gram matrix `C = ΦᵀΩΦ + ridge` and its Cholesky factor `C = L Lᵀ`, and solves
-//! linear systems with them.
+//! Computes the Gram matrix `C = ΦᵀΩΦ + ridge` of the features Φ, where Ω holds the weights of the
+//! rows. Also computes its Cholesky factor `C = L Lᵀ`, and solves linear systems with them.
 //!
 //! The lower triangle of C is stored as square tiles. Tiles are summed, factorized and updated in
 //! parallel, and each tile is processed by one thread. Results therefore do not depend on the
-//! number of threads, and a fit can be stopped between two tiles. The tiles on the diagonal are
+//! number of threads, and a fit can be cancelled between two tiles. The tiles on the diagonal are
 //! factorized by the `faer` library. Factorizing the whole matrix in one call would use one thread
-//! and could not be stopped.
+//! and could not be cancelled.
 //!
 //! Products over a few hundred rows are in single precision, and their sums are in double
-//! precision. The factor is stored in both precisions. Solves for the least-squares solution use
-//! double precision. Whitening and preconditioning use single precision. For size p and n rows, the
-//! sum takes O(n p²) time, the factor O(p³), and a solve O(p²) per right-hand side. The tiles take
-//! 4 p² bytes, and another 4 p² bytes while they are factorized. The factors take 12 p² bytes.
+//! precision. The factor is stored in both precisions. The least-squares solution is computed in
+//! double precision. Whitening and preconditioning use single precision. For p features and n rows,
+//! the sum takes O(n p²) time, the factorization O(p³), and a solve O(p²) per right-hand side. The
+//! tiles take 4 p² bytes, and another 4 p² bytes while they are factorized. The factors take 12 p²
+//! bytes.
 
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor::{
@@ -30,28 +31,28 @@ use rayon::prelude::*;
 /// Number of rows and columns of a tile.
 const SIDE: usize = 256;
 
-/// Names of arrays in memory errors.
+/// Names of arrays in error messages about memory.
 const GRAM: &str = "the Gram matrix";
 const FACTOR: &str = "the Cholesky factor";
 
 /// Number of right-hand sides that one thread solves at a time.
 const SOLVED_AT_ONCE: usize = 32;
 
-/// The first ridge that is tried, relative to the mean diagonal, if no ridge was requested and C is
-/// singular.
+/// The first ridge that is tried if C is singular and no ridge was requested. It is relative to the
+/// mean of the diagonal of C.
 const LEAST_RIDGE: f64 = 1e-12;
 
 /// One tile of the lower triangle, stored column by column.
 struct Tile {
-    /// The row of the tile within the grid of tiles.
+    /// The position of the tile in its column of tiles, counted from the top of the Gram matrix.
     row: usize,
-    /// The column of the tile within the grid of tiles; at most `row`.
+    /// The position of the tile in its row of tiles; at most `row`.
     col: usize,
-    /// Height of the tile. It is smaller than [`SIDE`] for the last row of tiles.
+    /// Number of rows of the tile. It is smaller than [`SIDE`] in the last row of tiles.
     n_rows: usize,
-    /// Width of the tile. It is smaller than [`SIDE`] for the last column of tiles.
+    /// Number of columns of the tile. It is smaller than [`SIDE`] in the last column of tiles.
     n_cols: usize,
-    /// Entries of the tile, column by column. Tiles on the diagonal are stored in full.
+    /// Entries of the tile, column by column. A tile on the diagonal stores both triangles.
     values: Vec<f64>,
 }
 
@@ -67,17 +68,17 @@ impl Tile {
     }
 }
 
-/// The lower triangle of C without its ridge, as one list of tiles per column of tiles. The first
-/// tile of each list is on the diagonal.
+/// The lower triangle of the Gram matrix C, without the ridge. There is one list of tiles per
+/// column of tiles. The first tile of each list is on the diagonal.
 pub(crate) struct Gram {
-    /// Number of rows and columns of C.
+    /// Number of rows and columns of the Gram matrix.
     size: usize,
-    /// The tiles, starting at the diagonal.
+    /// For each column of tiles, its tiles, starting at the diagonal.
     columns: Vec<Vec<Tile>>,
 }
 
 impl Gram {
-    /// Returns C = 0 of the given size.
+    /// Returns a Gram matrix of zeros with the given number of rows.
     pub(crate) fn zeros(size: usize) -> Result<Self, Error> {
         let n_tiles = size.div_ceil(SIDE);
         let extent = |at: usize| SIDE.min(size - at * SIDE);
@@ -100,11 +101,12 @@ impl Gram {
         Ok(Self { size, columns })
     }
 
-    /// Adds `leftᵀ right`, where both blocks have rows of length `size`. Usually `left` equals
-    /// `right` with each row multiplied by its weight.
+    /// Adds the product `leftᵀ right` to the Gram matrix. `left` and `right` hold the same rows,
+    /// with `size` numbers per row. Usually, the rows of `left` are the rows of `right` multiplied
+    /// by their weights.
     ///
-    /// Products are in single precision, and the sum over blocks is in double precision. Blocks
-    /// should be short, so that little precision is lost.
+    /// Products are in single precision, and their sum over several calls is in double precision. A
+    /// call should have few rows, so that little precision is lost.
     pub(crate) fn add(&mut self, left: &[f32], right: &[f32], watch: &Watch) -> Result<(), Error> {
         let n_rows = left.len() / self.size;
         let left = MatRef::from_row_major_slice(left, n_rows, self.size);
@@ -135,7 +137,7 @@ impl Gram {
         )
     }
 
-    /// Returns the mean of the diagonal.
+    /// Returns the mean of the diagonal of the Gram matrix.
     pub(crate) fn mean_diagonal(&self) -> f64 {
         let diagonal = |tile: &Tile| -> f64 {
             let at = |i| tile.values[i * (tile.n_rows + 1)];
@@ -145,14 +147,14 @@ impl Gram {
         trace / self.size as f64
     }
 
-    /// Adds `ridge` times the mean diagonal, and factorizes the sum. If rounding makes C
-    /// indefinite, the ridge is multiplied by ten until C is positive definite. Returns the factor
-    /// and the absolute ridge.
+    /// Adds `ridge` times the mean of the diagonal to the diagonal, and computes the Cholesky
+    /// factor. If the sum is not positive definite because of rounding errors, the ridge is
+    /// multiplied by ten until it is. Returns the factor and the absolute ridge.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if C is not finite. [`Error::TooLarge`] if there is not enough memory for
-    /// L. [`Error::Stopped`] if the watch was stopped.
+    /// [`Error::Param`] if the matrix or the ridge is not finite. [`Error::TooLarge`] if there is
+    /// not enough memory for the factor. [`Error::Stopped`] if the computation was cancelled.
     pub(crate) fn factor(&self, ridge: f64, watch: &Watch) -> Result<(Factor, f64), Error> {
         let mean = self.mean_diagonal();
         let mut relative = ridge;
@@ -165,7 +167,7 @@ impl Gram {
                 } else {
                     (
                         "X",
-                        "small enough that the squares of its projection are finite as float32",
+                        "small enough that the squares of its linear predictions are finite in float32",
                     )
                 };
                 return Err(Error::Param {
@@ -181,10 +183,11 @@ impl Gram {
         }
     }
 
-    /// Factorizes C plus an absolute ridge. Returns `None` if the sum is not positive definite.
+    /// Computes the Cholesky factor of the Gram matrix plus an absolute ridge. Returns `None` if
+    /// the sum is not positive definite.
     ///
-    /// The algorithm is right-looking: each column of tiles is factorized, then subtracted from the
-    /// columns to its right.
+    /// The algorithm is right-looking: after a column of tiles is factorized, its products are
+    /// subtracted from the columns to its right.
     fn try_factor(&self, ridge: f64, watch: &Watch) -> Result<Option<Factor>, Error> {
         let mut columns: Vec<Vec<Tile>> = reserved(FACTOR, self.columns.len())?;
         for column in &self.columns {
@@ -251,19 +254,19 @@ impl Gram {
     }
 }
 
-/// The Cholesky factor L of C, stored column by column in both precisions. Entries above the
-/// diagonal are not used.
+/// The Cholesky factor L of the Gram matrix C, stored column by column in both precisions. Entries
+/// above the diagonal are not used.
 pub(crate) struct Factor {
     /// Number of rows and columns.
     size: usize,
-    /// L in double precision.
+    /// The Cholesky factor in double precision.
     exact: Vec<f64>,
-    /// L rounded to single precision.
+    /// The Cholesky factor, rounded to single precision.
     single: Vec<f32>,
 }
 
 impl Factor {
-    /// Copies the tiles of L into one matrix, in both precisions.
+    /// Copies the tiles of the Cholesky factor into one matrix, in both precisions.
     fn assemble(size: usize, columns: &[Vec<Tile>], watch: &Watch) -> Result<Self, Error> {
         let mut exact = filled(FACTOR, 0.0, size * size)?;
         for tile in columns.iter().flatten() {
@@ -288,28 +291,28 @@ impl Factor {
         })
     }
 
-    /// Replaces every row x of `rows` by `L⁻¹ x`, in single precision.
+    /// Replaces every row x of `rows` by `L⁻¹ x`, in single precision. L is the Cholesky factor.
     pub(crate) fn whiten(&self, rows: &mut [f32], watch: &Watch) -> Result<(), Error> {
         in_parts(&self.single, self.size, rows, watch, |l, x| {
             solve_lower_triangular_in_place(l, x, Par::Seq);
         })
     }
 
-    /// Replaces every row x of `rows` by `L⁻¹ x`, in double precision.
+    /// Replaces every row x of `rows` by `L⁻¹ x`, in double precision. L is the Cholesky factor.
     pub(crate) fn whiten_exactly(&self, rows: &mut [f64], watch: &Watch) -> Result<(), Error> {
         in_parts(&self.exact, self.size, rows, watch, |l, x| {
             solve_lower_triangular_in_place(l, x, Par::Seq);
         })
     }
 
-    /// Replaces every row x of `rows` by `L⁻ᵀ x`, in double precision.
+    /// Replaces every row x of `rows` by `L⁻ᵀ x`, in double precision. L is the Cholesky factor.
     pub(crate) fn unwhiten_exactly(&self, rows: &mut [f64], watch: &Watch) -> Result<(), Error> {
         in_parts(&self.exact, self.size, rows, watch, |l, x| {
             solve_upper_triangular_in_place(l.transpose(), x, Par::Seq);
         })
     }
 
-    /// Replaces every row x of `rows` by `C⁻¹ x`, in single precision.
+    /// Replaces every row x of `rows` by `C⁻¹ x`, in single precision. C is the Gram matrix.
     pub(crate) fn precondition(&self, rows: &mut [f32], watch: &Watch) -> Result<(), Error> {
         in_parts(&self.single, self.size, rows, watch, |l, mut x| {
             solve_lower_triangular_in_place(l, x.rb_mut(), Par::Seq);
@@ -318,8 +321,8 @@ impl Factor {
     }
 }
 
-/// Applies `solve` to a few rows at a time, in parallel. `solve` receives the rows as the columns
-/// of a matrix.
+/// Applies `solve` to a few rows at a time, in parallel. `solve` receives a matrix whose columns
+/// are these rows.
 fn in_parts<T: ComplexField + Send + Sync>(
     lower: &[T],
     size: usize,

@@ -1,10 +1,10 @@
 //! Draws random frequencies of a kernel, and computes a bandwidth from the data.
 //!
-//! A shift-invariant kernel is the Fourier transform of a distribution of frequencies. Let r be
-//! random frequencies from this distribution, and b uniform phases. Then `k(u − v)` is the mean of
-//! `2 cos(rᵀu + b) cos(rᵀv + b)` (Rahimi and Recht, *Random Features for Large-Scale Kernel
-//! Machines*, 2007). In the table, q is the median of squared distances, and γ is a factor chosen
-//! by the caller:
+//! A shift-invariant kernel is the Fourier transform of a distribution of frequencies. Let r be a
+//! random frequency from this distribution, and b a uniform phase. Then the kernel `k(u − v)` of
+//! two points u and v is the mean of `2 cos(rᵀu + b) cos(rᵀv + b)` (Rahimi and Recht, *Random
+//! Features for Large-Scale Kernel Machines*, 2007). In the table, q is the median of the squared
+//! distances of rows, and γ is a factor chosen by the caller:
 //!
 //! | kernel | frequency of one feature |
 //! |---|---|
@@ -13,26 +13,28 @@
 //! | Cauchy | `γ √(2/q) tan(π (u − ½))`, u uniform per coordinate |
 //!
 //! The quasi-random kernels draw the normal factor of each coordinate by Latin hypercube sampling.
-//! One value is drawn from each of s equally likely strata, in random order. The numbers depend
-//! only on the seed and the sizes.
+//! For s frequencies, one value is drawn from each of s equally likely strata, in random order. The
+//! numbers depend only on the seed and the sizes.
 
 use crate::Kernel;
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, collected, copied, filled, reserved};
 use std::f64::consts::{PI, TAU};
 
-/// Largest number of rows that are used for the median of distances.
+/// Largest number of rows that are used to compute the median of distances.
 const MOST_ROWS: usize = 1000;
 
 /// Returns the median of the squared distances of all ordered pairs of rows. The pairs include each
-/// row with itself. Returns 1 if the median is 0.
+/// row paired with itself. Returns 1 if the median is 0.
 ///
-/// `h` has rows of `width` numbers. `rows` are the rows to use; at most a thousand of them are
-/// drawn. Takes O(`n²` width) time and `8 n²` bytes for n drawn rows.
+/// `h` has rows of `width` numbers. `rows` lists the rows to use. If there are more than a
+/// thousand, a random sample of a thousand rows is used. Takes O(`n²` width) time and `8 n²` bytes
+/// for n rows.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was stopped.
+/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the computation was
+/// cancelled.
 pub(crate) fn median_squared_distance(
     h: &[f32],
     width: usize,
@@ -50,7 +52,7 @@ pub(crate) fn median_squared_distance(
     }
     let n = drawn.len();
     let row = |at: usize| &h[drawn[at] as usize * width..][..width];
-    let mut distances = reserved("distances of rows", n * n)?;
+    let mut distances = reserved("number of distances of rows", n * n)?;
     for i in 0..n {
         watch.step(0)?;
         distances.push(0.0);
@@ -75,13 +77,14 @@ pub(crate) fn median_squared_distance(
     Ok(if median > 0.0 { median } else { 1.0 })
 }
 
-/// Draws frequencies and phases for a kernel with squared bandwidth `q` and factor `gamma`. The
-/// frequencies are `width` rows of length s. The s phases are in [0, 2π). Frequencies and phases
-/// are empty for the linear kernel.
+/// Draws s frequencies and s phases for a kernel. `q` is the squared bandwidth, and `gamma` is the
+/// factor of the frequencies. The frequencies are stored as `width` rows of length s. The phases
+/// are in [0, 2π). For the linear kernel, there are no frequencies and phases.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was stopped.
+/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the computation was
+/// cancelled.
 pub(crate) fn draw(
     kernel: Kernel,
     width: usize,
@@ -101,7 +104,7 @@ pub(crate) fn draw(
     if kernel == Linear {
         return Ok((Vec::new(), Vec::new()));
     }
-    let mut values = filled("frequencies", 0.0f64, width * s)?;
+    let mut values = filled("number of frequencies", 0.0f64, width * s)?;
     match kernel {
         Linear => {}
         Cauchy => {
@@ -147,12 +150,12 @@ pub(crate) fn draw(
             values[t * s + j] *= factor;
         }
     }
-    // The limit 1e30 keeps frequencies finite for heavy tails and extreme factors. A frequency
-    // beyond the limit would only add noise.
+    // The limit 1e30 keeps frequencies finite for distributions with heavy tails and for extreme
+    // factors. A frequency beyond this limit would only add noise.
     let frequencies = values.iter().map(|&value| value.clamp(-1e30, 1e30) as f32);
-    let frequencies = collected("frequencies", frequencies)?;
+    let frequencies = collected("number of frequencies", frequencies)?;
     let phases = (0..s).map(|_| (rng.f64() * TAU) as f32);
-    Ok((frequencies, collected("phases", phases)?))
+    Ok((frequencies, collected("number of phases", phases)?))
 }
 
 /// Returns a uniform number in (0, 1). It is never 0 or 1.
@@ -160,7 +163,7 @@ fn open_unit(rng: &mut Rng) -> f64 {
     rng.f64() + f64::EPSILON / 4.0
 }
 
-/// Returns the quantile of the standard normal distribution for 0 < p < 1, with a relative error of
+/// Returns the quantile p of the standard normal distribution, for 0 < p < 1. The relative error is
 /// at most 1.2e-9. Uses Acklam's rational approximations, one for the middle and one for the tails.
 fn quantile(p: f64) -> f64 {
     const TAIL: f64 = 0.024_25;

@@ -1,27 +1,28 @@
 //! Stores the training rows of each label.
 //!
-//! The fit processes Y label by label. It needs sums of features over the rows of a label, and
-//! targets of a few labels. Y is therefore transposed once, in O(stored labels), and restricted to
-//! the training rows.
+//! The fit processes Y label by label. It needs sums of features over the rows of a label, and the
+//! targets of groups of labels. Y is therefore transposed once and restricted to the training rows,
+//! in O(stored entries of Y) time.
 
 use manylabel_base::{Error, Watch, collected, extend, filled, reserved};
 use manylabel_sparse::CsrOwned;
 
-/// The name of the entries in memory errors.
+/// Name of the entries in error messages about memory.
 pub(crate) const ENTRIES: &str = "number of entries of Y";
 
 /// The training rows of each label.
 pub(crate) struct Labels {
-    /// One row per label. It holds the positions of the label's rows in the list of training rows,
-    /// in increasing order.
+    /// One row per label, which lists the training rows with this label in increasing order. A
+    /// training row is given by its position in the list of training rows.
     pub(crate) positive: CsrOwned,
-    /// The labels that occur in at least one row, in increasing order. Rows that are not training
-    /// rows also count.
+    /// The labels that occur in at least one row, in increasing order. Rows that are not used for
+    /// training also count.
     pub(crate) seen: Vec<u32>,
 }
 
 impl Labels {
-    /// Transposes `y` and keeps the rows in `train`, which are in increasing order.
+    /// Transposes `y` and keeps only the training rows. `train` lists these rows in increasing
+    /// order.
     pub(crate) fn new(y: &CsrOwned, train: &[u32], watch: &Watch) -> Result<Self, Error> {
         let by_label = y.transpose()?;
         let is_seen = |label: &u32| !by_label.row(*label as usize).0.is_empty();
@@ -50,7 +51,8 @@ impl Labels {
         Ok(Self { positive, seen })
     }
 
-    /// Returns the training rows of one label, as positions in the list of training rows.
+    /// Returns the training rows that have the given label, as positions in the list of training
+    /// rows.
     pub(crate) fn rows(&self, label: u32) -> &[u32] {
         self.positive.row(label as usize).0
     }

@@ -1,10 +1,9 @@
-//! Implements the elementwise functions and the products for scoring, with sixteen numbers at a
-//! time.
+//! Implements elementwise functions and products, which process sixteen numbers at a time.
 //!
 //! Functions marked `wide` are compiled for several instruction sets. The instruction set is chosen
 //! when the function is called. Each output is computed by the same operations in the same order,
-//! for any number of rows and labels that are processed together. The scores of a row therefore do
-//! not depend on the other rows of a batch.
+//! whatever rows and labels are processed together. The scores of a row therefore do not depend on
+//! the other rows of a batch.
 
 use manylabel_base::{Error, filled};
 use manylabel_simd::exp_f32;
@@ -13,15 +12,17 @@ use manylabel_simd::wide;
 /// Number of SIMD lanes. Sixteen `f32` fill a cache line and one AVX-512 vector.
 pub(crate) const LANES: usize = 16;
 
-/// Number of rows for which products with frequencies or weights are kept in registers at the same
-/// time.
+/// Number of rows that are multiplied with frequencies or weights together. Their sums stay in
+/// registers.
 const SIDE: usize = 4;
 
-/// Number of labels for which the weights stay in the second-level cache while rows are processed.
+/// Number of labels that are processed together. Their weights stay in the second-level cache while
+/// all rows are processed.
 const LABELS: usize = 32;
 
-/// Returns `cos(2π t)` for an angle t in turns, with an absolute error of at most 3e-7. From 2⁵¹
-/// turns on, `f64` has almost no fractional part. t then counts as a whole number of turns.
+/// Returns `cos(2π t)` for an angle t, measured in turns. The absolute error is at most 3e-7. If t
+/// is 2⁵¹ or more, `f64` has almost no digits for the fractional part of t. t is then treated as a
+/// whole number of turns.
 #[inline(always)]
 fn cos_turns(t: f64) -> f32 {
     // Adding 1.5 · 2⁵² rounds to an integer. From 2⁵¹ on, the sum would leave the range where this
@@ -56,7 +57,8 @@ fn sigmoid(x: f32) -> f32 {
     numerator / (1.0 + tail)
 }
 
-/// Replaces the logits of one row by probabilities multiplied by `weight`.
+/// Replaces the logits of one row by their probabilities multiplied by `weight`. The probability is
+/// the sigmoid of the logit.
 #[wide]
 pub(crate) fn sigmoids(row: &mut [f32], weight: f32) {
     for x in row {
@@ -65,7 +67,7 @@ pub(crate) fn sigmoids(row: &mut [f32], weight: f32) {
 }
 
 /// Replaces the logits of one row by their softmax multiplied by `weight`. The largest logit is
-/// subtracted first. Differences are limited to 80.
+/// subtracted first. Differences below −80 are replaced by −80.
 #[wide]
 pub(crate) fn softmax(row: &mut [f32], weight: f32) {
     let highest = row.iter().fold(f32::NEG_INFINITY, |a, &b| a.max(b));
@@ -79,8 +81,8 @@ pub(crate) fn softmax(row: &mut [f32], weight: f32) {
     }
 }
 
-/// Returns `log(1 + e^x)` without overflow. The logistic loss of a label with target ỹ is this
-/// value minus `ỹ x`.
+/// Returns `log(1 + e^x)` without overflow. If x is the logit of a label with the target ỹ, the
+/// logistic loss is this value minus `ỹ x`.
 #[inline]
 pub(crate) fn softplus(x: f32) -> f64 {
     f64::from(x.max(0.0)) + f64::from((-x.abs()).exp()).ln_1p()
@@ -95,14 +97,14 @@ pub(crate) struct Waves<'a> {
     pub(crate) b: &'a [f32],
 }
 
-/// Computes the cosine features of some rows: `out[i, j] = cos(Σ_t h[i, t] r[t, j] + b[j])`.
+/// Computes the cosine features of rows: `out[i, j] = cos(Σ_t h[i, t] r[t, j] + b[j])`. Here r are
+/// the frequencies and b are the phases of `waves`.
 ///
 /// `h` holds predictions, in rows of length `width`. `out` has rows of length `stride` ≥ s, and the
-/// first s numbers of each row are written. Angles are summed and reduced in double precision,
-/// because they have many turns if frequencies have heavy tails.
+/// first s numbers of each row are written. If the distribution of the frequencies has heavy tails,
+/// angles can be large. They are therefore computed in double precision.
 ///
-/// Rows are processed four at a time. The remaining rows, fewer than four, are processed one by
-/// one.
+/// Rows are processed four at a time. At the end, up to three rows are processed one by one.
 #[wide]
 pub(crate) fn cosines(
     h: &[f32],
@@ -127,7 +129,8 @@ pub(crate) fn cosines(
     Ok(())
 }
 
-/// Computes [`cosines`] of one row. Frequencies are read once, in order. `angles` has length s.
+/// Computes the [`cosines`] of one row. Frequencies are read once, in order. `angles` is working
+/// space of length s.
 #[inline(always)]
 fn cosines_of_one(h: &[f32], waves: Waves<'_>, out: &mut [f32], angles: &mut [f64]) {
     let Waves { r, b } = waves;
@@ -143,7 +146,7 @@ fn cosines_of_one(h: &[f32], waves: Waves<'_>, out: &mut [f32], angles: &mut [f6
     }
 }
 
-/// Computes [`cosines`] of N rows at a time.
+/// Computes the [`cosines`] of N rows at a time.
 #[inline(always)]
 fn cosines_of<const N: usize>(
     h: &[f32],
@@ -190,10 +193,11 @@ fn cosines_of<const N: usize>(
     }
 }
 
-/// Sixteen partial sums of an inner product.
+/// Sixteen partial sums of an inner product, one per SIMD lane.
 type Sums = [f32; LANES];
 
-/// Adds the products of sixteen numbers to the partial sums.
+/// Multiplies sixteen numbers of `x` by sixteen numbers of `w`, and adds each product to its
+/// partial sum.
 #[inline(always)]
 fn add_products(sums: &mut Sums, x: &[f32], w: &Sums) {
     let x: &Sums = x.try_into().expect("sixteen");
@@ -202,8 +206,8 @@ fn add_products(sums: &mut Sums, x: &[f32], w: &Sums) {
     }
 }
 
-/// Returns the sum of the partial sums and of the products beyond the last full vector. The order
-/// of summation is fixed.
+/// Returns the sum of the partial sums, plus the products of the numbers that remain in `x` and
+/// `w`. The order of summation is fixed.
 #[inline(always)]
 fn total(mut sums: Sums, x: &[f32], w: &[f32]) -> f32 {
     for (sum, (x, w)) in sums.iter_mut().zip(x.iter().zip(w)) {
@@ -212,11 +216,11 @@ fn total(mut sums: Sums, x: &[f32], w: &[f32]) -> f32 {
     manylabel_simd::total(&sums)
 }
 
-/// Computes the scores of some rows: `out[i, l] = Σ_j f[i, j] v[l, j] + a[l]`.
+/// Computes the scores of rows: `out[i, l] = Σ_j f[i, j] v[l, j] + a[l]`.
 ///
 /// `f` holds features, in rows of length `stride` ≥ s. The first s numbers of each row are used.
-/// `v` holds weights, one row of length s per label, and `a` one intercept per label. `out` has one
-/// row per row of `f`, with one score per label.
+/// `v` holds weights, one row of length s per label, and `a` holds one intercept per label. `out`
+/// has one row per row of `f`, with one score per label.
 #[wide]
 pub(crate) fn scores(f: &[f32], stride: usize, v: &[f32], a: &[f32], out: &mut [f32]) {
     let (n_labels, n_rows) = (a.len(), f.len() / stride);
@@ -251,8 +255,8 @@ pub(crate) fn scores(f: &[f32], stride: usize, v: &[f32], a: &[f32], out: &mut [
                 }
             }
         }
-        // Four labels are processed together, so that consecutive additions do not wait for one
-        // another.
+        // Four labels are processed together, so that an addition does not wait for the previous
+        // addition.
         for row in fours..n_rows {
             let x = row_of(row);
             let out = &mut out[row * n_labels..][labels.clone()];

@@ -5,8 +5,8 @@
 //! # Model
 //!
 //! A row x has k linear predictions `p = x W + a`. They come from another model, usually a low-rank
-//! embedding of the labels, and contain the common structure of the labels. The scores of the
-//! labels are
+//! embedding of the labels, and contain information that the labels share. The scores of the labels
+//! are
 //!
 //! ```text
 //! ŝ = φ(p) V + v,    φ_j(p) = cos(r_jᵀ (p, 1) + b_j),    j = 1..s
@@ -14,7 +14,7 @@
 //!
 //! with random frequencies `r_j` and phases `b_j`. Such cosine features approximate a
 //! shift-invariant kernel ([`Kernel`]), so ŝ behaves like a kernel machine on the predictions. The
-//! link can combine independent linear predictions into joint predictions. The cost is that of a
+//! link can combine independent linear predictions into joint predictions. It costs as much as a
 //! linear model with s features. [`Kernel::Linear`] uses the predictions themselves as features.
 //!
 //! # Fit
@@ -23,17 +23,17 @@
 //! the diagonal matrix of the row weights. The fit draws frequencies and phases, and then computes
 //! V in one or two stages:
 //!
-//! 1. Least squares: `C = ΦᵀΩΦ + ridge`, `V = C⁻¹ ΦᵀΩỸ` with smoothed labels Ỹ. This is the final
-//!    result for [`Loss::Squared`].
+//! 1. V is computed by least squares: `C = ΦᵀΩΦ + ridge`, `V = C⁻¹ ΦᵀΩỸ` with smoothed labels Ỹ.
+//!    This V is the final result for [`Loss::Squared`].
 //! 2. For the logistic loss and the softmax, V is refined by preconditioned stochastic gradients
 //!    ([`Solver::Psgd`]). Early stopping then regularizes the result. For the logistic loss, V can
 //!    instead be refined to the optimum by Newton's method ([`Solver::NewtonCg`]).
 //!
 //! Consider n rows, s features and m labels. Computing the features takes O(n s k) time. The Gram
-//! matrix and its factor take O(n s² + s³). The least-squares start takes O(s (stored labels) + s²
-//! m), and each pass of stochastic gradients O(n s m). Memory is 20 s² bytes for the Gram matrix, 4
-//! s m bytes for V, and 4 n k bytes for the predictions. It also includes 24 bytes for each weight
-//! of the labels that are fitted together, and 4 n s bytes if features are kept.
+//! matrix and its factor take O(n s² + s³) time. Least squares takes O(s (stored entries of Y) + s²
+//! m) time, and each pass of stochastic gradients takes O(n s m) time. The Gram matrix takes 20 s²
+//! bytes, V takes 4 s m bytes, and the predictions take 4 n k bytes. The labels that are fitted
+//! together take 24 bytes per weight. If features are kept in memory, they take 4 n s bytes.
 //!
 //! | file | content |
 //! |---|---|
@@ -46,9 +46,10 @@
 //! | `threshold.rs` | the score above which a label is predicted |
 //! | `predict.rs` | scores of rows |
 //!
-//! Apart from the weights V, arrays of size labels × features exist only for one block of labels at
-//! a time. For the softmax and with early stopping, the block contains all labels. Arrays of size
-//! rows × labels exist only for one batch of rows. Results do not depend on the number of threads.
+//! Apart from the weights V, arrays of size labels × features exist only for one block (group) of
+//! labels at a time. For the softmax and with early stopping, the block contains all labels. Arrays
+//! of size rows × labels exist only for one batch of rows. Results do not depend on the number of
+//! threads.
 //!
 //! # Example
 //!

@@ -1,7 +1,8 @@
-//! Computes the sums over the training rows that least squares needs: products of features with
-//! each other, and features summed by label.
+//! Computes the sums over the training rows that least squares needs. These are the products of
+//! features with each other, and the sums of features by label.
 //!
-//! These sums can be split by rows, so features are computed for one block of rows at a time.
+//! Features are computed for one block of rows at a time, and the products of each block are added
+//! to the sums.
 
 use crate::Loss;
 use crate::design::Design;
@@ -11,15 +12,15 @@ use crate::psgd::Problem;
 use manylabel_base::{Error, Watch, filled};
 use rayon::prelude::*;
 
-/// Number of rows that are added to the Gram matrix at a time. It is small enough for sums in
-/// single precision.
+/// Number of rows that are added to the Gram matrix at a time. It is small enough that sums over
+/// these rows can be in single precision.
 pub(crate) const GRAM_ROWS: usize = 512;
 
-/// Number of rows that are processed at a time for sums by label.
+/// Number of rows whose features are computed at a time for the sums by label.
 pub(crate) const MOMENT_ROWS: usize = 1024;
 
-/// Computes `ΦᵀΩΦ` over the rows `train`, without a ridge. `weights` has one weight for every row
-/// of the design.
+/// Computes the Gram matrix `ΦᵀΩΦ` over the rows `train`, without a ridge. Φ are the features and Ω
+/// holds the weights. `weights` has one weight for every row of the design.
 pub(crate) fn gram(
     design: &Design,
     train: &[u32],
@@ -45,14 +46,14 @@ pub(crate) fn gram(
     Ok(gram)
 }
 
-/// Computes `ΦᵀΩỸ` for the labels of a block in double precision, with one row of length `size` per
-/// label.
+/// Computes `ΦᵀΩỸ` for a group of labels in double precision, with one row of length `size` per
+/// label. Φ are the features, and Ω holds the weights of the rows.
 ///
-/// Ỹ are smoothed targets. Let s be `shrink`. The targets are `(2s − 1) y + (1 − s)`, which is s
-/// for present labels and 1 − s for absent labels. For the softmax, the targets are
-/// `s y + (1 − s)/m`, where m is the number of labels that occur in at least one row. The targets
-/// of a row then sum to 1. Ỹ is never formed. Its constant part multiplies the sum of all features.
-/// Takes O(stored labels of the block × size).
+/// Ỹ are smoothed targets. Let s be `shrink`. The targets are `(2s − 1) y + (1 − s)`: s for labels
+/// that a row has, and 1 − s for other labels. For the softmax, the targets are `s y + (1 − s)/m`,
+/// where m is the number of labels that occur in at least one row. The targets of a row then sum to
+/// 1. The matrix Ỹ is never stored. Its constant part multiplies the sum of all features. Takes
+/// O(stored entries of these labels × size) time.
 pub(crate) fn moments(
     problem: &Problem<'_>,
     labels: &Labels,
@@ -73,8 +74,8 @@ pub(crate) fn moments(
     } else {
         (2.0 * shrink - 1.0, 1.0 - shrink)
     };
-    let mut sums = filled("sums of features", 0.0f64, block.len() * size)?;
-    let mut total = filled("sums of features", 0.0f64, size)?;
+    let mut sums = filled("the matrix of sums of features", 0.0f64, block.len() * size)?;
+    let mut total = filled("the matrix of sums of features", 0.0f64, size)?;
     let mut features = filled("a block of features", 0.0, MOMENT_ROWS * size)?;
     for (at, rows) in train.chunks(MOMENT_ROWS).enumerate() {
         let first = (at * MOMENT_ROWS) as u32;

@@ -1,15 +1,16 @@
 //! Minimizes the logistic loss plus ridge by Newton's method. The objective for each label is
-//! `Σ_i ω_i [log(1 + e^{ŝ_i}) − ỹ_i ŝ_i] + λ‖v‖²`.
+//! `Σ_i ω_i [log(1 + e^{ŝ_i}) − ỹ_i ŝ_i] + λ‖v‖²`. Here `ŝ_i` is the score of row i, `ỹ_i` its
+//! target and `ω_i` its weight. v are the output weights of the label.
 //!
-//! Labels are independent given the features. One thread processes sixteen labels at a time with
-//! the same passes over the features. Newton steps are solved approximately by conjugate gradients.
-//! The preconditioner is the least-squares Gram matrix, because its directions of large and small
-//! curvature are similar to those of the Hessian. A step is halved until the loss falls enough.
-//! Halving needs no features, because scores are linear in the step.
+//! The labels are independent of each other. One thread processes sixteen labels at a time, with
+//! the same passes over the features. Newton steps are computed approximately by conjugate
+//! gradients. The preconditioner is the least-squares Gram matrix, because its directions of large
+//! and small curvature are similar to those of the Hessian. A step is halved until the loss
+//! decreases enough. Halving needs no features, because scores are linear in the step.
 //!
-//! The objective is strictly convex for λ > 0, so the result does not depend on the start. A
-//! conjugate-gradient step computes two products with the features, in O(n s) for each label, and
-//! one solve, in O(s²).
+//! The objective is strictly convex for λ > 0, so the result does not depend on the start. For n
+//! rows and s features, a conjugate-gradient step takes O(n s) time per label for two products with
+//! the features, and O(s²) time for one solve.
 
 use crate::lanes::softplus;
 use crate::psgd::{Problem, multiply};
@@ -21,10 +22,10 @@ use rayon::prelude::*;
 /// Number of labels that are multiplied with the features together.
 const LABELS: usize = 16;
 
-/// Names of arrays in memory errors.
+/// Names of arrays in error messages about memory.
 const LABEL_NUMBERS: &str = "number of labels";
-const SCORES: &str = "scores of some labels";
-const WEIGHTS: &str = "weights of some labels";
+const SCORES: &str = "number of scores of some labels";
+const WEIGHTS: &str = "number of weights of some labels";
 
 /// Number of rows that are multiplied at a time, so that they stay in the cache.
 const ROWS: usize = 256;
@@ -34,14 +35,14 @@ const MOST_CG_STEPS: usize = 100;
 /// Largest number of times that a Newton step is halved.
 const MOST_HALVINGS: usize = 30;
 
-/// A step must lower the loss by at least this fraction of the decrease predicted by the slope
-/// (Armijo's rule). The value 1e-4 is suggested by Nocedal and Wright, *Numerical Optimization*,
-/// section 3.1.
+/// A step must decrease the loss by at least this fraction of the decrease that the gradient
+/// predicts (Armijo's rule). The value 1e-4 is suggested by Nocedal and Wright, *Numerical
+/// Optimization*, section 3.1.
 const ARMIJO: f64 = 1e-4;
 
-/// Returns the number of bytes that one thread needs. For sixteen labels, a thread stores targets,
-/// scores, changes of scores, curvatures, products with the rows, and seven vectors of weights. It
-/// also stores a block of features.
+/// Returns the number of bytes that one thread needs. A thread processes sixteen labels. For these
+/// labels it stores targets, scores, changes of scores, curvatures, products with the rows, and
+/// seven vectors of weights. It also stores a block of features.
 pub(crate) fn bytes_of_a_thread(n_rows: usize, size: usize) -> u64 {
     let vectors = n_rows
         .saturating_mul(5)
@@ -50,12 +51,12 @@ pub(crate) fn bytes_of_a_thread(n_rows: usize, size: usize) -> u64 {
     (vectors.saturating_mul(LABELS).saturating_add(features) as u64).saturating_mul(4)
 }
 
-/// Refines the weights `start`, with one row per label, to the optimum.
+/// Improves the weights `start`, with one row per label, until they are optimal.
 ///
-/// `positive` gives the rows of each label as positions in the list of training rows. `shrink` is
-/// the target of these rows; all other rows have the target `1 − shrink`. `ridge` is the absolute
-/// ridge λ. Returns the number of steps of each label. It is one more than the limit if the method
-/// did not converge.
+/// `positive` lists the training rows that have each label, as positions in the list of training
+/// rows. `shrink` is the target of these rows. All other rows have the target `1 − shrink`. `ridge`
+/// is the absolute ridge λ. Returns the number of Newton steps for each label. It is one more than
+/// the limit if the method did not converge.
 pub(crate) fn refine(
     problem: &Problem<'_>,
     start: &mut [f32],
@@ -76,9 +77,9 @@ pub(crate) fn refine(
     Ok(steps)
 }
 
-/// A group of labels and their targets.
+/// Up to sixteen labels that are processed together, with their targets.
 struct Chunk<'a> {
-    /// Features, weights of rows, and parameters.
+    /// The features, the weights of rows, and the parameters.
     problem: &'a Problem<'a>,
     /// Number of labels, at most [`LABELS`].
     n_labels: usize,
@@ -89,7 +90,7 @@ struct Chunk<'a> {
 }
 
 impl<'a> Chunk<'a> {
-    /// Computes the targets of a group of labels. See [`refine`] for the arguments.
+    /// Computes the targets of up to sixteen labels. See [`refine`] for the arguments.
     fn new(
         problem: &'a Problem<'a>,
         positive: &[&[u32]],
@@ -98,7 +99,7 @@ impl<'a> Chunk<'a> {
     ) -> Result<Self, Error> {
         let n_labels = positive.len();
         let n_targets = problem.train.len() * n_labels;
-        let mut targets = filled("targets", (1.0 - shrink) as f32, n_targets)?;
+        let mut targets = filled("number of targets", (1.0 - shrink) as f32, n_targets)?;
         for (label, rows) in positive.iter().enumerate() {
             for &row in *rows {
                 targets[row as usize * n_labels + label] = shrink as f32;
@@ -112,8 +113,8 @@ impl<'a> Chunk<'a> {
         })
     }
 
-    /// Minimizes the loss of each label, starting from `weights`. Counts the steps in `steps`,
-    /// which must be zero at the start.
+    /// Minimizes the loss of each label, starting from `weights`. Counts the Newton steps in
+    /// `steps`, which must be zero at the start.
     ///
     /// A label is finished when the norm of its gradient is at most `tol` times the norm of its
     /// gradient at zero weights.
@@ -177,7 +178,8 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// Returns the loss of one label at the scores `scores + step · change`, without the ridge.
+    /// Returns the loss of one label at the scores `scores + step · change`. The ridge is not
+    /// included.
     fn loss(&self, label: usize, scores: &[f32], change: &[f32], step: f64) -> f64 {
         let at = (label..scores.len()).step_by(self.n_labels);
         at.zip(self.problem.train)
@@ -189,7 +191,8 @@ impl<'a> Chunk<'a> {
             .sum()
     }
 
-    /// Returns the gradient `Φᵀ ω(σ(s) − ỹ) + 2λv`, with one row per label.
+    /// Returns the gradient `Φᵀ ω(σ(s) − ỹ) + 2λv`, with one row per label. Here s are the scores
+    /// and ỹ are the targets.
     fn gradient(&self, scores: &[f32], weights: &[f32]) -> Result<Vec<f32>, Error> {
         let residuals = scores.iter().zip(&self.targets);
         let residuals = residuals.map(|(&score, &target)| probability(score) - target);
@@ -198,12 +201,13 @@ impl<'a> Chunk<'a> {
         self.back(&residuals, weights)
     }
 
-    /// Returns an approximate solution of `H d = −g` for the active labels, and zero for the other
-    /// labels.
+    /// Returns an approximate solution d of `H d = −g` for the active labels, and zero for the
+    /// other labels. H is the Hessian and g is the gradient.
     ///
-    /// Each label stops when its residual is 5 % of its initial residual. Loops for sparse X are
-    /// separate from this loop. Here, features are dense, the weights of a label are contiguous for
-    /// matrix products, and the preconditioner is a Cholesky factor.
+    /// The iteration for a label stops when its residual is 5 % of the initial residual. The loops
+    /// in other crates are for sparse X and cannot be used here. Here, features are dense, the
+    /// weights of a label are contiguous for matrix products, and the preconditioner is a Cholesky
+    /// factor.
     fn direction(
         &self,
         scores: &[f32],
@@ -274,7 +278,7 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// Returns the scores `Φ v`, row after row.
+    /// Computes the scores `Φ v` from the weights v and the features Φ, row by row.
     fn scores(&self, weights: &[f32]) -> Result<Vec<f32>, Error> {
         let (size, n_labels) = (self.problem.design.size, self.n_labels);
         let mut out = filled(SCORES, 0.0, self.targets.len())?;
@@ -287,7 +291,8 @@ impl<'a> Chunk<'a> {
         Ok(out)
     }
 
-    /// Returns `Φᵀ r + 2λ v`, with one row per label.
+    /// Returns `Φᵀ r + 2λ v`, with one row per label. r are the residuals, v are the weights and Φ
+    /// are the features.
     fn back(&self, residuals: &[f32], weights: &[f32]) -> Result<Vec<f32>, Error> {
         let (size, n_labels) = (self.problem.design.size, self.n_labels);
         let decay = weights.iter().map(|v| (2.0 * self.ridge) as f32 * v);
@@ -307,8 +312,8 @@ impl<'a> Chunk<'a> {
         Ok(out)
     }
 
-    /// Calls `work` for consecutive blocks of training rows. `work` receives the position of the
-    /// first row and the features of the block.
+    /// Calls `work` for consecutive blocks of training rows. The arguments of `work` are the
+    /// position of the first row and the features of the block.
     fn each_block(&self, mut work: impl FnMut(usize, &[f32])) -> Result<(), Error> {
         let Problem {
             design,
@@ -341,8 +346,8 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
         .sum()
 }
 
-/// Returns the norm of each row of `size` numbers, for at most [`LABELS`] rows. Entries without a
-/// row are 0.
+/// Returns the norm of each row of `rows`. A row has `size` numbers, and there are at most
+/// [`LABELS`] rows. Unused entries of the result are 0.
 fn norms(rows: &[f32], size: usize) -> [f64; LABELS] {
     let mut norms = [0.0; LABELS];
     for (norm, row) in norms.iter_mut().zip(rows.chunks(size)) {

@@ -1,8 +1,8 @@
 //! Defines the parameters of the smooth link and their ranges.
 //!
-//! [`Params`] holds the values chosen by the caller. [`Params::check`] turns them into a
-//! [`Checked`]. Only a [`Checked`] can be fitted. Symbols are those of Karampatziakis and Mineiro
-//! (see the [crate](crate)), where they define them.
+//! [`Params`] holds the values chosen by the caller. [`Params::check`] checks them and returns a
+//! [`Checked`]. Only a [`Checked`] can be fitted. Where Karampatziakis and Mineiro define a symbol,
+//! the same symbol is used here (see the [crate](crate)).
 //!
 //! ```
 //! use manylabel_link::{Loss, Params, Solver};
@@ -15,12 +15,13 @@
 use manylabel_base::range::{at_least_one, ensure, not_negative, positive, share};
 use manylabel_base::{Error, checked};
 
-/// The kernel that random features approximate. In the formulas, δ is the difference of two rows of
-/// predictions, and q is the median of `‖δ‖²`. γ is the factor [`Params::gamma`].
+/// The kernel that random features approximate. In the formulas, δ is the difference of the linear
+/// predictions of two rows, and q is the median of `‖δ‖²`. γ is the factor [`Params::gamma`].
 ///
-/// Karampatziakis and Mineiro (see the [crate](crate)) recommend Gaussian for few predictions,
-/// Cauchy for many, and Matérn in between. The quasi-random kernels draw frequencies by Latin
-/// hypercube sampling, which lowers the variance of the approximation.
+/// If rows have few linear predictions, Karampatziakis and Mineiro (see the [crate](crate))
+/// recommend the Gaussian kernel. For many predictions they recommend the Cauchy kernel, and in
+/// between a Matérn kernel. The quasi-random kernels draw frequencies by Latin hypercube sampling,
+/// which lowers the variance of the approximation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
     /// `exp(−γ² ‖δ‖² / q)`.
@@ -36,22 +37,26 @@ pub enum Kernel {
     Cauchy,
     /// No random features. The predictions themselves are the features.
     Linear,
-    /// [`Gaussian`](Self::Gaussian), drawn by Latin hypercube sampling.
+    /// The [`Gaussian`](Self::Gaussian) kernel with frequencies drawn by Latin hypercube sampling.
     QuasiGaussian,
-    /// [`Matern3`](Self::Matern3), with the Gaussian factor drawn by Latin hypercube sampling.
+    /// The [`Matern3`](Self::Matern3) kernel. The Gaussian factor of its frequencies is drawn by
+    /// Latin hypercube sampling.
     QuasiMatern3,
-    /// [`Matern5`](Self::Matern5), with the Gaussian factor drawn by Latin hypercube sampling.
+    /// The [`Matern5`](Self::Matern5) kernel. The Gaussian factor of its frequencies is drawn by
+    /// Latin hypercube sampling.
     QuasiMatern5,
 }
 
-/// The loss that output weights minimize.
+/// The loss that is minimized to compute the output weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
-    /// `‖ΦV − Y‖²`, solved in closed form. Scores estimate 0/1 targets.
+    /// The squared error `‖ΦV − Y‖²`, minimized in closed form. Scores estimate the 0/1 targets.
     Squared,
-    /// `Σ_labels [log(1 + e^ŝ) − y ŝ]`, one logistic regression per label. Scores are logits.
+    /// The logistic loss `Σ_labels [log(1 + e^ŝ) − y ŝ]`: one logistic regression per label. Scores
+    /// ŝ are logits.
     Logistic,
-    /// Cross entropy of `softmax(ŝ)`, for exactly one label per row.
+    /// The cross entropy of `softmax(ŝ)`, where ŝ are the scores of a row. Every row must have
+    /// exactly one label.
     Softmax,
 }
 
@@ -63,12 +68,12 @@ pub enum Loss {
 /// and by label smoothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Solver {
-    /// Preconditioned stochastic gradients with momentum, for a few passes over the rows. The
-    /// result depends on the number of passes, the step size and the order of the rows.
+    /// Preconditioned stochastic gradients with momentum (psgd), for a few passes over the rows.
+    /// The result depends on the number of passes, the step size and the order of the rows.
     Psgd,
-    /// Newton's method with conjugate gradients, to the optimum of loss plus ridge. For the
-    /// logistic loss only. The optimum does not depend on step sizes or the order of the rows, but
-    /// each thread needs about 320 bytes per row.
+    /// Newton's method with conjugate gradients. It minimizes loss plus ridge, and is allowed only
+    /// for the logistic loss. The result does not depend on step sizes or the order of the rows,
+    /// but each thread needs about 320 bytes per row.
     NewtonCg,
 }
 
@@ -80,49 +85,51 @@ pub struct Params {
     pub kernel: Kernel,
     /// Number of random features s; ≥ 1. Ignored by the linear kernel.
     pub n_features: usize,
-    /// Factor γ on the frequencies (see [`Kernel`]); finite and > 0. `None` chooses among 1/4, 1/2
-    /// and 1 by the leave-one-out error of least squares; see `gamma.rs`.
+    /// Factor γ of the frequencies (see [`Kernel`]); finite and > 0. With `None`, the fit chooses
+    /// 1/4, 1/2 or 1 by the leave-one-out error of least squares; see `gamma.rs`.
     pub gamma: Option<f64>,
-    /// The loss that output weights minimize.
+    /// The loss that is minimized to compute the output weights.
     pub loss: Loss,
     /// The method for minimizing the loss. Ignored for the squared loss.
     pub solver: Solver,
-    /// Ridge relative to the mean diagonal of the Gram matrix; finite and ≥ 0. Errors call it
-    /// `l2_link`, the name of the parameter in Python.
+    /// Ridge, relative to the mean of the diagonal of the Gram matrix; finite and ≥ 0. Error
+    /// messages call it `l2_link`, which is its name in Python.
     pub l2: f64,
-    /// Number of passes of psgd over the rows; ≥ 1.
+    /// Number of passes of preconditioned stochastic gradients (psgd) over the rows; ≥ 1.
     pub n_passes: usize,
-    /// Step size η of psgd; finite and > 0. Because of the preconditioner, 1 is a safe value.
+    /// Step size η of preconditioned stochastic gradients (psgd); finite and > 0. Because of the
+    /// preconditioner, 1 is a safe value.
     pub step_size: f64,
-    /// Momentum α of psgd; in [0, 1).
+    /// Momentum α of preconditioned stochastic gradients (psgd); in [0, 1).
     pub momentum: f64,
-    /// Factor δ by which psgd multiplies the step size and the accumulated momentum after each
-    /// pass; in (0, 1].
+    /// Factor δ by which the step size and the accumulated momentum are multiplied after each pass
+    /// of preconditioned stochastic gradients (psgd); in (0, 1].
     pub decay: f64,
-    /// Label smoothing: the target of a present label; in (½, 1]. `None` means 1 − 1/n for n
-    /// training rows, but at least ¾.
+    /// Label smoothing: the target of a label that a row has; in (½, 1]. With `None`, it is 1 − 1/n
+    /// for n training rows, but at least ¾.
     pub shrink: Option<f64>,
-    /// Whether to increase the starting weights of rare classes. Allowed only for the linear kernel
-    /// with the softmax.
+    /// Whether to increase the starting weights of rare labels. Allowed only if the kernel is
+    /// linear and the loss is the softmax.
     pub preflate: bool,
-    /// Number of consecutive passes without a better held-out loss after which psgd stops; ≥ 1.
-    /// Ignored if there are no held-out rows.
+    /// Preconditioned stochastic gradients (psgd) stop when the held-out loss has not improved in
+    /// this many consecutive passes; ≥ 1. Ignored if no rows are held out.
     pub n_iter_no_change: usize,
     /// Largest number of Newton steps per label; ≥ 1.
     pub max_iter: usize,
-    /// Newton's method stops when the norm of a label's gradient is at most `tol` times its norm at
-    /// zero weights; finite and > 0.
+    /// Tolerance of Newton's method; finite and > 0. The method stops when the norm of a label's
+    /// gradient is at most `tol` times the norm at zero weights.
     pub tol: f64,
     /// Largest number of bytes that the fit may use; `None` for no limit. If the estimated memory
-    /// of a fit is larger, the fit returns an error.
+    /// of the fit is larger, the fit returns an error.
     pub max_memory: Option<u64>,
     /// Seed of frequencies, phases, the order of rows and all samples of rows.
     pub seed: u64,
-    /// Whether to learn the threshold above which labels are predicted. Otherwise it is 0.
+    /// Whether to learn the threshold above which labels are predicted. If not, the threshold is 0.
     pub learn_threshold: bool,
 }
 
-/// The defaults: 2000 Gaussian features, the logistic loss, and eight passes of psgd.
+/// The default parameters: 2000 features of the Gaussian kernel, the logistic loss, and eight
+/// passes of preconditioned stochastic gradients.
 impl Default for Params {
     fn default() -> Self {
         Self {
@@ -149,7 +156,8 @@ impl Default for Params {
 }
 
 impl Params {
-    /// Returns whether output weights are fitted in passes over batches of rows.
+    /// Returns whether output weights are fitted by stochastic gradients, in passes over batches of
+    /// rows.
     pub(crate) fn is_stochastic(&self) -> bool {
         self.solver == Solver::Psgd && self.loss != Loss::Squared
     }
@@ -158,7 +166,7 @@ impl Params {
 checked!(Params);
 
 impl Params {
-    /// Checks every parameter and the combinations of parameters.
+    /// Checks the range of every parameter and the allowed combinations of parameters.
     fn ranges(&self) -> Result<(), Error> {
         for (name, count) in [
             ("n_features", self.n_features),
@@ -184,7 +192,7 @@ impl Params {
         ensure(
             "solver",
             self.solver == Solver::Psgd || !softmax,
-            "\"psgd\" for the loss \"softmax\", because its labels depend on one another",
+            "\"psgd\" for the loss \"softmax\", which \"newton-cg\" does not support",
             "\"newton-cg\"",
         )?;
         ensure(

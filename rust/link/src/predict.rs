@@ -1,9 +1,9 @@
 //! Computes the scores of rows by a fitted link, for one block of rows at a time.
 //!
 //! For each block, the linear predictions and the cosine features are computed. The features are
-//! then multiplied by the output weights in a dense product. A row takes O(k · stored values + s
-//! k + s m) for k predictions, s features and m labels. The scores of a row are exactly the same
-//! whichever rows are scored together.
+//! then multiplied by the output weights in a dense product. For k predictions, s features and m
+//! labels, a row takes O(k · stored values + s k + s m) time. The scores of a row do not depend on
+//! the rows that are scored with it.
 
 use crate::design::{PREDICTIONS, Projection, features};
 use crate::lanes::scores;
@@ -13,17 +13,17 @@ use manylabel_score::{Model, Options, Rows, Task, keep_finite};
 use manylabel_sparse::{CsrView, Features, Index, Value, with_sparse};
 use std::ops::Range;
 
-/// Number of rows that are scored together. Weights are then loaded once for several rows.
+/// Number of rows that are scored together. Weights are then loaded once for all of these rows.
 const ROWS_AT_ONCE: usize = 64;
 
-/// Largest number of scores in a block if not all scores are returned.
+/// Largest number of scores that are computed together, if not all scores are returned.
 const SCORES_AT_ONCE: usize = 1 << 22;
 
 /// Scores rows with the arrays of a fitted link, which it borrows.
 ///
-/// Scores are logits. With the squared loss, they are predictions minus ½. The threshold of a model
-/// is not applied here. Callers subtract it from the intercepts. Nothing is prepared or copied, so
-/// creating a scorer costs nothing.
+/// Scores are logits. With the squared loss, they are instead predicted targets minus ½. The
+/// threshold of a model is not applied here. Callers subtract it from the intercepts. Nothing is
+/// prepared or copied, so creating a scorer takes almost no time.
 ///
 /// ```
 /// use manylabel_base::Watch;
@@ -41,9 +41,9 @@ const SCORES_AT_ONCE: usize = 1 << 22;
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Scorer<'a> {
-    /// The linear predictions.
+    /// Computes the linear predictions of a row.
     projection: Projection<'a>,
-    /// Frequencies, stored as k + 1 rows of length s.
+    /// Frequencies of the cosine features, stored as k + 1 rows of length s.
     frequencies: &'a [f32],
     /// The s phases.
     phases: &'a [f32],
@@ -56,9 +56,9 @@ pub struct Scorer<'a> {
 /// Working space for scoring a block of rows.
 #[derive(Default)]
 struct Scratch {
-    /// Predictions and the constant.
+    /// The linear predictions of each row and the constant 1.
     h: Vec<f32>,
-    /// Features.
+    /// The features of each row.
     features: Vec<f32>,
 }
 
@@ -100,7 +100,8 @@ impl<'a> Scorer<'a> {
         })
     }
 
-    /// Scores the rows that start at `first`. The length of `out` determines the number of rows.
+    /// Computes the scores of consecutive rows, starting with row `first`. The length of `out`
+    /// determines the number of rows.
     fn score<I: Index, T: Value>(
         &self,
         x: CsrView<'_, I, T>,
@@ -117,7 +118,7 @@ impl<'a> Scorer<'a> {
         };
         let Scratch { h, features: f } = scratch;
         let h = room(PREDICTIONS, h, n_rows * width)?;
-        let f = room("features of some rows", f, n_rows * size)?;
+        let f = room("the matrix of features of some rows", f, n_rows * size)?;
         for (i, h) in h.chunks_mut(width).enumerate() {
             self.projection.project(x, first + i, h);
         }
@@ -131,8 +132,8 @@ impl<'a> Scorer<'a> {
     }
 }
 
-/// Returns the first `n` numbers of a vector. The vector grows if it is shorter. The values of the
-/// numbers are unspecified.
+/// Returns the first `n` numbers of a vector as working space. If the vector is shorter, it is
+/// extended. The numbers may have any values.
 fn room<'a>(what: &'static str, vec: &'a mut Vec<f32>, n: usize) -> Result<&'a mut [f32], Error> {
     if vec.len() < n {
         *vec = filled(what, 0.0, n)?;
@@ -140,7 +141,7 @@ fn room<'a>(what: &'static str, vec: &'a mut Vec<f32>, n: usize) -> Result<&'a m
     Ok(&mut vec[..n])
 }
 
-/// Rows to score.
+/// A batch of rows to score.
 struct Batch<'a, 'b, I, T> {
     scorer: Scorer<'a>,
     x: CsrView<'b, I, T>,
@@ -164,8 +165,8 @@ impl<I: Index, T: Value> Rows for Batch<'_, '_, I, T> {
     }
 }
 
-/// Each thread needs at most 16 MiB for scores, or the scores of one row if they are larger. Labels
-/// with intercept −∞ are never ranked or predicted.
+/// Each thread stores scores that take at most 16 MiB, or the scores of one row if they take more.
+/// Labels with the intercept −∞ are never ranked or predicted.
 impl Model for Scorer<'_> {
     fn n_labels(&self) -> usize {
         self.intercept.len()

@@ -1,24 +1,26 @@
 //! Minimizes the logistic loss and the softmax loss by preconditioned stochastic gradients with
 //! momentum.
 //!
-//! Let C be the least-squares Gram matrix, and b a batch of rows. A step is
+//! Let Φ be the features of all n training rows, V the output weights, and Ỹ the smoothed targets.
+//! Let C be the least-squares Gram matrix, and let b be a batch of |b| rows. With the momentum α
+//! and the step size η, a step is
 //!
 //! ```text
 //! D ← αD + η(1−α) (n/|b|) C⁻¹ (|b|/n ΦᵀỸ − Φ_bᵀP_b),    V ← V + D
 //! ```
 //!
-//! where P are the predicted probabilities. The part of the gradient that involves labels is
+//! where P are the predicted probabilities. The part of the gradient that contains the targets is
 //! computed over all rows, which reduces its variance. `C⁻¹ΦᵀỸ` is the least-squares solution V₀.
 //! The step is therefore `D ← αD + η(1−α) (V₀ − (n/|b|) C⁻¹Φ_bᵀP_b)`. C bounds the curvature of the
 //! losses, so η = 1 is safe. There is no explicit penalty. The ridge in C, label smoothing and the
 //! small number of passes regularize the result.
 //!
-//! Let L be the Cholesky factor, and use the coordinates `U = LᵀV` and `Ψ = ΦL⁻ᵀ`. In these
-//! coordinates, called *whitened*, the steps are the same but do not contain C. The start is
-//! `U₀ = ΨᵀỸ`, and the direction is `U₀ − (n/|b|) Ψ_bᵀP_b`. Whitening takes one triangular solve
-//! per row, once. Preconditioning takes two triangular solves per label and batch. With ten
-//! batches, this is twenty per label and pass. Features are whitened if this is less work and if
-//! features are kept.
+//! Let L be the Cholesky factor of C. With `U = LᵀV` and the *whitened* features `Ψ = ΦL⁻ᵀ`, the
+//! same steps do not contain C. The start is `U₀ = ΨᵀỸ`, and the direction is
+//! `U₀ − (n/|b|) Ψ_bᵀP_b`. Whitening takes one triangular solve per row, once. Preconditioning
+//! takes two triangular solves per label and batch. With ten batches, these are twenty solves per
+//! label and pass. Features are whitened if this takes less time and if features are kept in
+//! memory.
 //!
 //! A pass takes O(n s m) for n rows, s features and m labels. Without whitening, it also takes O(s²
 //! m) per batch.
@@ -34,31 +36,32 @@ use manylabel_base::{Error, Watch, copied, filled, push};
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 
-/// Size of the tiles of the gradient, labels × features. Each tile is computed by one thread.
+/// Number of rows and columns of the tiles of the gradient, which has the shape labels × features.
+/// Each tile is computed by one thread.
 const LABELS: usize = 128;
 const FEATURES: usize = 256;
 
-/// Number of weights that one thread updates between two calls of the watch.
+/// Number of weights that one thread updates between two checks for cancellation.
 const NUMBERS_OF_STEP: usize = 1 << 16;
 
-/// Largest number of features, and of probabilities, in a batch. Each array then takes 400 MB in
-/// single precision.
+/// Limits the size of a batch of rows. The batch has one array of features and one array of
+/// probabilities. Each array has at most this many numbers, which take 400 MB in single precision.
 const NUMBERS_OF_BATCH: usize = 100_000_000;
 
-/// Returns the number of rows in a batch, for `n` training rows. It is a tenth of the rows, or
-/// fewer if the batch would need more than 400 MB. `widest` is the number of features or of labels,
-/// whichever is larger.
+/// Returns the number of rows in a batch, for `n` training rows. It is a tenth of the rows, or less
+/// if an array of the batch would need more than 400 MB. `widest` is the number of features or of
+/// labels, whichever is larger.
 pub(crate) fn batch_rows(n: usize, widest: usize) -> usize {
     n.div_ceil(10).min(NUMBERS_OF_BATCH.div_ceil(widest))
 }
 
-/// Number of rows of a batch for which one thread computes probabilities. The number depends only
-/// on the size of the batch.
+/// Returns the number of rows of a batch for which one thread computes probabilities. It depends
+/// only on the size of the batch.
 fn tile_rows(batch: usize) -> usize {
     batch.div_ceil(8).clamp(16, 256)
 }
 
-/// All inputs for fitting a block of labels.
+/// The inputs for fitting a group of labels.
 pub(crate) struct Problem<'a> {
     /// The parameters.
     pub(crate) params: &'a Params,
@@ -66,24 +69,25 @@ pub(crate) struct Problem<'a> {
     pub(crate) design: &'a Design,
     /// The Cholesky factor of the Gram matrix.
     pub(crate) factor: &'a Factor,
-    /// Whether `design` contains the features Ψ. Otherwise it contains Φ.
+    /// Whether `design` contains whitened features. Otherwise it contains the original features.
     pub(crate) whitened: bool,
     /// Training rows, in increasing order.
     pub(crate) train: &'a [u32],
-    /// Held-out rows, in increasing order. Their loss decides when to stop. May be empty.
+    /// Held-out rows, in increasing order. Their loss decides when to stop. The list may be empty.
     pub(crate) held_out: &'a [u32],
     /// The weight of each row.
     pub(crate) weights: &'a [f32],
-    /// The watch. It receives progress reports and decides whether the fit continues.
+    /// Receives progress reports and holds the request to cancel.
     pub(crate) watch: &'a Watch,
 }
 
-/// Refines the weights `start`, with one row per label. Returns the held-out loss after each pass,
-/// or an empty vector without held-out rows.
+/// Improves the weights `start`, with one row per label, by stochastic gradients. Returns the
+/// held-out loss after each pass. The result is empty if no rows are held out.
 ///
-/// `gradient` is V₀ (or U₀). `start` may differ from it. `y` holds the labels of all rows, numbered
-/// by position in the block. With held-out rows, the weights of the best pass are kept. Passes end
-/// after `n_iter_no_change` consecutive passes without improvement.
+/// `gradient` is the least-squares solution, which is part of every step (see the module). `start`
+/// may differ from it. `y` holds the labels of all rows, numbered by their position in the block of
+/// labels. If rows are held out, the weights of the pass with the smallest held-out loss are kept.
+/// Passes end after `n_iter_no_change` consecutive passes without improvement.
 ///
 /// The order of the rows is the same for every block of labels.
 pub(crate) fn refine(
@@ -151,7 +155,7 @@ pub(crate) fn refine(
         push("number of passes", &mut losses, loss)?;
         if best.as_ref().is_none_or(|(least, _)| loss < *least) {
             waited = 0;
-            best = Some((loss, copied("weights", start)?));
+            best = Some((loss, copied("number of weights", start)?));
         } else {
             waited += 1;
             if waited == params.n_iter_no_change {
@@ -168,7 +172,8 @@ pub(crate) fn refine(
 }
 
 impl Problem<'_> {
-    /// Writes the probabilities of the labels of a batch, multiplied by the weights of the rows.
+    /// Computes the probabilities of the labels for a batch of rows, and multiplies them by the
+    /// weights of the rows.
     fn probabilities(
         &self,
         batch: &[u32],
@@ -192,7 +197,7 @@ impl Problem<'_> {
         )
     }
 
-    /// Writes the scores of some rows of features. Calls `finish` for each row with its number and
+    /// Computes scores from features. Calls `finish` for each row with the number of the row and
     /// its scores. Rows are divided among threads.
     pub(crate) fn products(
         &self,
@@ -218,7 +223,8 @@ impl Problem<'_> {
             })
     }
 
-    /// Computes `out = ΦᵀP` with one row per label, tile by tile in parallel.
+    /// Computes `out = ΦᵀP` from features Φ and probabilities P, with one row per label. The result
+    /// is divided into tiles, which are computed in parallel.
     fn gradient(
         &self,
         features: &[f32],
@@ -248,9 +254,10 @@ impl Problem<'_> {
             })
     }
 
-    /// Returns the loss of the held-out rows: the weighted mean over rows of the sum over labels.
+    /// Returns the loss on the held-out rows. The losses of the labels of a row are summed, and the
+    /// weighted mean over rows is returned.
     ///
-    /// `features` and `scores` are working space for a batch of `length` rows. Labels are not
+    /// `features` and `scores` are working space for a batch of `length` rows. The targets are not
     /// smoothed here.
     fn held_out_loss(
         &self,
@@ -291,7 +298,7 @@ impl Problem<'_> {
     }
 }
 
-/// Computes the scores `Φ v` of some rows of features, row after row. `weights` has shape
+/// Computes the scores `Φ v` from features Φ and weights v, row by row. `weights` has shape
 /// (features, labels).
 pub(crate) fn multiply(features: &[f32], weights: MatRef<'_, f32>, out: &mut [f32]) {
     let (size, n_labels) = weights.shape();

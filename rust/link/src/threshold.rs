@@ -2,11 +2,11 @@
 //!
 //! Predicting labels with a probability above one half gives the smallest Hamming loss. If labels
 //! are hard to predict, however, a row often has no label with a probability above one half. The
-//! threshold is therefore moved away from one half, but only as far as needed for a reasonable
-//! number of predicted labels:
+//! threshold is therefore moved away from one half, but only as far as needed to predict a
+//! reasonable number of labels:
 //!
-//! 1. A sample of rare and common labels is chosen. Fitting these labels takes about a tenth of the
-//!    work of the fit.
+//! 1. A sample of rare and frequent labels is chosen. Fitting this sample takes about a tenth of
+//!    the work of the fit.
 //! 2. A fifth of the rows is held out, and the sample is fitted to the other rows. If there are few
 //!    rows, further fifths are held out one after the other.
 //! 3. The scores of the held-out rows are sorted. A threshold is acceptable if it predicts between
@@ -26,69 +26,71 @@ use fastrand::Rng;
 use manylabel_base::{Error, collected, copied, filled, reserved};
 use manylabel_sparse::CsrOwned;
 
-/// The fraction of the rows that are held out is one divided by this number.
+/// One row in this many is held out at a time.
 const ROWS_OF_ONE: usize = 5;
-/// Largest number of rows that are held out at a time. So many rows usually have a few thousand
+/// Largest number of rows that are held out at a time. This many rows usually have a few thousand
 /// labels in total.
 const MOST_ROWS: usize = 4000;
 
-/// If a fifth of the rows is fewer than this, further fifths are held out one after the other. With
-/// only a few dozen labels, the threshold would be mostly random.
+/// If a fifth of the rows is fewer than this number, further fifths are held out one after the
+/// other. If the held-out rows had only a few dozen labels in total, the threshold would be mostly
+/// random.
 const ENOUGH_ROWS: usize = 500;
-/// No further fifth is held out once the held-out rows have this many labels. The number of their
-/// labels is then accurate to about one twentieth. The bounds below need much less accuracy.
+/// If the rows held out so far have this many labels in total, no further rows are held out. The
+/// number of labels is then accurate to about one twentieth, which is accurate enough for the
+/// bounds below.
 const ENOUGH_LABELS: f64 = 500.0;
 
-/// Smallest number of labels in the sample. With fewer labels, the threshold would have a large
-/// random error.
+/// Smallest number of labels in the sample, if the data have that many. With fewer labels, the
+/// threshold would have a large random error.
 const LEAST_LABELS: usize = 32;
-/// The fraction of the work of the fit that the sample may take, if this allows more labels.
+/// Fitting the sample of labels should take at most this fraction of the work of the fit. It may
+/// take longer, because the sample has at least [`LEAST_LABELS`] labels.
 const SHARE_OF_FIT: f64 = 0.1;
 
-/// Largest number of scores that are kept over all folds. They take 32 MiB.
+/// Largest number of scores that are stored over all groups of held-out rows. They take 32 MiB.
 const MOST_SCORES: usize = 1 << 21;
 
-/// Smallest number of labels of the held-out rows. With fewer labels, nothing is learned, and the
-/// default threshold of the loss is used.
+/// Smallest number of labels that the held-out rows have in total. With fewer labels, no threshold
+/// is learned, and the default threshold of the loss is used.
 const FEWEST_LABELS: f64 = 10.0;
 
-/// Estimated number of products with the features per label in Newton's method.
+/// Estimated number of products with the features that Newton's method computes for one label.
 const NEWTON_PRODUCTS: usize = 50;
 
-/// Smallest accepted number of predicted labels, relative to the number of true labels.
+/// Smallest acceptable number of predicted labels, divided by the number of true labels.
 ///
-/// Bounds closer to 1 would increase the Hamming loss. For labels that are hard to predict, the
-/// loss would be a quarter larger than with a threshold at one half. With these bounds, the number
-/// of labels predicted for new rows is within a fifth of the number for the held-out rows.
+/// Bounds closer to 1 would increase the Hamming loss. If labels are hard to predict, the loss
+/// would be a quarter larger than with a threshold of one half. With these bounds, the number of
+/// labels predicted for new rows is within a fifth of the number for the held-out rows.
 const LEAST_NAMED: f64 = 0.7;
-/// Largest accepted number of predicted labels, relative to the number of true labels.
+/// Largest acceptable number of predicted labels, divided by the number of true labels.
 const MOST_NAMED: f64 = 1.4;
 
-/// Largest distance of a threshold of logits from 0. It is `ln 99`, which corresponds to
+/// Largest absolute value of a threshold for logits. It is `ln 99`. Thresholds then correspond to
 /// probabilities from 0.01 to 0.99.
 const FURTHEST: f64 = 4.6;
 
-/// The name of the row numbers in memory errors.
+/// Name of the row numbers in error messages about memory.
 const ROW_NUMBERS: &str = "number of rows";
 
-/// A score of a held-out row.
+/// A score of a held-out row for a label.
 #[derive(Clone, Copy)]
 struct Scored {
     /// The score.
     score: f32,
-    /// The position among all scores. It breaks ties, so that equal scores stay in the order of
-    /// folds, rows and labels.
+    /// The position among all scores. If scores are equal, they are sorted by this position.
     place: u32,
     /// The weight of the row.
     weight: f64,
 }
 
-/// Learns the threshold relative to the default threshold of the loss, which is a logit of 0, or ½
-/// for the squared loss.
+/// Learns the threshold and returns its difference from the default threshold of the loss. The
+/// default is a logit of 0, or ½ for the squared loss.
 ///
-/// `n_passes` is the number of passes used for the weights. `labels_at_once` is the largest number
-/// of labels that may be fitted together. Returns 0 if there are too few rows or labels to learn
-/// from.
+/// `n_passes` is the number of passes with which the weights were fitted. `labels_at_once` is the
+/// largest number of labels that may be fitted together. Returns 0 if there are too few rows or
+/// labels to learn from.
 pub(crate) fn learn(
     problem: &Problem<'_>,
     labels: &Labels,
@@ -111,7 +113,10 @@ pub(crate) fn learn(
     let n_folds = ENOUGH_ROWS.div_ceil(n_held).min(ROWS_OF_ONE);
     let most_labels = labels_at_once.min((MOST_SCORES / (n_folds * n_held)).max(1));
     let block = sample(labels, design.size, &params, most_labels)?;
-    let mut scored = reserved("the scores for a threshold", n_folds * n_held * block.len())?;
+    let mut scored = reserved(
+        "number of scores for the threshold",
+        n_folds * n_held * block.len(),
+    )?;
     let mut positive = 0.0;
     for _ in 0..n_folds {
         if positive >= ENOUGH_LABELS {
@@ -146,8 +151,9 @@ pub(crate) fn learn(
     Ok((nearest - middle).clamp(-most, most))
 }
 
-/// Fits the labels of `block` to the rows `rest`, and appends the scores of the rows `held` to
-/// `scored`. Returns the weighted number of labels of the block that occur in the rows `held`.
+/// Fits the labels of `block` to the rows `rest`. Appends the scores of the rows `held` to
+/// `scored`. Returns the number of true labels of the rows `held` that are in `block`, weighted by
+/// the weights of the rows.
 #[expect(clippy::too_many_arguments, reason = "a fold has this many inputs")]
 fn score(
     problem: &Problem<'_>,
@@ -170,7 +176,8 @@ fn score(
     };
     let mut weights = solve_block(&own, &Labels::new(y, rest, &aside)?, block, y, ridge)?.weights;
     if params.loss == Loss::Squared {
-        // The Gram matrix is over all rows, but the sums over positive rows are over `rest` only.
+        // The Gram matrix is computed from all rows. The sums of features by label are computed
+        // from `rest` only.
         let total = |rows: &[u32]| -> f64 {
             let weights = rows.iter().map(|&row| problem.weights[row as usize]);
             weights.map(f64::from).sum()
@@ -185,7 +192,7 @@ fn score(
     for rows in held.chunks(MOMENT_ROWS) {
         problem.watch.step(0)?;
         let features = &mut features[..rows.len() * design.size];
-        let mut scores = filled("scores", 0.0, rows.len() * block.len())?;
+        let mut scores = filled("number of scores", 0.0, rows.len() * block.len())?;
         design.fill(rows, features, problem.watch)?;
         own.products(features, &weights, &mut scores, |_, _| {}, block.len())?;
         for (&row, scores) in rows.iter().zip(scores.chunks(block.len())) {
@@ -205,7 +212,8 @@ fn score(
     Ok(positive)
 }
 
-/// Returns the number of bytes needed to learn a threshold, in addition to a block of labels.
+/// Returns the number of bytes needed to learn a threshold. The memory for a group of labels is not
+/// included.
 pub(crate) fn bytes(n_rows: usize, n_labels: usize) -> u64 {
     let n_held = (n_rows / ROWS_OF_ONE).min(MOST_ROWS);
     let n_scores = (n_held * ROWS_OF_ONE)
@@ -214,7 +222,7 @@ pub(crate) fn bytes(n_rows: usize, n_labels: usize) -> u64 {
     (n_scores * size_of::<Scored>()) as u64
 }
 
-/// Returns the estimated number of products with the features for fitting one label.
+/// Returns the estimated number of products with the features that are needed to fit one label.
 fn products(params: &Params) -> f64 {
     let products = match (params.loss, params.solver) {
         (Loss::Squared, _) => 1,
@@ -224,15 +232,15 @@ fn products(params: &Params) -> f64 {
     products as f64
 }
 
-/// Returns the estimated work of a fit in units of rows × features. It is `size` for the Gram
-/// matrix and whitening, plus the products of all labels.
+/// Returns the estimated work of a fit, in units of rows × features. It is `size` for the Gram
+/// matrix and whitening, plus the number of products for all labels.
 pub(crate) fn work(params: &Params, size: usize, labels: &Labels) -> f64 {
     size as f64 + products(params) * labels.seen.len() as f64
 }
 
 /// Returns a sample of at most `most` labels, in increasing order. Labels are sorted by their
-/// numbers of rows, and the sample is evenly spaced in this order. It therefore contains rare and
-/// common labels.
+/// numbers of rows, and evenly spaced labels are chosen. The sample therefore contains rare and
+/// frequent labels.
 fn sample(labels: &Labels, size: usize, params: &Params, most: usize) -> Result<Vec<u32>, Error> {
     let n_labels = labels.seen.len();
     let affordable = (SHARE_OF_FIT * work(params, size, labels) / products(params)) as usize;
@@ -246,13 +254,15 @@ fn sample(labels: &Labels, size: usize, params: &Params, most: usize) -> Result<
 }
 
 /// Returns the score above which the weights of the scores sum to about `goal`. The returned score
-/// is halfway between two neighbouring scores. `scored` must start with the largest score.
+/// is halfway between two neighbouring scores. `scored` must be sorted with the largest score
+/// first.
 fn matching(scored: &[Scored], goal: f64) -> f64 {
     let mut sum = 0.0;
     let mut last = f32::MAX;
     for &Scored { score, weight, .. } in scored {
         if sum + weight / 2.0 >= goal {
-            // Halfway between the last score above the threshold and the first score below it.
+            // The result is halfway between the smallest score above the threshold and the largest
+            // score below it.
             return f64::midpoint(f64::from(last.min(1e6)), f64::from(score));
         }
         sum += weight;

@@ -1,12 +1,13 @@
-//! Alternates between the two half steps of the partition.
+//! Improves a partition by two half steps, which alternate.
 //!
-//! With the rows of each block fixed, [`label_step`] finds the label sets that minimize the objective.
-//! With the label sets fixed, [`row_step`] finds the blocks of the rows that minimize the objective.
-//! Each half step finds an exact minimum, so the objective never rises. The alternation ends at a
-//! partition that neither half step improves. This partition need not be the global minimum.
+//! With the rows of each block fixed, [`label_step`] finds the label sets that minimize the
+//! objective. With the label sets fixed, [`row_step`] finds the blocks of the rows that minimize
+//! the objective. Each half step finds an exact minimum, so the objective never increases. The
+//! alternation ends at a partition that neither half step improves. This partition need not be the
+//! global minimum.
 //!
-//! Features are not used here. They determine the start of the alternation. For new rows, the router
-//! uses them to choose blocks.
+//! Features are not used here. They determine only the start of the alternation. For new rows, the
+//! router uses features to choose blocks.
 
 use crate::members::{Members, drop_empty};
 use manylabel_base::range::same;
@@ -18,12 +19,13 @@ use std::cmp::Reverse;
 /// The label set of every block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabelSets {
-    /// Ends of the label sets, (`n_blocks` + 1,), starting with 0.
+    /// The boundaries of the label sets in `labels`, starting with 0; shape (`n_blocks` + 1,).
     pub ends: Vec<usize>,
-    /// The labels of all sets, one set after the other. Labels are increasing within a block.
+    /// The labels of all sets, one set after the other. The labels of a set are in increasing
+    /// order.
     pub labels: Vec<u32>,
-    /// Number of captured labels: entries of the label matrix whose label is in the set of the row's
-    /// block.
+    /// Number of captured labels. A label of a row is captured if it is in the label set of the
+    /// row's block.
     pub captured: u64,
 }
 
@@ -37,13 +39,14 @@ impl LabelSets {
         &self.labels[self.ends[block]..self.ends[block + 1]]
     }
 
-    /// Returns `Σ_l |L_l|²` as `f64`, which is exact up to 2⁵³.
+    /// Returns the sum of the squared sizes of the label sets. The sum is exact up to 2⁵³.
     fn squared_sizes(&self) -> f64 {
         let size = |ends: &[usize]| (ends[1] - ends[0]) as f64;
         self.ends.windows(2).map(|ends| size(ends).powi(2)).sum()
     }
 
-    /// Returns the objective f for these label sets and a number of captured labels.
+    /// Returns the objective: `lam` times the sum of the squared sizes of the label sets, minus the
+    /// number `captured` of captured labels.
     fn objective(&self, captured: u64, lam: f64) -> f64 {
         lam * self.squared_sizes() - captured as f64
     }
@@ -51,23 +54,23 @@ impl LabelSets {
 
 /// Chooses the label set of every block, given the rows of the blocks.
 ///
-/// Labels are added in order of decreasing frequency among the rows of the block. If frequencies are
-/// equal, the lower label comes first. Labels are added as long as the J-th label occurs in more than
-/// `lam (2J − 1)` of the rows. Adding the J-th label lowers the objective by its frequency minus `lam
-/// (2J − 1)`. This gain decreases with J, so it is optimal to stop at the first label without a gain:
-/// no sets of at most `max_labels` labels have a lower objective.
+/// Labels are added to the set of a block in order of decreasing frequency among the rows of the
+/// block. If frequencies are equal, the lower label comes first. Adding the J-th label lowers the
+/// objective by its number of rows in the block minus `lam (2J − 1)`. Labels are added as long as
+/// this gain is positive. The gain decreases with J, so the result is optimal: no sets of at most
+/// `max_labels` labels have a lower objective.
 ///
 /// Each stored entry of `y` is a label of its row. `row_blocks` has one block per row, below
 /// `n_blocks`.
 ///
-/// The time is O(nnz(Y)), plus a sort of the labels that occur in each block. The memory is 4 bytes per
-/// label for each thread.
+/// The time is O(nnz(Y)), plus a sort of the labels that occur in each block. The memory is 4 bytes
+/// per label for each thread.
 ///
 /// # Errors
 ///
-/// Returns [`Error::Shape`] if `row_blocks` does not have one block per row. Returns [`Error::Param`]
-/// if a block is not below `n_blocks`. Returns [`Error::TooLarge`] if memory is short. Returns
-/// [`Error::Stopped`] if the watch was stopped.
+/// Returns [`Error::Shape`] if `row_blocks` does not have one block per row. Returns
+/// [`Error::Param`] if a block is not below `n_blocks`. Returns [`Error::TooLarge`] if there is not
+/// enough memory. Returns [`Error::Stopped`] if the computation was cancelled.
 pub fn label_step(
     y: &CsrOwned,
     row_blocks: &[u32],
@@ -112,12 +115,13 @@ pub fn label_step(
     Ok(sets)
 }
 
-/// Number of rows that are processed between two checks of the watch. It is also the unit of work of a
-/// row step.
+/// Number of rows that are processed between two checks for cancellation. A unit of parallel work
+/// has the same number of rows.
 const ROWS_AT_ONCE: usize = 4096;
 
-/// Returns the labels of a block with these rows, and the number of entries that they capture. `counts`
-/// has one number for each label. All numbers are zero before and after the call.
+/// Chooses the labels of a block with the given rows. Returns the labels, and the number of labels
+/// of these rows that are in the set. `counts` has one number for each label. All numbers are zero
+/// before and after the call.
 fn choose_labels(
     y: &CsrOwned,
     rows: &[u32],
@@ -161,18 +165,20 @@ fn choose_labels(
 }
 
 /// Moves every row to the block whose label set contains most of its labels. Returns the number of
-/// captured labels after the moves.
+/// captured labels after the moves. A label of a row is captured if it is in the label set of the
+/// row's block.
 ///
-/// A row stays in its block if no other block contains more of its labels, so rows cannot move back and
-/// forth between equally good blocks. Otherwise it moves to the best block; if several blocks are
-/// equally good, it moves to the lowest of them. Rows are independent of each other and are processed
-/// in parallel.
+/// A row stays in its block if no other block contains more of its labels. So rows do not move back
+/// and forth between equally good blocks. If several other blocks are best, the row moves to the
+/// block with the lowest number. Rows are independent of each other and are processed in parallel.
 ///
-/// The time for a row is the sum, over its labels, of the number of blocks that contain the label.
+/// To get the time for a row, count the blocks that contain each of its labels, and add up these
+/// numbers.
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] if memory is short, and [`Error::Stopped`] if the watch was stopped.
+/// Returns [`Error::TooLarge`] if there is not enough memory, and [`Error::Stopped`] if the
+/// computation was cancelled.
 ///
 /// # Panics
 ///
@@ -231,36 +237,38 @@ pub fn row_step(
         .try_reduce(|| 0, |one, other| Ok(one + other))
 }
 
-/// The parameters of the alternation.
+/// The parameters of the alternation between row steps and label steps.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rule {
-    /// The weight of the squared sizes of label sets.
+    /// The weight of the squared sizes of label sets in the objective.
     pub(crate) lam: f64,
     /// The maximum number of labels of a block.
     pub(crate) max_labels: usize,
-    /// The maximum number of rounds.
+    /// The maximum number of rounds. A round is a row step and a label step.
     pub(crate) max_iter: usize,
-    /// The alternation ends after a round that lowers the objective by less than this.
+    /// The fit ends after a round that lowers the objective by less than this number. A round is a
+    /// row step and a label step.
     pub(crate) tol: f64,
 }
 
-/// The result of the alternation.
+/// The result of the alternation between row steps and label steps.
 #[derive(Debug)]
 pub(crate) struct Alternated {
     /// The block of each row.
     pub(crate) row_blocks: Vec<u32>,
     /// The label sets of the blocks.
     pub(crate) sets: LabelSets,
-    /// The objective after each half step.
+    /// The objective after each row step and each label step.
     pub(crate) history: Vec<f64>,
 }
 
-/// Alternates between the half steps. The first and the last half step are label steps.
+/// Alternates between label steps and row steps. The first and the last step are label steps.
 ///
-/// A round consists of a row step and a label step. The alternation ends with the first round that
-/// lowers the objective by less than `tol`, or after `max_iter` rounds. The objective changes in steps
-/// of 1 and `lam`. So with a small `tol`, the alternation continues until nothing changes. Blocks
-/// without rows are dropped at the end, and the other blocks are renumbered in order.
+/// A round consists of a row step and a label step. The alternation ends after the first round that
+/// lowers the objective by less than `tol`, or after `max_iter` rounds. The objective is a sum of
+/// whole numbers and multiples of `lam`. So with a small `tol`, the alternation continues until
+/// nothing changes. Blocks without rows are dropped at the end, and the other blocks are renumbered
+/// in order.
 ///
 /// # Errors
 ///
@@ -328,7 +336,7 @@ mod tests {
         }
     }
 
-    /// Computes the objective by its definition.
+    /// Computes the objective directly from its definition.
     fn by_definition(rows: &[Vec<u32>], blocks: &[u32], sets: &[Vec<u32>], lam: f64) -> f64 {
         let inside = |(row, &block): (&Vec<u32>, &u32)| {
             let set = &sets[block as usize];

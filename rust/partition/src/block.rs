@@ -1,14 +1,16 @@
-//! Scores rows with the models of the blocks that the rows are sent to.
+//! Scores rows with one model per block. A block has a set of labels, and each row is sent to one
+//! or more blocks.
 //!
-//! A [`BlockModel`] is a [`Model`] that consists of a router, which scores blocks, and of one model for
-//! each block. A batch of rows is scored in three steps. First the router finds the blocks of each row
-//! ([`Routing`]). Then rows are grouped by block. Finally the model of each block scores all rows of
-//! its group at once. So for each row, only the scores of the router and of the labels of its blocks
-//! are computed. The labels of other blocks cost nothing.
+//! A [`BlockModel`] consists of one model for each block and of a router, which is a model that
+//! scores blocks. A batch of rows is scored in three steps. First the router finds the blocks of
+//! each row ([`Routing`]). Then rows are grouped by block. Finally the model of each block scores
+//! all rows of its group at once. So for each row, only the scores of the blocks and of the labels
+//! of its blocks are computed. The labels of other blocks take no time.
 //!
-//! If a row goes to one block, its scores are the scores of this block, and all other labels have the
-//! score −∞. If a row goes to several blocks, the scores of these blocks are merged as log-odds,
-//! weighted by the router's probabilities of the blocks; see [`merge`](crate::merge).
+//! If a row is sent to one block, its scores are computed by the model of this block. All other
+//! labels have the score −∞. If a row is sent to several blocks, the probabilities that the blocks
+//! give are averaged, weighted by the router's probabilities of the blocks. The means are converted
+//! to log-odds; see [`merge`](crate::merge).
 //!
 //! ```
 //! use manylabel_base::{Error, Watch};
@@ -77,26 +79,28 @@ use manylabel_score::{Bounds, Model, Options, Rows, Task, room_for_all};
 use manylabel_sparse::{CsrOwned, CsrView, Features};
 use std::ops::Range;
 
-/// The maximum number of rows that are scored without [`Parts`]. If the models of the blocks allow it,
-/// these rows are also scored without threads. For so few rows, storing a model by label takes longer
-/// than scoring all of its labels.
+/// The maximum number of rows for which the model is not stored by label (see [`Parts`]). For so
+/// few rows, storing the model by label takes longer than scoring all of its labels. If the models
+/// of all blocks allow it, these rows are also scored without threads.
 const FEW_ROWS: usize = 32;
 
 /// The number of rows for which [`Rows::score`] computes all scores at a time.
 const ROWS_AT_ONCE: usize = 64;
 
-/// The maximum number of scores of blocks that are in memory at a time while they are merged: 64 MiB.
+/// The maximum number of scores that are in memory while the scores of several blocks are merged.
+/// They take 64 MiB.
 const SCORES_AT_ONCE: usize = 1 << 24;
 
 /// A block: its labels and the model that scores them.
 pub struct Block<'a> {
     /// The labels, in increasing order.
     pub labels: &'a [i32],
-    /// The model, which has the same number of labels. None for a block without labels.
+    /// The model of the block, which has as many labels as the block. None for a block without
+    /// labels.
     pub model: Option<Inner<'a>>,
-    /// The conversion of scores to log-odds.
+    /// The function that converts scores of the model to log-odds.
     pub link: Link,
-    /// The rule that predicts label sets from scores.
+    /// The rule that selects the predicted labels of a row from its scores.
     pub named: Named,
 }
 
@@ -104,7 +108,7 @@ pub struct Block<'a> {
 pub enum Inner<'a> {
     /// A model that has only the labels of the block.
     Own(&'a dyn Model),
-    /// A part of a model that has more labels than the block.
+    /// Some labels of a model that has more labels than the block.
     Part(Part<'a>),
 }
 
@@ -118,7 +122,7 @@ impl Inner<'_> {
     }
 }
 
-/// A linear function that converts scores to log-odds: `factor · (score − zero)`.
+/// A linear function that converts the score of a label to log-odds: `factor · (score − zero)`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Link {
     /// The slope; > 0.
@@ -128,7 +132,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// The link for scores that are log-odds already.
+    /// The function for scores that are already log-odds.
     pub const IDENTITY: Self = Self {
         factor: 1.0,
         zero: 0.0,
@@ -140,7 +144,7 @@ impl Link {
     }
 }
 
-/// The rule that determines which labels a model predicts for a row.
+/// The rule that selects the predicted labels of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Named {
     /// The labels with scores above this threshold.
@@ -149,37 +153,40 @@ pub enum Named {
     Best,
 }
 
-/// A router and the models of blocks, which together form one model.
+/// A router and the models of all blocks, which together form one model. The router is a model that
+/// scores blocks.
 ///
-/// If a label is in no block that a row is sent to, its score is −∞. With `Routing::Best(1)`, scores
-/// are the scores of the block's model. With any other routing, all scores are log-odds, even for rows
-/// that go to one block.
+/// If a label is in none of the blocks that a row is sent to, its score is −∞. With
+/// `Routing::Best(1)`, scores are the scores of the block's model. With any other routing, all
+/// scores are log-odds, even for rows that are sent to one block.
 ///
-/// If a row goes to one block, the model of the block predicts its label set by the rule
-/// [`Block::named`]. If the scores of a row are merged, the label set consists of the labels with
-/// probability above ½.
+/// If a row is sent to one block, its predicted labels are selected by the rule [`Block::named`].
+/// If the scores of several blocks are merged, labels with a probability above ½ are predicted.
 pub struct BlockModel<'a> {
     /// The model that scores the blocks.
     router: &'a dyn Model,
-    /// The blocks, in the order of the router's labels.
+    /// The blocks. Label l of the router is block l.
     blocks: Vec<Block<'a>>,
-    /// The models that the blocks use. If consecutive blocks use the same model, it is listed once.
+    /// The models of the blocks. If consecutive blocks use the same model, the model is listed
+    /// once.
     models: Vec<&'a dyn Model>,
-    /// The model that the blocks are parts of, if it implements [`Parts`].
+    /// The whole model of which the models of the blocks are parts, if it implements [`Parts`].
     parts: Option<&'a dyn Parts>,
-    /// The total number of labels, including labels that no block contains.
+    /// The total number of labels. Some labels may be in no block.
     n_labels: usize,
     routing: Routing,
 }
 
 impl<'a> BlockModel<'a> {
-    /// Combines a router and blocks, in O(number of labels in all blocks) time.
+    /// Combines a router and blocks into one model, in O(number of labels in all blocks) time. The
+    /// router is a model that scores blocks.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Shape`] if the numbers of blocks, labels or features of the router, the blocks
-    /// and their models do not agree. Returns [`Error::Param`] if labels are out of order or not below
-    /// `n_labels`. Returns [`Error::TooLarge`] if memory is short.
+    /// Returns [`Error::Shape`] if the numbers of blocks, labels or features of the router, the
+    /// blocks and their models do not agree. Returns [`Error::Param`] if the labels of a block are
+    /// not increasing or not below `n_labels`. Returns [`Error::TooLarge`] if there is not enough
+    /// memory.
     pub fn new(
         router: &'a dyn Model,
         blocks: Vec<Block<'a>>,
@@ -225,8 +232,8 @@ impl<'a> BlockModel<'a> {
         })
     }
 
-    /// Uses `parts` to score the blocks whose model is an [`Inner::Part`], for batches of more than 32
-    /// rows. `parts` must be the whole model of which these models are parts.
+    /// Uses `parts` to score the blocks whose model is an [`Inner::Part`], for batches of more than
+    /// 32 rows. All these models must be parts of the model `parts`.
     #[must_use]
     pub fn with_parts(self, parts: &'a dyn Parts) -> Self {
         Self {
@@ -235,17 +242,19 @@ impl<'a> BlockModel<'a> {
         }
     }
 
-    /// Returns true if all scores are log-odds. This is the case unless each row goes to exactly one
-    /// block.
+    /// Returns true if all scores are log-odds. This is the case unless each row is sent to exactly
+    /// one block.
     fn gives_log_odds(&self) -> bool {
         self.routing != Routing::Best(1)
     }
 
-    /// Finds labels with scores for all rows. For rows of one block, `alone` finds the labels. For
-    /// other rows, `merged` selects labels from the merged scores.
+    /// Finds labels with scores for all rows. For rows that are sent to one block, the function
+    /// `alone` finds the labels. For other rows, the scores of their blocks are merged, and the
+    /// function `merged` selects labels.
     ///
-    /// `alone` gets a block, its model and the rows of its group. It returns labels as positions in the
-    /// label list of the block. `k` limits the number of labels of merged rows.
+    /// `alone` gets a block, its model and the rows that are sent to the block. It returns labels
+    /// as positions in the label list of the block. `k` limits the number of labels for rows with
+    /// merged scores.
     fn found(
         &self,
         x: Features<'_>,
@@ -278,8 +287,8 @@ impl<'a> BlockModel<'a> {
         joined(pieces, x.n_rows(), self.n_labels)
     }
 
-    /// Writes the scores of all labels for all rows of `x` to `out`, of shape (`n_rows`, `n_labels`).
-    /// `out` must contain −∞ before the call.
+    /// Writes the scores of all labels for all rows of `x` to `out`, of shape (`n_rows`,
+    /// `n_labels`). The caller must first fill `out` with −∞.
     fn decide(&self, x: Features<'_>, out: &mut [f32], watch: &Watch) -> Result<(), Error> {
         let sent = Sent::new(self, x, watch)?;
         let groups = sent.groups(&sent.alone()?)?;
@@ -310,8 +319,8 @@ impl<'a> BlockModel<'a> {
     }
 }
 
-/// Rankings and label sets are combined from the rankings and label sets of the blocks' models. So a
-/// model can keep its own method of ranking labels or predicting label sets.
+/// Rankings and label sets are combined from the rankings and label sets of the models of the
+/// blocks. So the models can have their own methods of ranking labels and selecting label sets.
 impl Model for BlockModel<'_> {
     fn n_labels(&self) -> usize {
         self.n_labels
@@ -338,9 +347,10 @@ impl Model for BlockModel<'_> {
         self.found(x, watch, Some(k), best, Ok)
     }
 
-    /// For rows of one block, a bound of 0 yields the label set that the block's model predicts. With
-    /// [`Named::Above`], any other bound is added to the threshold. With [`Named::Best`], other bounds
-    /// are ignored. For merged rows, log-odds must exceed the bound.
+    /// For rows that are sent to one block, the model of the block selects the labels. A bound of 0
+    /// gives its usual label set. With [`Named::Above`], any other bound is added to its threshold.
+    /// With [`Named::Best`], other bounds are ignored. For rows with merged scores, labels with
+    /// log-odds above the bound are selected.
     fn above(&self, x: Features<'_>, bounds: Bounds<'_>, watch: &Watch) -> Result<CsrOwned, Error> {
         if let Bounds::Each(bounds) = bounds {
             same("number of bounds", self.n_labels, bounds.len())?;
@@ -388,7 +398,7 @@ impl Model for BlockModel<'_> {
     }
 }
 
-/// Rows that are prepared for scoring.
+/// A batch of rows to score.
 struct Batch<'a> {
     model: &'a BlockModel<'a>,
     x: Features<'a>,
@@ -410,9 +420,9 @@ impl Rows for Batch<'_> {
     }
 }
 
-/// A group of rows that are sent to the same block.
+/// The rows of a batch that are sent to the same block.
 struct Group {
-    /// The block. It has at least one label.
+    /// The number of the block. The block has at least one label.
     block: usize,
     /// The rows of the group, in increasing order.
     rows: Vec<u32>,
@@ -422,11 +432,12 @@ struct Group {
 struct Sent<'a> {
     model: &'a BlockModel<'a>,
     x: Features<'a>,
-    /// The router's scores of the blocks of each row, (`n_rows`, `n_blocks`).
+    /// The router's scores of the blocks to which each row is sent; shape (`n_rows`, `n_blocks`).
     routes: CsrOwned,
-    /// The model that blocks are parts of, stored by label. None if there are too few rows.
+    /// The whole model of which the models of the blocks are parts, stored by label. None if there
+    /// are too few rows.
     by_label: Option<Box<dyn ByLabel + 'a>>,
-    /// True if groups are scored one after the other, without threads.
+    /// True if blocks are processed one after the other, without threads.
     quick: bool,
     watch: &'a Watch,
 }
@@ -444,8 +455,8 @@ impl<'a> Sent<'a> {
         })
     }
 
-    /// Returns true if the scores of a row are merged. With `Routing::Best(n)` and n > 1, all rows are
-    /// merged, even rows that have fewer blocks.
+    /// Returns true if the scores of several blocks are merged for a row. With `Routing::Best(n)`
+    /// and n > 1, the result is true for all rows, even if a row has fewer blocks.
     fn is_merged(&self, row: u32) -> bool {
         match self.model.routing {
             Routing::Best(n_routes) => n_routes > 1,
@@ -453,19 +464,20 @@ impl<'a> Sent<'a> {
         }
     }
 
-    /// Returns the blocks of a row, in increasing order.
+    /// Returns the blocks that a row is sent to, in increasing order.
     fn blocks(&self, row: u32) -> &[u32] {
         self.routes.row(row as usize).0
     }
 
-    /// Returns the rows whose scores are not merged.
+    /// Returns the rows whose scores come from one block and are not merged.
     fn alone(&self) -> Result<Vec<u32>, Error> {
         let rows = 0..self.x.n_rows() as u32;
         collected("number of rows", rows.filter(|&row| !self.is_merged(row)))
     }
 
-    /// Groups the given rows by block. A row is in the group of each of its blocks. Blocks without
-    /// labels have no group. Groups are in increasing order of block, and rows are in increasing order.
+    /// Groups the given rows by block. A row is in the group of each block that it is sent to.
+    /// Blocks without labels have no group. Groups are sorted by block, and the rows of a group are
+    /// in increasing order.
     fn groups(&self, rows: &[u32]) -> Result<Vec<Group>, Error> {
         let mut pairs: Vec<(u32, u32)> = reserved("number of rows", rows.len())?;
         for &row in rows {
@@ -489,8 +501,9 @@ impl<'a> Sent<'a> {
         Ok(groups)
     }
 
-    /// Calls `what` with the block, its model and the rows of each group. Returns the results in the
-    /// order of the groups. Groups are processed in parallel unless the batch is quick to score.
+    /// Calls `what` for each group of rows, with the block, its model and the rows. Returns the
+    /// results in the order of the groups. If the batch has few rows, groups are processed one
+    /// after the other. Otherwise they are processed in parallel.
     fn ask<R: Send>(
         &self,
         groups: &[Group],
@@ -523,11 +536,11 @@ impl<'a> Sent<'a> {
         Ok(answers)
     }
 
-    /// Merges the scores of the rows that were sent to several blocks.
+    /// Merges the scores of rows that were sent to several blocks.
     ///
-    /// Rows are processed in groups. The scores of a group fit in [`SCORES_AT_ONCE`], unless the group
-    /// is a single row. `take` is called with the rows of each group and their `k` best labels, or with
-    /// all labels if `k` is None.
+    /// A limited number of rows is processed at a time, so that at most [`SCORES_AT_ONCE`] scores
+    /// are in memory. A single row may have more scores. `take` is called with these rows and the
+    /// `k` best labels of each row. If `k` is None, it gets all labels.
     fn merge(
         &self,
         k: Option<usize>,
@@ -553,7 +566,7 @@ impl<'a> Sent<'a> {
         Ok(())
     }
 
-    /// Returns the merged scores of some rows. Row i of the result belongs to `rows[i]`.
+    /// Returns the merged scores of the given rows. Row i of the result belongs to `rows[i]`.
     fn merge_rows(&self, rows: &[u32], k: Option<usize>) -> Result<CsrOwned, Error> {
         let groups = self.groups(rows)?;
         let scores = self.ask(&groups, |block, model, x| {
@@ -589,7 +602,7 @@ impl<'a> Sent<'a> {
     }
 }
 
-/// Copies the entries for which `keep(label, value)` is true.
+/// Returns a copy of a matrix with only those entries for which `keep(label, value)` is true.
 fn only(matrix: &CsrOwned, keep: impl Fn(u32, f32) -> bool) -> Result<CsrOwned, Error> {
     let mut kept = CsrOwned {
         indptr: reserved("number of rows", matrix.n_rows() + 1)?,
@@ -611,8 +624,8 @@ fn only(matrix: &CsrOwned, keep: impl Fn(u32, f32) -> bool) -> Result<CsrOwned, 
     Ok(kept)
 }
 
-/// Combines pieces into one matrix (`n_rows`, `n_cols`). Each piece comes with the numbers of its rows.
-/// Rows that are in no piece are empty, and no row is in two pieces.
+/// Combines pieces into one matrix (`n_rows`, `n_cols`). Each piece is a matrix together with the
+/// numbers of its rows. Rows that are in no piece are empty. No row may be in two pieces.
 fn joined(
     mut pieces: Vec<(Vec<u32>, CsrOwned)>,
     n_rows: usize,

@@ -1,13 +1,13 @@
 //! Stores dense cluster centers in tiles of sixteen, and finds the nearest center of each row.
 //!
-//! `tiles[t][col]` holds the values of centers 16t to 16t + 15 for feature `col`. These are sixteen
-//! numbers in single precision, which fill one cache line. The products of one sparse row with sixteen
-//! centers read whole cache lines, and the best of the sixteen centers is found without storing scores.
-//! Each lane is computed as if its center were alone, so results do not depend on which centers share a
-//! tile.
+//! `tiles[t][col]` holds the values of the centers 16t to 16t + 15 for feature `col`. These are
+//! sixteen numbers in single precision, which fill one cache line. So the products of a sparse row
+//! with sixteen centers read whole cache lines. The best of these centers is found without storing
+//! their scores. The score of a center does not depend on the other centers of its tile.
 //!
-//! Finding the nearest of k centers for all rows takes O(nnz(X) k) time, on all threads. The tiles take
-//! 4 bytes per center and feature, where the number of centers is rounded up to a multiple of sixteen.
+//! Finding the nearest of k centers for all rows takes O(nnz(X) k) time, on all threads. The tiles
+//! take 4 bytes per center and feature. The number of centers is rounded up to a multiple of
+//! sixteen.
 
 use crate::members::Members;
 use manylabel_base::{Error, Watch, collected, filled, push, reserved};
@@ -15,19 +15,19 @@ use manylabel_simd::wide;
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 
-/// Number of centers in a tile. This many numbers in single precision fill a cache line.
+/// Number of centers in a tile. Sixteen numbers in single precision fill a cache line.
 const LANES: usize = 16;
 
-/// One number for each center of a tile.
+/// One number for each of the sixteen centers of a tile.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 struct Lanes([f32; LANES]);
 
 impl Lanes {
-    /// Zeros in all lanes.
+    /// Zero for all centers of a tile.
     const ZERO: Self = Self([0.0; LANES]);
 
-    /// Adds `scale` times `other` to the lanes.
+    /// Adds `scale` times `other`, number by number.
     #[inline(always)]
     fn add_scaled(&mut self, scale: f32, other: &Self) {
         for lane in 0..LANES {
@@ -36,7 +36,8 @@ impl Lanes {
     }
 }
 
-/// The nearest center μ of a row x. It has the largest score `x·μ − ½‖μ‖² = ½ (‖x‖² − ‖x − μ‖²)`.
+/// The nearest center of a row x. This is the center μ with the largest score
+/// `x·μ − ½‖μ‖² = ½ (‖x‖² − ‖x − μ‖²)`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Nearest {
     /// The number of the center.
@@ -54,22 +55,24 @@ impl Nearest {
     }
 }
 
-/// Cluster centers in tiles. The documentation of the module describes the layout.
+/// Cluster centers, stored in tiles of sixteen centers. The documentation of the module describes
+/// the layout.
 #[derive(Debug)]
 pub(crate) struct Centers {
     /// Number of centers.
     n: usize,
-    /// The tiles. Each tile has one entry of sixteen numbers for each feature.
+    /// The tiles of sixteen centers. A tile has sixteen numbers for each feature.
     tiles: Vec<Vec<Lanes>>,
-    /// The offset of each center: `−½‖μ‖²`, or less if it was lowered. Lanes without a center and centers
-    /// without rows have the offset −∞, so that they are not the nearest center of any row.
+    /// The offset of each center μ, which is added to its scores. It is `−½‖μ‖²`, or less if it was
+    /// lowered. Centers without rows and unused positions of the last tile have the offset −∞. So
+    /// they are not the nearest center of any row.
     offsets: Vec<Lanes>,
 }
 
-/// Number of rows that are one unit of work in the search for the nearest center.
+/// Number of rows in a unit of parallel work when the nearest centers are searched.
 const ROWS_AT_ONCE: usize = 256;
 
-/// Number of rows that are summed between two checks of the watch.
+/// Number of rows that are summed between two checks for cancellation.
 const ROWS_PER_STEP: usize = 4096;
 
 impl Centers {
@@ -87,13 +90,13 @@ impl Centers {
 
     /// Computes the weighted mean of the rows of each cluster. Sums are in double precision.
     ///
-    /// If the weights of a cluster sum to zero, its center is the unweighted mean. If a cluster has no
-    /// rows, its center is not the nearest center of any row.
+    /// If the weights of a cluster sum to zero, its center is the unweighted mean. If a cluster has
+    /// no rows, its center is not the nearest center of any row.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
+    /// computation was cancelled.
     pub(crate) fn means(
         x: &CsrOwned,
         weights: Option<&[f32]>,
@@ -103,8 +106,8 @@ impl Centers {
         let n = members.n_clusters();
         let tile = |(at, (lanes, offsets)): (usize, (&mut Vec<Lanes>, &mut Lanes))| {
             let first = at * LANES;
-            *lanes = filled("cluster centers", Lanes::ZERO, x.n_cols)?;
-            let mut sums = filled("cluster centers", 0.0f64, x.n_cols)?;
+            *lanes = filled("number of cluster centers", Lanes::ZERO, x.n_cols)?;
+            let mut sums = filled("number of cluster centers", 0.0f64, x.n_cols)?;
             for (lane, cluster) in (first..(first + LANES).min(n)).enumerate() {
                 watch.step(0)?;
                 let rows = members.rows(cluster);
@@ -124,13 +127,17 @@ impl Centers {
         Ok(Self { n, tiles, offsets })
     }
 
-    /// Returns tiles without features for `n` centers, with offsets of −∞.
+    /// Returns `n` centers that are never the nearest center of a row. The tiles have no features,
+    /// and all offsets are −∞.
     fn nowhere(n: usize) -> Result<(Vec<Vec<Lanes>>, Vec<Lanes>), Error> {
         let n_tiles = n.div_ceil(LANES);
-        let mut tiles = reserved("cluster centers", n_tiles)?;
+        let mut tiles = reserved("number of cluster centers", n_tiles)?;
         tiles.resize_with(n_tiles, Vec::new);
         let nothing = Lanes([f32::NEG_INFINITY; LANES]);
-        Ok((tiles, filled("cluster centers", nothing, n_tiles)?))
+        Ok((
+            tiles,
+            filled("number of cluster centers", nothing, n_tiles)?,
+        ))
     }
 
     /// Finds the nearest center of every row. If two centers are equally near, the lower number is
@@ -138,8 +145,8 @@ impl Centers {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
+    /// computation was cancelled.
     pub(crate) fn nearest(&self, x: &CsrOwned, watch: &Watch) -> Result<Vec<Nearest>, Error> {
         let nobody = Nearest {
             center: 0,
@@ -160,13 +167,15 @@ impl Centers {
         Ok(nearest)
     }
 
-    /// Returns the offset of a center: `−½‖μ‖²`, or less if it was lowered.
+    /// Returns the offset of a center μ, which is added to its scores. It is `−½‖μ‖²`, or less if
+    /// it was lowered.
     pub(crate) fn offset(&self, center: usize) -> f32 {
         self.offsets[center / LANES].0[center % LANES]
     }
 
-    /// Lowers the offset of a center. This lowers the score of the center for all rows by the same
-    /// amount. Returns true if the offset changed. It may not change because of rounding.
+    /// Lowers the offset of a center by `by`. This lowers the score of the center for all rows by
+    /// the same amount. Returns true if the offset changed. Because of rounding, it may stay the
+    /// same.
     pub(crate) fn lower(&mut self, center: usize, by: f32) -> bool {
         let offset = &mut self.offsets[center / LANES].0[center % LANES];
         let before = *offset;
@@ -174,16 +183,16 @@ impl Centers {
         *offset < before
     }
 
-    /// Copies the centers `kept`, in this order, with their offsets.
+    /// Copies the centers with the numbers `kept`, in this order, with their offsets.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is short.
+    /// Returns [`Error::TooLarge`] if there is not enough memory.
     pub(crate) fn only(&self, kept: &[u32]) -> Result<Self, Error> {
         let n_features = self.tiles.first().map_or(0, Vec::len);
         let (mut tiles, mut offsets) = Self::nowhere(kept.len())?;
         for lanes in &mut tiles {
-            *lanes = filled("cluster centers", Lanes::ZERO, n_features)?;
+            *lanes = filled("number of cluster centers", Lanes::ZERO, n_features)?;
         }
         for (to, &from) in kept.iter().enumerate() {
             let from = from as usize;
@@ -200,12 +209,12 @@ impl Centers {
         })
     }
 
-    /// For two centers, returns the difference of their scores for every row: the score of the second
-    /// center minus the score of the first. If there is more than one tile, returns zeros.
+    /// Returns, for every row, the score of the second center minus the score of the first center.
+    /// There must be two centers. If there is more than one tile, returns zeros.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is short.
+    /// Returns [`Error::TooLarge`] if there is not enough memory.
     pub(crate) fn differences(&self, x: &CsrOwned) -> Result<Vec<f32>, Error> {
         let [lanes] = self.tiles.as_slice() else {
             return filled("number of rows", 0.0, x.n_rows()); // there are more than two centers
@@ -222,13 +231,13 @@ impl Centers {
         collected("number of rows", differences)
     }
 
-    /// Returns the centers as a linear model: weights (`n_features`, `n`) without stored zeros, and the
-    /// offsets as intercepts.
+    /// Converts the centers to a linear model. The weights (`n_features`, `n`) are the centers
+    /// without zeros. The intercepts are the offsets.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
+    /// computation was cancelled.
     pub(crate) fn to_linear(
         &self,
         n_features: usize,
@@ -246,19 +255,24 @@ impl Centers {
             for center in 0..self.n {
                 let value = self.tiles[center / LANES][feature].0[center % LANES];
                 if value != 0.0 {
-                    push("cluster centers", &mut weights.indices, center as u32)?;
-                    push("cluster centers", &mut weights.values, value)?;
+                    push(
+                        "number of cluster centers",
+                        &mut weights.indices,
+                        center as u32,
+                    )?;
+                    push("number of cluster centers", &mut weights.values, value)?;
                 }
             }
             weights.indptr.push(weights.indices.len());
         }
         let offsets = (0..self.n).map(|center| self.offset(center));
-        Ok((weights, collected("cluster centers", offsets)?))
+        Ok((weights, collected("number of cluster centers", offsets)?))
     }
 }
 
-/// Writes the weighted mean μ of `rows` to a lane of a tile, and returns `−½‖μ‖²`. `sums` has one
-/// number for each feature. All numbers are zero before and after the call.
+/// Computes the weighted mean μ of `rows`, writes it to a tile as one of its centers, and returns
+/// `−½‖μ‖²`. `sums` has one number for each feature. All numbers are zero before and after the
+/// call.
 fn mean(
     x: &CsrOwned,
     weights: Option<&[f32]>,
@@ -298,9 +312,9 @@ fn mean(
     Ok((-0.5 * squared) as f32)
 }
 
-/// Compares the sixteen centers of a tile with the nearest and second nearest centers found so far, and
-/// updates them. `first_center` is the first center of the tile. `nearest` has one entry for each row,
-/// starting with the row `first`.
+/// Computes the scores of the sixteen centers of a tile, and updates the two best centers found so
+/// far. `first_center` is the number of the first center of the tile. `nearest` has one entry for
+/// each row, starting with the row `first`.
 #[wide]
 fn best_of_tile(
     x: &CsrOwned,
@@ -312,7 +326,7 @@ fn best_of_tile(
 ) {
     for (i, nearest) in nearest.iter_mut().enumerate() {
         let (cols, values) = x.row(first + i);
-        // Two independent sums are used, so that additions do not wait for each other.
+        // Two independent sums are used, so that no addition waits for the previous addition.
         let (mut even, mut odd) = (*offsets, Lanes::ZERO);
         let (cols2, values2) = (cols.chunks_exact(2), values.chunks_exact(2));
         if let (&[col], &[value]) = (cols2.remainder(), values2.remainder()) {

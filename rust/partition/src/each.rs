@@ -1,5 +1,5 @@
-//! Applies a function to the items of a list in parallel. The list may be long, so a lack of memory for
-//! the results is an error.
+//! Applies a function to the items of a list in parallel. If there is not enough memory for the
+//! results, an error is returned.
 
 use manylabel_base::{Error, reserved};
 use rayon::prelude::*;

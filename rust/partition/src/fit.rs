@@ -1,8 +1,8 @@
 //! Partitions a data set from several starts, and searches for a number of blocks.
 //!
 //! Each start clusters the rows by k-means with its own seed. Then [`alternate`](crate::alternate)
-//! improves the clusters. Of all starts, the result with the lowest objective is kept. If the number of
-//! blocks is not given, `search` tries several numbers in increasing order.
+//! improves the clusters. The result with the lowest objective is kept. If the number of blocks is
+//! not given, `search` tries several numbers in increasing order.
 
 use crate::alternate::{Alternated, LabelSets, Rule, alternate};
 use crate::kmeans::Points;
@@ -11,59 +11,63 @@ use manylabel_base::range::same;
 use manylabel_base::{Error, Watch};
 use manylabel_sparse::{CsrOwned, Sparse};
 
-/// The search tries every number of blocks up to this number. After that, it increases the number by a
-/// quarter each time.
+/// The search for a number of blocks tries every number up to this one. After that, it increases
+/// the number by a quarter each time.
 const EVERY_UP_TO: usize = 16;
-/// The search ends after this many consecutive numbers of blocks without a [`NOTABLE`] gain.
+/// The search ends when this many consecutive numbers of blocks have not brought a [`NOTABLE`]
+/// gain.
 const PATIENCE: usize = 5;
-/// The gain in captured labels that justifies more blocks, as a fraction of all stored entries of Y.
+/// The smallest gain for which a larger number of blocks is used. The gain is the additional number
+/// of captured labels, as a fraction of all stored entries of Y. A label of a row is captured if it
+/// is in the label set of the row's block.
 const NOTABLE: f64 = 1e-3;
 /// The maximum number of blocks that the search tries. Liang, Hsieh and Lee use up to 2000 blocks.
 const MOST_BLOCKS: usize = 2048;
 
-/// A partition into blocks of rows. Each block has a set of labels.
+/// A partition of rows and labels into blocks.
 ///
-/// Block l has the rows i with `row_blocks[i] == l` and the labels `labels[ends[l]..ends[l + 1]]`. The
-/// number of blocks is `ends.len() - 1`.
+/// Block l has the rows i with `row_blocks[i] == l` and the labels `labels[ends[l]..ends[l + 1]]`.
+/// The number of blocks is `ends.len() - 1`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Partition {
-    /// The block of each row, (`n_rows`,). Every block has at least one row.
+    /// The number of the block of each row; shape (`n_rows`,). Every block has at least one row.
     pub row_blocks: Vec<u32>,
-    /// Ends of the label sets, (`n_blocks` + 1,), starting with 0.
+    /// The boundaries of the label sets in `labels`, starting with 0; shape (`n_blocks` + 1,).
     pub ends: Vec<usize>,
-    /// The labels of all sets, one set after the other. Labels are increasing within a block. A set may
-    /// be empty.
+    /// The labels of all blocks, one block after the other. The labels of a block are in increasing
+    /// order. A block may have no labels.
     pub labels: Vec<u32>,
-    /// Number of captured labels: entries of the label matrix whose label is in the set of the row's
-    /// block.
+    /// Number of captured labels. A label of a row is captured if it is in the label set of the
+    /// row's block.
     pub captured: u64,
-    /// The objective f after each half step. Label steps and row steps alternate, and the first and the
-    /// last half step are label steps. The objective never rises.
+    /// The objective after each step. Label steps and row steps alternate. The first and the last
+    /// step are label steps. The objective never increases.
     pub history: Vec<f64>,
 }
 
 impl Checked {
-    /// Partitions the rows of `x` and the columns of `y`. Each stored entry of `y` is a label of its
-    /// row.
+    /// Partitions the rows of `x` and the columns of `y` into blocks. Each stored entry of `y` is a
+    /// label of its row.
     ///
-    /// If `n_blocks` is given, it is the number of clusters at the start. The result has fewer blocks
-    /// if some blocks lose all of their rows.
+    /// If `n_blocks` is given, it is the number of clusters at the start. The result has fewer
+    /// blocks if some blocks lose all of their rows.
     ///
     /// If `n_blocks` is not given, the search tries the numbers from 1 to 16. Then it increases the
-    /// number by a quarter each time, up to 2048 or the number of rows. It keeps a larger number only
-    /// if the number of captured labels exceeds the best so far by a thousandth of all stored entries
-    /// of `y`. It ends after five numbers without such a gain, or at the first number that leaves a
+    /// number by a quarter each time, up to 2048 or the number of rows. A larger number is used
+    /// only if it captures more labels. The gain must exceed a thousandth of all stored entries of
+    /// `y`. (A label of a row is captured if it is in the label set of the row's block.) The search
+    /// ends after five numbers without such a gain. It also ends at the first number that leaves a
     /// block without rows or labels.
     ///
-    /// A sweep of k-means takes O(nnz(X) `n_blocks`) time (see [`KMeans`](crate::KMeans), which samples
-    /// rows). A round takes the time of one [`label_step`](crate::label_step) and one
-    /// [`row_step`](crate::row_step).
+    /// A pass of k-means over the rows takes O(nnz(X) `n_blocks`) time. It may use a sample of the
+    /// rows (see [`KMeans`](crate::KMeans)). A round of the alternation takes the time of one
+    /// [`label_step`](crate::label_step) and one [`row_step`](crate::row_step).
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Shape`] if the numbers of rows of `x` and `y` differ. Returns [`Error::Param`]
-    /// if a value of `x` is infinite. Returns [`Error::TooLarge`] if memory is short. Returns
-    /// [`Error::Stopped`] if the watch was stopped.
+    /// Returns [`Error::Shape`] if the numbers of rows of `x` and `y` differ. Returns
+    /// [`Error::Param`] if a value of `x` is infinite. Returns [`Error::TooLarge`] if there is not
+    /// enough memory. Returns [`Error::Stopped`] if the computation was cancelled.
     pub fn fit(&self, x: Sparse<'_>, y: &CsrOwned, watch: &Watch) -> Result<Partition, Error> {
         same("rows of Y", x.n_rows(), y.n_rows())?;
         let most = self
@@ -90,8 +94,8 @@ impl Checked {
         })
     }
 
-    /// Runs the alternation from `n_init` starts of `n_blocks` clusters each. Returns the result with
-    /// the lowest objective. If objectives are equal, returns the first result.
+    /// Partitions from `n_init` starts of `n_blocks` clusters each. Returns the result with the
+    /// lowest objective. If objectives are equal, returns the first result.
     fn best_of_starts(
         &self,
         x: Sparse<'_>,
@@ -99,8 +103,9 @@ impl Checked {
         n_blocks: usize,
         watch: &Watch,
     ) -> Result<Alternated, Error> {
-        // `Points` limits features by the number of centers. It is made again for each number of
-        // blocks. So the search returns the same blocks as a fit with the number that it found.
+        // `Points` limits the number of features depending on the number of centers. So it is
+        // created again for each number of blocks. The search then gives the same blocks as a fit
+        // with the number that it found.
         let points = Points::new(x, None, n_blocks, watch)?;
         let mut best: Option<Alternated> = None;
         for init in 0..self.0.n_init as u64 {
@@ -126,11 +131,12 @@ impl Checked {
     }
 }
 
-/// Searches for the number of blocks, up to `most`, that captures the most labels. Returns the
-/// partition with this number.
+/// Searches for the number of blocks, up to `most`, that captures the most labels. A label of a row
+/// is captured if it is in the label set of the row's block. Returns the partition with this number
+/// of blocks.
 ///
-/// `fit` computes the partition for a number of blocks. A larger number replaces the best number only
-/// if it captures more than `notable` additional labels.
+/// `fit` computes the partition for a number of blocks. A larger number is used only if it captures
+/// more than `notable` additional labels.
 fn search(
     most: usize,
     notable: f64,
@@ -155,8 +161,8 @@ fn search(
     Ok(best)
 }
 
-/// Returns the endless sequence of numbers of blocks that the search tries after 1: 2, 3, …, 16, 20,
-/// 25, 31, ….
+/// Returns the numbers of blocks that the search tries after 1: 2, 3, …, 16, 20, 25, 31, …. The
+/// sequence does not end.
 fn sizes() -> impl Iterator<Item = usize> {
     let next = |&n: &usize| {
         Some(if n < EVERY_UP_TO {
@@ -169,7 +175,7 @@ fn sizes() -> impl Iterator<Item = usize> {
 }
 
 impl Alternated {
-    /// Returns the objective at the end.
+    /// Returns the objective of the final partition.
     fn objective(&self) -> f64 {
         self.history[self.history.len() - 1]
     }

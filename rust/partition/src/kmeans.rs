@@ -1,20 +1,21 @@
 //! Clusters sparse rows of unit length by k-means.
 //!
-//! The partition into blocks starts from such clusters. Other methods need only clusters of rows,
-//! without label sets. Rows are scaled to unit length. The nearest center μ of a row x then has the
-//! largest linear score `x·μ − ½‖μ‖²`, so a clustering can be stored as weights and intercepts.
+//! The partition into blocks starts from such clusters. Other methods use only the clusters. Rows
+//! are scaled to unit length. The nearest center μ of a row x has the largest linear score
+//! `x·μ − ½‖μ‖²`. So the centers can be stored as the weights and intercepts of a linear model.
 //!
 //! There are two ways to cluster:
 //!
-//! - Into a given number of clusters, by Lloyd's algorithm. For up to 256 clusters, the starting points
-//!   are chosen by k-means++; for more clusters, they are random rows. Centers are computed on a sample
-//!   of 256 rows per center. Then every row is assigned to its nearest center.
-//! - Into clusters of limited size, by repeated halving. Clusters with too many rows are divided in two
-//!   by 2-means. Then every row is assigned to its nearest center. If a center attracts too many rows,
-//!   its intercept is lowered.
+//! - Lloyd's algorithm divides the rows into a given number of clusters. For up to 256 clusters,
+//!   the starting points are chosen by k-means++. For more clusters, they are random rows. Centers
+//!   are computed on a sample of 256 rows per center. Then every row is assigned to its nearest
+//!   center.
+//! - Repeated halving divides the rows into clusters of limited size. Clusters with too many rows
+//!   are divided in two by 2-means. Then every row is assigned to its nearest center. If a center
+//!   gets too many rows, its intercept is lowered.
 //!
-//! Random numbers depend only on the seed, and sums are in a fixed order. So results are exactly the
-//! same for any number of threads.
+//! Random numbers depend only on the seed, and sums are in a fixed order. So results are exactly
+//! the same for any number of threads.
 //!
 //! ```
 //! use manylabel_base::Watch;
@@ -42,85 +43,86 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::mem::swap;
 
-/// The maximum number of sweeps of Lloyd's algorithm.
+/// The maximum number of passes of Lloyd's algorithm over the rows.
 const SWEEPS: usize = 20;
-/// The number of random rows per center on which centers are computed. Afterwards every row is assigned
-/// to its nearest center.
+/// Centers are computed on a random sample with this many rows per center. Afterwards every row is
+/// assigned to its nearest center.
 const ROWS_PER_CENTER: usize = 256;
-/// The maximum number of centers for which k-means++ chooses the starting points. More centers start at
-/// random rows.
+/// The maximum number of clusters for which k-means++ chooses the starting points. For more
+/// clusters, the starting points are random rows.
 const SPREAD_UP_TO: usize = 256;
-/// The maximum number of bytes that all centers take. If the centers of all features take more, only
+/// The maximum number of bytes of all centers. If the centers of all features would take more, only
 /// the most frequent features are used.
 const BUDGET: usize = 1 << 30;
 /// Squared distances below this value count as 0.
 const NOWHERE: f64 = 1e-6;
-/// When a cluster is halved, each half gets at least the number of rows of the cluster divided by this
-/// number. Without this limit, a few rows far from all others would make the tree deep. With this
-/// limit, a leaf is at most log(n) / log(8/7) halvings below the root.
+/// When a cluster is halved, each half gets at least the number of rows of the cluster divided by
+/// this number. Without this limit, a few rows far from all others would need many halvings. With
+/// this limit, at most log(n) / log(8/7) successive halvings lead to a final cluster, for n rows.
 const LEAST_SHARE: usize = 8;
-/// Number of rows that are processed between two checks of the watch.
+/// Number of rows that are processed between two checks for cancellation.
 const ROWS_PER_STEP: usize = 4096;
-/// The maximum number of rounds in which rows are moved away from centers with too many rows. Usually a
-/// few rounds are enough.
+/// The maximum number of rounds that move rows away from centers with too many rows. Usually a few
+/// rounds are enough.
 const ROUNDS: usize = 64;
 
-/// The number or the size of the clusters.
+/// Determines the clusters, by their number or by their size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
-    /// `n_clusters`: the number of clusters.
+    /// The number of clusters. In Python, this is the parameter `n_clusters`.
     Clusters(usize),
-    /// `leaf_size`: the approximate number of rows of a cluster. Larger clusters are halved. There are
-    /// at most `2 n_rows / leaf_size` clusters. No cluster has more than `2 leaf_size` rows, unless its
-    /// rows are too similar to be separated.
+    /// The approximate number of rows of a cluster. In Python, this is the parameter `leaf_size`.
+    /// Larger clusters are halved. There are at most `2 n_rows / leaf_size` clusters. No cluster
+    /// has more than `2 leaf_size` rows, unless its rows are too similar to be separated.
     RowsEach(usize),
 }
 
-/// Parameters of a clustering.
+/// Parameters of k-means.
 #[derive(Debug, Clone, Copy)]
 pub struct KMeans {
     /// The number or the size of the clusters.
     pub until: Until,
-    /// `n_init`: number of starts; ≥ 1. With [`Until::Clusters`], the result with the lowest inertia is
-    /// kept. With [`Until::RowsEach`], only the first start is used.
+    /// The number of starts, `n_init` in Python; ≥ 1. With [`Until::Clusters`], the result with the
+    /// lowest inertia is kept. With [`Until::RowsEach`], only the first start is used.
     pub n_init: usize,
-    /// The seed of the starts. Start i uses `seed + i`, with wrap-around.
+    /// The seed of the random numbers. Start i uses the seed `seed + i`, with wrap-around.
     pub seed: u64,
 }
 
-/// A clustering of rows. Every cluster has at least one row. If there are fewer distinct rows than
-/// requested clusters, there are fewer clusters.
+/// A division of rows into clusters. Every cluster has at least one row. If there are fewer
+/// distinct rows than requested clusters, there are fewer clusters.
 #[derive(Debug, Clone)]
 pub struct Clustering {
-    /// The cluster of each row, (`n_rows`,).
+    /// The number of the cluster of each row; shape (`n_rows`,).
     pub row_clusters: Vec<u32>,
-    /// The centers, transposed: (`n_features`, `n_clusters`).
+    /// The centers, one per column; shape (`n_features`, `n_clusters`).
     pub centers: CsrOwned,
-    /// The intercept of each center μ, (`n_clusters`,): `−½‖μ‖²`. With this intercept, the nearest
-    /// center of a row of unit length has the largest linear score. With [`Until::RowsEach`], the
-    /// intercepts of centers that attracted too many rows are lower, so that every row is in the
-    /// cluster with its highest score.
+    /// The intercept of each center μ, which is `−½‖μ‖²`; shape (`n_clusters`,). With this intercept, the
+    /// nearest center of a row has the largest linear score. With [`Until::RowsEach`], the
+    /// intercept is lower for centers that would otherwise get too many rows. So every row is in
+    /// the cluster with the highest score.
     pub intercept: Vec<f32>,
-    /// The weighted sum of squared distances between the rows and the means of their clusters.
+    /// The sum of the squared distances between the rows and the means of their clusters, weighted
+    /// by the row weights.
     pub inertia: f64,
 }
 
 impl KMeans {
     /// Clusters the rows of `x` after scaling each row to unit length.
     ///
-    /// `weights` has one weight per row, which multiplies the squared distance of the row. None means
-    /// that all weights are 1.
+    /// `weights` has one weight per row, which multiplies the squared distance of the row to its
+    /// center. If it is None, all weights are 1.
     ///
-    /// Each start and sweep computes the products of `n_clusters` centers with all rows, or with 256
-    /// rows per center if this is fewer. The memory is a copy of `x`, and 4 bytes per center and
-    /// feature. The centers take at most 1 GiB. If they would take more, the rarest features are
-    /// ignored.
+    /// Each pass of a start computes the products of all centers with all rows. If there are more
+    /// than 256 rows per center, it uses a sample of 256 rows per center. The memory is a copy of
+    /// `x`, and 4 bytes per center and feature. The centers take at most 1 GiB. If they would take
+    /// more, the rarest features are ignored.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Param`] if a count is below 1 or a value of `x` is infinite. Returns
-    /// [`Error::Shape`] if `weights` does not have one weight per row. Returns [`Error::TooLarge`] if
-    /// memory is short. Returns [`Error::Stopped`] if the watch was stopped.
+    /// Returns [`Error::Param`] if a parameter is below 1 or a value of `x` is infinite. Returns
+    /// [`Error::Shape`] if `weights` does not have one weight per row. Returns [`Error::TooLarge`]
+    /// if there is not enough memory. Returns [`Error::Stopped`] if the computation was cancelled.
     pub fn fit(
         &self,
         x: Sparse<'_>,
@@ -184,29 +186,31 @@ impl KMeans {
     }
 }
 
-/// The clustering from one start.
+/// The clusters that are found from one start.
 #[derive(Debug)]
 pub(crate) struct Start {
-    /// The cluster of each row.
+    /// The number of the cluster of each row.
     pub(crate) row_clusters: Vec<u32>,
-    /// The number of clusters. Every cluster has rows.
+    /// The number of clusters. Every cluster has at least one row.
     pub(crate) n_clusters: usize,
-    /// The weighted sum of squared distances between the rows and the centers to which they were
-    /// assigned. It is 0 for a clustering by halving.
+    /// The sum of the squared distances between the rows and the centers to which they were
+    /// assigned, weighted by the row weights. For clusters that were found by halving, the sum is
+    /// 0.
     inertia: f64,
-    /// The centers to which rows were assigned, if these are not the means of the clusters.
+    /// The centers to which rows were assigned. None if these are the means of the clusters.
     routing: Option<Centers>,
 }
 
-/// Rows of unit length, restricted to the features for which the centers have memory.
+/// Rows of unit length. If the centers of all features would take too much memory, the rarest
+/// features are left out.
 pub(crate) struct Points<'a> {
     /// The rows. Column j of the matrix is the feature `features[j]`.
     x: CsrOwned,
     /// One weight per row, if given.
     weights: Option<&'a [f32]>,
-    /// The feature number in the caller's matrix for each column of `x`, in increasing order.
+    /// The original number of the feature in each column of `x`, in increasing order.
     features: Vec<u32>,
-    /// The number of features in the caller's matrix.
+    /// The number of features in the original matrix.
     n_features: usize,
 }
 
@@ -216,8 +220,8 @@ impl<'a> Points<'a> {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Param`] if a value of `x` is infinite. Returns [`Error::TooLarge`] if memory is
-    /// short. Returns [`Error::Stopped`] if the watch was stopped.
+    /// Returns [`Error::Param`] if a value of `x` is infinite. Returns [`Error::TooLarge`] if there
+    /// is not enough memory. Returns [`Error::Stopped`] if the computation was cancelled.
     pub(crate) fn new(
         x: Sparse<'_>,
         weights: Option<&'a [f32]>,
@@ -245,15 +249,15 @@ impl<'a> Points<'a> {
         })
     }
 
-    /// Clusters the rows into `k` clusters by k-means, from one start.
+    /// Divides the rows into `k` clusters by k-means, from one start.
     ///
-    /// If there are more than 256 `k` rows, centers are computed on a sample. Then all rows are
-    /// assigned to centers.
+    /// If there are more than 256 rows per cluster, centers are computed on a sample of the rows.
+    /// Then all rows are assigned to their nearest centers.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
+    /// computation was cancelled.
     pub(crate) fn start(&self, k: usize, seed: u64, watch: &Watch) -> Result<Start, Error> {
         let mut rng = Rng::with_seed(seed);
         let most = k.saturating_mul(ROWS_PER_CENTER);
@@ -273,12 +277,12 @@ impl<'a> Points<'a> {
         Lloyd::new(&self.x, self.weights, watch)?.assign(&centers)
     }
 
-    /// Halves clusters by 2-means until none has more than `most` rows. Clusters whose rows cannot be
-    /// separated are not halved. Then assigns every row to its nearest center, with at most `2 most`
-    /// rows per center.
+    /// Repeatedly halves clusters by 2-means until none has more than `most` rows. Clusters whose
+    /// rows cannot be separated are not halved. Then assigns every row to its nearest center, with
+    /// at most `2 most` rows per center.
     ///
-    /// All clusters of one level are halved in parallel. The seed of each cluster depends on `seed`,
-    /// the number of the cluster and its number of rows.
+    /// All clusters with the same number of halvings are halved in parallel. The seed for each
+    /// cluster depends on `seed`, the number of the cluster and its number of rows.
     fn halve(&self, most: usize, seed: u64, watch: &Watch) -> Result<Start, Error> {
         let mut row_clusters = filled("number of rows", 0, self.x.n_rows())?;
         let mut n_clusters = 1;
@@ -320,10 +324,12 @@ impl<'a> Points<'a> {
         })
     }
 
-    /// Returns the two halves that 2-means finds, or None if the rows are too similar to be separated.
+    /// Divides a cluster in two by 2-means and returns the rows of each half. Returns None if the
+    /// rows are too similar to be separated.
     ///
-    /// Each half has at least `most / 2` rows, and at least the number of rows divided by
-    /// [`LEAST_SHARE`]. If 2-means makes a smaller half, the rows nearest to the border join this half.
+    /// Each half has at least `most / 2` rows, and at least the number of rows of the cluster
+    /// divided by [`LEAST_SHARE`]. If 2-means gives a smaller half, the rows nearest to the border
+    /// are moved to it.
     fn two_halves(
         &self,
         rows: &[u32],
@@ -358,13 +364,13 @@ impl<'a> Points<'a> {
             if points.weights.take().is_none() {
                 return Ok(None);
             }
-            // Try again without weights. Rows with weight 0, or without the features of the other rows,
-            // must be separated as well.
+            // Try again without weights. It may be necessary to separate rows with weight 0, or
+            // rows that share no features with the other rows.
         }
     }
 
-    /// Converts a matrix with a row for each feature in use to a matrix with a row for each feature of
-    /// the caller.
+    /// Converts a matrix with one row per feature in use to a matrix with one row per feature of
+    /// the original matrix.
     fn of_all_features(&self, compact: CsrOwned) -> Result<CsrOwned, Error> {
         let mut indptr = filled("number of features", 0, self.n_features + 1)?;
         for (ends, &feature) in compact.indptr.windows(2).zip(&self.features) {
@@ -377,8 +383,9 @@ impl<'a> Points<'a> {
     }
 }
 
-/// Keeps only the `room` features that occur in most rows. If features are equally frequent, lower
-/// features are kept. Returns the features in increasing order.
+/// Keeps only the `room` features that occur in most rows. If features are equally frequent,
+/// features with lower numbers are kept. Returns the original numbers of these features in
+/// increasing order.
 fn keep_frequent(x: &mut CsrOwned, room: usize) -> Result<Vec<u32>, Error> {
     let mut counts = filled("number of features", 0u32, x.n_cols)?;
     for &col in &x.indices {
@@ -417,7 +424,7 @@ fn keep_frequent(x: &mut CsrOwned, room: usize) -> Result<Vec<u32>, Error> {
     Ok(kept)
 }
 
-/// Draws `n` distinct rows of `n_rows` at random. Returns them in increasing order.
+/// Draws `n` distinct row numbers below `n_rows` at random. Returns them in increasing order.
 fn sample(n_rows: usize, n: usize, rng: &mut Rng) -> Result<Vec<u32>, Error> {
     let mut rows = collected("number of rows", 0..n_rows as u32)?;
     for at in 0..n {
@@ -454,12 +461,13 @@ fn gather(x: &CsrOwned, rows: &[u32]) -> Result<CsrOwned, Error> {
     Ok(gathered)
 }
 
-/// Lloyd's algorithm for one set of rows.
+/// Runs Lloyd's algorithm on a set of rows.
 struct Lloyd<'a> {
     x: &'a CsrOwned,
     /// One weight per row, if given.
     weights: Option<&'a [f32]>,
-    /// `‖x‖²` of each row. It is 1 up to rounding, or less if features of the row were dropped.
+    /// The squared length of each row. Rows have length 1 up to rounding, unless some of their
+    /// features were left out.
     squared: Vec<f64>,
     watch: &'a Watch,
 }
@@ -491,8 +499,8 @@ impl<'a> Lloyd<'a> {
         self.weights.map_or(1.0, |weights| f64::from(weights[row]))
     }
 
-    /// Returns the centers after at most [`SWEEPS`] sweeps. It stops earlier if the assignment of rows
-    /// no longer changes. There may be fewer than `k` centers.
+    /// Computes centers in at most [`SWEEPS`] passes over the rows. Stops earlier if no row changes
+    /// its center. There may be fewer than `k` centers.
     fn run(&self, k: usize, rng: &mut Rng) -> Result<Centers, Error> {
         let seeds = self.seeds(k.min(self.x.n_rows()), rng)?;
         let numbers = collected("number of clusters", 0..seeds.len() as u32)?;
@@ -517,9 +525,9 @@ impl<'a> Lloyd<'a> {
 
     /// Assigns every row to its nearest center.
     ///
-    /// A center without rows then gets the row that is farthest from its own center, unless it is the
-    /// only row of that center. Centers that still have no row are dropped, and the other centers are
-    /// renumbered in order.
+    /// If a center has no rows, it then gets the row that is farthest from its own center. A row
+    /// that is the only row of its center is not moved. Centers that still have no rows are
+    /// dropped, and the other centers are renumbered in order.
     fn assign(&self, centers: &Centers) -> Result<Start, Error> {
         let nearest = centers.nearest(self.x, self.watch)?;
         let numbers = nearest.iter().map(|nearest| nearest.center);
@@ -567,13 +575,13 @@ impl<'a> Lloyd<'a> {
         })
     }
 
-    /// Chooses distinct rows as the first centers, at most `k`.
+    /// Chooses at most `k` distinct rows as the first centers.
     ///
-    /// Up to [`SPREAD_UP_TO`] centers are chosen by k-means++ (Arthur, Vassilvitskii 2007). Rows are
-    /// drawn with probability proportional to their weighted squared distance from the nearest center
-    /// chosen so far. Each center is the best of 2 + ⌊ln k⌋ draws, which is the draw that leaves the
-    /// smallest sum of distances. This takes O(nnz(X) k ln k) time. If there are more centers, they are
-    /// drawn uniformly.
+    /// Up to [`SPREAD_UP_TO`] centers are chosen by k-means++ (Arthur, Vassilvitskii 2007). For
+    /// each center, 2 + ⌊ln k⌋ candidate rows are drawn. The probability of a row is proportional
+    /// to its weighted squared distance from the nearest center chosen so far. The candidate that
+    /// leaves the smallest sum of distances becomes the center. This takes O(nnz(X) k ln k) time.
+    /// If `k` is larger, the rows are drawn uniformly.
     fn seeds(&self, k: usize, rng: &mut Rng) -> Result<Vec<u32>, Error> {
         let n = self.x.n_rows();
         if k > SPREAD_UP_TO {
@@ -597,7 +605,8 @@ impl<'a> Lloyd<'a> {
             let mut best: Option<(f64, u32)> = None;
             for _ in 0..draws {
                 self.watch.step(0)?;
-                // If all other rows have weight 0 or equal a center, no more centers can be chosen.
+                // If all other rows have weight 0 or are equal to a center, no more centers can be
+                // chosen.
                 let Some(row) = draw(&chances, rng) else {
                     return Ok(seeds);
                 };
@@ -616,9 +625,10 @@ impl<'a> Lloyd<'a> {
         Ok(seeds)
     }
 
-    /// Writes the squared distance of each row from its nearest center to `out`. `distances` are the
-    /// squared distances before the row `seed` became a center. `center` has one number for each
-    /// feature. All numbers are zero before and after the call.
+    /// Computes the squared distance of each row from its nearest center, after the row `seed`
+    /// became a center. `distances` holds the squared distances before that, and the results are
+    /// written to `out`. `center` has one number for each feature. All numbers are zero before and
+    /// after the call.
     fn nearer(&self, distances: &[f64], seed: u32, center: &mut [f32], out: &mut [f64]) {
         let seed = seed as usize;
         let (cols, values) = self.x.row(seed);
@@ -645,11 +655,12 @@ impl<'a> Lloyd<'a> {
     }
 }
 
-/// Separates rows by a threshold on their scores. Returns true for rows above the threshold.
+/// Divides rows in two by a threshold on their scores. Returns, for each row, whether its score is
+/// above the threshold.
 ///
-/// The threshold leaves at least `least` rows on each side and does not separate equal scores. Among
-/// all such thresholds, it has the fewest rows between itself and the score 0. Returns None if there is
-/// no such threshold.
+/// The threshold leaves at least `least` rows on each side and does not separate equal scores.
+/// Among all such thresholds, the one with the fewest scores between itself and 0 is used. Returns
+/// None if there is no such threshold.
 fn cut(scores: &[f32], least: usize) -> Result<Option<Vec<bool>>, Error> {
     let mut sorted = copied("number of rows", scores)?;
     sorted.sort_unstable_by(f32::total_cmp);
@@ -670,9 +681,9 @@ fn cut(scores: &[f32], least: usize) -> Result<Option<Vec<bool>>, Error> {
 
 /// Assigns every row to its nearest center, with at most `most` rows per center.
 ///
-/// If a center has more rows, its offset is lowered, so that the rows nearest to its border move to
-/// their second nearest center. This is repeated for at most [`ROUNDS`] rounds. A center whose rows are
-/// too similar to be separated may keep more rows.
+/// If a center has more rows, its offset is lowered. The rows that are almost as near to another
+/// center then move to this other center. This is repeated for at most [`ROUNDS`] rounds. A center
+/// whose rows are too similar to be separated may keep more rows.
 fn send_to_nearest(
     x: &CsrOwned,
     centers: &mut Centers,
@@ -695,8 +706,8 @@ fn send_to_nearest(
                 let ahead = rows.iter().map(|&row| nearest[row as usize].ahead());
                 let mut ahead = collected("number of rows", ahead)?;
                 ahead.sort_unstable_by(f32::total_cmp);
-                // Rows whose score differences are below `least` leave the center. If no differences
-                // are equal, `most` rows stay.
+                // Rows whose difference between the two best scores is below `least` leave the
+                // center. If no two differences are equal, `most` rows stay.
                 let too_many = rows.len() - most;
                 let least = ahead[too_many];
                 if ahead[0] < least && least.is_finite() {
@@ -713,7 +724,8 @@ fn send_to_nearest(
     }
 }
 
-/// Draws a position with probability proportional to its weight. Returns None if no weight is above 0.
+/// Draws a position with a probability proportional to its weight. Returns None if no weight is
+/// above 0.
 fn draw(weights: &[f64], rng: &mut Rng) -> Option<u32> {
     let total: f64 = weights.iter().sum();
     let mut left = rng.f64() * total;

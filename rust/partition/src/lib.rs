@@ -1,9 +1,9 @@
 //! Divides rows and labels into blocks, for extreme multi-label classification.
 //!
-//! The training data are divided into q blocks. Each block has a cluster `X_l` of rows and a set `L_l`
-//! of labels. The clusters are disjoint, but label sets may overlap. Then one base model is trained for
-//! each block, only with the rows and labels of the block. To predict a new row, the row is sent to a
-//! block, and only the labels of this block are scored.
+//! The training data are divided into q blocks. Each block has a cluster `X_l` of rows and a set
+//! `L_l` of labels. The clusters are disjoint, but label sets may overlap. Then one base model is
+//! trained for each block, only with the rows and labels of the block. To predict a new row, the
+//! row is sent to a block, and only the labels of this block are scored.
 //!
 //! # Objective
 //!
@@ -13,18 +13,19 @@
 //! f = −Σ_l Σ_{i∈X_l} Σ_{j∈L_l} y_ij + lam Σ_l |L_l|²
 //! ```
 //!
-//! The first term counts the captured labels: the entries of Y whose label is in the set of the row's
-//! block. The second term penalizes large label sets, which make prediction expensive. The start is a
-//! k-means clustering of the rows of X. Then a label step and a row step alternate. The label step
-//! finds the best label sets for the current rows, and the row step finds the best blocks for the
-//! current label sets. The method comes from Liang, Hsieh and Lee, "Block-wise Partitioning for Extreme
-//! Multi-label Classification", §3, algorithms 1 and 2.
+//! The first term counts the captured labels. A label of a row is captured if it is in the label
+//! set of the row's block. The second term penalizes large label sets, which make prediction
+//! expensive. The start is a k-means clustering of the rows of X. Then a label step and a row step
+//! alternate. The label step finds the best label sets for the current blocks of rows. The row step
+//! finds the best block of each row for the current label sets. The method comes from Liang, Hsieh
+//! and Lee, "Block-wise Partitioning for Extreme Multi-label Classification", §3, algorithms 1 and
+//! 2.
 //!
 //! # Parts
 //!
 //! - [`Params`] and [`Partition`]: the partition, and the search for a number of blocks.
-//! - [`label_step`] and [`row_step`]: the two half steps as separate functions.
-//! - [`KMeans`]: clusters of rows, for methods that use only clusters.
+//! - [`label_step`] and [`row_step`]: the two steps that alternate, as separate functions.
+//! - [`KMeans`]: clusters of rows without label sets.
 //! - [`Router`]: linear classifiers that find the block of a new row from its features.
 //! - [`Routing`]: the rule that determines how many blocks a row is sent to.
 //! - [`BlockModel`]: a model that scores rows with the models of their blocks.
@@ -32,8 +33,9 @@
 //!
 //! # Guarantees
 //!
-//! A fit returns only indices and linear weights. This crate trains no base models. Results depend only
-//! on the data, the parameters and the seed. They are exactly the same for any number of threads.
+//! A fit returns only indices and linear weights. This crate trains no base models. Results depend
+//! only on the data, the parameters and the seed. They are exactly the same for any number of
+//! threads.
 //!
 //! # Example
 //!

@@ -1,4 +1,4 @@
-//! Lists the rows of every cluster, given the cluster number of every row.
+//! Lists the rows of every cluster. The input is the cluster number of every row.
 
 use manylabel_base::{Error, copied, filled, push};
 
@@ -14,7 +14,7 @@ impl Members {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is short.
+    /// Returns [`Error::TooLarge`] if there is not enough memory.
     ///
     /// # Panics
     ///
@@ -47,12 +47,12 @@ impl Members {
     }
 }
 
-/// Drops clusters without rows and renumbers the other clusters in order. Returns the old number of
-/// each remaining cluster.
+/// Removes the numbers of clusters without rows, and renumbers the other clusters in order. Returns
+/// the old number of each remaining cluster.
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] if memory is short.
+/// Returns [`Error::TooLarge`] if there is not enough memory.
 pub(crate) fn drop_empty(cluster_of: &mut [u32], n_clusters: usize) -> Result<Vec<u32>, Error> {
     let mut new = filled("number of clusters", u32::MAX, n_clusters)?;
     for &cluster in &*cluster_of {

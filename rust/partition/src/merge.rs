@@ -1,9 +1,10 @@
 //! Merges the scores of several blocks into one ranking.
 //!
-//! Scores of different blocks are log-odds of models that were trained on different rows, so they are
-//! merged as probabilities. The merged probability is a mean, weighted by the router's probabilities of
-//! the blocks. It is then converted back to log-odds; see [`merge`] for the formula. A block that does
-//! not contain a label contributes the probability 0.
+//! A row may be sent to several blocks, and the model of each block computes log-odds of the
+//! block's labels. The log-odds are converted to probabilities. The merged probability of a label
+//! is the mean over blocks, weighted by the router's probabilities of the blocks. A block that does
+//! not contain the label contributes the probability 0. The mean is then converted back to
+//! log-odds; see [`merge`] for the formula.
 //!
 //! ```
 //! use manylabel_base::Watch;
@@ -30,14 +31,14 @@ use manylabel_base::{Error, Watch, extend, filled, push, reserved};
 use manylabel_simd::{exp, wide};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Picked, TopK, Value};
 
-/// Number of rows that are one unit of work. Calls with at most this many rows need no threads.
+/// Number of rows in a unit of parallel work. Calls with at most this many rows need no threads.
 pub const ROWS_AT_ONCE: usize = 64;
-/// Number of scores whose maximum is compared with the k-th best score so far, before any of these
-/// scores is ranked.
+/// Number of scores that are processed together. If their maximum is below the k-th best score so
+/// far, none of them is ranked.
 const CHUNK: usize = 16;
-/// The lower limit of a block's contribution to a probability. It keeps log-odds finite.
+/// The smallest term of a block in the probability of a label. This limit keeps log-odds finite.
 const LEAST: f64 = 1e-300;
-/// The upper limit of a probability. It keeps log-odds finite.
+/// The largest probability. This limit keeps log-odds finite.
 const MOST: f64 = 1.0 - 1e-16;
 
 /// The scores of a block's model for the rows that were sent to the block.
@@ -45,32 +46,32 @@ const MOST: f64 = 1.0 - 1e-16;
 pub struct Answer<'a> {
     /// The labels of the block, in increasing order.
     pub labels: &'a [i32],
-    /// The log-odds of these labels, row by row, of shape (rows sent to the block, labels). Rows are in
-    /// increasing order. Labels that the model does not score have −∞.
+    /// The log-odds of these labels, row by row, of shape (rows sent to the block, labels). Rows
+    /// are in increasing order. A label that the model does not score has −∞.
     pub scores: &'a [f32],
 }
 
 /// Merges the scores of the blocks that each row was sent to.
 ///
-/// `routes` (`n_rows`, `n_blocks`) stores the router's scores of the blocks of each row. `answers` has
-/// one entry per block. Let `p_l` be the logistic function of the router's score of block l, scaled so
-/// that the blocks of a row sum to 1. Let `s_lj` be the score of label j in block l. The merged score
-/// of label j is the log-odds of `Σ_l p_l / (1 + exp(−s_lj))`.
+/// `routes` (`n_rows`, `n_blocks`) stores, for each row, the router's scores of its blocks.
+/// `answers` has one entry per block. Let `p_l` be the logistic function of the router's score of
+/// block l, scaled so that the `p_l` of a row sum to 1. Let `s_lj` be the score of label j in block
+/// l. The merged score of label j is the log-odds of `Σ_l p_l / (1 + exp(−s_lj))`.
 ///
-/// Returns a matrix (`n_rows`, `n_labels`) with the `k` best labels of each row. If scores are equal,
-/// the lower label is preferred. If `k` is None, the matrix has all labels that at least one block
-/// scores. Labels are in increasing order.
+/// Returns a matrix (`n_rows`, `n_labels`) with the `k` best labels of each row. If scores are
+/// equal, the lower label is preferred. If `k` is None, the matrix has all labels that at least one
+/// block scores. The labels of a row are in increasing order.
 ///
-/// Without `k`, the time is O(number of scores). With `k`, most labels take one comparison per block.
-/// The memory is 8 bytes per label for each thread. Sums are in double precision and do not depend on
-/// the number of threads.
+/// Without `k`, the time is O(number of scores). With `k`, most labels take one comparison per
+/// block. The memory is 8 bytes per label for each thread. Sums are in double precision and do not
+/// depend on the number of threads.
 ///
 /// # Errors
 ///
 /// Returns [`Error::Shape`] if `answers` does not have one entry per block, or if an entry does not
-/// have one score for each of its rows and labels. Returns [`Error::Param`] if labels are out of order
-/// or not below `n_labels`. Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`]
-/// if the watch was stopped.
+/// have one score for each of its rows and labels. Returns [`Error::Param`] if the labels of a
+/// block are not increasing or not below `n_labels`. Returns [`Error::TooLarge`] if there is not
+/// enough memory. Returns [`Error::Stopped`] if the computation was cancelled.
 pub fn merge<I: Index, T: Value>(
     routes: CsrView<'_, I, T>,
     answers: &[Answer<'_>],
@@ -108,7 +109,7 @@ pub(crate) fn check_labels(labels: &[i32], n_labels: usize) -> Result<(), Error>
     Ok(())
 }
 
-/// Computes [`merge`] for labels that [`check_labels`] has already checked.
+/// Implements [`merge`] for labels that [`check_labels`] has already checked.
 pub(crate) fn merge_known<I: Index, T: Value>(
     routes: CsrView<'_, I, T>,
     answers: &[Answer<'_>],
@@ -140,17 +141,19 @@ pub(crate) fn merge_known<I: Index, T: Value>(
     )
 }
 
-/// The position of each stored entry of the routes: the number of its row among the rows sent to the
+/// The matrix of routes has one stored entry for each row and each block that the row is sent to.
+/// This struct has, for each entry, the position of the row among the rows that were sent to the
 /// block.
 struct Places {
-    /// The starts of the rows. Row i has the entries `at[starts[i]..starts[i + 1]]`.
+    /// The boundaries of the rows in `at`. Row i has the entries `at[starts[i]..starts[i + 1]]`.
     starts: Vec<usize>,
-    /// The positions in the answers, counted in rows.
+    /// For each stored entry (row and block), the position of the row among the rows sent to the
+    /// block.
     at: Vec<usize>,
 }
 
-/// Counts the rows sent to each block, and checks that the answers have scores for the same number of
-/// rows.
+/// Counts the rows sent to each block. Checks that the scores of each block are for the same number
+/// of rows.
 fn places<I: Index, T: Value>(
     routes: CsrView<'_, I, T>,
     answers: &[Answer<'_>],
@@ -176,17 +179,18 @@ fn places<I: Index, T: Value>(
     Ok(places)
 }
 
-/// The workspace of one thread, which is used for one row after the other.
+/// The workspace of one thread. It is reused from row to row.
 struct Scratch<'a> {
-    /// The labels and scores of each block of the row, and the weight of the block.
+    /// For each block of the row, the labels with their scores, and the weight of the block.
     parts: Vec<(Answer<'a>, f64)>,
-    /// The sum of each label, (`n_labels`,). All sums are 0 between rows.
+    /// The sum of the terms of each label over the blocks; shape (`n_labels`,). All sums are 0 between
+    /// rows.
     shares: Vec<f64>,
     /// The labels whose sums are not 0.
     touched: Vec<u32>,
     /// The router's probabilities of the row's blocks, before they are scaled to sum to 1.
     weights: Vec<f64>,
-    /// The terms of one block.
+    /// The terms of the labels of one block.
     terms: Vec<f64>,
 }
 
@@ -202,7 +206,7 @@ impl<'a> Scratch<'a> {
         })
     }
 
-    /// Sets `parts` to the blocks of a row.
+    /// Sets `parts` to the blocks of a row, with their scores and weights.
     fn row<I: Index, T: Value>(
         &mut self,
         routes: CsrView<'_, I, T>,
@@ -232,7 +236,7 @@ impl<'a> Scratch<'a> {
         Ok(())
     }
 
-    /// Adds the terms of all labels of the row's blocks to `shares`.
+    /// Computes the terms of the labels in all blocks of the row, and adds them to `shares`.
     fn add_up(&mut self) -> Result<(), Error> {
         let Self {
             parts,
@@ -260,8 +264,8 @@ impl<'a> Scratch<'a> {
         Ok(())
     }
 
-    /// Appends all labels with their merged scores to `pairs`, in increasing order of label. Then
-    /// resets the sums.
+    /// Appends all labels of the row with their merged scores to `pairs`, in increasing order of
+    /// label. Then sets the sums to 0.
     fn all(&mut self, pairs: &mut Vec<(u32, f32)>) -> Result<(), Error> {
         self.touched.sort_unstable();
         for label in self.touched.drain(..) {
@@ -275,12 +279,14 @@ impl<'a> Scratch<'a> {
         Ok(())
     }
 
-    /// Appends the `k` best labels with their merged scores to `pairs`, in increasing order of label.
+    /// Appends the `k` best labels of the row with their merged scores to `pairs`, in increasing
+    /// order of label.
     ///
-    /// If a block has k labels whose terms are at least t, the k best sums are at least t. A label with
-    /// all terms below t divided by the number of blocks has a smaller sum, so it is not among the
-    /// best. The function uses the largest such t of any block. Then most labels take one comparison
-    /// per block and no exponential.
+    /// The sum of a label has one term per block. If a block has k labels with terms of at least t,
+    /// the k best sums are at least t. If all terms of a label are below t divided by the number of
+    /// blocks, its sum is below t, so the label is not among the best. The function uses the
+    /// largest such t of any block. Most labels then take one comparison per block and no
+    /// exponential.
     fn best(&mut self, k: usize, pairs: &mut Vec<(u32, f32)>) -> Result<(), Error> {
         let mut enough = 0.0;
         for &(Answer { scores, .. }, weight) in &self.parts {
@@ -348,7 +354,7 @@ fn kth_largest(scores: &[f32], k: usize) -> Result<Option<f32>, Error> {
     Ok(least)
 }
 
-/// Writes the [`term`] of each score.
+/// Computes the [`term`] of each score.
 #[wide]
 fn weighted(scores: &[f32], weight: f64, terms: &mut [f64]) {
     for (to, &score) in terms.iter_mut().zip(scores) {
@@ -356,7 +362,8 @@ fn weighted(scores: &[f32], weight: f64, terms: &mut [f64]) {
     }
 }
 
-/// Returns `weight / (1 + exp(−score))`, but at least [`LEAST`]. Returns 0 if the score is −∞.
+/// Returns the term of a score in the merged probability: `weight / (1 + exp(−score))`, but at
+/// least [`LEAST`]. Returns 0 if the score is −∞.
 #[inline(always)]
 fn term(score: f32, weight: f64) -> f64 {
     let score = f64::from(score);

@@ -1,7 +1,7 @@
-//! The parameters of the partition and their ranges.
+//! Defines the parameters of the partition and their ranges.
 //!
-//! [`Params`] holds the values that the user gave. [`Params::check`] turns them into a
-//! [`Checked`](crate::Checked), whose method `fit` runs the fit. The documentation of each field starts
+//! [`Params`] holds the values that the user gave. [`Params::check`] checks them and returns a
+//! [`Checked`](crate::Checked), which has the method `fit`. The documentation of each field starts
 //! with the name of the parameter in Python.
 
 use manylabel_base::range::{at_least_one, not_negative, positive};
@@ -10,22 +10,26 @@ use manylabel_base::{Error, checked};
 /// The parameters as the user gave them. [`check`](Self::check) checks their ranges.
 #[derive(Debug, Clone)]
 pub struct Params {
-    /// `n_blocks`: number of blocks at the start; ≥ 1. With None, the fit searches for a number; see
-    /// [`Checked::fit`].
+    /// `n_blocks`: number of blocks at the start; ≥ 1. With None, the fit searches for a good
+    /// number; see [`Checked::fit`].
     pub n_blocks: Option<usize>,
-    /// `lam`: weight of the squared sizes of label sets, in units of captured labels; finite, ≥ 0. It
-    /// is not relative to the number of rows, so useful values grow with the number of rows per block.
+    /// `lam`: weight of the squared sizes of label sets in the objective; finite, ≥ 0. The
+    /// objective subtracts the number of captured labels. (A label of a row is captured if it is in
+    /// the label set of the row's block.) This number is not divided by the number of rows. So the
+    /// useful values of `lam` grow with the number of rows per block.
     pub lam: f64,
     /// `max_labels`: maximum number of labels of a block; ≥ 1. None means no limit.
     pub max_labels: Option<usize>,
     /// `n_init`: number of k-means starts; ≥ 1. The result with the lowest objective is kept.
     pub n_init: usize,
-    /// `max_iter`: maximum number of rounds; ≥ 1. A round is a row step and a label step.
+    /// `max_iter`: maximum number of rounds; ≥ 1. A round moves rows to their best blocks (row
+    /// step), and then chooses new label sets (label step).
     pub max_iter: usize,
-    /// `tol`: the alternation ends with the first round that lowers the objective by less than this;
-    /// finite, > 0.
+    /// `tol`: the fit ends after the first round that lowers the objective by less than this
+    /// number; finite, > 0. A round moves rows to their best blocks, and then chooses new label
+    /// sets.
     pub tol: f64,
-    /// The seed of the starts. Start i uses `seed + i`, with wrap-around.
+    /// The seed of the random numbers. Start i uses the seed `seed + i`, with wrap-around.
     pub seed: u64,
 }
 

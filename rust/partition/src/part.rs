@@ -1,13 +1,13 @@
-//! Uses some labels of a model with many labels as a model of their own.
+//! Uses some labels of a model (a part of the model) as a model of their own.
 //!
-//! Several blocks may share one model of all labels, where each block uses a part of the labels. There
-//! are two ways to score a part:
+//! Several blocks may share one model of all labels. Each block then uses only some of the labels.
+//! There are two ways to score a part:
 //!
-//! - [`Part`] calls the whole model and keeps only the scores of its labels. This works for any model
-//!   and needs no preparation, but the whole model scores all of its labels.
-//! - [`Parts`] and [`ByLabel`] make a model that has only the labels of the part. Models implement
-//!   these traits if their weights can be stored by label. With many rows, this saves more time than
-//!   the preparation takes.
+//! - [`Part`] calls the whole model and keeps only the scores of its own labels. This works for any
+//!   model and needs no preparation, but the whole model scores all of its labels.
+//! - [`Parts`] and [`ByLabel`] create a model that has only the labels of the part. Models
+//!   implement these traits if their weights can be stored by label. With many rows, this saves
+//!   more time than the preparation takes.
 
 use manylabel_base::range::same;
 use manylabel_base::{Error, Watch, filled, push, reserved};
@@ -15,12 +15,12 @@ use manylabel_score::{Bounds, Model, Options, Purpose, Rows, Task, Work};
 use manylabel_sparse::{CsrOwned, Features};
 use std::ops::Range;
 
-/// A model that consists of some labels of another model (the whole model). The whole model scores all
-/// of its labels, and the scores of labels outside the part are dropped.
+/// A model that consists of some labels of another model, which is called the whole model. The
+/// whole model scores all of its labels, and the scores of labels outside the part are dropped.
 ///
-/// Label j of the part is label `labels[j]` of the whole model. Labels are ranked by their scores, even
-/// if the whole model ranks labels in a different way. Label sets are the label sets of the whole
-/// model, without labels outside the part.
+/// Label j of the part is label `labels[j]` of the whole model. Labels are ranked by their scores,
+/// even if the whole model ranks labels in a different way. To predict a label set, the whole model
+/// predicts its label set, and labels outside the part are removed.
 #[derive(Clone, Copy)]
 pub struct Part<'a> {
     model: &'a dyn Model,
@@ -28,19 +28,20 @@ pub struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// Makes a part of `model` with the given labels, which must be increasing.
+    /// Creates a model that has only the given labels of `model`. The labels must be increasing.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Param`] if labels are out of order or not labels of the model.
+    /// Returns [`Error::Param`] if `labels` is not increasing or contains numbers that are not
+    /// labels of the model.
     pub fn new(model: &'a dyn Model, labels: &'a [i32]) -> Result<Self, Error> {
         let in_range = |&label: &i32| (0..model.n_labels()).contains(&(label as usize));
         if !(labels.iter().all(in_range) && labels.is_sorted_by(|a, b| a < b)) {
             return Err(Error::Param {
                 name: "label_blocks_",
-                expected: "increasing labels of the model",
+                expected: "increasing label numbers of the model",
                 got: format!(
-                    "labels out of order or range, for a model of {} labels",
+                    "numbers that are not increasing or not in 0..{}",
                     model.n_labels()
                 ),
             });
@@ -48,7 +49,7 @@ impl<'a> Part<'a> {
         Ok(Self { model, labels })
     }
 
-    /// Returns the labels of the part, as numbers in the whole model.
+    /// Returns the labels of the part. They are label numbers of the whole model.
     pub fn labels(&self) -> &'a [i32] {
         self.labels
     }
@@ -58,14 +59,14 @@ impl<'a> Part<'a> {
         self.model
     }
 
-    /// Returns, for each row, the best label of the whole model if it is in the part, and no label
-    /// otherwise.
+    /// Computes, for each row, the label to which the whole model gives the highest score. Returns
+    /// only labels that are in the part. Rows whose label is not in the part get no label.
     pub(crate) fn best(&self, x: Features<'_>, watch: &Watch) -> Result<CsrOwned, Error> {
         self.among(&self.model.topk(x, 1, watch)?)
     }
 
-    /// Returns the entries of a matrix of all labels that belong to the part, with the label numbers of
-    /// the part.
+    /// Removes the labels outside the part from a matrix of all labels. The remaining labels are
+    /// renumbered as labels of the part.
     fn among(&self, all: &CsrOwned) -> Result<CsrOwned, Error> {
         let mut found = CsrOwned {
             indptr: reserved("number of rows", all.n_rows() + 1)?,
@@ -124,7 +125,7 @@ impl Model for Part<'_> {
     }
 }
 
-/// Rows that are prepared for the whole model.
+/// A batch of rows to score with the whole model.
 struct Batch<'a> {
     part: &'a Part<'a>,
     rows: Box<dyn Rows + 'a>,
@@ -165,27 +166,29 @@ impl Rows for Batch<'_> {
     }
 }
 
-/// A model that can be divided into parts. Each part is a model that scores only its own labels.
+/// A model that can be divided into parts. A part is a model that has and scores only some of the
+/// labels.
 ///
-/// [`BlockModel::with_parts`](crate::BlockModel::with_parts) uses this trait for batches of more than
-/// 32 rows.
+/// [`BlockModel::with_parts`](crate::BlockModel::with_parts) uses this trait for batches of more
+/// than 32 rows.
 pub trait Parts: Send + Sync {
-    /// Stores the model by label, once for a batch of rows.
+    /// Stores the model by label and returns the result. This is done once for a batch of rows.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is short, or an error in the arrays of the model.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns another error if the
+    /// arrays of the model are not valid.
     fn by_label(&self) -> Result<Box<dyn ByLabel + '_>, Error>;
 }
 
 /// A model stored by label, so that some of its labels can be extracted quickly.
 pub trait ByLabel: Sync {
-    /// Calls `then` once, with a model of the given labels. `labels` are numbers in the whole model.
-    /// The part numbers its labels in this order.
+    /// Creates a model that has only the given labels, and calls `then` once with this model.
+    /// `labels` are label numbers of the whole model. Label j of the new model is `labels[j]`.
     ///
     /// # Errors
     ///
-    /// Returns any error of `then`. Returns [`Error::TooLarge`] if memory is short.
+    /// Returns any error of `then`. Returns [`Error::TooLarge`] if there is not enough memory.
     fn with_part(
         &self,
         labels: &[i32],

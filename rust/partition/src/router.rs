@@ -1,21 +1,22 @@
-//! Fits the router: one L2-regularized logistic regression for each class, which separates the class
-//! from all other classes.
+//! Fits the router, which predicts one class per row. For each class, one L2-regularized logistic
+//! regression separates the class from all other classes.
 //!
-//! For one class, let `s_i` be 1 for the rows of the class and −1 for other rows, and let `m_i` be the
-//! row weights. The regression minimizes
+//! For one class, let `s_i` be 1 for the rows of the class and −1 for other rows, and let `m_i` be
+//! the row weights. The regression minimizes
 //!
 //! ```text
 //! ½‖w‖² + Σ_i C m_i ln(1 + exp(−s_i w·x_i))
 //! ```
 //!
-//! The dual problem has one variable `0 < α_i < C_i = C m_i` for each row, and `w = Σ_i α_i s_i x_i`.
-//! Rows are visited in random order. Each visit minimizes over one variable by Newton's method. The
-//! method works on the smaller of the two numbers `α_i` and `C_i − α_i`, because small numbers have a
-//! smaller absolute rounding error. This is algorithm 5 of Yu, Huang and Lin, "Dual coordinate descent
-//! methods for logistic regression and maximum entropy models" (2011), which LIBLINEAR also uses.
+//! The dual problem has one variable `0 < α_i < C_i = C m_i` for each row, and
+//! `w = Σ_i α_i s_i x_i`. Rows are visited in random order. Each visit minimizes over the variable
+//! of one row by Newton's method. The method works on the smaller of the two numbers `α_i` and
+//! `C_i − α_i`, because its absolute rounding error is smaller. This is algorithm 5 of Yu, Huang
+//! and Lin, "Dual coordinate descent methods for logistic regression and maximum entropy models"
+//! (2011), which LIBLINEAR also uses.
 //!
-//! Classes are independent and are fitted in parallel. The order of rows depends only on the seed and
-//! the class, so results do not depend on the number of threads.
+//! Classes are independent and are fitted in parallel. The order of rows depends only on the seed
+//! and the class, so results do not depend on the number of threads.
 //!
 //! ```
 //! use manylabel_base::Watch;
@@ -38,12 +39,12 @@ use manylabel_base::range::{at_least_one, positive, same};
 use manylabel_base::{Error, Watch, collected, filled, push};
 use manylabel_sparse::{CsrOwned, Sparse};
 
-/// Number of rows that are visited between two checks of the watch.
+/// Number of rows that are visited between two checks for cancellation.
 const ROWS_AT_ONCE: usize = 8192;
-/// The maximum number of Newton steps of one visit.
+/// The maximum number of Newton steps for the dual variable of one row, in one pass.
 const STEPS: usize = 100;
 
-/// Parameters of the router.
+/// Parameters of the router, which predicts one class per row.
 #[derive(Debug, Clone)]
 pub struct Router {
     /// `C`: the weight of the loss relative to the regularization; finite, > 0.
@@ -51,33 +52,34 @@ pub struct Router {
     /// `fit_intercept`: whether to add a feature that is 1 in all rows. The weight of this feature is
     /// the intercept. It is regularized like the other weights.
     pub fit_intercept: bool,
-    /// `tol`: a class has converged if all dual gradients of a pass are below this in absolute value;
-    /// finite, > 0.
+    /// `tol`: a class has converged after a pass in which the absolute value of every dual gradient
+    /// is below this number; finite, > 0.
     pub tol: f64,
     /// `max_iter`: maximum number of passes over the rows; ≥ 1.
     pub max_iter: usize,
-    /// The seed of the order of rows.
+    /// The seed of the random order in which rows are visited.
     pub seed: u64,
 }
 
-/// A fitted router. The class of a row of unit length is the class with the largest linear score.
+/// A fitted router. The predicted class of a row is the class with the largest linear score. Rows
+/// must have unit length.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Routes {
-    /// The weights, transposed: (`n_features`, `n_classes`), without stored zeros.
+    /// The weights, one column per class; shape (`n_features`, `n_classes`). Zeros are not stored.
     pub weights: CsrOwned,
-    /// The intercepts, (`n_classes`,); zero without `fit_intercept`.
+    /// The intercepts; shape (`n_classes`,). They are zero if no intercepts are fitted.
     pub intercept: Vec<f32>,
-    /// Number of passes over the rows for each class. It is `max_iter` for a class that did not
-    /// converge earlier.
+    /// Number of passes over the rows for each class; shape (`n_classes`,). It is `max_iter` for a class
+    /// that did not converge earlier.
     pub n_iter: Vec<u32>,
 }
 
 /// The data that all classes share.
 struct Problem<'a> {
-    /// Rows of unit length without empty columns. If there is an intercept, the last column is a column
-    /// of ones.
+    /// Rows of unit length. Empty columns are left out. If intercepts are fitted, the last column
+    /// is a column of ones.
     x: CsrOwned,
-    /// `‖x‖²` of each row, including the column of ones.
+    /// The squared length of each row, including the column of ones.
     squared: Vec<f64>,
     /// The class of each row.
     classes: &'a [u32],
@@ -86,21 +88,21 @@ struct Problem<'a> {
 }
 
 impl Router {
-    /// Learns to predict the class of each row of `x`. Rows are scaled to unit length.
+    /// Fits the router to the rows of `x` and their classes. Rows are scaled to unit length.
     ///
-    /// `classes` has one class per row, below `n_classes`. `weights` has one weight > 0 per row, which
-    /// multiplies the loss of the row. None means that all weights are 1.
+    /// `classes` has one class per row, below `n_classes`. `weights` has one weight > 0 per row,
+    /// which multiplies the loss of the row. None means that all weights are 1.
     ///
-    /// The time is O(nnz(X)) per pass and class. The memory is a copy of `x`, plus 4 bytes for each
-    /// feature and 8 bytes for each nonzero weight of each class, plus 20 bytes per row and 8 bytes per
-    /// feature for each thread.
+    /// The time is O(nnz(X)) per pass and class. The memory is a copy of `x`. Each class takes 4
+    /// bytes per feature and 8 bytes per nonzero weight. Each thread takes 20 bytes per row and 8
+    /// bytes per feature.
     ///
     /// # Errors
     ///
     /// Returns [`Error::Param`] if a parameter is out of its range, if a class is not below
-    /// `n_classes`, or if a value of `x` is infinite. Returns [`Error::Shape`] if there is not exactly
-    /// one class and one weight per row. Returns [`Error::TooLarge`] if memory is short. Returns
-    /// [`Error::Stopped`] if the watch was stopped.
+    /// `n_classes`, or if a value of `x` is infinite. Returns [`Error::Shape`] if there is not
+    /// exactly one class and one weight per row. Returns [`Error::TooLarge`] if there is not enough
+    /// memory. Returns [`Error::Stopped`] if the computation was cancelled.
     pub fn fit(
         &self,
         x: Sparse<'_>,
@@ -154,8 +156,8 @@ impl Router {
         self.assemble(&solved, &features, n_features, watch)
     }
 
-    /// Solves the problem of one class. Returns the weights and the number of passes. If there is an
-    /// intercept, it is the last weight.
+    /// Fits the regression of one class. Returns the weights and the number of passes. If
+    /// intercepts are fitted, the last weight is the intercept.
     fn solve(
         &self,
         problem: &Problem<'_>,
@@ -172,7 +174,8 @@ impl Router {
         };
         let bound = |row: usize| {
             let weight = |weights: &[f32]| f64::from(weights[row]);
-            // The bound is used as a divisor, so it must not become zero for tiny weights.
+            // This upper bound of α is used as a divisor, so it must not become zero for tiny
+            // weights.
             (self.c * problem.weights.map_or(1.0, weight)).max(f64::MIN_POSITIVE * 1e20)
         };
         // α and C − α are stored separately, so that the smaller number keeps its precision.
@@ -217,7 +220,7 @@ impl Router {
             if largest < self.tol {
                 break;
             }
-            // If few visits needed a step, the visits of the next passes are solved more accurately.
+            // If few visits needed a Newton step, the next passes use a smaller tolerance.
             if steps <= x.n_rows() / 10 {
                 inner_tol = (0.1 * inner_tol).max(self.tol.min(1e-8));
             }
@@ -226,8 +229,8 @@ impl Router {
         Ok((collected("number of features", w)?, n_iter))
     }
 
-    /// Combines the weights of all classes into a matrix with a row for each feature of the caller.
-    /// `features` holds the caller's feature number of each column.
+    /// Combines the weights of all classes into a matrix with one row per original feature.
+    /// `features` holds the original feature of each column.
     fn assemble(
         &self,
         solved: &[(Vec<f32>, usize)],
@@ -279,24 +282,25 @@ impl Router {
     }
 }
 
-/// The problem of one dual variable: minimize `½ a (z − α)² + b (z − α) + z ln z + (C − z) ln(C − z)`
-/// over z in (0, C).
+/// The one-dimensional problem of a visit to a row. It minimizes
+/// `½ a (z − α)² + b (z − α) + z ln z + (C − z) ln(C − z)` over z in (0, C), where α is the current
+/// value of the dual variable.
 struct Visit {
-    /// `‖x_i‖²`.
+    /// `‖x_i‖²`, the squared length of the row.
     a: f64,
-    /// `s_i w·x_i`.
+    /// `s_i w·x_i`, the score of the row times the sign of its class.
     b: f64,
-    /// The bound `C_i`.
+    /// The upper bound `C_i` of the dual variable.
     c: f64,
 }
 
 impl Visit {
-    /// Minimizes over the number of `pair` (α, C − α) that is smaller at the minimum, and updates both
-    /// numbers.
+    /// Minimizes over the dual variable α by Newton's method, and updates `pair`, which is (α, C −
+    /// α). The method works on whichever of these two numbers is smaller at the minimum.
     ///
-    /// Newton's method ends when the gradient is below `tol` in absolute value, or after [`STEPS`]
-    /// steps. Returns the gradient at the start, the number of steps, and the change of α. If there is
-    /// no step, the pair is unchanged.
+    /// Newton's method ends when the absolute value of the gradient is below `tol`, or after
+    /// [`STEPS`] steps. Returns the gradient at the start, the number of steps, and the change of
+    /// α. If there is no step, the pair does not change.
     fn minimize(&self, pair: &mut [f64; 2], tol: f64) -> (f64, usize, f64) {
         let Self { a, b, c } = *self;
         let second = 0.5 * a * (pair[1] - pair[0]) + b < 0.0;
@@ -328,7 +332,7 @@ impl Visit {
     }
 }
 
-/// Returns the scalar product of `w` and a row.
+/// Returns the dot product of `w` and a row of `x`.
 #[inline(always)]
 fn product(w: &[f64], x: &CsrOwned, row: usize) -> f64 {
     let (cols, values) = x.row(row);
@@ -337,7 +341,7 @@ fn product(w: &[f64], x: &CsrOwned, row: usize) -> f64 {
         .sum()
 }
 
-/// Adds `scale` times a row to `w`.
+/// Adds `scale` times a row of `x` to `w`.
 #[inline(always)]
 fn add_row(w: &mut [f64], x: &CsrOwned, row: usize, scale: f64) {
     let (cols, values) = x.row(row);

@@ -1,35 +1,38 @@
 //! Determines the blocks that each row is sent to.
 //!
-//! More blocks per row make prediction slower, but find labels that the best block does not have. A
-//! router is any [`Model`] whose labels are the blocks. Its scores are interpreted as log-odds.
+//! If a row is sent to more blocks, prediction takes longer. However, it finds labels that are not
+//! in the best block. A router is any [`Model`] whose labels are the blocks. Its scores are
+//! interpreted as log-odds.
 
 use manylabel_base::{Error, Watch, extend, reserved};
 use manylabel_score::Model;
 use manylabel_sparse::{CsrOwned, Features};
 
-/// The rule for the number of blocks that a row is sent to, based on the router's scores of the blocks.
+/// The rule that determines how many blocks a row is sent to. It uses the router's scores of the
+/// blocks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Routing {
-    /// A fixed number of best blocks.
+    /// Each row is sent to a fixed number of blocks: the blocks with the highest scores.
     Best(usize),
-    /// More blocks if the router is less certain. The probability of a block is the logistic function
-    /// of its score. Let P be the sum of the probabilities of the `most` best blocks of a row. The row
-    /// is sent to its best blocks, in decreasing order of probability, until the probabilities of these
-    /// blocks sum to at least `share` times P.
+    /// A row is sent to more blocks if the router is less certain. The probability of a block is
+    /// the logistic function of its score. Let P be the sum of the probabilities of the `most` best
+    /// blocks of a row. Blocks are added in order of decreasing probability, until their
+    /// probabilities sum to at least `share` times P.
     Doubt {
         /// The maximum number of blocks of a row.
         most: usize,
-        /// The fraction of the total probability, from 0 to 1. With 0, each row goes to its best block.
+        /// The fraction of the sum P of probabilities, from 0 to 1. With 0, each row is sent only
+        /// to its best block.
         share: f64,
     },
 }
 
 impl Routing {
-    /// Returns the router's scores of the blocks that each row is sent to, as a matrix (`n_rows`,
-    /// `n_blocks`). Blocks are in increasing order.
+    /// Returns the blocks that each row is sent to, with the router's scores. The result is a
+    /// matrix (`n_rows`, `n_blocks`). The blocks of a row are in increasing order.
     ///
-    /// If blocks have equal scores, the lower block is preferred. Blocks with the score −∞ get no rows.
-    /// So a row may have fewer blocks than the rule says, or none.
+    /// If blocks have equal scores, the lower block is preferred. A row is never sent to a block
+    /// with the score −∞. So a row may be sent to fewer blocks than the rule says, or to none.
     ///
     /// # Errors
     ///
@@ -47,13 +50,13 @@ impl Routing {
     }
 }
 
-/// Keeps the best entries of each row, in decreasing order of probability, until they sum to the
-/// fraction `share` of the total probability of the row. If a row has entries, at least one entry is
-/// kept.
+/// Keeps only the best entries of each row. Entries are kept in order of decreasing probability,
+/// until their probabilities sum to the fraction `share` of the sum of all probabilities of the
+/// row. At least one entry is kept, unless the row is empty.
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] if memory is short.
+/// Returns [`Error::TooLarge`] if there is not enough memory.
 fn fewest(routes: &CsrOwned, share: f64) -> Result<CsrOwned, Error> {
     let mut kept = CsrOwned {
         indptr: reserved("number of rows", routes.indptr.len())?,

@@ -1,19 +1,20 @@
-//! Copies some rows of a matrix into a matrix of their own.
+//! Copies some rows of a matrix into a new matrix.
 //!
-//! A batch of rows is grouped by block, and the model of a block gets only the rows of its group. The
-//! values of these rows are copied without a change of type. The copy exists while the model works on
-//! it.
+//! A batch of rows is grouped by block, and the model of a block gets only the rows of its group.
+//! The values of these rows are copied without a change of type. The copy exists only while the
+//! model works on it.
 
 use manylabel_base::{Error, reserved};
 use manylabel_sparse::{CsrView, Dense, DenseView, Features, Index, Real, Value, with_sparse};
 
-/// Calls `then` with a copy of the given rows of `x`, in the given order.
+/// Calls `then` with a copy of the given rows of `x`.
 ///
-/// Row numbers must be distinct and increasing. If they are all rows of `x`, nothing is copied.
+/// The numbers in `rows` must be distinct and increasing. If all rows of `x` are given, nothing is
+/// copied.
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] if memory is short, or any error of `then`.
+/// Returns [`Error::TooLarge`] if there is not enough memory, or any error of `then`.
 pub(crate) fn with_rows<R>(
     x: Features<'_>,
     rows: &[u32],
@@ -40,7 +41,7 @@ where
     for<'a> Features<'a>: From<DenseView<'a, T>>,
 {
     let size = rows.len().saturating_mul(x.n_cols());
-    let mut values = reserved("rows of X", size)?;
+    let mut values = reserved("the copy of the rows of X", size)?;
     for &row in rows {
         values.extend_from_slice(x.row(row as usize));
     }
@@ -65,9 +66,9 @@ where
         })
     };
     let size = rows.iter().map(|&row| x.row(row as usize).0.len()).sum();
-    let mut ends = reserved("rows of X", rows.len() + 1)?;
-    let mut indices = reserved("rows of X", size)?;
-    let mut values = reserved("rows of X", size)?;
+    let mut ends = reserved("the copy of the rows of X", rows.len() + 1)?;
+    let mut indices = reserved("the copy of the rows of X", size)?;
+    let mut values = reserved("the copy of the rows of X", size)?;
     ends.push(end(0)?);
     for &row in rows {
         let (cols, row) = x.row(row as usize);

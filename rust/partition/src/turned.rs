@@ -1,19 +1,19 @@
 //! Computes the transpose of a sparse matrix.
 //!
-//! Linear models store their weights by feature. To extract the weights of some labels, the weights are
-//! transposed twice. The first transpose stores all weights by label. The second transpose stores the
-//! weights of the extracted labels by feature again. The rows to transpose are given by a function, so
-//! they are not copied first.
+//! Linear models store their weights by feature. To extract the weights of some labels, the weights
+//! are transposed twice. The first transpose stores all weights by label. The second transpose
+//! stores the weights of the extracted labels by feature again. A function gives the rows to
+//! transpose, so they need not be copied first.
 
 use manylabel_base::{Error, filled};
 use manylabel_sparse::Index;
 
-/// The compressed columns of a sparse matrix, which are the compressed rows of its transpose.
+/// A sparse matrix in compressed column format. The columns are the rows of the transpose.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Turned {
-    /// Ends of the columns, (`n_cols` + 1,), starting with 0.
+    /// The boundaries of the columns in `rows` and `values`, starting with 0; shape (`n_cols` + 1,).
     pub ends: Vec<u32>,
-    /// The row of each entry, column after column. Rows are increasing within a column.
+    /// The row of each entry, column by column. Rows are in increasing order within a column.
     pub rows: Vec<u32>,
     /// The value of each entry.
     pub values: Vec<f32>,
@@ -45,9 +45,9 @@ impl Turned {
                 got: size.to_string(),
             });
         }
-        // This is a counting sort in one array. Column j is counted at `ends[j + 2]`. After the counts
-        // are summed, `ends[j + 1]` is the place of the column's next entry. At the end, it is the end
-        // of the column.
+        // This is a counting sort in one array. First, the entries of column j are counted at
+        // `ends[j + 2]`. After the counts are summed, `ends[j + 1]` is the place of the next entry
+        // of column j. At the end, it is the end of column j.
         let mut ends = filled("number of columns", 0u32, n_cols + 2)?;
         for at in 0..n_rows {
             for col in row(at).0 {

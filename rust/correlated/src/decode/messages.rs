@@ -1,24 +1,28 @@
-//! Computes marginals by messages along the couplings, and by the mean-field method.
+//! Computes marginals (a probability for each label), by messages along the couplings or by the
+//! mean-field method.
 //!
-//! A message from i to k is the amount by which label i changes the log-odds of label k. The
-//! log-odds of i itself contain the messages from all neighbours of i except k. Let r be the
-//! log-odds of i without the message from k, and c the coupling. The message is
-//! `max(0, r + c) − max(0, r)` for max-product, and `log(1 + e^{r + c}) − log(1 + e^r)` for
-//! sum-product. No message exceeds `|c|`, so messages need no normalization. All messages of a
-//! round are computed from the messages of the previous round. A round takes O(couplings).
+//! A message from label i to label k is the amount by which label i changes the log-odds of label
+//! k. Let c be the coupling of i and k. Let r be the log-odds of i with the messages from all
+//! neighbours of i except k. Max-product sends the message `max(0, r + c) − max(0, r)`. Sum-product
+//! sends the message `log(1 + e^{r + c}) − log(1 + e^r)`. No message exceeds `|c|`, so messages
+//! need no normalization. In each round, all messages are computed from the messages of the
+//! previous round. A round takes O(number of couplings) time.
 
 use super::{COUPLINGS, Decoder, Work, sigmoid};
 use manylabel_base::{Error, Watch, copied, extend, filled};
 use manylabel_simd::{exp, ln_ratio, wide};
 use std::iter::repeat_n;
 
-/// Largest number of directed couplings for which marginals use messages. With more, messages would
-/// take tens of milliseconds per row.
+/// Largest number of directed couplings for which marginals are computed by messages. Each coupling
+/// counts twice, once for each direction. With more couplings, messages would take tens of
+/// milliseconds per row.
 const FEW_EDGES: usize = 5000;
 
-/// Computes one damped round of sum-product messages. On input, `next` holds one number per edge:
-/// the log-odds of the source of the edge, without the message in the opposite direction. It is
-/// replaced by half of the last message plus half of the new message. Returns the largest change.
+/// Computes one damped round of sum-product messages. Returns the largest change of a message.
+///
+/// On input, `next` has one number per directed coupling: the log-odds of the label that sends the
+/// message, without the message that it receives along the same coupling. On return, `next` has the
+/// damped messages, which are the means of the last message and the new message.
 #[wide]
 fn send(couplings: &[f64], last: &[f64], next: &mut [f64]) -> f64 {
     for ((next, &last), &coupling) in next.iter_mut().zip(last).zip(couplings) {
@@ -39,7 +43,7 @@ fn send(couplings: &[f64], last: &[f64], next: &mut [f64]) -> f64 {
 }
 
 impl Decoder<'_> {
-    /// Returns the position of the mirror entry of every coupling.
+    /// For every stored coupling (i, k), returns the position of the stored coupling (k, i).
     pub(super) fn reverse(&self) -> Result<Vec<u32>, Error> {
         let ends = &self.couplings.ends;
         let mut next = copied(COUPLINGS, ends)?;
@@ -56,8 +60,9 @@ impl Decoder<'_> {
         Ok(reverse)
     }
 
-    /// Writes the max-marginals of a row, as log-odds of each label. Stops after at most 50 rounds,
-    /// as in Li et al. (2016), or when every message changes by less than 1e-6.
+    /// Writes the max-marginal of each label, as log-odds. The max-marginal compares the best label
+    /// set that contains the label with the best label set that does not. Stops after at most 50
+    /// rounds, as in Li et al. (2016), or when every message changes by less than 1e-6.
     pub(super) fn messages(
         &self,
         u: &[f64],
@@ -101,9 +106,9 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Writes the log-odds of each label to `beliefs`: `u_i` plus all messages to i. Also writes to
-    /// `rest`, for each edge from i, the log-odds of i without the message from the other end of
-    /// the edge.
+    /// Writes the log-odds of each label i to `beliefs`: `u_i` plus all messages to i. For each
+    /// coupling of i with a label k, also writes to `rest` the log-odds of i without the message
+    /// from k.
     fn beliefs(&self, u: &[f64], messages: &[f64], rest: &mut [f64], beliefs: &mut [f64]) {
         beliefs.copy_from_slice(u);
         for &i in &self.coupled {
@@ -122,8 +127,9 @@ impl Decoder<'_> {
         }
     }
 
-    /// Writes probabilities by sum-product messages. Returns whether the messages converged within
-    /// 100 rounds. With too many couplings it immediately returns `false` and writes nothing.
+    /// Writes the probability of each label, computed by sum-product messages. Returns whether the
+    /// messages converged within 100 rounds. If there are too many couplings, returns `false` at
+    /// once and writes nothing.
     pub(super) fn sum_product(
         &self,
         u: &[f64],
@@ -156,8 +162,10 @@ impl Decoder<'_> {
         Ok(settled)
     }
 
-    /// Improves the probabilities `q` of the coupled labels by `q_i = σ(u_i + Σ_k c_ik q_k)`, label
-    /// by label. Stops when every probability changes by less than 1e-5, or after 100 passes.
+    /// Computes the probabilities `q` of the labels that have couplings, by the mean-field method.
+    /// It repeats `q_i = σ(u_i + Σ_k c_ik q_k)`, one label after the other, and starts from the
+    /// given `q`. It stops when every probability changes by less than 1e-5, or after 100 passes
+    /// over the labels.
     pub(super) fn mean_field(&self, u: &[f64], q: &mut [f64], watch: &Watch) -> Result<(), Error> {
         const SWEEPS: usize = 100;
         const STILL: f64 = 1e-5;

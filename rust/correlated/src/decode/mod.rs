@@ -1,22 +1,25 @@
 //! Finds the most probable label set of a row, and computes the probability of each label. The most
-//! probable label set is the maximum of `s(z) = Σ_i z_i u_i + Σ_{i<k} c_ik z_i z_k`.
+//! probable label set z maximizes the score `s(z) = Σ_i z_i u_i + Σ_{i<k} c_ik z_i z_k`.
 //!
-//! Here `u_i` is the log-odds of label i without couplings. A label without couplings is predicted
-//! if its u is positive. For the coupled labels there are three methods:
+//! Here `u_i` is the log-odds of label i without couplings, and `c_ik` is the coupling of labels i
+//! and k. A label without couplings is predicted if its `u_i` is positive. There are three methods
+//! for the labels with couplings:
 //!
-//! - All states are compared. This method is exact and takes O(2^c) per row for c coupled labels.
-//! - A search starts from label sets of the training rows and flips labels while this increases the
-//!   score.
+//! - All label sets (states) are compared. This method is exact and takes O(2^c) time per row for c
+//!   labels with couplings.
+//! - A search starts from label sets of the training rows. It changes single labels or pairs as
+//!   long as the score increases.
 //! - Max-product messages are sent along the couplings, as in Li et al. (2016; see the
 //!   [crate](crate)). This method often fails if the couplings form cycles.
 //!
-//! No single flip improves a label set found by the first two methods. A label is therefore in the
-//! set if and only if its log-odds given the other labels of the set are positive. These log-odds
-//! are the scores. The scores of the third method are the max-marginals of its messages.
+//! The label sets found by the first two methods cannot be improved by adding or removing one
+//! label. A label is therefore in the set if and only if its log-odds, given the other labels of
+//! the set, are positive. These log-odds are the scores of the labels. With the third method, the
+//! scores are the max-marginals computed from the messages.
 //!
-//! For few coupled labels, probabilities are sums over all states. Otherwise they are computed by
-//! sum-product messages or by the mean-field method; see [`Decoder::marginals`]. All computations
-//! are in double precision.
+//! If few labels have couplings, probabilities are sums over all states. Otherwise they are
+//! computed by sum-product messages or by the mean-field method; see [`Decoder::marginals`]. All
+//! computations are in double precision.
 
 mod messages;
 mod search;
@@ -26,66 +29,70 @@ use crate::iterate::overwrite;
 use crate::model::Matrix;
 use manylabel_base::{Error, Watch, collected};
 
-/// The method that finds the most probable label set. Probabilities do not depend on it.
+/// The method that finds the most probable label set. Probabilities do not depend on this method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// Compares all states of up to 20 coupled labels. More coupled labels are an error.
+    /// Compares all label sets of up to 20 labels with couplings. If more labels have couplings, an
+    /// error is returned.
     Exact,
-    /// Starts from the best label sets of the training rows, and from the label set without
-    /// couplings. Flips labels and coupled pairs as long as this increases s(z). The best of all
-    /// results is used.
+    /// Searches from several starting sets: the best label sets of the training rows, and the label
+    /// set that would be predicted without couplings. Adds or removes single labels and coupled
+    /// pairs as long as this increases the score s(z). Returns the best label set found.
     Search,
     /// Sends max-product messages for at most 50 rounds, as in Li et al. (2016). The result is
     /// unreliable if the couplings form cycles.
     Messages,
-    /// Uses [`Exact`](Self::Exact) for up to 14 coupled labels, otherwise [`Search`](Self::Search).
+    /// Uses [`Exact`](Self::Exact) if at most 14 labels have couplings, otherwise
+    /// [`Search`](Self::Search).
     Auto,
 }
 
-/// Largest number of coupled labels for which all states can be visited. The energies of the states
-/// then take 8 MiB.
+/// Largest number of labels with couplings for which all label sets (states) can be compared. The
+/// sums of couplings of all states then take 8 MiB.
 const MAX_EXACT: usize = 20;
 
-/// Largest number of coupled labels for which all states are visited by default. This takes
-/// microseconds per row.
+/// Largest number of labels with couplings for which all label sets are compared by default. The
+/// comparison then takes microseconds per row.
 const FEW: usize = 14;
 
-/// Names of arrays in memory errors.
+/// Names of arrays in error messages about memory.
 pub(crate) const LABELS: &str = "number of labels";
-pub(crate) const SCORES: &str = "scores of some rows";
-const COUPLINGS: &str = "couplings";
+pub(crate) const SCORES: &str = "number of scores of some rows";
+const COUPLINGS: &str = "number of couplings";
 
-/// Number of rows for which the label sets of the training rows are scored together.
+/// Number of rows that are compared with the label sets of the training rows at the same time.
 pub(crate) const ROWS: usize = 16;
 
-/// The method that is used for the given couplings.
+/// The method of a decoder, chosen by the user or from the number of labels with couplings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Compares all states.
+    /// Compares all label sets.
     States,
-    /// Searches from label sets of the training rows.
+    /// Searches for the most probable label set, starting from label sets of the training rows.
     Search,
     /// Sends max-product messages.
     Messages,
 }
 
-/// The couplings of a model, and data for decoding that depend only on them. A decoder is prepared
-/// once for many rows.
+/// Finds label sets and probabilities of rows for given couplings. A decoder is prepared once and
+/// used for many rows.
 pub(crate) struct Decoder<'a> {
     /// The method for finding label sets.
     way: Way,
-    /// The couplings c, a symmetric matrix.
+    /// The couplings c as a symmetric matrix, of shape (`n_labels`, `n_labels`).
     couplings: &'a Matrix,
     /// The labels with couplings, in increasing order.
     coupled: Vec<u32>,
-    /// `Σ_{i<k} c_ik z_i z_k` for every state of the coupled labels. Bit b of a state belongs to
-    /// the b-th coupled label. Empty if not all states are visited.
+    /// The sum of the couplings within each set of coupled labels, `Σ_{i<k} c_ik z_i z_k`. The
+    /// index of a set is a binary number, in which bit b belongs to the b-th label of `coupled`.
+    /// Empty if the method does not compare all sets.
     energies: Vec<f64>,
-    /// The position of edge k → i, for each edge i → k. Used for messages only.
+    /// For each stored coupling (i, k), the position of the stored coupling (k, i). Filled only for
+    /// messages.
     reverse: Vec<u32>,
-    /// The largest |c| of each label.
+    /// For each label, the largest absolute value of its couplings.
     strongest: Vec<f64>,
-    /// Label sets of the training rows.
+    /// Label sets of the training rows, from which the search starts.
     sets: Sets<'a>,
 }
 
@@ -107,51 +114,55 @@ impl Sets<'_> {
     }
 }
 
-/// Working space for decoding some rows.
+/// Working space for a group of rows.
 #[derive(Default)]
 pub(crate) struct Scratch {
     /// Log-odds without couplings of up to [`ROWS`] rows, row by row.
     pub(crate) u: Vec<f64>,
-    /// Log-odds given the other labels of the decoded set, or max-marginals. The layout is the same
-    /// as that of `u`.
+    /// The scores of the rows, in the same layout as `u`. A score is the log-odds of a label, given
+    /// that all other labels are as in the label set that was found. If messages are used, a score
+    /// is a max-marginal.
     pub(crate) odds: Vec<f64>,
     /// Working space for decoding each row.
     pub(crate) work: Work,
 }
 
-/// Working space for decoding one row.
+/// Working space for one row.
 #[derive(Default)]
 pub(crate) struct Work {
-    /// The label set that was found.
+    /// For each label, whether the most probable label set contains the label.
     z: Vec<bool>,
-    /// Log-odds of several rows in SIMD lanes, label by label.
+    /// Log-odds without couplings, label by label. Each of several rows has one SIMD lane.
     lanes: Vec<f64>,
     /// For each row, the best label sets of the training rows with their scores, best first.
     best: Vec<Vec<(f64, u32)>>,
-    /// The current label set of the search.
+    /// For each label, whether the label set that the search currently considers contains the
+    /// label.
     state: Vec<bool>,
-    /// Sums of probabilities over states, for each state of the lowest labels.
+    /// For each set of the first ten coupled labels, the summed probability of all label sets that
+    /// agree with this set on these labels.
     sums: Vec<f64>,
-    /// Sums of u over all sets of the lowest labels; see `states.rs`.
+    /// For each set of the first ten coupled labels, the sum of the log-odds u over the set; see
+    /// `states.rs`.
     low: Vec<f64>,
-    /// Sums of u over all sets of the other coupled labels.
+    /// For each set of the other coupled labels, the sum of u over the set.
     high: Vec<f64>,
-    /// One message per directed coupling.
+    /// The messages, one for each direction of each coupling.
     messages: Vec<f64>,
     /// The messages of the next round.
     next: Vec<f64>,
 }
 
 impl<'a> Decoder<'a> {
-    /// Prepares a decoder for label sets.
+    /// Prepares a decoder that finds label sets.
     ///
-    /// Takes O(couplings). If all states are visited, it also takes O(2^c) time and memory for c
-    /// coupled labels.
+    /// The preparation takes O(number of couplings) time. If all sets of c coupled labels are
+    /// compared, it also takes O(2^c) time and memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] for [`Method::Exact`] with too many coupled labels. [`Error::TooLarge`] if
-    /// there is not enough memory.
+    /// [`Error::Param`] if the method is [`Method::Exact`] and too many labels have couplings.
+    /// [`Error::TooLarge`] if there is not enough memory.
     pub(crate) fn new(
         method: Method,
         couplings: &'a Matrix,
@@ -194,7 +205,7 @@ impl<'a> Decoder<'a> {
         Ok(decoder)
     }
 
-    /// Prepares a decoder for probabilities.
+    /// Prepares a decoder that computes probabilities.
     pub(crate) fn for_marginals(couplings: &'a Matrix, sets: Sets<'a>) -> Result<Self, Error> {
         let mut decoder = Self::new(Method::Messages, couplings, sets)?;
         if decoder.coupled.len() <= FEW {
@@ -203,12 +214,13 @@ impl<'a> Decoder<'a> {
         Ok(decoder)
     }
 
-    /// Returns the number of labels, coupled or not.
+    /// Returns the number of labels, including labels without couplings.
     fn n_labels(&self) -> usize {
         self.strongest.len()
     }
 
-    /// Decodes the rows of `scratch.u` and writes their scores to `scratch.odds`.
+    /// Finds the label set of each row. Reads log-odds from `scratch.u` and writes scores to
+    /// `scratch.odds`.
     pub(crate) fn decode(&self, scratch: &mut Scratch, watch: &Watch) -> Result<(), Error> {
         let Scratch { u, odds, work } = scratch;
         overwrite(SCORES, odds, u)?;
@@ -233,7 +245,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Writes the log-odds of every label given the other labels in `z`.
+    /// Writes the log-odds of every label, given that all other labels are as in the set `z`.
     fn odds(&self, u: &[f64], z: &[bool], odds: &mut [f64]) {
         odds.copy_from_slice(u);
         for &label in &self.coupled {
@@ -246,9 +258,10 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Writes the log-odds at `z`. Before that, flips labels if their log-odds have the wrong sign
-    /// because of rounding or a tie. Scores are later rounded to single precision, so the signs
-    /// after rounding are used.
+    /// Writes the log-odds of every label, given that all other labels are as in the set `z`. First
+    /// adds or removes labels if the sign of their log-odds does not agree with `z`, which happens
+    /// only because of rounding errors or ties. Signs are taken after rounding to single precision,
+    /// because scores are returned in single precision.
     fn settle(&self, u: &[f64], z: &mut [bool], odds: &mut [f64]) {
         for _ in 0..2 * self.coupled.len() {
             self.odds(u, z, odds);
@@ -262,12 +275,13 @@ impl<'a> Decoder<'a> {
         self.odds(u, z, odds);
     }
 
-    /// Writes the probability of every label of a row, given its log-odds `u` without couplings.
-    ///
-    /// With up to 14 coupled labels, probabilities are exact sums over all states. Otherwise they
-    /// are computed by sum-product messages, damped by one half. The mean-field method is used if
-    /// messages do not converge within 100 rounds, or if there are more than 5000 directed
+    /// Writes the probability of every label of a row. `u` holds the log-odds of the labels without
     /// couplings.
+    ///
+    /// If at most 14 labels have couplings, probabilities are exact sums over all label sets.
+    /// Otherwise they are computed by sum-product messages, damped by one half. The mean-field
+    /// method is used instead in two cases: if the messages do not converge within 100 rounds, or
+    /// if there are more than 5000 directed couplings (each coupling counts in both directions).
     pub(crate) fn marginals(
         &self,
         u: &[f64],
@@ -286,8 +300,9 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Converts the [`marginals`](Self::marginals) of all labels of a row to log-odds. They are
-    /// finite if `u` is finite. Labels without couplings get `u` itself, which is exact.
+    /// Writes the log-odds of the probabilities that [`marginals`](Self::marginals) computes. The
+    /// log-odds are finite if `u` is finite. For labels without couplings, the log-odds are exactly
+    /// `u`.
     pub(crate) fn marginal_odds(&self, u: &[f64], odds: &mut [f64]) {
         for (label, (odds, &u)) in odds.iter_mut().zip(u).enumerate() {
             if u.is_infinite() || self.couplings.row(label).0.is_empty() {

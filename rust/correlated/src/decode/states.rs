@@ -1,26 +1,29 @@
-//! Visits all states of the coupled labels, to find the best state and to compute sums over states.
+//! Visits all states (label sets of the coupled labels), to find the best state and to sum over
+//! states.
 //!
-//! The score of a state is its energy plus a sum of u over its labels. Energies are the same for
-//! all rows. The sum of u is split into a sum over the ten coupled labels with the lowest numbers
-//! and a sum over the other coupled labels. Both sums are tabulated for each row. States are then
-//! visited in runs of 1024. The states of a run differ only in the ten lowest labels, and their
-//! energies are adjacent in memory. This takes O(2^c) additions per row for c coupled labels.
+//! The score of a state is the sum of its couplings (its energy) plus the sum of u over its labels.
+//! Here u are the log-odds of a row without couplings. The energy of a state is the same for all
+//! rows. The sum of u has two parts: a sum over the first ten coupled labels and a sum over the
+//! other coupled labels. For each row, both sums are first computed for all possible sets. The
+//! states are then visited in runs of 1024. The states of a run differ only in the first ten
+//! labels, and their energies are adjacent in memory. For c coupled labels, this takes O(2^c)
+//! additions per row.
 
 use super::{Decoder, LABELS, Work};
 use manylabel_base::{Error, extend, few, filled};
 use manylabel_simd::{exp, wide};
 use std::iter::repeat_n;
 
-/// The name of the states in memory errors.
+/// Name of the states in error messages about memory.
 const STATES: &str = "number of states";
 
-/// Number of states of the lowest labels, for which sums of u are tabulated.
+/// Number of sets of the first ten coupled labels. For each of these sets, the sum of u is stored.
 const LOW: usize = 1024;
 
 impl Decoder<'_> {
-    /// Returns the energies of all states. The energy of a state is the energy of the state without
-    /// its highest label, plus the couplings of this label with the other labels. Takes O(2^c) for
-    /// c coupled labels.
+    /// Returns the energy (the sum of the couplings) of every state. It is computed from the energy
+    /// of the state without its last label, plus the couplings of the last label with the other
+    /// labels. This takes O(2^c) time for c coupled labels.
     pub(super) fn energies(&self) -> Result<Vec<f64>, Error> {
         let n = self.coupled.len();
         let mut energies = filled(STATES, 0.0, 1 << n)?;
@@ -33,8 +36,8 @@ impl Decoder<'_> {
                 }
             }
             let (known, new) = energies.split_at_mut(1 << bit);
-            // The couplings of this label with each set of lower labels. Each lower label doubles
-            // the number of sets.
+            // The couplings of this label with each set of earlier labels. Each further label
+            // doubles the number of sets.
             new[0] = 0.0;
             for (lower, value) in with.iter().enumerate() {
                 for state in 0..1 << lower {
@@ -48,8 +51,9 @@ impl Decoder<'_> {
         Ok(energies)
     }
 
-    /// Writes the best of all states of the coupled labels to `work.z`. If several states are
-    /// equally good, the lowest state in the first best run of states is used.
+    /// Writes the state of the coupled labels with the highest score to `work.z`. States are
+    /// visited in runs of 1024. If several states have the highest score, the first of these states
+    /// in the first such run is used.
     pub(super) fn exact(&self, u: &[f64], work: &mut Work) -> Result<(), Error> {
         self.tabulate(u, work);
         let Work { low, high, z, .. } = work;
@@ -73,8 +77,8 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Writes the sums of u over all sets of the ten lowest coupled labels to `work.low`. Writes
-    /// the sums over all sets of the other coupled labels to `work.high`.
+    /// Writes the sum of u for every set of the first ten coupled labels to `work.low`. Writes the
+    /// sum of u for every set of the other coupled labels to `work.high`.
     fn tabulate(&self, u: &[f64], work: &mut Work) {
         let n_low = self.coupled.len().min(LOW.ilog2() as usize);
         let (low, high) = self.coupled.split_at(n_low);
@@ -89,8 +93,9 @@ impl Decoder<'_> {
         }
     }
 
-    /// Writes the probabilities of the coupled labels to `out`, in one pass over all states.
-    /// Probabilities are divided by the probability of the best state, so that nothing overflows.
+    /// Writes the probability of each coupled label to `out`, in one pass over all states. The
+    /// weight of each state is divided by the weight of the best state, so that no number
+    /// overflows.
     pub(super) fn sum_states(
         &self,
         u: &[f64],
@@ -117,7 +122,7 @@ impl Decoder<'_> {
             (&self.coupled[n_low..], &mut of_high),
         ] {
             for &label in labels.iter().rev() {
-                // The upper half of the remaining sums belongs to the states with the highest
+                // The upper half of the remaining sums belongs to the states that contain the last
                 // label.
                 let half = weights.len() / 2;
                 let (without, with) = weights.split_at_mut(half);
@@ -132,7 +137,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Returns the largest sum of two numbers at the same position.
+/// Returns the maximum of `a[i] + b[i]` over all positions i.
 fn highest(a: &[f64], b: &[f64]) -> f64 {
     let mut most = [f64::NEG_INFINITY; 16];
     let (a16, b16) = (a.chunks_exact(16), b.chunks_exact(16));
@@ -148,9 +153,9 @@ fn highest(a: &[f64], b: &[f64]) -> f64 {
     most.into_iter().fold(f64::NEG_INFINITY, f64::max)
 }
 
-/// Adds `e^(a + b + c − most)` to `sums`, position by position. Returns the total of the added
-/// numbers. Additions are in the same order as in [`highest`] and its caller, so that no exponent
-/// is positive.
+/// Adds `e^(a[i] + b[i] + c − most)` to `sums[i]` for all positions i. Returns the total of the
+/// added numbers. Additions are in the same order as in [`highest`] and its caller. No exponent is
+/// therefore positive.
 #[wide]
 fn add_weights(a: &[f64], b: &[f64], c: f64, most: f64, sums: &mut [f64]) -> f64 {
     const LANES: usize = 8;

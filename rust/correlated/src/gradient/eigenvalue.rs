@@ -1,5 +1,6 @@
-//! Computes the largest eigenvalue of the correlation matrix of all columns. For columns of unit
-//! variance, the curvature of the loss of any label is at most a quarter of this eigenvalue.
+//! Computes the largest eigenvalue of the correlation matrix of all columns (features and labels).
+//! If columns have unit variance, the curvature of the loss of any label is at most a quarter of
+//! this eigenvalue.
 
 use super::{Gradient, Partial, Residual, join_partials};
 use crate::wide::{Float, Wide};
@@ -7,12 +8,12 @@ use manylabel_base::{Error, Watch, collected, few};
 use rayon::prelude::*;
 
 impl<T: Float, const N: usize> Gradient<'_, T, N> {
-    /// Returns a lower estimate of the largest eigenvalue of the correlations among features and,
-    /// if `with_labels`, labels.
+    /// Returns an estimate of the largest eigenvalue of the correlation matrix of the features.
+    /// With `with_labels`, the matrix also includes the labels. The estimate is never too large.
     ///
     /// Uses four steps of the power method on N random vectors at once, with a fixed seed. The
-    /// largest of the N estimates is returned. Each step costs the same as the gradient of one
-    /// panel with all labels as neighbours.
+    /// largest of the N estimates is returned. A step takes as long as the gradient of one panel of
+    /// labels that is coupled with all labels.
     pub(crate) fn largest_eigenvalue(
         &self,
         with_labels: bool,
@@ -28,7 +29,7 @@ impl<T: Float, const N: usize> Gradient<'_, T, N> {
         let (width, height) = (self.design.width(), self.height());
         let mut draw = |n: usize| {
             let drawn = (0..n).map(|_| Wide(std::array::from_fn(|_| T::of(rng.f64() - 0.5))));
-            collected("weights", drawn)
+            collected("number of weights", drawn)
         };
         let (mut weights, mut couplings) = (draw(height)?, draw(m)?);
         let partials: Result<Vec<Partial<T, N>>, Error> =

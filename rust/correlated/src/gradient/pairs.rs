@@ -1,19 +1,19 @@
-//! Stores the pairs of labels that may be coupled, in the order in which panels of labels read
-//! them.
+//! Stores the pairs of labels that may have a coupling.
 //!
-//! The neighbours of a panel are the labels that form a pair with at least one of its N labels. The
-//! panel reads a row of N couplings for each neighbour. Lanes hold zero if their label forms no
-//! pair with the neighbour.
+//! Labels are processed in panels of N labels. The *neighbours* of a panel are the labels that form
+//! a pair with at least one of its labels. A panel reads one row of N couplings for each neighbour.
+//! The row has a zero for every label of the panel that forms no pair with the neighbour.
 
 use manylabel_base::{Error, collected, extend, filled, push, reserved};
 use std::ops::Range;
 
-/// Names of arrays in memory errors.
+/// Names of arrays in error messages about memory.
 const LABELS: &str = "number of labels";
-const PAIRS: &str = "number of pairs";
+const PAIRS: &str = "number of pairs of labels";
 
-/// If the number of neighbours of a panel is more than the number of labels divided by this, all
-/// labels are used as neighbours.
+/// A panel is a group of labels, and its neighbours are the labels that form a pair with one of
+/// them. If a panel has more neighbours than the number of labels divided by this number, all
+/// labels are listed as its neighbours.
 const MANY: usize = 2;
 
 /// The pairs of labels that may have a coupling. The couplings of all other pairs are zero.
@@ -21,25 +21,28 @@ const MANY: usize = 2;
 pub(crate) struct Pairs {
     /// The pairs in increasing order, with the lower label first.
     pub(crate) list: Vec<(u32, u32)>,
-    /// For each panel, the labels that form a pair with one of its labels, in increasing order. If
-    /// there are many such labels, all labels are listed, because products over all labels are
-    /// faster per entry.
+    /// For each panel of labels, its neighbours: the labels that form a pair with one of its
+    /// labels, in increasing order. If there are many neighbours, all labels are listed, because
+    /// products over all labels are faster per entry.
     pub(super) neighbours: Vec<Vec<u32>>,
-    /// The start of the neighbours of each panel, counted over all panels. The last entry is their
-    /// total number.
+    /// For each panel (group of N labels), the number of neighbours of all panels before it. The
+    /// last entry is the total number of neighbours.
     pub(super) starts: Vec<usize>,
-    /// The two places of the coupling of each pair, as lane + N · neighbour. The first place is in
-    /// the panel of the first label, with the second label as neighbour. The second place is in the
-    /// panel of the second label.
+    /// The two positions of the coupling of each pair of labels. A position is the number
+    /// `lane + N · neighbour`. The first position is in the panel (group of N labels) that contains
+    /// the first label. There, the lane belongs to the first label, and the second label is the
+    /// neighbour. The second position is in the panel of the second label, with the roles of the
+    /// two labels exchanged.
     pub(super) places: Vec<(u32, u32)>,
 }
 
 impl Pairs {
-    /// Arranges a list of pairs, which must be in increasing order without repetition.
+    /// Prepares a list of pairs. The pairs must be in increasing order without repetition.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the places do not fit in 32 bits or there is not enough memory.
+    /// [`Error::TooLarge`] if positions of couplings do not fit in 32 bits, or if there is not
+    /// enough memory.
     pub(crate) fn new<const N: usize>(
         list: Vec<(u32, u32)>,
         n_labels: usize,
@@ -82,7 +85,8 @@ impl Pairs {
         })
     }
 
-    /// Returns the range of the neighbours of a panel among the neighbours of all panels.
+    /// Returns the positions of the neighbours of a panel in the list of the neighbours of all
+    /// panels. A panel is a group of N labels.
     pub(super) fn of_panel(&self, panel: usize) -> Range<usize> {
         self.starts[panel]..self.starts[panel + 1]
     }

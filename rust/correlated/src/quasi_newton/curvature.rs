@@ -1,11 +1,11 @@
 //! Estimates the curvature of the loss of a label from quasi-Newton steps.
 //!
-//! The curvature matrix of a label is never stored between steps. It is rebuilt for each step in
-//! three stages. It starts as the second moments times a factor. Couplings whose estimated
-//! curvature is larger than this get the larger value on the diagonal. Finally, the matrix is
-//! updated with up to [`MEMORY`] observed steps (secants). An observed step stores only the columns
-//! that it could move. For other columns, the changes of the gradient are computed from the
-//! quadratic function.
+//! The curvature is a matrix with one row and column for each free parameter of the label. The
+//! matrix is not stored between steps. It is computed again for each step, in three stages. First,
+//! the second moments are multiplied by a factor. Then the diagonal is increased for couplings with
+//! a larger estimated curvature. Finally, the matrix is updated with up to [`MEMORY`] observed
+//! steps (secants). An observed step stores only the parameters that were free in this step. For
+//! all other parameters, the changes of the gradient are computed from the quadratic function.
 
 use super::COLUMNS;
 use super::problem::{Halves, Local, Tie};
@@ -18,39 +18,39 @@ use std::collections::VecDeque;
 /// Number of observed steps that are stored for each label.
 const MEMORY: usize = 5;
 
-/// The second moments of a label are first multiplied by this number times the curvature of
-/// constant predictions. The number is above 1 because the curvature of rare labels increases as
-/// they are learned.
+/// The initial factor of the second moments, divided by the curvature for constant predictions. It
+/// is above 1 because the curvature of rare labels increases during the fit.
 const AHEAD: f64 = 2.0;
 
-/// Factor on the curvature of a label after a step that has shown a smaller curvature.
+/// The estimated curvature of a label is multiplied by this number after a step that has shown a
+/// smaller curvature.
 const FORGET: f64 = 0.8;
 
-/// The smallest curvature of a step that is used, relative to the curvature of the quadratic
-/// function.
+/// Smallest curvature at which a step is used for updates, relative to the curvature of the
+/// quadratic function.
 const LEAST: f64 = 1e-6;
 
-/// A step of one label, and the resulting change of the gradient.
+/// A step of one label, and the change of the gradient that it caused.
 pub(super) struct Secant<T> {
-    /// The columns that were free to move, in increasing order.
+    /// The columns (parameters) that could change in this step, in increasing order.
     columns: Vec<u32>,
-    /// The step of each column.
+    /// For each of these columns, the change of its value.
     steps: Vec<T>,
-    /// The change of each slope.
+    /// For each of these columns, the change of its slope.
     changes: Vec<T>,
 }
 
-/// The estimate of the curvature of one label.
+/// The estimate of the curvature of the loss of one label.
 pub(super) struct Shape<T> {
-    /// The factor of the second moments, which is an estimate of the mean of σ(1−σ). After the
-    /// first step it is at most ¼.
+    /// The factor by which the second moments are multiplied. It estimates the mean of σ(1−σ),
+    /// where σ is the predicted probability. After the first step it is at most ¼.
     pub(super) scale: f64,
-    /// The last observed steps, oldest first.
+    /// The last observed steps, from the oldest to the newest.
     secants: VecDeque<Secant<T>>,
 }
 
 impl<T: Float> Secant<T> {
-    /// Returns the difference of two gradients on the same columns.
+    /// Returns the differences of values and slopes between two points on the same columns.
     pub(super) fn new(before: &Local<T>, after: &Local<T>) -> Result<Self, Error> {
         let minus = |a: &[T], b: &[T]| collected(COLUMNS, a.iter().zip(b).map(|(&a, &b)| a - b));
         Ok(Self {
@@ -62,7 +62,8 @@ impl<T: Float> Secant<T> {
 }
 
 impl<T: Float> Shape<T> {
-    /// Returns the estimate before any step. `variance` is the curvature of constant predictions.
+    /// Returns the estimate before the first step. `variance` is the curvature for constant
+    /// predictions.
     pub(super) fn new(variance: f64) -> Self {
         Self {
             scale: AHEAD * variance,
@@ -70,12 +71,12 @@ impl<T: Float> Shape<T> {
         }
     }
 
-    /// Updates the factor with a step, and stores the step. A step with too little curvature is
-    /// ignored, because it is not reliable.
+    /// Updates the factor of the second moments with an observed step, and stores the step. A step
+    /// with too little curvature is ignored, because it is not reliable.
     ///
-    /// `variance` is the curvature of constant predictions, and `share` is the fraction of the step
-    /// that is kept. `ties` are the couplings among the columns, and `halves` their prior
-    /// curvatures.
+    /// `variance` is the curvature for constant predictions, and `share` is the fraction of the
+    /// step that is kept. `ties` lists the columns that are couplings, and `halves` holds their
+    /// initial curvatures.
     pub(super) fn learn(
         &mut self,
         gram: &Gram<T>,
@@ -100,7 +101,7 @@ impl<T: Float> Shape<T> {
         if !(change > LEAST * variance * square && change.is_finite()) {
             return Ok(());
         }
-        // The additional curvature of couplings must not be attributed to all columns.
+        // The additional curvature of the couplings must not increase the factor of all columns.
         let own = ties.iter().map(|&(at, tie)| {
             let prior = halves[tie.pair as usize].curvature[tie.side].f64();
             let col = secant.columns[at] as usize;
@@ -123,10 +124,10 @@ impl<T: Float> Shape<T> {
         Ok(())
     }
 
-    /// Writes the curvature of the quadratic function of a label to `matrix`, row by row. It has
-    /// one row and column for each of the label's columns.
+    /// Writes the curvature of the quadratic function of a label to `matrix`, row by row. The
+    /// matrix has one row and one column for each column (parameter) of the label.
     ///
-    /// Takes O(n²) for n columns and each observed step.
+    /// Takes O(n²) time for n columns and each observed step.
     pub(super) fn fill(
         &self,
         gram: &Gram<T>,
@@ -159,8 +160,8 @@ impl<T: Float> Shape<T> {
                 }
             }
             times(matrix, &steps, &mut product);
-            // Slopes of columns that were not part of the step change as the quadratic function
-            // predicts.
+            // For columns that were not part of the step, the quadratic function predicts the
+            // change of the slope.
             let mut changes = copied(COLUMNS, &product)?;
             for (place, change) in known {
                 changes[place] = change;
@@ -180,7 +181,7 @@ fn dot<T: Float>(a: &[T], b: &[T]) -> f64 {
     a.iter().zip(b).map(|(&a, &b)| a.f64() * b.f64()).sum()
 }
 
-/// Writes the second moments among the given columns, multiplied by a factor, to `matrix`.
+/// Writes the second moments of the given columns, multiplied by a factor, to `matrix`.
 fn gather<T: Float>(
     gram: &Gram<T>,
     columns: &[u32],
@@ -191,12 +192,13 @@ fn gather<T: Float>(
     for &row in columns {
         let row = gram.row(row as usize);
         let of_row = columns.iter().map(|&col| factor * row[col as usize]);
-        extend("second moments", matrix, of_row)?;
+        extend("the matrix of second moments", matrix, of_row)?;
     }
     Ok(())
 }
 
-/// Computes the product of a symmetric matrix and a vector. Zeros of the vector are skipped.
+/// Computes the product of a symmetric matrix and a vector. Zeros of the vector are skipped to save
+/// time.
 #[wide]
 fn times<T: Float>(matrix: &[T], vector: &[T], out: &mut [T]) {
     out.fill(T::default());

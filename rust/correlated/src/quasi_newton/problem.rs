@@ -1,5 +1,5 @@
-//! Defines the problem of one label in a quasi-Newton step: a quadratic approximation of its loss
-//! in the free parameters, plus their penalties.
+//! Defines the problem that a quasi-Newton step solves for one label. The loss is approximated by a
+//! quadratic function of the free parameters, and the penalties are added.
 
 use super::{LABELS, PAIRS};
 use crate::penalty::{Net, soft};
@@ -7,60 +7,61 @@ use crate::wide::Float;
 use manylabel_base::{Error, filled, push};
 use manylabel_simd::wide;
 
-/// Largest number of passes over the coordinates of a label.
+/// Largest number of passes over the parameters of a label.
 const SWEEPS: usize = 10;
 
-/// The free parameters of a label, and their state at the last gradient.
+/// The free parameters of a label, and their values and slopes at the last gradient.
 pub(super) struct Local<T> {
-    /// Columns of the second moments, in increasing order. The last column is the constant.
+    /// The number of each parameter among the columns of the second moments, in increasing order.
+    /// The last column is the constant.
     pub(super) columns: Vec<u32>,
-    /// The couplings among these columns, with their positions.
+    /// The parameters that are couplings, each with its position in `columns`.
     pub(super) ties: Vec<(usize, Tie)>,
     /// The value of each parameter.
     pub(super) values: Vec<T>,
-    /// The gradient of the label's own loss.
+    /// For each parameter, the derivative of the loss of this label.
     pub(super) slopes: Vec<T>,
-    /// Equal to `slopes` for weights. For a coupling, the mean of its slopes in the losses of its
-    /// two labels.
+    /// Equal to `slopes` for weights. For a coupling, the mean of its derivatives in the losses of
+    /// its two labels.
     pub(super) shares: Vec<T>,
 }
 
-/// A pair, described from the side of one of its labels.
+/// A coupling, described from the side of one of its two labels.
 #[derive(Clone, Copy)]
 pub(super) struct Tie {
     /// The other label.
     pub(super) other: u32,
-    /// The number of the pair in the objective.
+    /// The position of the pair of labels in the list of pairs of the objective.
     pub(super) pair: u32,
-    /// 0 for the first label of the pair, 1 for the second.
+    /// 0 if this label is the first label of the pair, 1 if it is the second.
     pub(super) side: usize,
 }
 
-/// The slopes and curvatures of the coupling of a pair at its current value, in the quadratic
-/// functions of its two labels.
+/// The slopes and curvatures of a coupling at its current value. There is one quadratic function
+/// for each of its two labels.
 #[derive(Clone, Copy)]
 pub(super) struct Halves<T> {
-    /// The slope in the quadratic function of the first and the second label.
+    /// The slope in the quadratic functions of the first and the second label.
     pub(super) slope: [T; 2],
-    /// The curvature in the quadratic function of the first and the second label.
+    /// The curvature in the quadratic functions of the first and the second label.
     pub(super) curvature: [T; 2],
 }
 
-/// Data of one coordinate that are not part of the quadratic function of the label.
+/// Data of one parameter that are not part of the quadratic function of its label.
 #[derive(Clone, Copy)]
 pub(super) struct Coordinate<T> {
-    /// The penalty.
+    /// The penalty of the parameter.
     pub(super) net: Net<T>,
-    /// The slope that the other label of a coupling adds. It is 0 for weights.
+    /// For a coupling, the slope in the quadratic function of the other label. For a weight, 0.
     pub(super) slope: T,
-    /// The curvature that the other label of a coupling adds. It is 0 for weights.
+    /// For a coupling, the curvature in the quadratic function of the other label. For a weight, 0.
     pub(super) curvature: T,
-    /// Whether the coordinate must not move, because the step of the other label has just been
-    /// shortened.
+    /// Whether the parameter must not change. This is the case for a coupling if the step of the
+    /// other label has just been shortened.
     pub(super) fixed: bool,
 }
 
-/// Returns the pairs of each label, sorted by the other label.
+/// Returns, for each label, the pairs that contain it. They are sorted by the other label.
 pub(super) fn ties(list: &[(u32, u32)], n_labels: usize) -> Result<Vec<Vec<Tie>>, Error> {
     let mut ties = filled(LABELS, Vec::new(), n_labels)?;
     for (pair, &(i, k)) in (0..).zip(list) {
@@ -74,11 +75,11 @@ pub(super) fn ties(list: &[(u32, u32)], n_labels: usize) -> Result<Vec<Vec<Tie>>
     Ok(ties)
 }
 
-/// Runs coordinate descent on a quadratic function plus penalties. Stops when no coordinate changes
-/// its slope by more than `enough` in a pass, or after [`SWEEPS`] passes.
+/// Minimizes a quadratic function plus penalties by coordinate descent. Stops after a pass in which
+/// no slope changes by more than `enough`, or after [`SWEEPS`] passes.
 ///
-/// `matrix` is the curvature of the quadratic function, row by row. `values` and `slopes` are
-/// updated. A step takes O(n) for n coordinates.
+/// `matrix` is the curvature of the quadratic function, stored row by row. `values` and `slopes`
+/// are updated. One coordinate step takes O(n) time for n coordinates.
 #[wide]
 pub(super) fn sweep<T: Float>(
     matrix: &[T],

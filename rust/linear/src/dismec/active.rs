@@ -1,28 +1,30 @@
-//! Solves for the weights of a rare label with only a few rows.
+//! Computes the weights of a rare label from only a few rows.
 //!
-//! The *rows in play* are the positive rows of the label and the negative rows that violate the margin.
-//! All other rows form the *background*. The background is replaced by one negative row: its features
-//! are the mean m of the rows, and its cost is the sum of their costs. Because the loss is convex, the
-//! loss of this row is a lower bound of the sum of the losses in the background. The two are equal if
-//! all background rows have the same score. Dual coordinate descent (Hsieh et al., ICML 2008,
-//! algorithms 1 and 3) solves for the dual variables α of the rows in play and κ of the background:
+//! The *working set* consists of the positive rows of the label, and of the negative rows that
+//! violate the margin. All other rows form the *background*. The solver replaces the background by
+//! one negative row. The features of this row are the mean m of the rows, and its cost is the sum
+//! of the costs of the background rows. The loss is convex, so the loss of the replacement is a
+//! lower bound of the loss of the background. The two losses are equal if all background rows have
+//! the same score. Dual coordinate descent (Hsieh et al., ICML 2008, algorithms 1 and 3) finds a
+//! dual variable α for each row of the working set, and one dual variable κ for the background:
 //!
 //! ```text
 //! w = Σ_i s_i α_i x_i − κ m,    α_i, κ ≥ 0
 //! ```
 //!
-//! `m · x_i` is computed once for all labels. So a step costs O(entries) for a row and O(1) for the
-//! background. The mean of all rows is used for m. It differs only slightly from the mean of the
-//! background, because few rows are in play.
+//! `m · x_i` is computed once for all labels. So a step takes O(entries of the row) time for a row,
+//! and O(1) time for the background. m is the mean of all rows. It differs only slightly from the
+//! mean of the background, because the working set has few rows.
 //!
-//! First, a descent uses only the positive rows. Then the following is repeated [`Effort::searches`]
-//! times. All rows are scored for sixteen labels in one pass, and the worst violators of each label are
-//! kept. These violators join the rows in play in up to [`Effort::joins`] portions, the worst violators
-//! first, and a descent follows each portion. After the worst violators have joined, most other
-//! violators no longer violate the margin.
+//! The first run of coordinate descent uses only the positive rows. Then [`Effort::searches`]
+//! searches follow. A search scores all rows for sixteen labels in one pass, and keeps the worst
+//! violators of each label. These violators are added to the working set in up to [`Effort::joins`]
+//! portions, the worst violators first. Coordinate descent runs again after each portion. When the
+//! worst violators have been added, most other violators no longer violate the margin.
 //!
-//! Each descent has its own random number generator, seeded by the label and the number of rows in
-//! play. So the labels of a panel do not influence each other.
+//! Each run of coordinate descent has its own random number generator. Its seed depends on the
+//! label and the size of the working set. So the labels that are solved together do not influence
+//! each other.
 
 use super::effort::Effort;
 use super::problem::Problem;
@@ -31,67 +33,73 @@ use crate::panel::{LANES, Lanes, Mask, above, times_panel};
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, extend, few, filled, push};
 
-/// A negative row is a violator if its score exceeds −1 by more than this. Rows closer to the margin
-/// have little loss, and there are many of them.
+/// A negative row counts as a violator of the margin if its score exceeds −1 by more than this
+/// number. Rows with scores closer to −1 have little loss, and there are many of them.
 const MARGIN: f32 = 0.1;
 
-/// Number of steps for rows between two steps for the background.
+/// The working set is the set of rows that the solver uses for a label. All other rows form the
+/// background. This constant is the number of steps for rows of the working set between two steps
+/// for the background.
 const BACKGROUND_EVERY: usize = 16;
 
-/// The largest number of passes that adapt the weights to the absence of the held-out rows.
+/// The largest number of passes that remove the influence of held-out rows from the weights.
 const PASSES_TO_UNLEARN: usize = 3;
 
-/// Number of rows scored between two checks of the watch.
+/// Number of rows scored between two checks for cancellation.
 const ROWS_PER_STEP: usize = 1 << 12;
 
-/// The name of growing vectors in error messages.
-const IN_PLAY: &str = "number of rows in play";
+/// Name of growing vectors in error messages about memory.
+const IN_PLAY: &str = "number of rows in the working set";
 
-/// The state of one label.
+/// The state of one label in the solver.
 #[derive(Debug, Default)]
 struct Lane {
-    /// `Σ_i s_i α_i x_i`: the weights without the contribution of the background; (dim).
+    /// The weights without the contribution of the background (the rows outside the working set),
+    /// `Σ_i s_i α_i x_i`; shape (dim).
     weights: Vec<f32>,
-    /// The rows in play: first the positive rows, then the negative rows in the order in which they
-    /// joined.
+    /// The working set: the rows that the solver uses for the label. The positive rows come first.
+    /// Then come the negative rows, in the order in which they were added.
     rows: Vec<u32>,
-    /// The number of positive rows among `rows`.
+    /// The number of positive rows in `rows`.
     n_positive: usize,
     /// The dual variable of each row in `rows`.
     alpha: Vec<f32>,
-    /// The dual variable of the background.
+    /// The dual variable κ of the background, which consists of the rows outside the working set.
     kappa: f64,
-    /// `weights · mean`, which is updated with each step.
+    /// The dot product of `weights` and the mean row. It is updated with each step.
     mean_dot: f64,
-    /// The sum of the costs of the rows in the background.
+    /// The sum of the costs of the rows outside the working set (the background).
     background_cost: f64,
-    /// Violators that the last search found and that have not joined yet, with their scores.
+    /// Rows that the last search found to violate the margin, with their scores. They have not been
+    /// added to the working set yet.
     found: Vec<(f32, u32)>,
-    /// The largest number of passes of a descent so far.
+    /// The number of passes in the longest run of coordinate descent so far.
     passes: usize,
 }
 
-/// The vectors of one panel. They are reused for the next panel.
+/// The vectors for one panel, which is a group of sixteen labels. They are reused for the next
+/// panel.
 #[derive(Debug)]
 pub(crate) struct Workspace {
-    /// The labels of the panel. There are [`LANES`] lanes.
+    /// The states of the labels of the panel, which is a group of sixteen labels. There are always
+    /// [`LANES`] states.
     lanes: Vec<Lane>,
-    /// The weights of all lanes, interleaved for scoring; (dim).
+    /// The weights of sixteen labels, interleaved for scoring; shape (dim).
     panel: Vec<Lanes>,
     /// The scores of up to [`ROWS_PER_STEP`] rows.
     scores: Vec<Lanes>,
-    /// The lanes in which each row is in play; (n).
+    /// For each row, the labels whose working set contains the row; shape (n).
     in_play: Vec<Mask>,
-    /// The order in which a descent visits the rows in play.
+    /// The order in which coordinate descent visits the rows of the working set.
     order: Vec<u32>,
 }
 
 impl Workspace {
-    /// Allocates a workspace for panels of `problem`.
+    /// Allocates vectors for groups of sixteen labels of `problem`.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if the workspace does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the vectors do not fit in memory.
     pub(crate) fn new(problem: &Problem) -> Result<Self, Error> {
         let (n, dim) = (problem.n_rows(), problem.dim());
         let lanes = (0..LANES).map(|_| {
@@ -109,28 +117,32 @@ impl Workspace {
         })
     }
 
-    /// Returns the weights of one lane, in the order of the columns of `Problem::x`.
+    /// Returns the weights of one of the sixteen labels, in the order of the columns of
+    /// `Problem::x`.
     pub(crate) fn weights(&self, lane: usize) -> impl Iterator<Item = f32> {
         self.lanes[lane].weights.iter().copied()
     }
 }
 
-/// The parameters of a descent.
+/// The stopping rule and the seed of a run of coordinate descent.
 struct Rule {
-    /// The spread of projected gradients at which the descent ends.
+    /// The run ends when the largest and the smallest projected gradient differ by at most this
+    /// number.
     tol: f64,
-    /// The largest number of passes.
+    /// The largest number of passes over the working set.
     max_iter: usize,
     /// The seed that the user gave.
     seed: u64,
 }
 
-/// Solves for up to [`LANES`] labels and leaves the weights in `space`. Returns, for each label, the
-/// largest number of passes of a descent. This number is `max_iter` if a descent did not converge.
+/// Computes the weights of up to [`LANES`] rare labels and leaves them in `space`. Returns, for
+/// each label, the number of passes in its longest run of coordinate descent. This number is
+/// `max_iter` if a run did not converge.
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
+/// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
+/// computation was cancelled.
 pub(crate) fn solve(
     problem: &Problem,
     labels: &[u32],
@@ -186,17 +198,18 @@ pub(crate) fn solve(
     Ok(n_iter)
 }
 
-/// Continues from the panel that was solved last as if the held-out rows were absent. Then calls `tell`
-/// with each held-out row and its scores.
+/// Removes the influence of the held-out rows from the weights of the labels that were solved last.
+/// Then calls `tell` with each held-out row and its scores.
 ///
-/// The held-out rows are removed from the rows in play, together with their contribution to the
-/// weights. A descent then adapts the other rows. No search follows, because removing a tenth of the
-/// rows hardly changes which rows should be in play. The weights in `space` are overwritten.
+/// The held-out rows are removed from the working sets, and their contributions are removed from
+/// the weights. Coordinate descent then adapts the dual variables of the other rows. No search for
+/// more rows follows, because removing a tenth of the rows hardly changes which rows violate the
+/// margin. The weights in `space` are overwritten.
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] if memory is short, [`Error::Stopped`] if the watch was stopped, or any
-/// error of `tell`.
+/// Returns [`Error::TooLarge`] if there is not enough memory, [`Error::Stopped`] if the computation
+/// was cancelled, or any error of `tell`.
 pub(crate) fn unlearn(
     problem: &Problem,
     unseen: &Unseen,
@@ -227,8 +240,8 @@ pub(crate) fn unlearn(
     watch.step(0)
 }
 
-/// Scores all rows for all lanes, and keeps the worst violators of each lane that are not in play. The
-/// time is O(nnz(X)).
+/// Scores all rows for sixteen labels. For each label, keeps the rows outside its working set that
+/// violate the margin most. The time is O(nnz(X)).
 fn search(
     problem: &Problem,
     effort: &Effort,
@@ -247,7 +260,7 @@ fn search(
     let kappa = manylabel_simd::Lanes(std::array::from_fn(|at| {
         lanes.get(at).map_or(0.0, |lane| lane.kappa as f32)
     }));
-    // Lanes without a label may have the weights of an earlier panel.
+    // A lane without a label may contain the weights of an earlier panel.
     let used = Mask::MAX >> (LANES - lanes.len());
     for first in (0..problem.n_rows()).step_by(ROWS_PER_STEP) {
         watch.step(0)?;
@@ -278,8 +291,8 @@ fn search(
     Ok(())
 }
 
-/// Orders violators by decreasing score, so that the worst violator comes first. If scores are equal,
-/// the lower row comes first.
+/// Orders rows that violate the margin by decreasing score, so that the worst violator comes first.
+/// If scores are equal, the row with the lower number comes first.
 #[allow(
     clippy::trivially_copy_pass_by_ref,
     reason = "the signature that sorting needs"
@@ -289,8 +302,8 @@ fn worst_first(a: &(f32, u32), b: &(f32, u32)) -> std::cmp::Ordering {
 }
 
 impl Lane {
-    /// Starts `label`: the weights are 0, the positive rows are in play, and all other rows are in the
-    /// background.
+    /// Starts a new label. All weights are 0. The working set contains the positive rows, and all
+    /// other rows are in the background.
     fn begin(&mut self, problem: &Problem, label: u32) -> Result<(), Error> {
         self.weights.fill(0.0);
         self.rows.clear();
@@ -310,18 +323,20 @@ impl Lane {
         Ok(())
     }
 
-    /// Returns the number of negative rows that join at a time.
+    /// Returns the number of negative rows in one portion. Violators of the margin are added to the
+    /// working set in portions.
     fn n_joining(&self, effort: &Effort) -> usize {
         (effort.join_per_positive * self.n_positive).max(effort.min_join)
     }
 
-    /// Returns the score of a row, including the contribution of the background.
+    /// Returns the score of a row. The background (the rows outside the working set) contributes to
+    /// this score.
     fn score(&self, problem: &Problem, row: u32) -> f32 {
         let (cols, values) = problem.x.row(row as usize);
         sparse_dot(cols, values, &self.weights) - self.kappa as f32 * problem.mean_dot[row as usize]
     }
 
-    /// Updates the scores of the violators that have not joined yet.
+    /// Computes new scores for the violators that have not been added to the working set.
     fn rescore_found(&mut self, problem: &Problem) {
         let mut found = std::mem::take(&mut self.found);
         for (score, row) in &mut found {
@@ -330,8 +345,9 @@ impl Lane {
         self.found = found;
     }
 
-    /// Moves the worst of the found rows that still violate the margin into play, in order of rows.
-    /// Returns the number of rows moved.
+    /// Adds one portion of violators to the working set: the violators with the highest scores that
+    /// still violate the margin. They are added in increasing order of their row numbers. Returns
+    /// the number of rows added.
     fn join_worst(&mut self, problem: &Problem, effort: &Effort) -> Result<usize, Error> {
         let n_joining = self.n_joining(effort);
         // Move the violators to the front. If there are too many, move the worst violators to the
@@ -356,11 +372,12 @@ impl Lane {
         Ok(n_violators)
     }
 
-    /// Runs dual coordinate descent over the rows in play and the background, with shrinking. It ends
-    /// when the spread of projected gradients in a pass is at most `rule.tol`.
+    /// Runs dual coordinate descent over the working set and the background, with shrinking. The
+    /// run ends when the largest and the smallest projected gradient of a pass differ by at most
+    /// `rule.tol`.
     ///
-    /// Each pass visits the active rows in a new random order. A pass takes O(entries of these rows)
-    /// time.
+    /// Each pass visits the active rows in a new random order. A pass takes O(entries of these
+    /// rows) time.
     fn descend(
         &mut self,
         problem: &Problem,
@@ -369,7 +386,7 @@ impl Lane {
         order: &mut Vec<u32>,
         watch: &Watch,
     ) -> Result<(), Error> {
-        // Each descent has its own generator, so it does not depend on the other labels of the panel.
+        // Each run has its own generator, so it does not depend on the other labels of the panel.
         let mut rng = Rng::with_seed(rule.seed ^ (u64::from(label) << 32) ^ self.rows.len() as u64);
         order.clear();
         extend(IN_PLAY, order, 0..self.rows.len() as u32)?;
@@ -420,12 +437,14 @@ impl Lane {
         Ok(())
     }
 
-    /// Returns `s_i` of a row in play.
+    /// Returns the sign `s_i` of a row of the working set: 1 for a positive row, −1 for a negative
+    /// row.
     fn sign(&self, at: usize) -> f64 {
         if at < self.n_positive { 1.0 } else { -1.0 }
     }
 
-    /// Returns the dual gradient of a row in play, and its projection for the constraint `α ≥ 0`.
+    /// Returns the gradient of the dual objective for a row of the working set, and the projected
+    /// gradient for the constraint `α ≥ 0`.
     fn gradient(&self, problem: &Problem, at: usize) -> (f64, f64) {
         let row = self.rows[at];
         let alpha = f64::from(self.alpha[at]);
@@ -441,7 +460,8 @@ impl Lane {
         )
     }
 
-    /// Minimizes the dual objective over the variable of one row in play, and updates the weights.
+    /// Minimizes the dual objective over the dual variable of one row of the working set. Then
+    /// updates the weights.
     fn step(&mut self, problem: &Problem, at: usize, gradient: f64) {
         let row = self.rows[at] as usize;
         let curvature = f64::from(problem.row_squares[row]) + f64::from(problem.cost[row]).recip();
@@ -461,9 +481,11 @@ impl Lane {
         }
     }
 
-    /// Minimizes the dual objective over the variable of the background.
+    /// Minimizes the dual objective over the dual variable of the background (the rows outside the
+    /// working set).
     fn step_background(&mut self, problem: &Problem) {
-        // If all rows are in play, the background cost consists of rounding errors only.
+        // If the working set contains all rows, the cost of the background consists only of
+        // rounding errors.
         if self.background_cost <= 1e-9 * problem.total_cost {
             self.kappa = 0.0;
             return;
@@ -474,13 +496,14 @@ impl Lane {
         self.kappa = (self.kappa - gradient / (problem.mean_square + ease)).max(0.0);
     }
 
-    /// Adds the contribution of the background, `−κ m`, to the weights.
+    /// Adds the contribution of the background (the rows outside the working set) to the weights.
+    /// It is `−κ m`, where m is the mean row and κ is the dual variable of the background.
     fn add_background(&mut self, problem: &Problem) {
         add_scaled(-self.kappa as f32, &problem.mean, &mut self.weights);
     }
 
-    /// Removes the held-out rows from play and from the background, and removes their contribution from
-    /// the weights. Also removes the contribution of the background, which
+    /// Removes the held-out rows from the working set and from the background. Removes their
+    /// contribution from the weights. Also removes the contribution of the background, which
     /// [`add_background`](Self::add_background) added.
     fn forget(&mut self, problem: &Problem, unseen: &Unseen) {
         add_scaled(self.kappa as f32, &problem.mean, &mut self.weights);
@@ -506,8 +529,8 @@ impl Lane {
     }
 }
 
-/// Returns `Σ_j values_j w[cols_j]`. Four partial sums are used, so that an addition does not wait for
-/// the addition before it.
+/// Returns `Σ_j values_j w[cols_j]`. Four partial sums are used, so that no addition waits for the
+/// previous addition.
 #[inline]
 fn sparse_dot(cols: &[u32], values: &[f32], w: &[f32]) -> f32 {
     let (mut a, mut b, mut c, mut d) = (0.0f32, 0.0f32, 0.0f32, 0.0f32);
@@ -524,7 +547,7 @@ fn sparse_dot(cols: &[u32], values: &[f32], w: &[f32]) -> f32 {
     (a + b) + (c + d)
 }
 
-/// Computes `y += scale x`.
+/// Computes `y = y + scale x`.
 fn add_scaled(scale: f32, x: &[f32], y: &mut [f32]) {
     for (y, x) in y.iter_mut().zip(x) {
         *y += scale * x;

@@ -1,9 +1,9 @@
-//! Fits a few labels to a selection of rows.
+//! Fits a few labels to a selection of rows, which are called a block.
 //!
-//! Some models divide rows and labels into many small problems, called blocks. This file fits one block, with
-//! the same solvers as [`Checked::fit`]. A block has its own rows, columns and labels, so its vectors are
-//! short and stay in cache. A block is fitted on the calling thread. Callers can fit several blocks in
-//! parallel.
+//! Some models divide rows and labels into many small blocks. This file fits one block, with the
+//! same solvers as [`Checked::fit`]. A block has its own rows, columns and labels, so its vectors
+//! are short and stay in the cache. A block is fitted on the calling thread. Callers can fit
+//! several blocks in parallel.
 
 use super::fit::by_label;
 use super::params::Checked;
@@ -17,25 +17,27 @@ use manylabel_sparse::CsrOwned;
 /// The rows and labels of one block.
 #[derive(Debug)]
 pub struct Block<'a> {
-    /// The rows, already scaled; (`n_rows`, `n_columns`). Every column has at least one entry. The column of
-    /// ones for the intercept is not included.
+    /// The rows of the block, already scaled; shape (`n_rows`, `n_columns`). Every column must have at
+    /// least one entry. The column of ones for the intercept is not included.
     pub x: CsrOwned,
-    /// The rows that have each label, in increasing order; (`n_labels`, `n_rows`). The values are not used.
+    /// The rows that have each label, in increasing order; shape (`n_labels`, `n_rows`). The stored
+    /// values are ignored.
     pub rows_of_label: CsrOwned,
     /// The weights of the rows; all > 0. `None` gives every row the weight 1.
     pub weights: Option<&'a [f32]>,
-    /// If given, the influence of some rows is removed after the fit, and other rows are scored.
+    /// If given, the influence of some rows is removed from a copy of the fitted weights, and other
+    /// rows are scored with this copy.
     pub forgotten: Option<Forgotten<'a>>,
 }
 
-/// Rows to remove from a copy of the weights, and rows to score with this copy.
+/// Rows whose influence is removed from a copy of the fitted weights, and rows that are scored with
+/// this copy.
 ///
-/// After the fit, the influence of some rows is removed from a copy of the weights. The scores then
-/// approximate the scores of a model that is fitted without these rows. The returned weights do not
-/// change.
+/// The scores approximate the scores of a model that was fitted without the removed rows. The
+/// returned weights do not change.
 #[derive(Debug, Clone, Copy)]
 pub struct Forgotten<'a> {
-    /// The rows of the block to remove, in increasing order.
+    /// The rows of the block whose influence is removed, in increasing order.
     pub rows: &'a [u32],
     /// The rows to score. They have the same columns as [`Block::x`].
     pub scored: &'a CsrOwned,
@@ -44,20 +46,21 @@ pub struct Forgotten<'a> {
 /// The fitted weights of a block.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Solution {
-    /// The pruned weights; (`n_labels`, `n_columns`).
+    /// The weights without the small weights that were dropped; shape (`n_labels`, `n_columns`).
     pub weights: CsrOwned,
-    /// The intercepts; (`n_labels`). They are 0 if no intercepts are fitted, and −∞ for labels without a row.
+    /// The intercepts; shape (`n_labels`). They are 0 if no intercepts are fitted. Labels without a
+    /// row have −∞.
     pub intercept: Vec<f32>,
-    /// The number of steps of each label, as in [`Model`](super::Model); (`n_labels`).
+    /// The number of steps for each label, as in [`Model`](super::Model); shape (`n_labels`).
     pub n_iter: Vec<u32>,
-    /// The scores of the rows in [`Forgotten::scored`], row after row; (rows, `n_labels`). The array is
-    /// empty if the block has no [`Block::forgotten`].
+    /// The scores of the rows in [`Forgotten::scored`], row by row; shape (rows, `n_labels`). The array
+    /// is empty if [`Block::forgotten`] is None.
     pub forgotten: Vec<f32>,
 }
 
 impl Checked {
-    /// Fits the labels of a block, on the calling thread. `watch` counts labels. The parameters `normalize`
-    /// and `learn_cut` are not used, because they apply to whole data sets.
+    /// Fits the labels of a block, on the calling thread. `watch` counts finished labels. The
+    /// parameters `normalize` and `learn_cut` are ignored, because they apply to whole data sets.
     ///
     /// # Errors
     ///
@@ -121,19 +124,20 @@ impl Checked {
     }
 }
 
-/// Scores rows after the fit of each panel, with weights from which the influence of other rows was removed.
+/// Scores rows with weights from which the influence of other rows was removed. This is done for
+/// one panel (a group of sixteen labels) at a time, right after its fit.
 struct After<'a> {
     /// The rows to score; `None` if there are none.
     scored: Option<&'a CsrOwned>,
-    /// The rows to remove; `None` if there are no rows to score.
+    /// The rows whose influence is removed; `None` if there are no rows to score.
     unseen: Option<Unseen>,
     /// The number of labels of the block.
     n_labels: usize,
-    /// The weights of a panel.
+    /// The weights of a panel (a group of sixteen labels).
     panel: Vec<Lanes>,
-    /// The scores of a panel, without intercepts.
+    /// The scores of up to sixteen labels, without intercepts.
     of_panel: Vec<Lanes>,
-    /// The scores of all labels, row after row.
+    /// The scores of all labels, row by row.
     scores: Vec<f32>,
 }
 
@@ -142,7 +146,7 @@ impl<'a> After<'a> {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is short.
+    /// Returns [`Error::TooLarge`] if there is not enough memory.
     fn new(
         problem: &Problem,
         forgotten: Option<Forgotten<'a>>,
@@ -160,12 +164,13 @@ impl<'a> After<'a> {
             n_labels,
             panel: filled("number of features", Lanes::default(), dim)?,
             of_panel: filled("number of rows", Lanes::default(), n_rows)?,
-            scores: filled("scores of held-out rows", 0.0, n_rows * n_labels)?,
+            scores: filled("number of scores of held-out rows", 0.0, n_rows * n_labels)?,
         })
     }
 
-    /// Scores the rows with the weights of a panel. `weights(lane)` must return the weights of the label in
-    /// this lane: a weight for each column, and then the intercept if intercepts are fitted.
+    /// Scores the rows with the weights of a panel (a group of sixteen labels). `weights(lane)`
+    /// must return the weights of the label in this lane: one weight for each column, and then the
+    /// intercept if intercepts are fitted.
     fn score<W: Iterator<Item = f32>>(&mut self, labels: &[u32], weights: impl Fn(usize) -> W) {
         let Some(scored) = self.scored else { return };
         let mut bias = Lanes::default();

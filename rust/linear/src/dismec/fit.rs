@@ -1,8 +1,8 @@
-//! Fits DiSMEC. Labels are divided into panels, all threads solve panels, and the pruned weights are
-//! collected into one sparse matrix by feature.
+//! Fits DiSMEC. Labels are divided into panels of sixteen labels, and all threads solve panels. The
+//! weights that remain after pruning are collected into one sparse matrix, stored by feature.
 //!
-//! The weights of a panel are pruned as soon as the panel is solved. So dense weights exist only for
-//! the panels in progress, at most one panel for each thread.
+//! The weights of a panel are pruned as soon as the panel is solved: small weights are dropped. So
+//! there are dense weights only for the panels in progress, at most one panel for each thread.
 
 use super::params::{Checked, Solver};
 use super::problem::Problem;
@@ -19,25 +19,28 @@ use std::sync::{Mutex, PoisonError};
 /// A fitted model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
-    /// The weights by feature, in the form that [`Scorer`](crate::Scorer) reads; (`n_features`,
-    /// `n_labels`). No stored weight is 0 or has an absolute value below `prune`.
+    /// The weights, stored by feature in the form that [`Scorer`](crate::Scorer) reads;
+    /// (`n_features`, `n_labels`). All stored weights have an absolute value of at least `prune`
+    /// and are not 0.
     pub weights: CsrOwned,
-    /// The intercepts; (`n_labels`). They are 0 if no intercepts are fitted, and −∞ for labels without
+    /// The intercepts; shape (`n_labels`). They are 0 if no intercepts are fitted, and −∞ for labels without
     /// a positive row.
     pub intercept: Vec<f32>,
-    /// The number of steps for each label; (`n_labels`). For rare labels with
-    /// [`Solver::Fast`](super::Solver::Fast), it is the number of passes of the longest descent. It is
-    /// `max_iter` for labels that did not converge, and 0 for labels without a positive row.
+    /// The number of steps for each label; shape (`n_labels`). It is `max_iter` for labels that did not
+    /// converge, and 0 for labels without a positive row. For rare labels with
+    /// [`Solver::Fast`](super::Solver::Fast), it is the number of passes in the longest run of
+    /// coordinate descent.
     pub n_iter: Vec<u32>,
-    /// The learned threshold. At this threshold, the number of predicted labels equals the number of
-    /// true labels, counted on held-out rows. It is None if it was not requested or cannot be learned.
+    /// The learned threshold. At this threshold, the number of predicted labels equals the number
+    /// of true labels, counted on held-out rows. It is None if it was not requested or could not be
+    /// learned.
     pub cut: Option<f32>,
 }
 
-/// The pruned weights of one label.
+/// The weights of one label, without the small weights that were dropped.
 pub(super) struct Solved {
     pub(super) label: u32,
-    /// The features with a weight, by their original numbers, in increasing order.
+    /// The original numbers of the features that have a weight, in increasing order.
     pub(super) features: Vec<u32>,
     /// The weight of each feature in `features`.
     pub(super) weights: Vec<f32>,
@@ -46,21 +49,23 @@ pub(super) struct Solved {
 }
 
 impl Checked {
-    /// Fits weights for each column of `y`. The stored entries of a row of `y` are the labels of the
-    /// row. The values of the entries are not used.
+    /// Fits weights for each column of `y`. The stored entries of a row of `y` are the labels of
+    /// the row. The values of the entries are ignored.
     ///
     /// `weights` multiplies the loss of each row, if it is given. All weights must be > 0. `watch`
-    /// counts labels. The fit runs on all threads of the pool.
+    /// counts finished labels. The fit runs on all threads of the pool.
     ///
-    /// A step takes O(nnz(X)) time for sixteen labels. The memory is 16 bytes per stored value of X, up
-    /// to 400 bytes per feature and 200 bytes per row for each thread, and the pruned weights.
+    /// A step takes O(nnz(X)) time for sixteen labels. X takes 16 bytes per stored value. Each
+    /// thread takes up to 400 bytes per feature and 200 bytes per row. The weights that remain
+    /// after pruning take additional memory.
     ///
     /// # Errors
     ///
     /// Returns [`Error::Shape`] if `x`, `y` and `weights` have different numbers of rows. Returns
-    /// [`Error::Param`] if a value is not finite as `f32`, or if `C`, `weights` and `x` are so large or
-    /// small that results leave the range of `f32`. Returns [`Error::TooLarge`] if memory is short, or
-    /// if a size does not fit in 32 bits. Returns [`Error::Stopped`] if the watch was stopped.
+    /// [`Error::Param`] if a value is not finite as `f32`, or if `C`, `weights` and `x` are so
+    /// large or so small that results leave the range of `f32`. Returns [`Error::TooLarge`] if
+    /// there is not enough memory, or if a size does not fit in 32 bits. Returns [`Error::Stopped`]
+    /// if the computation was cancelled.
     pub fn fit(
         &self,
         x: Sparse<'_>,
@@ -72,8 +77,8 @@ impl Checked {
         same_rows(n, y.n_rows(), weights, None)?;
         let problem = Problem::new(x, y, weights, &self.0, watch)?;
 
-        // Labels of similar frequency need similar numbers of steps, so the lanes of a panel finish at
-        // about the same time.
+        // Labels of similar frequency need similar numbers of steps. So the labels of a panel
+        // finish at about the same time.
         let (labels, rare) = self.by_frequency(&problem, &Effort::FULL)?;
         let (frequent, rare) = labels.split_at(rare);
 
@@ -152,7 +157,8 @@ impl Checked {
         Ok((labels, rare))
     }
 
-    /// Prunes the labels of a panel that was just solved. `weights` returns the weights of one lane.
+    /// Drops the small weights of the labels of a panel that was just solved. A panel is a group of
+    /// sixteen labels. `weights(lane)` returns the weights of one label.
     pub(super) fn prune_panel<W: Iterator<Item = f32>>(
         &self,
         problem: &Problem,
@@ -164,8 +170,8 @@ impl Checked {
         few(lanes.map(|(lane, (&label, n_iter))| self.prune(problem, label, weights(lane), n_iter)))
     }
 
-    /// Keeps the weights of one label whose absolute value is at least `prune`, and keeps its
-    /// intercept.
+    /// Keeps the weights of one label whose absolute value is at least `prune`. The intercept is
+    /// always kept.
     fn prune(
         &self,
         problem: &Problem,
@@ -195,8 +201,8 @@ impl Checked {
     }
 }
 
-/// Collects the weights of all labels into one matrix by feature. The labels of each feature are in
-/// increasing order. The threshold is not set here.
+/// Collects the weights of all labels into one matrix, stored by feature. The labels of each
+/// feature are in increasing order. The threshold of the model is not set here.
 fn assemble(problem: &Problem, panels: Vec<Vec<Solved>>) -> Result<Model, Error> {
     let solved = by_label(problem, panels)?;
     Ok(Model {
@@ -207,11 +213,11 @@ fn assemble(problem: &Problem, panels: Vec<Vec<Solved>>) -> Result<Model, Error>
     })
 }
 
-/// Collects the weights of all labels into one matrix by label, (`n_labels`, `n_features`).
+/// Collects the weights of all labels into one matrix, stored by label; shape (`n_labels`, `n_features`).
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// Returns [`Error::TooLarge`] if there is not enough memory.
 pub(super) fn by_label(problem: &Problem, panels: Vec<Vec<Solved>>) -> Result<Solution, Error> {
     let n_labels = problem.n_labels();
     let mut intercept = filled("number of labels", f32::NEG_INFINITY, n_labels)?;
@@ -244,15 +250,15 @@ pub(super) fn by_label(problem: &Problem, panels: Vec<Vec<Solved>>) -> Result<So
     })
 }
 
-/// Workspaces of the two solvers that are not in use.
+/// Workspaces of the two solvers that no thread is using.
 #[derive(Default)]
 struct Spaces {
     optimum: Spare<optimum::Workspace>,
     active: Spare<active::Workspace>,
 }
 
-/// A pool of workspaces. A unit of work takes a workspace and returns it afterwards, so there are at
-/// most as many workspaces as threads.
+/// A pool of workspaces. Each unit of work takes a workspace from the pool and returns it
+/// afterwards. So there are at most as many workspaces as threads.
 #[derive(Debug)]
 pub struct Spare<T>(Mutex<Vec<T>>);
 
@@ -263,7 +269,8 @@ impl<T> Default for Spare<T> {
 }
 
 impl<T> Spare<T> {
-    /// Calls `work` with a workspace of the pool. If the pool is empty, `new` makes a workspace.
+    /// Calls `work` with a workspace from the pool. If the pool is empty, `new` creates a
+    /// workspace.
     ///
     /// # Errors
     ///
@@ -273,7 +280,8 @@ impl<T> Spare<T> {
         new: impl FnOnce() -> Result<T, Error>,
         work: impl FnOnce(&mut T) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        // A poisoned lock is harmless, because a panic cannot interrupt a push or pop of the list.
+        // After a panic, the lock is marked as poisoned. The list is still valid, because a panic
+        // cannot interrupt the addition or removal of a workspace.
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let spare = lock().pop();
         let mut space = spare.map_or_else(new, Ok)?;

@@ -1,37 +1,37 @@
 //! Fits DiSMEC: a linear classifier for each label, with L2 regularization and squared hinge loss.
 //! Small weights are dropped after the fit.
 //!
-//! Each label is fitted separately. With `s_i = ±1` and rows optionally scaled to unit length, the fit
-//! minimizes
+//! Each label is fitted separately. Let `s_i` be 1 for the rows `x_i` that have the label and −1
+//! for other rows. The fit minimizes
 //!
 //! ```text
 //! f(w, b) = ½‖w‖² + ½b² + C Σ_i m_i max(0, 1 − s_i (w·x_i + b))²
 //! ```
 //!
-//! where `m_i` is the weight of row i. The intercept b is the weight of a feature that is 1 in every
-//! row, so it is regularized too. After the fit, weights whose absolute value is below `prune` are
-//! dropped. (Babbar, Schölkopf: DiSMEC, WSDM 2017, eq. 1 and §2.2, with the factor ½ of LIBLINEAR.)
+//! where `m_i` is the weight of row i. Rows may first be scaled to unit length. The intercept b is
+//! the weight of a feature that is 1 in every row, so it is regularized too. After the fit, weights
+//! whose absolute value is below `prune` are dropped. (Babbar, Schölkopf: DiSMEC, WSDM 2017, eq. 1
+//! and §2.2, with the factor ½ of LIBLINEAR.)
 //!
-//! Labels are sorted by frequency and divided into panels of sixteen. A panel is the unit of work of a
-//! thread. One of two solvers is chosen for each label:
+//! Labels are sorted by frequency and divided into panels of sixteen. A panel is the unit of work
+//! of a thread. One of two solvers is chosen for each label:
 //!
-//! * `optimum` solves for sixteen labels at once over all rows, by preconditioned nonlinear conjugate
-//!   gradients. A step computes two products with X. The sixteen labels share one pass over X in each
-//!   product. `optimum` converges to the minimum. It is the faster solver for labels with many positive
-//!   rows.
-//! * `active` solves for one rare label with few rows. Nearly all rows of such a label are negative and
-//!   far on the correct side of the margin. So dual coordinate descent uses only the positive rows and
-//!   the negative rows that violate the margin. All other rows are replaced by one negative row, their
-//!   mean. [`Solver::Fast`] uses `active` if fewer than one row in 100 is positive. The result is an
-//!   approximation. It is accurate if the replaced rows have similar scores.
+//! * `optimum` minimizes the objectives of sixteen labels at once over all rows, by preconditioned
+//!   nonlinear conjugate gradients. A step computes two products with X, each in one pass over X
+//!   for all sixteen labels. This solver converges to the minimum. It is faster for labels with
+//!   many positive rows.
+//! * `active` fits a rare label to a few rows. For a rare label, nearly all rows are negative and
+//!   far on the correct side of the margin. So dual coordinate descent uses only the positive rows
+//!   and the negative rows that violate the margin. All other rows are replaced by one negative
+//!   row, their mean. [`Solver::Fast`] uses `active` if fewer than one row in 100 is positive. The
+//!   result is an approximation. It is accurate if the replaced rows have similar scores.
 //!
 //! The loss predicts a label if its score is positive. For rare labels, scores are seldom positive.
-//! With [`Params::learn_cut`], `unseen` learns a threshold (the cut) at which the number of predicted
-//! labels equals the number of true labels.
+//! With [`Params::learn_cut`], `unseen` learns a threshold (called the cut) at which the number of
+//! predicted labels equals the number of true labels.
 //!
-//! The weights of a label are computed by the same operations in the same order as if it were the only
-//! label. So they depend neither on the number of threads nor on the other labels. The cut does not
-//! depend on the number of threads either, but it depends on all labels in its sample.
+//! The weights of a label do not depend on the other labels or on the number of threads. The
+//! threshold is learned from a sample of the labels. It does not depend on the number of threads.
 //!
 //! | file | content |
 //! |---|---|
@@ -39,7 +39,7 @@
 //! | `block.rs`, `effort.rs` | fit a few labels to some of the rows, for other crates |
 //! | `problem.rs` | X, its transpose and the sums that all labels share |
 //! | `optimum.rs`, `active.rs` | the two solvers |
-//! | `unseen.rs` | scores of held-out rows, and the cut |
+//! | `unseen.rs` | scores of held-out rows, and the threshold |
 
 mod active;
 mod block;

@@ -1,10 +1,10 @@
-//! Minimizes the objectives of a panel of sixteen labels over all rows.
+//! Minimizes the objectives of sixteen labels, which are called a panel, over all rows.
 //!
-//! The objective is convex and piecewise quadratic. Inside a piece, the set of active rows (rows with a
-//! nonzero loss) is fixed. Nonlinear conjugate gradients suit such an objective. Inside a piece, they
-//! are as good as linear conjugate gradients. When the set of active rows changes, they simply
-//! continue, whereas Newton's method with linear conjugate gradients would have to start a new Newton
-//! step. The solvers of LEML and of other crates, in contrast, use linear conjugate gradients.
+//! The objective is convex and piecewise quadratic. Inside a piece, the set of active rows (rows
+//! with a nonzero loss) is fixed. Nonlinear conjugate gradients suit such an objective. Inside a
+//! piece, they are as good as linear conjugate gradients. When the set of active rows changes, they
+//! simply continue. Newton's method with linear conjugate gradients would have to start a new
+//! Newton step.
 //!
 //! With the gradient g, a diagonal preconditioner M and the direction p, a step is
 //!
@@ -13,12 +13,12 @@
 //! p ← β p − M⁻¹g,    w ← w + a p,    a by a line search
 //! ```
 //!
-//! where β = 0 (a restart) if p would not be a descent direction. A step of a panel costs one product
-//! with X, one product with its transpose, and a few passes over vectors. The line search uses the
-//! cached products `X w` and `X p`.
+//! where β is set to 0 (a restart) if p would not be a descent direction. A step of a panel costs
+//! one product with X, one product with its transpose, and a few passes over vectors. The line
+//! search uses the cached products `X w` and `X p`.
 //!
-//! Each label of a panel has one SIMD lane, and all lanes take steps together. After a lane has
-//! converged, its step length is 0 until the last lane has converged, so its weights do not change.
+//! Each label of a panel has one SIMD lane, and all lanes take steps together. The steps of a lane
+//! that has converged have length 0, so its weights do not change while the other lanes continue.
 
 use super::problem::Problem;
 use super::unseen::Unseen;
@@ -27,54 +27,58 @@ use manylabel_base::{Error, Watch, filled};
 use manylabel_simd::{STRETCH, wide};
 use manylabel_sparse::CsrOwned;
 
-/// Number of Newton steps of the line search. They find a root of the derivative along the direction,
-/// which is piecewise linear. After three steps the root is so accurate that more Newton steps do not
-/// save a step of the method.
+/// Number of Newton steps of the line search. They find a root of the derivative along the
+/// direction. The derivative is piecewise linear. After three steps, the root is accurate enough:
+/// more Newton steps do not reduce the number of conjugate-gradient steps.
 const LINE_STEPS: usize = 3;
 
-/// The factor of the Hessian's estimated diagonal in the preconditioner. The full diagonal
-/// overestimates the curvature of frequent features, because the active rows are not a random sample.
+/// The preconditioner uses the estimated diagonal of the Hessian, multiplied by this factor. The
+/// full diagonal would overestimate the curvature of frequent features, because the active rows
+/// (rows with a nonzero loss) are not a random sample.
 const DIAGONAL_SHARE: f64 = 0.1;
 
-/// The number of steps that adapt the weights of a panel to the absence of the held-out rows is the
-/// number of steps of its fit divided by this number. The adaptation adds about a sixth to the time of
-/// the panel.
+/// Determines how many steps remove the influence of the held-out rows from the weights of a panel.
+/// This number of steps is the number of steps of the fit, divided by this constant. The removal
+/// adds about a sixth to the time of the panel.
 const STEPS_PER_STEP_TO_UNLEARN: usize = 6;
 
-/// The smallest and the largest number of steps that adapt the weights. With these limits, thresholds
-/// agree with the thresholds of fits that never saw the rows (`tests/linear/test_threshold.py`).
+/// The smallest and the largest number of steps that remove the influence of the held-out rows.
+/// With these limits, the thresholds are similar to thresholds of fits without these rows
+/// (`tests/linear/test_threshold.py`).
 const STEPS_TO_UNLEARN: (usize, usize) = (2, 6);
 
-/// Number of rows of a product between two checks of the watch.
+/// Number of rows that a product processes between two checks for cancellation.
 const ROWS_PER_STEP: usize = 1 << 15;
 
-/// The vectors of one panel. They are reused for the next panel.
+/// The vectors for one panel, which is a group of sixteen labels. They are reused for the next
+/// panel.
 #[derive(Debug)]
 pub(crate) struct Workspace {
-    /// The weights w; (dim).
+    /// The weights w; shape (dim).
     weights: Vec<Lanes>,
-    /// The gradient g; (dim).
+    /// The gradient g; shape (dim).
     gradient: Vec<Lanes>,
-    /// The gradient g of the previous step; (dim).
+    /// The gradient g of the previous step; shape (dim).
     last_gradient: Vec<Lanes>,
-    /// The direction p; (dim).
+    /// The search direction p; shape (dim).
     direction: Vec<Lanes>,
-    /// `score − target` for each row, where targets are ±1; (n).
+    /// For each row, the score minus the target, where targets are 1 and −1; shape (n).
     errors: Vec<Lanes>,
-    /// `x_i · p` for each row; (n).
+    /// For each row, the change of its score along the search direction, `x_i · p`; shape (n).
     along: Vec<Lanes>,
-    /// The derivative of the loss of each row with respect to its score; (n).
+    /// For each row and label, the derivative of the loss of the row with respect to its score;
+    /// (n).
     pulls: Vec<Lanes>,
-    /// The lanes for which each row is positive; (n).
+    /// For each row, those of the sixteen labels that the row has; shape (n).
     positive: Vec<Mask>,
 }
 
 impl Workspace {
-    /// Allocates a workspace for panels of `problem`.
+    /// Allocates vectors for groups of sixteen labels of `problem`.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if the workspace does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the vectors do not fit in memory.
     pub(crate) fn new(problem: &Problem) -> Result<Self, Error> {
         let by_feature = || filled("number of features", Lanes::default(), problem.dim());
         let by_row = || filled("number of rows", Lanes::default(), problem.n_rows());
@@ -90,21 +94,23 @@ impl Workspace {
         })
     }
 
-    /// Returns the weights of one lane, in the order of the columns of `Problem::x`.
+    /// Returns the weights of one of the sixteen labels, in the order of the columns of
+    /// `Problem::x`.
     pub(crate) fn weights(&self, lane: usize) -> impl Iterator<Item = f32> {
         self.weights.iter().map(move |weights| weights.0[lane])
     }
 }
 
-/// Minimizes the objectives of up to [`LANES`] labels and leaves the weights in `space`.
+/// Minimizes the objectives f of up to [`LANES`] labels and leaves the weights in `space`. Returns
+/// the number of steps for each label, which is `max_iter` for a label that did not converge.
 ///
-/// Returns the number of steps of each lane, which is `max_iter` for a lane that did not converge. Let
-/// n₊ be the number of positive rows and n₋ the number of negative rows. A lane has converged when
-/// `‖∇f‖ ≤ tol · max(1, min(n₊, n₋))/n · ‖∇f(0)‖` (the rule of LIBLINEAR).
+/// Let n be the number of rows, n₊ the number of positive rows and n₋ the number of negative rows.
+/// A label has converged when `‖∇f‖ ≤ tol · max(1, min(n₊, n₋))/n · ‖∇f(0)‖` (the rule of
+/// LIBLINEAR).
 ///
 /// # Errors
 ///
-/// Returns [`Error::Stopped`] if the watch was stopped.
+/// Returns [`Error::Stopped`] if the computation was cancelled.
 pub(crate) fn solve(
     problem: &Problem,
     labels: &[u32],
@@ -126,17 +132,18 @@ pub(crate) fn solve(
     descend(problem, costs, &stop, max_iter, labels.len(), space, watch)
 }
 
-/// Adapts the weights in `space`, which were just fitted to all rows, to the absence of the held-out
-/// rows. Then calls `tell` with each held-out row and its scores. `n_steps` is the number of steps of
-/// this fit.
+/// Removes the influence of the held-out rows from the weights in `space`. Then calls `tell` with
+/// each held-out row and its scores. The weights must have just been fitted to all rows, and
+/// `n_steps` is the number of steps of this fit.
 ///
-/// The weights minimize the objective with the held-out rows. Without these rows, the gradient of the
-/// objective is therefore only minus the gradient of their loss, and a few steps come close to the
-/// solution. The weights in `space` are overwritten.
+/// The weights minimize the objective that includes the held-out rows. Without these rows, the
+/// gradient of the objective is therefore small: it is minus the gradient of the loss of the
+/// held-out rows. A few steps then come close to the minimum. The weights in `space` are
+/// overwritten.
 ///
 /// # Errors
 ///
-/// Returns [`Error::Stopped`] if the watch was stopped, or any error of `tell`.
+/// Returns [`Error::Stopped`] if the computation was cancelled, or any error of `tell`.
 pub(crate) fn unlearn(
     problem: &Problem,
     unseen: &Unseen,
@@ -164,12 +171,12 @@ pub(crate) fn unlearn(
     Ok(())
 }
 
-/// Takes steps until all lanes have converged or `max_iter` steps are taken. Returns the number of
-/// steps of each lane.
+/// Takes conjugate-gradient steps until all labels have converged or `max_iter` steps are taken.
+/// Returns the number of steps for each label.
 ///
-/// The arguments include the costs of all rows and the sum of the costs. `stop` contains the gradient
-/// norms at which lanes have converged. When the function is called and when it returns, `errors` and
-/// `positive` in `space` match the weights.
+/// The arguments include the costs of all rows and the sum of the costs. `stop` contains, for each
+/// label, the gradient norm at which it has converged. `errors` and `positive` in `space` must
+/// match the weights when the function is called. They also match the weights when it returns.
 fn descend(
     problem: &Problem,
     (cost, total_cost): (&[f32], f64),
@@ -220,8 +227,8 @@ fn descend(
         for lane in 0..LANES {
             let curvature = dots.along[lane] - last_slope[lane];
             let mut beta = ((dots.scaled[lane] - dots.scaled_last[lane]) / curvature).max(0.0);
-            // Restart in the first step, if the curvature is lost in rounding errors, or if p would be
-            // an ascent direction.
+            // Restart in the first step, if the curvature is lost in rounding errors, or if the
+            // objective would increase along p.
             if iter == 0 || curvature <= 0.0 || beta * dots.along[lane] >= dots.scaled[lane] {
                 beta = 0.0;
             }
@@ -245,12 +252,12 @@ fn descend(
     Ok(n_iter)
 }
 
-/// Initializes the weights and returns the gradient norms at which lanes have converged.
+/// Initializes the weights. Returns, for each label, the gradient norm at which it has converged.
 ///
-/// The initial weights are a combination of the mean positive row and the mean row. With these weights,
-/// the mean positive row has the score 1 and the mean row has the score −1. (Schultheis, Babbar:
-/// Speeding-up one-versus-all training for extreme classification via mean-separating initialization,
-/// Machine Learning 2022.)
+/// The initial weights are a combination of the mean positive row and the mean row. With these
+/// weights, the score of the mean positive row is 1 and the score of the mean row is −1.
+/// (Schultheis, Babbar: Speeding-up one-versus-all training for extreme classification via
+/// mean-separating initialization, Machine Learning 2022.)
 fn start(problem: &Problem, labels: &[u32], tol: f64, space: &mut Workspace) -> Sums {
     // First compute the sum of the positive rows, weighted by cost.
     space.weights.fill(Lanes::default());
@@ -281,8 +288,8 @@ fn start(problem: &Problem, labels: &[u32], tol: f64, space: &mut Workspace) -> 
     for lane in 0..labels.len() {
         let cost = positive_cost[lane];
         // The distance from zero to the minimum is at most the gradient norm at zero, because f is
-        // 1-strongly convex. If this norm is so small, start at zero, because squares would underflow
-        // in single precision.
+        // 1-strongly convex. If this norm is below the limit, start at zero. Otherwise squares
+        // would underflow in single precision.
         if at_zero[lane] < 1e-24 {
             continue;
         }
@@ -316,8 +323,8 @@ fn start(problem: &Problem, labels: &[u32], tol: f64, space: &mut Workspace) -> 
     })
 }
 
-/// Returns the step length of each lane in `live` along its direction, close to a root of the
-/// derivative of the objective. The step length of all other lanes is 0.
+/// Returns the step length of each label in `live` along its search direction. It is close to a
+/// root of the derivative of the objective. The step length of all other labels is 0.
 fn line_search(cost: &[f32], space: &Workspace, live: Mask) -> Lanes {
     let with_weights = dot(&space.weights, &space.direction);
     let with_self = dot(&space.direction, &space.direction);
@@ -336,7 +343,7 @@ fn line_search(cost: &[f32], space: &Workspace, live: Mask) -> Lanes {
     step
 }
 
-/// Computes `out = x p` and checks the watch at intervals.
+/// Computes `out = x p`, and regularly checks for cancellation.
 fn product(x: &CsrOwned, p: &[Lanes], out: &mut [Lanes], watch: &Watch) -> Result<(), Error> {
     for (chunk, out) in out.chunks_mut(ROWS_PER_STEP).enumerate() {
         watch.step(0)?;
@@ -345,7 +352,8 @@ fn product(x: &CsrOwned, p: &[Lanes], out: &mut [Lanes], watch: &Watch) -> Resul
     Ok(())
 }
 
-/// Subtracts the targets from the scores. The target is 1 for positive lanes and −1 for negative lanes.
+/// Subtracts the targets from the scores of each row. The target is 1 for labels that the row has,
+/// and −1 for other labels.
 fn subtract_targets(positive: &[Mask], errors: &mut [Lanes]) {
     for (errors, &positive) in errors.iter_mut().zip(positive) {
         for lane in 0..LANES {
@@ -354,7 +362,8 @@ fn subtract_targets(positive: &[Mask], errors: &mut [Lanes]) {
     }
 }
 
-/// Returns −1 for a positive lane and 1 for a negative lane. A row is active if `error · sign > 0`.
+/// Returns −1 for a label that the row has, and 1 for other labels. The loss of the row is nonzero
+/// if `error · sign > 0`.
 #[inline(always)]
 fn sign(positive: Mask, lane: usize) -> f32 {
     if positive & (1 << lane) != 0 {
@@ -364,7 +373,7 @@ fn sign(positive: Mask, lane: usize) -> f32 {
     }
 }
 
-/// Returns the cost of a row if it is active, otherwise 0.
+/// Returns the cost of a row if its loss is nonzero, otherwise 0.
 #[inline(always)]
 fn cost_where_active(cost: f32, error: f32, positive: Mask, lane: usize) -> f32 {
     if error * sign(positive, lane) > 0.0 {
@@ -374,8 +383,8 @@ fn cost_where_active(cost: f32, error: f32, positive: Mask, lane: usize) -> f32 
     }
 }
 
-/// Adds `step * along` to the errors and computes the derivatives of the loss there (`pulls`). Returns
-/// the total cost of the active rows of each lane.
+/// Adds `step * along` to the errors. Computes the derivatives of the loss at the new errors
+/// (`pulls`). Returns, for each label, the total cost of the rows with a nonzero loss.
 #[wide]
 fn advance(
     cost: &[f32],
@@ -410,7 +419,8 @@ fn advance(
     active
 }
 
-/// Returns the first and second derivatives of the loss along the direction, at a distance of `step`.
+/// Returns the first and second derivatives of the loss along the search direction, after a step of
+/// length `step`.
 #[wide]
 fn slope(
     cost: &[f32],
@@ -450,19 +460,20 @@ fn scaled(column_square: f32, share: &Lanes, gradient: &Lanes) -> Lanes {
     }))
 }
 
-/// Products of the gradient g, the scaled gradient M⁻¹g and the last direction p.
+/// Dot products of the gradient g, the preconditioned gradient M⁻¹g and the last direction p.
 struct Dots {
-    /// g·g
+    /// The product g·g, where g is the gradient.
     gradient: Sums,
-    /// M⁻¹g·g
+    /// The product M⁻¹g·g, where g is the gradient and M is the preconditioner.
     scaled: Sums,
-    /// M⁻¹g·(last g)
+    /// The product of M⁻¹g with the gradient of the previous step, where g is the gradient and M is
+    /// the preconditioner.
     scaled_last: Sums,
-    /// p·g
+    /// The product p·g of the last direction p and the gradient g.
     along: Sums,
 }
 
-/// Computes all products that a step needs, in one pass over the features.
+/// Computes all dot products that a step needs, in one pass over the features.
 #[wide]
 fn dots(
     column_squares: &[f32],
@@ -500,7 +511,7 @@ fn dots(
     dots
 }
 
-/// Computes `p ← beta p − M⁻¹ g`.
+/// Computes the next direction, `beta p − M⁻¹ g`, where M is the preconditioner.
 #[wide]
 fn turn(
     column_squares: &[f32],
@@ -514,7 +525,8 @@ fn turn(
     {
         let scaled = scaled(column_square, share, gradient);
         for lane in 0..LANES {
-            // The direction may come from an earlier panel. It may be infinite, and 0 · ∞ would be NaN.
+            // The direction may have been left by an earlier panel. It may be infinite, and 0 · ∞
+            // would be NaN.
             let kept = if beta.0[lane] == 0.0 {
                 0.0
             } else {
@@ -525,7 +537,7 @@ fn turn(
     }
 }
 
-/// Computes `y += x`.
+/// Computes `y = y + x`.
 #[wide]
 fn add(x: &[Lanes], y: &mut [Lanes]) {
     for (y, x) in y.iter_mut().zip(x) {
@@ -533,7 +545,7 @@ fn add(x: &[Lanes], y: &mut [Lanes]) {
     }
 }
 
-/// Computes `y += scale x`, lane by lane.
+/// Computes `y = y + scale x`, with one scale per lane.
 #[wide]
 fn add_scaled(scale: &Lanes, x: &[Lanes], y: &mut [Lanes]) {
     for (y, x) in y.iter_mut().zip(x) {

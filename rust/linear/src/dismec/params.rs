@@ -1,15 +1,15 @@
-//! The parameters of DiSMEC and their ranges.
+//! Defines the parameters of DiSMEC and their ranges.
 
 use manylabel_base::range::{at_least_one, not_negative, positive};
 use manylabel_base::{Error, checked};
 
-/// The method that solves for the weights of a label.
+/// The method that computes the weights of a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Solver {
     /// Minimizes the objective of every label over all rows.
     Exact,
-    /// Solves for rare labels with only a few rows, and for all other labels like
-    /// [`Exact`](Self::Exact).
+    /// For rare labels, computes approximate weights from only a few rows. For all other labels,
+    /// works like [`Exact`](Self::Exact).
     Fast,
 }
 
@@ -25,19 +25,22 @@ pub struct Params {
     pub fit_intercept: bool,
     /// True to scale rows to unit length before the fit.
     pub normalize: bool,
-    /// The method that solves for the weights of a label.
+    /// The method that computes the weights of a label.
     pub solver: Solver,
-    /// The tolerance; finite, > 0. A label has converged if the norm of its gradient is at most this
-    /// value times the norm at zero weights, times the fraction of positive rows or the fraction of
-    /// negative rows, whichever is smaller. For rare labels with [`Solver::Fast`], a descent has
-    /// converged if the largest and the smallest projected dual gradient differ by at most 30 times
-    /// this value.
+    /// The tolerance; finite, > 0. A label has converged if the norm of its gradient is at most a
+    /// certain fraction of the norm at zero weights. This fraction is `tol` times the fraction of
+    /// positive rows or the fraction of negative rows, whichever is smaller. For rare labels with
+    /// [`Solver::Fast`], a run of coordinate descent has converged if the largest and the smallest
+    /// projected dual gradient differ by at most `30 tol`.
     pub tol: f64,
-    /// The largest number of steps for a label, or of passes for each descent of a rare label; ≥ 1.
+    /// The largest number of steps for a label; ≥ 1. For rare labels with [`Solver::Fast`], the
+    /// largest number of passes in a run of coordinate descent.
     pub max_iter: usize,
-    /// True to learn the threshold above which labels are predicted.
+    /// True to learn the threshold above which labels are predicted. Otherwise
+    /// [`Model`](super::Model) has no threshold.
     pub learn_cut: bool,
-    /// The seed of the order in which the rows of rare labels are visited.
+    /// The seed of the random order in which rows are visited. Only the solver for rare labels uses
+    /// it.
     pub seed: u64,
 }
 

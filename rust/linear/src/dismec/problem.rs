@@ -1,54 +1,57 @@
-//! The data that all labels share: X with its bias column, its transpose, and sums over X.
+//! Prepares the data that all labels share: X with a column of ones for the intercept, its
+//! transpose, and sums over X.
 //!
-//! The data are prepared once per fit on one thread, in a few passes over X. The watch is checked
-//! between the passes.
+//! The data are prepared once per fit on one thread, in a few passes over X. Between the passes,
+//! the fit checks for cancellation.
 
 use manylabel_base::{Error, Watch, collected};
 use manylabel_sparse::{CsrOwned, Sparse};
 
-/// The training set in the form that the solvers need, with n rows and `dim` features (including the
-/// bias).
+/// The training set in the form that the solvers need. It has n rows and `dim` features, including
+/// a feature for the intercept.
 ///
-/// The training set takes 16 bytes per stored value, because X is stored by row and by column. Scores
-/// are products along rows, and gradients are products along columns.
+/// The training set takes 16 bytes per stored value, because X is stored by row and by column.
+/// Scores are products along rows, and gradients are products along columns.
 #[derive(Debug)]
 pub(crate) struct Problem {
-    /// The rows, optionally scaled to unit length, with the bias as the last column; (n, dim). Columns
-    /// without entries are left out.
+    /// The rows, optionally scaled to unit length; shape (n, dim). The last column belongs to the
+    /// intercept. Columns without entries are left out.
     pub(crate) x: CsrOwned,
-    /// The transpose of `x`; (dim, n).
+    /// The transpose of `x`; shape (dim, n).
     pub(crate) xt: CsrOwned,
-    /// The positive rows of each label; (`n_labels`, n).
+    /// The positive rows of each label; shape (`n_labels`, n).
     rows_of_label: CsrOwned,
-    /// The original number of each column of `x` except the bias, in increasing order.
+    /// The original number of each column of `x`, in increasing order, without the column of the
+    /// intercept.
     pub(crate) features: Vec<u32>,
     /// The number of features of the original X.
     pub(crate) n_features: usize,
-    /// `cost_i = 2 C m_i` for each row; (n). This is the second derivative of the loss of an active row
-    /// with respect to its score.
+    /// `cost_i = 2 C m_i` for each row, where `m_i` is the weight of the row; shape (n). It is the second
+    /// derivative of the loss of a row with respect to its score, where the loss is nonzero.
     pub(crate) cost: Vec<f32>,
-    /// `Σ_i cost_i`.
+    /// The sum of the costs of all rows, `Σ_i cost_i`.
     pub(crate) total_cost: f64,
-    /// The mean row, weighted by cost; (dim).
+    /// The mean row, weighted by cost; shape (dim).
     pub(crate) mean: Vec<f32>,
-    /// `‖mean‖²`.
+    /// The squared length of the mean row, `‖mean‖²`.
     pub(crate) mean_square: f64,
-    /// `mean · x_i` for each row; (n).
+    /// `mean · x_i` for each row; shape (n).
     pub(crate) mean_dot: Vec<f32>,
-    /// `‖x_i‖²` for each row, including the bias; (n).
+    /// The squared length of each row, `‖x_i‖²`, including the column of the intercept; shape (n).
     pub(crate) row_squares: Vec<f32>,
-    /// `Σ_i cost_i x_ij²` for each column; (dim).
+    /// `Σ_i cost_i x_ij²` for each column; shape (dim).
     pub(crate) column_squares: Vec<f32>,
 }
 
 impl Problem {
-    /// Copies the training set and computes its sums. `weights` holds the weights of the rows. Without
-    /// `weights`, all weights are 1.
+    /// Copies the training set and computes its sums. `weights` holds the weights of the rows. If
+    /// it is None, all weights are 1.
     ///
     /// # Errors
     ///
     /// Returns [`Error::Param`] if values or products are outside the range of `f32`. Returns
-    /// [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
+    /// [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
+    /// computation was cancelled.
     pub(crate) fn new(
         x: Sparse<'_>,
         y: &CsrOwned,
@@ -59,8 +62,8 @@ impl Problem {
         let n_features = x.n_cols();
         let mut x = x.to_owned(params.normalize)?;
         watch.step(0)?;
-        // Columns without entries are frequent with hashed features. They are dropped, so that they
-        // cost nothing in the solvers.
+        // With hashed features, many columns have no entries. Such columns are dropped, so that
+        // they take no time in the solvers.
         let features = x.drop_empty_columns()?;
         let problem = Self::of_rows(x, y.transpose()?, weights, params, watch)?;
         Ok(Self {
@@ -70,13 +73,14 @@ impl Problem {
         })
     }
 
-    /// Computes the sums of a training set that needs no more changes than a column of ones.
+    /// Adds a column of ones to a training set if needed, and computes its sums. No other changes
+    /// are made.
     ///
-    /// Every column of `x` has entries and is its own feature. `rows_of_label` has the rows of each label.
+    /// Every column of `x` must have entries. `rows_of_label` lists the rows of each label.
     ///
     /// # Errors
     ///
-    /// As [`new`](Self::new).
+    /// Returns the same errors as [`new`](Self::new).
     pub(crate) fn of_rows(
         mut x: CsrOwned,
         rows_of_label: CsrOwned,
@@ -141,7 +145,7 @@ impl Problem {
         self.x.n_rows()
     }
 
-    /// Returns the length of a weight vector, including the bias.
+    /// Returns the length of a weight vector, including the intercept.
     pub(crate) fn dim(&self) -> usize {
         self.x.n_cols
     }
@@ -151,19 +155,20 @@ impl Problem {
         self.rows_of_label.n_rows()
     }
 
-    /// Returns the positive rows of `label`, in increasing order.
+    /// Returns the rows that have `label`, in increasing order.
     pub(crate) fn positives(&self, label: u32) -> &[u32] {
         self.rows_of_label.row(label as usize).0
     }
 }
 
-/// Checks that intermediate results stay in the range of `f32`. Products of gradients and scores can
-/// grow up to the square of the magnitude computed here. Costs must not become zero.
+/// Checks that intermediate results stay in the range of `f32`. Products of gradients and scores
+/// can be as large as the square of the magnitude computed here. Also checks that costs do not
+/// become zero.
 ///
 /// # Errors
 ///
-/// Returns [`Error::Param`] with the name `X` or `C`. The error names the argument that contributes
-/// more.
+/// Returns [`Error::Param`] with the name `X` or `C`, depending on which of them makes the
+/// magnitude large.
 fn check_magnitude(x: &CsrOwned, cost: &[f32]) -> Result<(), Error> {
     const LARGEST: f64 = 1e17;
     const SMALLEST: f32 = 1e-30;

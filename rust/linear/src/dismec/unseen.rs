@@ -1,15 +1,15 @@
 //! Scores held-out rows and learns the threshold (the cut) from these scores.
 //!
-//! Training rows have higher scores for their own labels than new rows, so a threshold learned from
-//! training rows would be too high. A second fit without some rows would cost as much as the first.
-//! Instead, the solution is changed for a sample of the labels, as if the held-out rows were absent.
-//! The contribution of the held-out rows is removed, a few steps adapt the weights to the other rows,
-//! and the held-out rows are scored. This happens after the weights of the model have been taken from
-//! the workspace, so the model is unchanged.
+//! Training rows have higher scores for their own labels than new rows. A threshold learned from
+//! training rows would therefore be too high. A second fit without some rows would take as long as
+//! the first fit. Instead, the influence of the held-out rows is removed from the fitted weights,
+//! for a sample of the labels. The contribution of the held-out rows is subtracted, and a few steps
+//! adapt the weights to the other rows. Then the held-out rows are scored. The weights of the model
+//! are copied before this, so the model does not change.
 //!
-//! One row in ten is held out. At the cut, the number of predicted pairs of row and label equals the
-//! number of true pairs. Each pair is weighted by the cost of the row and by the number of labels that
-//! the sampled label represents.
+//! One row in ten is held out. At the threshold, the number of predicted pairs of row and label
+//! equals the number of true pairs. Each pair is weighted by the cost of its row. It is also
+//! weighted by the number of labels that its label represents in the sample.
 
 use super::problem::Problem;
 use crate::cut::Tally;
@@ -18,54 +18,58 @@ use fastrand::Rng;
 use manylabel_base::{Error, collected, copied};
 use std::sync::{Mutex, PoisonError};
 
-/// The number of most frequent labels of each kind (frequent and rare) that are in the sample. These
-/// labels are predicted most often.
+/// The number of most frequent labels that are always in the sample. The number applies separately
+/// to rare labels and to other labels. The most frequent labels are predicted most often.
 const FIRST_LABELS: usize = 64;
 
-/// The smallest number of other labels in the sample, if there are that many.
+/// The smallest number of less frequent labels in the sample. If there are fewer such labels, all
+/// of them are in the sample.
 const OTHER_LABELS: usize = 64;
 
-/// The fraction of the other labels that is in the sample is one divided by this number, if this gives
-/// more labels than [`OTHER_LABELS`]. The sample then costs a few hundredths of the time of the fit.
+/// One in this many of the less frequent labels is in the sample, if this gives more labels than
+/// [`OTHER_LABELS`]. The sample then takes a few hundredths of the time of the fit.
 const ONE_LABEL_IN: usize = 20;
 
-/// The smallest number of held-out rows, unless it is more than a quarter of all rows. With fewer rows,
-/// the mean number of labels per row would be a poor estimate, with errors of a tenth or more.
+/// The smallest number of held-out rows. However, at most a quarter of all rows is held out. With
+/// fewer rows, the mean number of labels per row would have an error of a tenth or more.
 const FEWEST_ROWS: usize = 64;
 
 /// The smallest number of true pairs of a held-out row and a sampled label. With fewer pairs, their
-/// number would have errors of a third or more. In this case no threshold is learned, because the
-/// natural threshold of the loss is the better choice.
+/// number would have an error of a third or more. No threshold is then learned, because the natural
+/// threshold of the loss is better.
 const FEWEST_POSITIVES: usize = 10;
 
-/// The held-out rows, and the tally of their scores.
+/// The held-out rows, and the statistics of their scores.
 pub(crate) struct Unseen {
     /// The held-out rows, in increasing order.
     pub(crate) rows: Vec<u32>,
-    /// The costs of all rows, where held-out rows have the cost 0; (n).
+    /// The cost of each row, which is 0 for held-out rows; shape (n).
     pub(crate) cost: Vec<f32>,
-    /// The sum of `cost`.
+    /// The sum of the costs of all rows.
     pub(crate) total_cost: f64,
     /// The total weight of the true pairs of held-out rows and sampled labels.
     wanted: f64,
-    /// The tally of the scores of all panels so far.
+    /// The statistics of all scores so far, from which the threshold is found.
     tally: Mutex<Tally>,
 }
 
-/// The panels of one kind of label that are in the sample. Labels are sorted by frequency. The sample
-/// has the first panels, and one in `every` of the other panels.
+/// The labels that are in the sample, for one kind of label: rare labels or other labels. Labels
+/// are sorted by frequency and divided into panels of sixteen. The sample has the first panels, and
+/// one in `every` of the other panels.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sample {
     every: usize,
-    /// The number of labels that each sampled label of the other panels represents.
+    /// The number of labels that each sampled label represents. It applies to the less frequent
+    /// labels. The most frequent labels are all in the sample, so each of them represents only
+    /// itself.
     weight: f32,
 }
 
 impl Sample {
-    /// The number of panels that are always in the sample.
+    /// The number of groups of sixteen labels that are always in the sample.
     const FIRST: usize = FIRST_LABELS / LANES;
 
-    /// Returns the sample for `n_labels` labels of one kind.
+    /// Returns the sample for `n_labels` labels of one kind: rare labels or other labels.
     pub(crate) fn of(n_labels: usize) -> Self {
         let others = n_labels.saturating_sub(FIRST_LABELS);
         let panels = others.div_ceil(LANES);
@@ -79,8 +83,8 @@ impl Sample {
         }
     }
 
-    /// Returns the number of labels that each label of a panel represents, or None if the panel is not
-    /// in the sample.
+    /// Returns the number of labels that each label of a panel represents. A panel is a group of
+    /// sixteen labels. Returns None if the panel is not in the sample.
     pub(crate) fn weight(self, panel: usize) -> Option<f32> {
         match panel.checked_sub(Self::FIRST) {
             None => Some(1.0),
@@ -88,8 +92,8 @@ impl Sample {
         }
     }
 
-    /// Returns the labels of `labels` that are in the sample, each with the number of labels it
-    /// represents.
+    /// Returns those of the given labels that are in the sample, each with the number of labels
+    /// that it represents.
     pub(crate) fn labels(self, labels: &[u32]) -> impl Iterator<Item = (u32, f32)> {
         let panels = labels.chunks(LANES).enumerate();
         let drawn = panels.filter_map(move |(at, labels)| Some((labels, self.weight(at)?)));
@@ -98,8 +102,8 @@ impl Sample {
 }
 
 impl Unseen {
-    /// Chooses the held-out rows. `drawn` holds the sampled labels, each with the number of labels it
-    /// represents.
+    /// Chooses the held-out rows. `drawn` holds the sampled labels, each with the number of labels
+    /// that it represents.
     ///
     /// Returns None if there are too few rows or labels to learn a threshold.
     ///
@@ -134,7 +138,8 @@ impl Unseen {
         }))
     }
 
-    /// Makes an instance that removes the influence of the given rows and has no tally.
+    /// Creates an instance for the given held-out rows. It removes their influence, but learns no
+    /// threshold.
     ///
     /// # Errors
     ///
@@ -153,12 +158,14 @@ impl Unseen {
         })
     }
 
-    /// Counts the scores of one panel of `n_labels` labels, each of which represents `weight` labels.
-    /// `score` must call its argument with each held-out row and its scores.
+    /// Adds the scores of the held-out rows for one panel, which is a group of labels. The panel
+    /// has `n_labels` labels, and each of them represents `weight` labels. `score` must call its
+    /// argument with each held-out row and its scores.
     ///
     /// # Errors
     ///
-    /// Returns any error of `score`. Returns [`Error::TooLarge`] if the tally does not fit in memory.
+    /// Returns any error of `score`. Returns [`Error::TooLarge`] if the statistics do not fit in
+    /// memory.
     pub(crate) fn count(
         &self,
         problem: &Problem,
@@ -177,25 +184,25 @@ impl Unseen {
         self.lock().merge(of_panel)
     }
 
-    /// Returns the threshold at which the number of predicted labels equals the number of labels of the
-    /// held-out rows. Returns None if there is no such threshold.
+    /// Returns the threshold at which the number of predicted labels of the held-out rows equals
+    /// the number of their true labels. Returns None if there is no such threshold.
     pub(crate) fn cut(&self) -> Option<f32> {
         self.lock().cut(0.0)
     }
 
-    /// Returns the tally of all panels.
+    /// Returns the statistics of all scores so far.
     fn lock(&self) -> std::sync::MutexGuard<'_, Tally> {
-        // After a panic the fit fails anyway, so the value behind a poisoned lock may be used.
+        // After a panic the fit fails in any case, so the value behind a poisoned lock may be used.
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Draws the held-out rows, one in ten, or a larger fraction of a small training set. Returns them in
-/// increasing order.
+/// Draws the held-out rows at random and returns them in increasing order. One row in ten is held
+/// out, or a larger fraction of a small training set.
 ///
-/// The draw depends only on the number of rows and not on the seed, because the exact solver uses no
-/// other random numbers. The reservoir sampling draws the same rows as `choose_multiple` of `fastrand`.
-/// That function would abort if memory is short.
+/// The draw depends only on the number of rows. It does not depend on the seed, because the exact
+/// solver uses no other random numbers. Reservoir sampling draws the same rows as `choose_multiple`
+/// of the crate `fastrand`. That function would abort the process if there is not enough memory.
 ///
 /// # Errors
 ///

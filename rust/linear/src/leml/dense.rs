@@ -1,8 +1,9 @@
-//! Tall dense matrices in panels of [`LANES`] = 32 columns, and products of X with such matrices.
+//! Implements dense matrices with many rows and at most a few hundred columns, and products of X
+//! with such matrices. LEML has three of them: the weight matrices W and H, and `A = X W`.
 //!
-//! W, H and `A = X W` have many rows and at most a few hundred columns. They are stored as panels, so
-//! that a product with X reads the rows of a panel as whole cache lines. Values are `f32`. Gram
-//! matrices and products with small square matrices are computed in `f64`.
+//! The matrices are stored in panels of [`LANES`] = 32 columns, so that a product with X reads the
+//! rows of a panel as whole cache lines. Values are `f32`. Gram matrices and products with small
+//! square matrices are computed in `f64`.
 
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
@@ -12,21 +13,22 @@ use manylabel_sparse::{ColumnOrder, CsrView, LANES, Lanes, RowBlocks};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Number of rows that are converted to `f64` together. With 500 columns, they fit in the second-level
-/// cache.
+/// Number of rows that are converted to `f64` together. If there are 500 columns, these rows fit in
+/// the second-level cache.
 const ROWS_OF_CHUNK: usize = 256;
 
-/// Number of panels in a strip of a Gram matrix. A strip has enough columns for an efficient matrix
-/// product.
+/// Number of panels (groups of 32 columns) in a strip of a Gram matrix. A strip has enough columns
+/// for an efficient matrix product.
 const PANELS_OF_STRIP: usize = 4;
 
-/// A matrix with many rows. Column `LANES t + l` is stored in lane l of panel t. Lanes beyond `n_cols`
-/// are zero.
+/// A matrix with many rows, stored in panels of [`LANES`] columns. Column `LANES t + l` is stored
+/// in lane l of panel t. Unused lanes of the last panel are zero.
 #[derive(Debug)]
 pub(super) struct Tall {
     pub(super) n_rows: usize,
     pub(super) n_cols: usize,
-    /// The panels. There are `n_cols / LANES` panels, rounded up, and each panel has `n_rows` rows.
+    /// The panels (groups of columns). There are `n_cols / LANES` panels, rounded up, and each
+    /// panel has `n_rows` rows.
     pub(super) panels: Vec<Vec<Lanes<f32>>>,
 }
 
@@ -35,7 +37,7 @@ impl Tall {
     ///
     /// # Errors
     ///
-    /// All methods that allocate return [`Error::TooLarge`] if memory is short.
+    /// All methods that allocate return [`Error::TooLarge`] if there is not enough memory.
     pub(super) fn zeros(n_rows: usize, n_cols: usize) -> Result<Self, Error> {
         let panels = (0..n_cols.div_ceil(LANES))
             .map(|_| filled("the factor matrix", Lanes::default(), n_rows));
@@ -57,7 +59,8 @@ impl Tall {
         })
     }
 
-    /// Returns the matrix with panel t equal to `panel(t)`. The panels are computed on all threads.
+    /// Returns a matrix whose panel t is `panel(t)`. A panel is a group of [`LANES`] columns. The
+    /// panels are computed on all threads.
     pub(super) fn from_panels(
         n_rows: usize,
         n_cols: usize,
@@ -71,7 +74,7 @@ impl Tall {
         })
     }
 
-    /// Copies a matrix that is stored row after row.
+    /// Copies a matrix that is stored row by row.
     pub(super) fn from_rows(rows: &[f32], n_rows: usize, n_cols: usize) -> Result<Self, Error> {
         Self::from_panels(n_rows, n_cols, |t| {
             let mut panel = filled("the factor matrix", Lanes::default(), n_rows)?;
@@ -83,7 +86,7 @@ impl Tall {
         })
     }
 
-    /// Returns a copy that is stored row after row.
+    /// Returns a copy of the matrix, stored row by row.
     pub(super) fn to_rows(&self) -> Result<Vec<f32>, Error> {
         let mut rows = filled("the factor matrix", 0.0, self.n_rows * self.n_cols)?;
         let chunks = rows
@@ -120,7 +123,7 @@ impl Tall {
         Ok(dense)
     }
 
-    /// Returns ranges of rows that are chunks of [`ROWS_OF_CHUNK`] rows.
+    /// Divides the rows into chunks of [`ROWS_OF_CHUNK`] rows and returns the range of each chunk.
     fn chunks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let n_rows = self.n_rows;
         (0..n_rows)
@@ -128,8 +131,9 @@ impl Tall {
             .map(move |first| first..(first + ROWS_OF_CHUNK).min(n_rows))
     }
 
-    /// Computes `TᵀΩT` in `f64`, with its two triangles, where Ω holds the weights of the rows. The
-    /// time is O(`n_rows` `n_cols`²). Threads work on strips of columns, so no two threads add to the
+    /// Computes the Gram matrix `TᵀΩT` in `f64`. T is this matrix, and the diagonal matrix Ω holds
+    /// the weights of the rows. Both triangles of the result are filled. The time is O(`n_rows`
+    /// `n_cols`²). Each thread computes its own columns of the result, so no two threads add to the
     /// same sum.
     pub(super) fn gram(&self, weights: Option<&[f32]>, watch: &Watch) -> Result<Mat<f64>, Error> {
         let strips = (0..self.panels.len().div_ceil(PANELS_OF_STRIP))
@@ -171,7 +175,8 @@ impl Tall {
         Ok(gram)
     }
 
-    /// Computes the product with a square matrix of `n_cols` columns in `f64`, and rounds it to `f32`.
+    /// Multiplies this matrix by a square matrix of `n_cols` columns in `f64`. Rounds the product
+    /// to `f32`.
     pub(super) fn times(&self, small: MatRef<'_, f64>, watch: &Watch) -> Result<Self, Error> {
         let chunks: Vec<Range<usize>> = few(self.chunks());
         let products = chunks.par_iter().map(|rows| {
@@ -202,7 +207,8 @@ impl Tall {
         })
     }
 
-    /// Computes `‖T‖²`, with one sum for each panel. The sums are added in the order of the panels.
+    /// Computes `‖T‖²`, where T is this matrix. The sum of squares of each panel is computed first,
+    /// and these sums are added in order.
     pub(super) fn square(&self) -> f64 {
         let of_panel = |panel: &Vec<Lanes<f32>>| -> f64 {
             let values = panel.iter().flat_map(|lanes| lanes.0);
@@ -215,27 +221,28 @@ impl Tall {
     }
 }
 
-/// X in the form that products need. With an intercept, the first column is 1 in every row.
+/// A copy of X in the form that products need. If intercepts are fitted, a first column of ones is
+/// added.
 #[derive(Debug)]
 pub(super) struct Design {
-    /// X by row and by column. Columns are in order of decreasing frequency.
+    /// The matrix X, stored by row and by column. Columns are sorted by decreasing frequency.
     blocks: RowBlocks<f32>,
-    /// The rows of each block.
+    /// The rows of each block of `blocks`.
     cuts: Vec<Range<usize>>,
-    /// The original number of each column except the column of ones. Features that are 0 in every row
-    /// are left out.
+    /// The original number of each column, without the column of ones. Features that are 0 in every
+    /// row are left out.
     pub(super) features: Vec<u32>,
     pub(super) n_rows: usize,
 }
 
 impl Design {
-    /// Copies X. With `ones`, a first column of ones is added. The copy takes 14 bytes per stored
-    /// value.
+    /// Copies the matrix X. If `ones` is true, a first column of ones is added. The copy takes 14
+    /// bytes per stored value.
     ///
     /// # Errors
     ///
-    /// All methods that return a `Result` return [`Error::TooLarge`] if memory is short, and
-    /// [`Error::Stopped`] if the watch was stopped.
+    /// All methods that return a `Result` return [`Error::TooLarge`] if there is not enough memory.
+    /// They return [`Error::Stopped`] if the computation was cancelled.
     pub(super) fn new(x: CsrView<'_, u32, f32>, ones: bool, watch: &Watch) -> Result<Self, Error> {
         let order = ColumnOrder::new(x)?;
         let cuts = RowBlocks::<f32>::cut(x.n_rows(), |row| x.row(row).0.len() + 1);
@@ -252,7 +259,8 @@ impl Design {
         self.blocks.n_cols()
     }
 
-    /// Computes `Σ_i ω_i x_ij²` for each column j, which is the diagonal of `XᵀΩX`.
+    /// Computes `Σ_i ω_i x_ij²` for each column j, where `ω_i` is the weight of row i. These sums
+    /// are the diagonal of `XᵀΩX`.
     pub(super) fn squares(&self, weights: Option<&[f32]>) -> Result<Vec<f64>, Error> {
         let mut squares = filled("number of features", 0.0, self.n_cols())?;
         for (cut, block) in self.cuts.iter().zip(self.blocks.blocks()) {
@@ -267,7 +275,8 @@ impl Design {
         Ok(squares)
     }
 
-    /// Computes `X p` for one panel p of `n_cols` rows, on the calling thread.
+    /// Computes `X p` on the calling thread. p is one panel (a group of columns) with `n_cols`
+    /// rows.
     pub(super) fn times(&self, p: &[Lanes<f32>], watch: &Watch) -> Result<Vec<Lanes<f32>>, Error> {
         let mut out = filled("number of rows", Lanes::default(), self.n_rows)?;
         for (cut, block) in self.cuts.iter().zip(self.blocks.blocks()) {
@@ -277,8 +286,8 @@ impl Design {
         Ok(out)
     }
 
-    /// Computes `Xᵀ u` for one panel u, on the calling thread. The function `u` is called with a range
-    /// of rows and writes these rows.
+    /// Computes `Xᵀ u` on the calling thread, where u is one panel (a group of columns). u is not
+    /// stored: the function `u` is called with a range of rows and writes these rows.
     pub(super) fn transposed_times(
         &self,
         mut u: impl FnMut(Range<usize>, &mut [Lanes<f32>]),
@@ -300,8 +309,8 @@ impl Design {
         Ok(g)
     }
 
-    /// Computes `XᵀΩX p` for one panel p. The two products with a block of rows are computed while the
-    /// block is in the cache.
+    /// Computes `XᵀΩX p`, where p is one panel (a group of columns). X is divided into blocks of
+    /// rows. The two products with a block are computed while the block is in the cache.
     pub(super) fn normal_times(
         &self,
         weights: Option<&[f32]>,
@@ -310,7 +319,7 @@ impl Design {
     ) -> Result<Vec<Lanes<f32>>, Error> {
         let mut blocks = self.blocks.blocks().iter();
         let product = |cut: Range<usize>, rows: &mut [Lanes<f32>]| {
-            // There is one block for each range of `cuts`, in the same order.
+            // The ranges of `cuts` and the blocks are in the same order.
             if let Some(block) = blocks.next() {
                 block.times(p, rows);
             }

@@ -1,22 +1,22 @@
 //! Computes the loss over the known entries of Y, its gradient, and products with its Hessian.
 //!
-//! The score of an entry is `z_ij = a_i · h_j`, where `a_i` is a row of `A = X W` and `h_j` is a row of
-//! H. The loss treats the two factors symmetrically. So the code distinguishes only the *own* factor,
-//! with respect to which derivatives are taken, and the *other* factor. For derivatives with respect to
-//! W, the own rows are the rows of A ([`Entries::of_rows`]). For derivatives with respect to H, the own
-//! rows are the rows of H ([`Entries::of_labels`]).
+//! The score of an entry is `z_ij = a_i · h_j`, where `a_i` is a row of `A = X W` and `h_j` is a
+//! row of H. The code handles the two factors A and H in the same way. It calls one of them the
+//! *own* factor and the other one the *other* factor. Derivatives are taken with respect to the own
+//! factor. It is A for [`Entries::of_rows`] and H for [`Entries::of_labels`].
 //!
-//! Let `ω_ij` be the weight of the entry's row. For an entry e, let o be its own row and p its row of
-//! the other factor. Let t be a direction of the own factor, and `t_o` its row o.
+//! Let `ω_ij` be the weight of the row of Y that contains the entry. For an entry e, let o be the
+//! number of its row in the own factor, and let p be its row of the other factor. Let t be a
+//! direction, which is a matrix of the shape of the own factor, and let `t_o` be its row o.
 //!
 //! ```text
 //! gradient    Σ_e ω ℓ'(z) p
 //! Hessian·t   Σ_e ω ℓ''(z) (t_o · p) p
 //! ```
 //!
-//! Threads work on blocks of own rows, so no two threads add to the same sum. Stored entries are
-//! visited one by one, in O(r) time each. If all entries are known, scores are computed as matrix
-//! products of tiles.
+//! Threads work on blocks of rows of the own factor, so no two threads add to the same sum. If only
+//! some entries are known, they are visited one by one, in O(r) time each, where r is the number of
+//! columns of the factors. If all entries are known, scores are computed by matrix products.
 
 use super::loss::{Stretch, Wanted};
 use super::params::Loss;
@@ -29,21 +29,23 @@ use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Number of rows of the own factor in a block.
+/// Number of rows of the own factor in a block. The own factor is the one for which derivatives are
+/// computed.
 const OWN_ROWS: usize = 64;
 
-/// Number of rows of the other factor for which the scores with a block are computed together.
+/// Number of rows of the other factor that are multiplied with a block at a time.
 const OTHER_ROWS: usize = 512;
 
-/// The result to compute.
+/// The quantity to compute from the known entries.
 #[derive(Clone, Copy)]
 pub(super) enum Ask<'a> {
     /// Only the loss.
     Value,
-    /// The loss and its gradient with respect to the own factor.
+    /// The loss, and its gradient with respect to the own factor (the factor that is being
+    /// updated).
     Gradient,
-    /// The product of a direction and the Hessian with respect to the own factor. The direction has the
-    /// shape of the own factor.
+    /// The product of the Hessian with a direction. The Hessian is taken with respect to the own
+    /// factor (the factor that is being updated). The direction has the shape of this factor.
     Product(&'a [f32]),
 }
 
@@ -63,22 +65,25 @@ impl Ask<'_> {
 pub(super) struct Entries<'a> {
     pub(super) labels: &'a Labels,
     pub(super) loss: Loss,
-    /// The weights of the rows; (n). Without them, all weights are 1.
+    /// The weights of the rows; shape (n). If this is None, all weights are 1.
     pub(super) weights: Option<&'a [f32]>,
 }
 
-/// The entries, ordered by the rows of the own factor.
+/// The known entries of Y, grouped by the rows of one factor, which is called the own factor.
 #[derive(Clone, Copy)]
 pub(super) struct Side<'a> {
     entries: Entries<'a>,
-    /// The stored entries of each own row. Columns are rows of the other factor.
+    /// The known entries: one row for each row of the own factor, one column for each row of the
+    /// other factor.
     own: &'a CsrOwned,
-    /// True if own rows are rows of Y, false if they are labels.
+    /// True if the own factor (the factor that is being updated) has one row per row of Y. False if
+    /// it has one row per label.
     of_rows: bool,
 }
 
 impl<'a> Entries<'a> {
-    /// Returns the entries with one own row for each row of Y. The own factor is A.
+    /// Returns the known entries, grouped by row of Y. Derivatives are then taken with respect to A
+    /// = X W.
     pub(super) fn of_rows(self) -> Side<'a> {
         Side {
             entries: self,
@@ -87,7 +92,7 @@ impl<'a> Entries<'a> {
         }
     }
 
-    /// Returns the entries with one own row for each label. The own factor is H.
+    /// Returns the known entries, grouped by label. Derivatives are then taken with respect to H.
     pub(super) fn of_labels(self) -> Side<'a> {
         Side {
             entries: self,
@@ -98,16 +103,16 @@ impl<'a> Entries<'a> {
 }
 
 impl Side<'_> {
-    /// Computes the loss over all known entries and the requested gradient or product. For
-    /// [`Ask::Product`], the loss is 0. The gradient or product has one row for each row of `own`. For
-    /// [`Ask::Value`], it is empty.
+    /// Computes the loss over all known entries, and the requested gradient or product. For
+    /// [`Ask::Product`], the returned loss is 0. The gradient or product has one row for each row
+    /// of `own`. For [`Ask::Value`], it is empty.
     ///
-    /// The two factors are stored row after row, with `rank` numbers per row.
+    /// The two factors `own` and `other` are stored row by row, with `rank` numbers per row.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
+    /// computation was cancelled.
     pub(super) fn answer(
         &self,
         ask: Ask<'_>,
@@ -147,32 +152,35 @@ impl Side<'_> {
         Ok((loss, all))
     }
 
-    /// Returns the weight of the row of Y to which an entry belongs.
+    /// Returns the weight of the row of Y that contains an entry. `own` and `other` are the rows of
+    /// the entry in the two factors.
     fn weight(&self, own: usize, other: usize) -> f32 {
         let row = if self.of_rows { own } else { other };
         self.entries.weights.map_or(1.0, |weights| weights[row])
     }
 }
 
-/// A block of rows of the own factor, with the results computed so far.
+/// A block of rows of the own factor, and the results for these rows. The own factor is the one for
+/// which derivatives are computed.
 struct Block<'a> {
     side: &'a Side<'a>,
     ask: Ask<'a>,
-    /// The range of these rows.
+    /// The range of the rows of the block.
     rows: Range<usize>,
-    /// The rows of the own factor in this range.
+    /// The numbers of the own factor in these rows.
     own: &'a [f32],
     /// All rows of the other factor.
     other: &'a [f32],
     rank: usize,
-    /// The loss of the entries in these rows.
+    /// The loss of the known entries in these rows.
     loss: f64,
     /// The gradient or product for these rows.
     out: Vec<f32>,
 }
 
 impl Block<'_> {
-    /// Returns the rows of the direction that belong to the block, for [`Ask::Product`].
+    /// Returns the rows of the direction that belong to the block. Returns None unless a product
+    /// with a direction is requested.
     fn directions(&self) -> Option<&[f32]> {
         match self.ask {
             Ask::Product(direction) => {
@@ -182,16 +190,16 @@ impl Block<'_> {
         }
     }
 
-    /// Replaces the scores `z` of entries of own row `row` by the coefficients of the other rows in the
-    /// gradient or product. `t` holds the products of the direction and the other rows. It is empty
-    /// unless a product is requested. Adds the loss to the loss of the block.
+    /// Replaces the scores `z` of entries by the numbers by which the entries multiply their rows of the
+    /// other factor in the gradient or product. `t` holds the dot products of the direction and these
+    /// rows. It is empty unless a product is requested. Adds the losses to the loss of the block.
     fn pull(&mut self, z: &mut [f32], t: &[f32], y: &[f32], weights: &[f32]) {
         let stretch = Stretch { z, t, y, weights };
         let loss = self.side.entries.loss;
         self.loss += f64::from(loss.of_stretch(self.ask.wanted(), stretch));
     }
 
-    /// Visits the stored entries row by row.
+    /// Processes the stored entries row by row.
     fn stored(&mut self, watch: &Watch) -> Result<(), Error> {
         let rank = self.rank;
         let rows = self.rows.clone();
@@ -235,7 +243,7 @@ impl Block<'_> {
         Ok(())
     }
 
-    /// Visits all entries, tile by tile. Entries that are not stored are 0.
+    /// Processes all entries, in groups of rows and labels. Entries that are not stored are 0.
     fn all(&mut self, watch: &Watch) -> Result<(), Error> {
         let (rank, n_own) = (self.rank, self.rows.len());
         let n_other = self.other.len() / rank;
@@ -248,7 +256,8 @@ impl Block<'_> {
             let width = others.len();
             let part = &self.other[others.start * rank..others.end * rank];
             let part = MatRef::from_row_major_slice(part, width, rank);
-            // Use one column for each own row, so that the scores of an own row are contiguous.
+            // There is one column for each row of the own factor. So the scores of such a row are
+            // contiguous.
             let scores = |own: &[f32]| {
                 let own = MatRef::from_row_major_slice(own, n_own, rank);
                 let mut scores = zeros::<f32>("number of scores", width, n_own)?;

@@ -1,5 +1,5 @@
-//! Fits LEML. The fit prepares the training set and chooses `alpha`. It then makes turns until a turn
-//! hardly lowers the objective, and learns the threshold.
+//! Fits LEML. The fit prepares the training set and chooses `alpha`. Then it updates the factors W
+//! and H in turns, until an update hardly lowers the objective. Finally, it learns the threshold.
 
 use super::dense::{Design, Tall};
 use super::entries::Entries;
@@ -14,58 +14,62 @@ use manylabel_base::{Error, Watch, collected, few, filled};
 use manylabel_sparse::{CsrOwned, CsrView, LANES, Sparse};
 use std::f64::consts::TAU;
 
-/// The value of `alpha`, for rows of unit length and weight 1, if no row can be held out. It is the
-/// default of the program of the authors.
+/// The value of `alpha` if no row can be held out to choose it. It applies to rows of unit length
+/// and weight 1. It is the default of the authors' program.
 const ALPHA_OF_FEW_ROWS: f64 = 0.1;
 
-/// A fitted model. Scores are `x W Hᵀ + intercept`, where x is a row restricted to the features that
-/// occur in training rows.
+/// A fitted model. The scores of a row x are `x W Hᵀ + intercept`. Only the features of x that
+/// occur in training rows are used.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
     /// The features that occur in training rows, in increasing order.
     pub features: Vec<i32>,
-    /// W, row after row, with one row for each feature in `features`; (features, `rank`).
+    /// The weight matrix W, stored row by row; shape (features, `rank`). There is one row for each
+    /// feature in `features`.
     pub w: Vec<f32>,
-    /// `Hᵀ`, row after row; (`rank`, `n_labels`). Columns of labels without a known positive entry are
-    /// zero.
+    /// `Hᵀ`, stored row by row; shape (`rank`, `n_labels`). The columns of labels without a known
+    /// positive entry are zero.
     pub ht: Vec<f32>,
-    /// The number of columns of W and H.
+    /// The number of columns of the weight matrices W and H.
     pub rank: usize,
-    /// The intercepts; (`n_labels`). Labels without a known positive entry have −∞. If no intercepts
-    /// are fitted, all other labels have 0.
+    /// The intercepts; shape (`n_labels`). A label without a known positive entry has −∞. If no
+    /// intercepts are fitted, all other labels have 0.
     pub intercept: Vec<f32>,
-    /// The objective after each turn.
+    /// The objective after each turn. A turn updates the weight matrices W and H once.
     pub objective: Vec<f64>,
-    /// The weight of the squared norms of W and H, as given or as chosen by the fit.
+    /// The weight of the squared norms of the weight matrices W and H in the objective. It was
+    /// given by the user or chosen by the fit.
     pub alpha: f64,
-    /// The learned threshold. At this threshold, the number of predicted labels equals the number of
-    /// true labels, counted on held-out rows. It is None if it was not requested or cannot be learned.
+    /// The learned threshold. At this threshold, the number of predicted labels equals the number
+    /// of true labels, counted on held-out rows. It is None if it was not requested or could not be
+    /// learned.
     pub cut: Option<f32>,
 }
 
 impl Checked {
-    /// Fits W and H to the rows of `x` and `y`. The stored entries of a row of `y` are the labels of
-    /// the row.
+    /// Fits W and H to the rows of `x` and `y`. The stored entries of a row of `y` are the labels
+    /// of the row.
     ///
-    /// `observed` stores the positions of the known entries of Y. If it is not given, all entries are
-    /// known. `weights` multiplies the loss of each row, if it is given. All weights must be > 0.
-    /// `watch` counts turns. The fit runs on all threads of the pool.
+    /// `observed` stores the positions of the known entries of Y. If it is None, all entries are
+    /// known. `weights` multiplies the loss of each row, if it is given. All weights must be > 0. A
+    /// turn updates W and then H, and `watch` counts turns. The fit runs on all threads of the
+    /// pool.
     ///
-    /// The memory is about 14 bytes per stored value of X, `4 rank` bytes per row, and `12 rank` bytes
-    /// per feature and per label. Newton's method takes several times `4 rank` bytes per row. The time
-    /// of a turn depends on the loss:
+    /// The memory is about 14 bytes per stored value of X, `4 rank` bytes per row, and `12 rank`
+    /// bytes per feature and per label. Newton's method takes several times `4 rank` bytes per row.
+    /// The time of a turn depends on the loss:
     ///
-    /// - For squared loss with all entries known, a turn takes O(`cg_max_iter` · `rank`) per stored
-    ///   value of X, and O(`rank`²) per row, feature and label.
-    /// - Otherwise each step of conjugate gradients takes O(`rank`) per stored value of X and per known
-    ///   entry.
+    /// - For squared loss with all entries known, a turn takes O(`cg_max_iter` · `rank`) time per
+    ///   stored value of X, and O(`rank`²) time per row, feature and label.
+    /// - Otherwise each step of conjugate gradients takes O(`rank`) time per stored value of X and
+    ///   per known entry.
     ///
     /// # Errors
     ///
     /// Returns [`Error::Shape`] if the shapes of `x`, `y`, `observed` and `weights` do not agree.
-    /// Returns [`Error::Param`] if a value is not finite as `f32`, or if `x` and `weights` are so large
-    /// that results leave the range of `f32`. Returns [`Error::TooLarge`] if memory is short. Returns
-    /// [`Error::Stopped`] if the watch was stopped.
+    /// Returns [`Error::Param`] if a value is not finite as `f32`, or if `x` and `weights` are so
+    /// large that results leave the range of `f32`. Returns [`Error::TooLarge`] if there is not
+    /// enough memory. Returns [`Error::Stopped`] if the computation was cancelled.
     pub fn fit(
         &self,
         x: Sparse<'_>,
@@ -127,7 +131,8 @@ impl Checked {
             let set = |weights| Ridge::new(params, &design, &known, weights);
             fit_factors(params, data, unit, rank, &parts, set, watch)?
         } else {
-            // Turns of Newton's method are expensive, so `alpha` is chosen with one part only.
+            // A turn of Newton's method takes much time. So only one group of held-out rows is used
+            // to choose `alpha`.
             parts.for_alpha.truncate(1);
             let set = |weights| {
                 Ok(Newton {
@@ -146,8 +151,9 @@ impl Checked {
     }
 }
 
-/// Appends the objective after a turn. Returns true if this turn was the last one. A turn is the last
-/// if `max_iter` is reached, or if the objective decreased by less than the fraction `tol`.
+/// Appends the objective after a turn, which is an update of W and then of H. Returns true if the
+/// fit should end. This is the case after `max_iter` turns, or if the relative decrease of the
+/// objective was below `tol`.
 fn is_last(params: &Params, objective: &mut Vec<f64>, value: f64) -> bool {
     let before = objective.last().copied();
     objective.push(value);
@@ -155,8 +161,8 @@ fn is_last(params: &Params, objective: &mut Vec<f64>, value: f64) -> bool {
         || before.is_some_and(|before| before - value < params.tol * before)
 }
 
-/// The result of a fit. Features are in the order of the columns of [`Design`], labels in the order of
-/// [`Labels`].
+/// The result of a fit. Features are ordered as the columns of [`Design`], and labels are ordered
+/// as in [`Labels`].
 struct Fitted {
     w: Tall,
     h: Tall,
@@ -165,18 +171,21 @@ struct Fitted {
     cut: Option<f32>,
 }
 
-/// The held-out rows. A list is empty if nothing is to be learned from it.
+/// Groups of held-out rows: one list for choosing `alpha` and one for the threshold. A list is
+/// empty if its value is not to be learned.
 struct Parts {
     for_alpha: Vec<Part>,
     for_cut: Vec<Part>,
 }
 
-/// Chooses `alpha` if `params` does not contain it, takes turns, and learns the threshold. `set` makes
-/// the training set with the given weights of rows. `unit` is the result of [`unit_of_alpha`].
+/// Chooses `alpha` if `params` does not contain it, updates W and H in turns, and learns the
+/// threshold. `set` creates the training set for given weights of the rows. `unit` is the result of
+/// [`unit_of_alpha`].
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
+/// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
+/// computation was cancelled.
 fn fit_factors<'w, T: Turns>(
     params: &Params,
     data: Data<'w>,
@@ -223,8 +232,8 @@ fn fit_factors<'w, T: Turns>(
     })
 }
 
-/// Returns the initial H, row after row. Its entries are independent normal numbers with variance 1 /
-/// rank (Box–Muller method).
+/// Returns the initial H, stored row by row. Its entries are independent normal numbers with
+/// variance 1 / rank, drawn by the Box–Muller method.
 pub(super) fn start(seed: u64, n_labels: usize, rank: usize) -> Result<Vec<f32>, Error> {
     let mut rng = Rng::with_seed(seed);
     let mut normal = || {
@@ -235,7 +244,7 @@ pub(super) fn start(seed: u64, n_labels: usize, rank: usize) -> Result<Vec<f32>,
     collected("the factor of Y", (0..n_labels * rank).map(|_| normal()))
 }
 
-/// Converts the row ends of `x` to `u32`.
+/// Converts the array `indptr` of `x`, which holds the end of each row, to `u32`.
 ///
 /// # Errors
 ///
@@ -244,14 +253,15 @@ fn u32_ends(x: &CsrOwned) -> Result<Vec<u32>, Error> {
     // Row ends do not decrease, so the last row end is the largest.
     if u32::try_from(x.indices.len()).is_err() {
         return Err(Error::TooLarge {
-            what: "number of stored features",
+            what: "number of stored values of X",
             got: format!("{}; at most {} are supported", x.indices.len(), u32::MAX),
         });
     }
     collected("number of rows", x.indptr.iter().map(|&end| end as u32))
 }
 
-/// Returns the positions of `observed` with the values of `y` at these positions, 0 or 1.
+/// Returns the known entries of Y. They have the positions of `observed`, and their values are 0 or
+/// 1 as in `y`.
 fn known_entries(y: &CsrOwned, observed: &CsrOwned) -> Result<CsrOwned, Error> {
     let mut known = observed.copied()?;
     for row in 0..y.n_rows() {
@@ -265,8 +275,8 @@ fn known_entries(y: &CsrOwned, observed: &CsrOwned) -> Result<CsrOwned, Error> {
     Ok(known)
 }
 
-/// Removes the columns without a positive entry and renumbers the other columns in the same order.
-/// Returns the old number of each remaining column.
+/// Removes the columns (labels) without a positive entry. The other columns are renumbered in the
+/// same order. Returns the old number of each remaining column.
 fn keep_seen(known: &mut CsrOwned) -> Result<Vec<u32>, Error> {
     const UNSEEN: u32 = u32::MAX;
     let mut new = filled("number of labels", UNSEEN, known.n_cols)?;
@@ -301,8 +311,9 @@ fn keep_seen(known: &mut CsrOwned) -> Result<Vec<u32>, Error> {
     Ok(labels)
 }
 
-/// Turns a fit into a model. Features are in increasing order, and all labels are at their original
-/// places. If `ones` is true, the intercepts come from the row of W that belongs to the column of ones.
+/// Converts the result of a fit to a model. Features are sorted in increasing order, and all labels
+/// get their original numbers. If `ones` is true, one row of W belongs to the column of ones. The
+/// intercepts are computed from this row.
 fn unfold(
     design: &Design,
     fitted: Fitted,
@@ -349,12 +360,12 @@ fn unfold(
     })
 }
 
-/// Returns the unit of `alpha`: the root mean square length of rows times their mean weight, or 1 if
-/// this product is 0.
+/// Returns the unit in which `alpha` is measured. It is the root mean square length of the rows
+/// times their mean weight, or 1 if this product is 0.
 ///
-/// If all rows are longer by a factor, `W Hᵀ` is smaller by this factor for the same scores. If all
-/// weights are larger by a factor, the loss is larger by this factor. If `alpha` is measured in this
-/// unit, its suitable values depend neither on the length of rows nor on their weights.
+/// If all rows become longer by a factor, W Hᵀ must become smaller by this factor to give the same
+/// scores. If all weights become larger by a factor, so does the loss. With `alpha` in this unit,
+/// suitable values of `alpha` depend neither on the length of the rows nor on their weights.
 fn unit_of_alpha(x: &CsrOwned, weights: Option<&[f32]>) -> f64 {
     let (mut squares, mut total) = (0.0, 0.0);
     for row in 0..x.n_rows() {
@@ -367,8 +378,8 @@ fn unit_of_alpha(x: &CsrOwned, weights: Option<&[f32]>) -> f64 {
     if unit > 0.0 { unit } else { 1.0 }
 }
 
-/// Checks that intermediate results stay in the range of `f32`. Products of gradients and scores can
-/// grow up to the square of the magnitude computed here.
+/// Checks that intermediate results stay in the range of `f32`. Products of gradients and scores
+/// can be as large as the square of the magnitude computed here.
 ///
 /// # Errors
 ///

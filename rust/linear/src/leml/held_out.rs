@@ -1,9 +1,9 @@
 //! Chooses `alpha` and the threshold with held-out rows.
 //!
-//! A row is held out by giving it the weight 0, so X and Y are shared with the main fit. To choose
-//! `alpha`, the two factors are fitted without the held-out rows for several values of `alpha`. The
-//! loss on the held-out rows determines the choice. For the threshold, only W is fitted again without
-//! the held-out rows, with the final H. A [`Tally`] of the scores of the held-out rows gives the
+//! A row is held out by giving it the weight 0, so X and Y are not copied. To choose `alpha`, W and
+//! H are fitted without the held-out rows for several values of `alpha`. The loss on the held-out
+//! rows determines the choice. For the threshold, H is taken from the final model, and only W is
+//! fitted again without the held-out rows. A [`Tally`] of the scores of the held-out rows gives the
 //! threshold.
 
 use super::dense::{Design, Tall};
@@ -18,64 +18,65 @@ use manylabel_base::{Error, Watch, collected, copied, few, filled, parts};
 use manylabel_dense::zeros;
 use rayon::prelude::*;
 
-/// The largest number of rows held out at a time. More rows would add little information.
+/// The largest number of rows that are held out at a time. More rows would hardly make the choice
+/// better.
 const MOST_ROWS: usize = 2000;
 
-/// The largest number of scores of rows held out at a time. It ensures that scoring many labels does
-/// not cost more than a turn.
+/// The largest number of scores of rows that are held out at a time. With this limit, scoring does
+/// not take longer than an update of W and H, even if there are many labels.
 const MOST_SCORES: usize = 1 << 26;
 
 /// Number of rows that are scored together.
 const ROWS_OF_CHUNK: usize = 64;
 
-/// Number of turns of the fit with the first value of `alpha`.
+/// Number of turns with the first value of `alpha`. A turn updates W and then H.
 const FIRST_TURNS: usize = 4;
 
-/// Number of turns of each further fit, which starts from the previous fit. After such a warm start,
-/// few turns are enough: in one turn, singular values below `alpha` shrink by the square of their ratio
-/// to `alpha`.
+/// Number of turns with each further value of `alpha`. A turn updates W and then H. The fit starts
+/// from the factors for the previous value, so a few turns are enough. In one turn, a singular
+/// value below `alpha` is multiplied by the square of its ratio to `alpha`.
 const NEXT_TURNS: usize = 2;
 
-/// The first value of `alpha`, for rows of unit length and weight 1. On 24 of 26 data sets, the best
-/// value was within a factor of ten of this value.
+/// The first value of `alpha` that is tried. It applies to rows of unit length and weight 1. On 24
+/// of 26 data sets, the best value was within a factor of ten of this value.
 const FIRST_ALPHA: f64 = 3.0;
 
-/// The ratio of consecutive values of `alpha`.
+/// The ratio of consecutive values of `alpha` that are tried.
 const RATIO: f64 = 3.0;
 
-/// The largest number of values tried in one direction.
+/// The largest number of values of `alpha` that are tried in one direction.
 const MOST_STEPS: usize = 12;
 
-/// The relative increase of the loss that is accepted in exchange for an `alpha` below the one with the
-/// lowest loss. Strong regularization shrinks scores and so lowers the loss, even where rankings do not
-/// improve. With this value, P@1 on 18 data sets increases by up to 1.6 points and decreases by at most
-/// 0.6 points.
+/// Determines how far `alpha` is decreased below the value with the lowest loss: until the loss is
+/// higher by this fraction. Strong regularization shrinks scores, which lowers the loss even if
+/// rankings do not improve. With this constant, P@1 on 18 data sets increases by up to 1.6 points
+/// and decreases by at most 0.6 points.
 const SPARED: f64 = 0.005;
 
-/// A group of held-out rows.
+/// A group of rows that are held out together.
 pub(super) struct Part {
-    /// The held-out rows, in increasing order.
+    /// The rows of the group, in increasing order.
     rows: Vec<usize>,
-    /// The weights of all rows, where held-out rows have the weight 0; (n).
+    /// The weight of each row, which is 0 for held-out rows; shape (n).
     weights: Vec<f32>,
 }
 
 /// The number and the size of the groups of held-out rows.
 pub(super) struct Plan {
-    /// The size of a part as a fraction of all rows.
+    /// The size of a group as a fraction of all rows.
     share: f64,
-    /// The smallest size of a part. If a quarter of all rows is smaller, a quarter is used instead.
+    /// The smallest size of a group. However, a group never has more than a quarter of all rows.
     least: usize,
-    /// Parts are added until they have this many rows in total.
+    /// Groups are added until they have this many rows in total.
     enough: usize,
-    /// The largest number of parts.
+    /// The largest number of groups.
     most_parts: usize,
-    /// A number that makes the seed of this draw different from the seeds of other draws.
+    /// A number that is combined with the user's seed, so that different plans draw different rows.
     salt: u64,
 }
 
-/// The plan for choosing `alpha`. The best value hardly depends on the number of rows, so a quarter of
-/// the rows can be held out.
+/// The plan for choosing `alpha`. The best value of `alpha` hardly depends on the number of
+/// training rows, so a quarter of the rows can be held out.
 pub(super) const FOR_ALPHA: Plan = Plan {
     share: 0.25,
     least: 1,
@@ -84,8 +85,9 @@ pub(super) const FOR_ALPHA: Plan = Plan {
     salt: 0x61_6c70_6861,
 };
 
-/// The plan for the threshold. Scores should be close to the scores of a fit to all rows, so only a
-/// tenth of the rows is held out. Each part costs half a turn.
+/// The plan for learning the threshold. Scores should be similar to the scores of a model that is
+/// fitted to all rows, so only a tenth of the rows is held out. For each group of held-out rows, W
+/// is fitted once.
 pub(super) const FOR_CUT: Plan = Plan {
     share: 0.1,
     least: 50,
@@ -95,19 +97,19 @@ pub(super) const FOR_CUT: Plan = Plan {
 };
 
 impl Part {
-    /// Returns the weights of all rows, where held-out rows have the weight 0.
+    /// Returns the weight of each row, which is 0 for held-out rows.
     pub(super) fn weights(&self) -> &[f32] {
         &self.weights
     }
 }
 
 impl Plan {
-    /// Draws disjoint parts. Returns no parts if there is only one row. `weights` holds the weights of
-    /// the rows. Without `weights`, all weights are 1.
+    /// Draws disjoint groups of rows to hold out. Returns no groups if there is only one row.
+    /// `weights` holds the weights of the rows. If it is None, all weights are 1.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is short.
+    /// Returns [`Error::TooLarge`] if there is not enough memory.
     pub(super) fn draw(
         &self,
         n_rows: usize,
@@ -156,16 +158,16 @@ impl Data<'_> {
         self.weights.map_or(1.0, |weights| weights[row])
     }
 
-    /// Scores `rows` with the factors `w` and `h`. Calls `see` with the row, the score and the value of
-    /// each known entry of these rows.
+    /// Scores the given rows with the factors `w` and `h`. For each known entry of these rows,
+    /// calls `see` with the row, the score and the value of the entry.
     ///
-    /// Rows are processed in chunks, on all threads. Each chunk has its own sum, which `start` makes.
-    /// The sums are returned in the order of the chunks.
+    /// Rows are processed in chunks, on all threads. Each chunk has its own sum, which `start`
+    /// creates. The sums are returned in the order of the chunks.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is short, [`Error::Stopped`] if the watch was stopped, or
-    /// any error of `see`.
+    /// Returns [`Error::TooLarge`] if there is not enough memory, [`Error::Stopped`] if the
+    /// computation was cancelled, or any error of `see`.
     fn visit<S: Send>(
         &self,
         rows: &[usize],
@@ -197,7 +199,7 @@ impl Data<'_> {
                 }
                 return Ok(sum);
             }
-            // Use one column for each row, so that the scores of a row are contiguous.
+            // There is one column for each row, so that the scores of a row are contiguous.
             let mut scores =
                 zeros::<f32>("number of scores of held-out rows", n_labels, rows.len())?;
             let own = MatRef::from_row_major_slice(a, rows.len(), rank);
@@ -222,23 +224,24 @@ impl Data<'_> {
         parts(sums)
     }
 
-    /// Returns a value of `alpha` with which fits predict held-out rows well. Returns None if there are
-    /// no parts.
+    /// Returns a value of `alpha` with which fits predict held-out rows well. Returns None if no
+    /// rows are held out.
     ///
-    /// `sets` are the training sets, each without the rows of one part. `unit` is the unit of `alpha`
-    /// (see `fit::unit_of_alpha`). Each fit takes at most `max_iter` turns.
+    /// `sets` are the training sets, each without one group of held-out rows. `unit` is the unit of
+    /// `alpha` (see `fit::unit_of_alpha`). For each value of `alpha`, at most `max_iter` turns are
+    /// taken. A turn updates W and then H.
     ///
-    /// As `alpha` grows, the loss on held-out rows first decreases and then increases. So the search
-    /// multiplies or divides `alpha` by [`RATIO`], in the direction in which the loss decreases, until
-    /// it increases. A parabola through the lowest loss and its two neighbours, over the logarithm of
-    /// `alpha`, gives the minimum between them. The result is a smaller `alpha`, at which the parabola
-    /// is higher than its minimum by the fraction [`SPARED`]. It differs from the best value tried by
-    /// at most the factor [`RATIO`].
+    /// As `alpha` increases, the loss on held-out rows first decreases and then increases. The
+    /// search repeatedly multiplies or divides `alpha` by [`RATIO`], as long as the loss decreases.
+    /// A parabola is fitted to the lowest loss and its two neighbours, as a function of the
+    /// logarithm of `alpha`. Its minimum is an estimate of the best value. The function returns a
+    /// smaller `alpha`, at which the parabola is higher than its minimum by the fraction
+    /// [`SPARED`]. This `alpha` differs from the best value tried by at most the factor [`RATIO`].
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
+    /// computation was cancelled.
     pub(super) fn best_alpha<T: Turns>(
         &self,
         (unit, max_iter): (f64, usize),
@@ -279,8 +282,8 @@ impl Data<'_> {
         };
         let at = |step: i32| FIRST_ALPHA * unit * RATIO.powi(step);
         let (first, of_first) = judge(None, at(0))?;
-        // `lowest` is the loss at step `best`. `sides` are the losses at the steps before and after
-        // `best`.
+        // `lowest` is the loss for the value number `best`. `sides` are the losses for the value
+        // before and the value after it.
         let (mut best, mut lowest) = (0, of_first);
         let mut sides = [f64::NAN; 2];
         for (side, direction) in [(1, 1), (0, -1)] {
@@ -309,17 +312,18 @@ impl Data<'_> {
         Ok(Some(at(best) * RATIO.powf(shift)))
     }
 
-    /// Returns the threshold at which the number of predicted entries of the held-out rows equals the
-    /// number of their 1-entries. Returns None if there are no parts.
+    /// Returns the threshold at which the number of predicted entries of the held-out rows equals
+    /// the number of their entries that are 1. Returns None if no rows are held out.
     ///
-    /// For each part, W is fitted again without the rows of the part. H is not fitted again, although
-    /// the fit of H used these rows. H has only `rank` numbers per label, so it contains little
-    /// information on single rows. It contains none if the rank equals the number of labels.
+    /// W is fitted again without each group of held-out rows. H is not fitted again, although the
+    /// held-out rows were used to fit it. H has only `rank` numbers per label, so it contains
+    /// little information about single rows. It contains no such information if the rank equals the
+    /// number of labels.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
+    /// computation was cancelled.
     pub(super) fn cut<T: Turns>(
         &self,
         factors: &T::Factors,

@@ -1,36 +1,37 @@
-//! LEML: linear classifiers with a weight matrix of low rank, `Z = W Hᵀ`.
+//! Fits LEML: linear classifiers with a weight matrix of low rank, `W Hᵀ`.
 //!
-//! All labels share r linear combinations of the features, `x W`. The score of label j is `x W h_j`. So
-//! a model with d features and c labels has `r (d + c)` numbers instead of d c, and labels with few
-//! positive rows profit from other labels. Some entries of Y may be unknown.
+//! All labels share r linear combinations of the features, `x W`. The score of label j for a row x
+//! is `x W h_j`, where `h_j` is row j of H. So a model with d features and c labels has `r (d + c)`
+//! numbers instead of `d c`. Labels with few positive rows profit from other labels. Some entries
+//! of Y may be unknown.
 //!
-//! Let W have shape (d, r) and H shape (c, r). Let `ω_i` be the weight of row i, and let Ω be the set
-//! of known entries of Y (by default all entries). The fit minimizes
+//! Let W have shape (d, r) and H shape (c, r). Let `ω_i` be the weight of row i, and let Ω be the
+//! set of known entries of Y (by default all entries). The fit minimizes
 //!
 //! ```text
 //! min  Σ_{(i,j)∈Ω} ω_i ℓ(y_ij, x_iᵀ W h_j) + alpha/2 (‖W‖² + ‖H‖²)
 //! ```
 //!
-//! where ℓ is `½ (y − z)²`, `log(1 + exp(−s z))` or `½ max(0, 1 − s z)²`, with `s = 2y − 1`. The
-//! objective is convex in W and in H, but not in the two together. So it is minimized in turns: a
-//! *turn* first lowers the objective over W and then over H. (Yu, Jain, Kar, Dhillon: Large-scale
-//! Multi-label Learning with Missing Labels, ICML 2014. The factor ½ of the losses is not from this
-//! paper.)
+//! where ℓ(y, z) is `½ (y − z)²`, `log(1 + exp(−s z))` or `½ max(0, 1 − s z)²`, with `s = 2y − 1`.
+//! The objective is convex in W if H is fixed, and convex in H if W is fixed. It is not convex in
+//! the two together. So it is minimized in turns. A *turn* lowers the objective first over W and
+//! then over H. (Yu, Jain, Kar, Dhillon: Large-scale Multi-label Learning with Missing Labels, ICML
+//! 2014. The factor ½ of the losses is not from this paper.)
 //!
 //! There are two solvers for a turn:
 //!
-//! - `ridge` is for squared loss with all entries known. If W and H are rotated in the same way, `W Hᵀ`
-//!   does not change. So the two factors are rotated such that `HᵀH` is diagonal. Then the columns of W
-//!   are independent ridge regressions, which conjugate gradients solve 32 at a time. The rows of H are
-//!   ridge regressions that share one Cholesky factor. Only the 1-entries of Y are read, and no score of
-//!   a 0-entry is computed.
-//! - `newton` is for any loss and any set of known entries (`entries`). It applies Newton's method to
-//!   one factor at a time. Conjugate gradients compute the steps, and a line search follows. If all
-//!   entries are known, each product with the Hessian goes through all entries, in blocks, in O(n c r)
-//!   time for n rows.
+//! - `ridge` is for squared loss with all entries known. If W and H are multiplied by the same
+//!   rotation, `W Hᵀ` does not change. So W and H are rotated such that `HᵀH` is diagonal. The
+//!   columns of W are then independent ridge regressions, which conjugate gradients solve 32 at a
+//!   time. The rows of H are ridge regressions that share one Cholesky factor. Only the entries of
+//!   Y that are 1 are read. Scores of entries that are 0 are not computed.
+//! - `newton` is for any loss and any set of known entries. It applies Newton's method to W, then
+//!   to H. Conjugate gradients compute each step, and a line search follows. If all entries are
+//!   known, a product with the Hessian takes O(n c r) time for n rows.
 //!
-//! `held_out` scores rows that a fit did not use. With these scores, it chooses `alpha` and the
-//! threshold at which the number of predicted labels equals the number of true labels.
+//! `held_out` scores rows that were not used to fit W. With these scores, it chooses `alpha` and
+//! the threshold. At the threshold, the number of predicted labels equals the number of true
+//! labels.
 //!
 //! | file | content |
 //! |---|---|

@@ -1,13 +1,14 @@
-//! Minimizes over one factor by Newton's method while the other factor is fixed, for any loss and any
-//! set of known entries.
+//! Minimizes over W while H is fixed, or over H while W is fixed, by Newton's method. Works for any
+//! loss and any set of known entries of Y.
 //!
-//! Scores are linear in each factor: they are `A Hᵀ`, where `A = X W` is called the *image* of the
-//! factor W. The image of H is H itself. Images are stored beside the factors and updated together with
-//! them, so a line search needs no product with X.
+//! The scores are `A Hᵀ` with `A = X W`. They are therefore linear in W and in H. The code calls A
+//! the *image* of W. The image of H is H itself. Images are stored and are updated together with W
+//! and H, so a line search needs no product with X.
 //!
-//! A step solves `(∇² + alpha I) s = −∇` by conjugate gradients. Its products cost O(rank) per stored
-//! value of X and per known entry. Then the step s is halved until the objective decreases enough. A
-//! turn takes at most [`MOST_STEPS`] such steps for W and at most [`MOST_STEPS`] for H.
+//! A step s solves `(∇² + alpha I) s = −∇` by conjugate gradients. Each product with the Hessian
+//! takes O(rank) time per stored value of X and per known entry. Then s is halved until the
+//! objective decreases enough. A turn takes at most [`MOST_STEPS`] such steps for W and at most
+//! [`MOST_STEPS`] for H.
 
 use super::dense::{Design, Tall};
 use super::entries::{Ask, Entries, Side};
@@ -17,18 +18,19 @@ use super::turns::Turns;
 use manylabel_base::{Error, Watch, collected, copied, filled};
 use manylabel_simd::add_scaled;
 
-/// The largest number of steps for a factor in a turn. For squared loss, one step is enough, because
-/// the objective is quadratic.
+/// The largest number of Newton steps for W, and for H, in a turn. For squared loss, one step is
+/// enough, because the objective is quadratic in W and in H.
 const MOST_STEPS: usize = 5;
 
-/// Steps for a factor end when the gradient norm is at most this fraction of the first gradient norm.
-/// More accuracy would not help, because the other factor changes next.
+/// Newton steps for W (or H) end when the gradient norm is at most this fraction of the first
+/// gradient norm. More accuracy would not help, because H (or W) changes next.
 const SHARE_OF_GRADIENT: f64 = 0.1;
 
 /// The largest number of times that a step is halved before it is rejected.
 const MOST_HALVINGS: usize = 20;
 
-/// The fraction of the decrease predicted by the slope that a step must achieve (Armijo's rule).
+/// A step is accepted if the objective decreases by at least this fraction of the decrease that the
+/// gradient predicts (Armijo's rule).
 const ARMIJO: f64 = 0.01;
 
 /// A training set that is fitted by Newton's method.
@@ -39,20 +41,20 @@ pub(super) struct Newton<'a> {
     pub(super) entries: Entries<'a>,
 }
 
-/// The two factors and `X W`, each stored row after row.
+/// The weight matrices W and H, and the product `X W`. Each matrix is stored row by row.
 #[derive(Debug)]
 pub(super) struct Factors {
-    /// W; (d, rank).
+    /// The weight matrix W, with d features; shape (d, rank).
     w: Vec<f32>,
-    /// `A = X W`; (n, rank).
+    /// `A = X W`; shape (n, rank).
     a: Vec<f32>,
-    /// H; (c, rank).
+    /// The weight matrix H, with c labels; shape (c, rank).
     h: Vec<f32>,
     rank: usize,
 }
 
 impl Newton<'_> {
-    /// Computes the first half of a turn, which lowers the objective over W.
+    /// Updates W by Newton's method while H is fixed. This is the first half of a turn.
     fn improve_w(&self, factors: &mut Factors, alpha: f64, watch: &Watch) -> Result<(), Error> {
         let Factors { w, a, h, rank } = factors;
         let by_row = Half::of_w(self.x, self.entries, h, *rank);
@@ -105,19 +107,21 @@ impl Turns for Newton<'_> {
     }
 }
 
-/// The objective as a function of one factor.
+/// The objective as a function of one factor, which is W or H. The *image* of W is `X W`, and the
+/// image of H is H itself.
 struct Half<'a> {
-    /// X, which maps W to its image. None for H, which is its own image.
+    /// X, by which W is multiplied to get its image. None for H, because H is its own image.
     design: Option<&'a Design>,
-    /// The entries, ordered by the rows of the image.
+    /// The known entries of Y. They are grouped by row if W is updated, and by label if H is
+    /// updated.
     side: Side<'a>,
-    /// The image of the other factor.
+    /// The matrix that is multiplied by the image: H if W is updated, and `X W` if H is updated.
     other: &'a [f32],
     rank: usize,
 }
 
 impl<'a> Half<'a> {
-    /// Returns the objective as a function of W.
+    /// Returns the objective as a function of W, while H is fixed.
     fn of_w(design: &'a Design, entries: Entries<'a>, h: &'a [f32], rank: usize) -> Self {
         Self {
             design: Some(design),
@@ -127,7 +131,7 @@ impl<'a> Half<'a> {
         }
     }
 
-    /// Returns the objective as a function of H.
+    /// Returns the objective as a function of H, while W is fixed.
     fn of_h(entries: Entries<'a>, a: &'a [f32], rank: usize) -> Self {
         Self {
             design: None,
@@ -137,7 +141,7 @@ impl<'a> Half<'a> {
         }
     }
 
-    /// Computes the image of a factor.
+    /// Computes the image of a factor: `X W` for W, and a copy of H for H.
     fn image(&self, factor: &[f32], watch: &Watch) -> Result<Vec<f32>, Error> {
         let Some(design) = self.design else {
             return copied("the factor of Y", factor);
@@ -149,8 +153,8 @@ impl<'a> Half<'a> {
         image?.to_rows()
     }
 
-    /// Applies the transpose of [`image`](Self::image). The result is `Xᵀ pulls` for W, and `pulls` for
-    /// H.
+    /// Multiplies `pulls` by the transpose of the linear map [`image`](Self::image). The result is
+    /// `Xᵀ pulls` for W, and `pulls` for H.
     fn transposed(&self, pulls: Vec<f32>, watch: &Watch) -> Result<Vec<f32>, Error> {
         let Some(design) = self.design else {
             return Ok(pulls);
@@ -166,12 +170,13 @@ impl<'a> Half<'a> {
     }
 }
 
-/// Lowers the objective over `factor`, and updates `image` with it. Returns the loss plus `alpha/2
-/// ‖factor‖²` after the update.
+/// Updates `factor`, which is W or H, by Newton's method. Also updates its `image`, which is `X W`
+/// for W, and H for H. Returns the loss plus `alpha/2 ‖factor‖²` after the update.
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
+/// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
+/// computation was cancelled.
 fn improve(
     half: &Half<'_>,
     params: &Params,
@@ -224,11 +229,13 @@ fn improve(
     Ok(ask(Ask::Value, image)?.0 + alpha / 2.0 * square(factor))
 }
 
-/// Computes Newton's direction by conjugate gradients, and its image.
+/// Computes Newton's direction by conjugate gradients. Returns the direction and its image (X times
+/// the direction for W, the direction itself for H).
 ///
-/// This is one system over the whole factor, because second derivatives differ between the entries of Y
-/// and couple the columns. In contrast, [`Ridge`](super::ridge::Ridge) solves one system for each
-/// column. The image of the step is accumulated during the iteration, which saves a product with X.
+/// One linear system covers all entries of the factor, because its columns are coupled: second
+/// derivatives differ between the entries of Y. In contrast, [`Ridge`](super::ridge::Ridge) solves
+/// one system for each column. The image of the direction is updated in each iteration, which saves
+/// a product with X.
 fn direction(
     half: &Half<'_>,
     params: &Params,
@@ -240,7 +247,7 @@ fn direction(
     let mut r = collected("a step", gradient.iter().map(|value| -value))?;
     let mut p = copied("a step", &r)?;
     let mut step = filled("a step", 0.0, r.len())?;
-    let mut of_step = filled("a step of the rows' embedding", 0.0, image.len())?;
+    let mut of_step = filled("a step of the embedding of the rows", 0.0, image.len())?;
     let mut rho = square(&r);
     let goal = rho * params.cg_tol.powi(2);
     for _ in 0..params.cg_max_iter {
@@ -269,10 +276,11 @@ fn direction(
     Ok((step, of_step))
 }
 
-/// Number of products that are summed in sixteen `f32` lanes before these sums are added in `f64`.
+/// Number of products that are summed in sixteen lanes of `f32`. The sums are then added in `f64`.
 const STRETCH: usize = 1024;
 
-/// Returns the dot product of two vectors. Short sums are computed in `f32` and then added in `f64`.
+/// Returns the dot product of two vectors. Products are summed in `f32` over short ranges, and
+/// these sums are added in `f64`.
 fn dot(a: &[f32], b: &[f32]) -> f64 {
     let stretch = |(a, b): (&[f32], &[f32])| -> f64 {
         let mut lanes = [0.0f32; 16];

@@ -1,4 +1,4 @@
-//! The parameters of LEML and their ranges.
+//! Defines the parameters of LEML and their ranges.
 
 use manylabel_base::range::{at_least_one, ensure, positive};
 use manylabel_base::{Error, checked};
@@ -17,31 +17,33 @@ pub enum Loss {
 /// The parameters as the user gave them. [`check`](Self::check) checks their ranges.
 #[derive(Debug, Clone)]
 pub struct Params {
-    /// The number of columns of W and H; ≥ 1. It is reduced to the number of rows or of labels if one
-    /// of these is smaller.
+    /// The number of columns of the weight matrices W and H; ≥ 1. If there are fewer rows or fewer
+    /// labels, their number is used instead.
     pub rank: usize,
-    /// The weight of the squared norms of W and H; from 1e-30 to 1e12. With None, the fit chooses the
-    /// value on held-out rows.
+    /// The weight of the squared norms of W and H in the objective; from 1e-30 to 1e12. With None,
+    /// the fit chooses this weight on held-out rows.
     pub alpha: Option<f64>,
     /// The loss of an entry.
     pub loss: Loss,
-    /// The largest number of turns; ≥ 1.
+    /// The largest number of turns; ≥ 1. A turn updates the weight matrices W and H once.
     pub max_iter: usize,
-    /// The fit ends when a turn lowers the objective by less than this fraction; finite, > 0.
+    /// The fit ends when the relative decrease of the objective in a turn is below this number;
+    /// finite, > 0. A turn updates the weight matrices W and H once.
     pub tol: f64,
-    /// The largest number of steps of conjugate gradients; ≥ 1.
+    /// The largest number of steps of conjugate gradients per linear system; ≥ 1.
     pub cg_max_iter: usize,
     /// Conjugate gradients stop when the norm of the residual is at most this fraction of the norm of
     /// the first residual; finite, > 0.
     pub cg_tol: f64,
-    /// True to fit an intercept, which is the weights of a feature that is 1 in every row.
+    /// True to fit intercepts. They are computed from the weights of a feature that is 1 in every
+    /// row.
     pub fit_intercept: bool,
     /// True to scale rows to unit length before the fit.
     pub normalize: bool,
-    /// The seed of the initial H and of the choice of held-out rows.
+    /// The seed of the initial weight matrix H, and of the choice of held-out rows.
     pub seed: u64,
-    /// True to learn the threshold at which the number of predicted labels equals the number of true
-    /// labels.
+    /// True to learn a threshold on held-out rows. At this threshold, the number of predicted
+    /// labels equals the number of true labels.
     pub learn_cut: bool,
 }
 

@@ -1,8 +1,9 @@
-//! Scores rows with low-rank factors.
+//! Scores rows with weight matrices of low rank.
 //!
-//! A row is first embedded as `a = x W`. Then its scores are `a Hᵀ + intercept`. For a group of rows,
-//! the second product is a dense matrix product, computed in tiles of rows and labels. Each score is a
-//! sum in the order of the columns of W, so it does not depend on which rows or labels share a tile.
+//! A row x is first multiplied by W, which gives `a = x W` (its embedding). Then its scores are
+//! `a Hᵀ + intercept`. For a group of rows, the second product is a dense matrix product, computed
+//! in tiles of rows and labels. Each score is a sum in the order of the columns of W. So it does
+//! not depend on the rows and labels that are in the same tile.
 
 use manylabel_base::range::same;
 use manylabel_base::{Error, filled};
@@ -11,29 +12,30 @@ use manylabel_simd::{add_scaled, wide};
 use manylabel_sparse::{CsrView, Features, Index, Value, with_sparse};
 use std::ops::Range;
 
-/// The largest number of rows scored together. The embeddings of more rows would not stay in the
-/// first-level cache.
+/// The largest number of rows that are scored together. The products `x W` of more rows would not
+/// stay in the first-level cache.
 const ROWS_AT_ONCE: usize = 32;
 
-/// The largest number of scores that a thread computes at a time. A single row may have more scores.
+/// The largest number of scores that a thread computes at a time. If a single row has more scores,
+/// the row is scored alone.
 const SCORES_AT_ONCE: usize = 1 << 22;
 
-/// Number of labels in a tile. Their sums stay in registers while the columns of the factors are read.
+/// Number of labels in a tile of the score matrix. Their sums stay in registers during the product.
 const TILE: usize = 32;
 
-/// Number of rows in a tile.
+/// Number of rows in a tile of the score matrix.
 const ROWS_OF_TILE: usize = 4;
 
 /// Scores rows as `x W Hᵀ + intercept`.
 #[derive(Debug, Clone, Copy)]
 pub struct Scorer<'a> {
-    /// The features that have a row in W, in increasing order.
+    /// The features that have a row in the weight matrix W, in increasing order.
     features: &'a [i32],
-    /// W, row after row; (features, `rank`).
+    /// The weight matrix W, stored row by row; shape (features, `rank`).
     w: &'a [f32],
-    /// `Hᵀ`, row after row; (`rank`, `n_labels`).
+    /// `Hᵀ`, stored row by row; shape (`rank`, `n_labels`).
     ht: &'a [f32],
-    /// The intercepts; (`n_labels`). Labels that are never predicted have −∞.
+    /// The intercepts; shape (`n_labels`). A label that is never predicted has −∞.
     intercept: &'a [f32],
     n_features: usize,
     rank: usize,
@@ -44,16 +46,16 @@ pub struct Scorer<'a> {
 impl<'a> Scorer<'a> {
     /// Borrows the arrays of a model. `shape` is (`n_features`, `rank`).
     ///
-    /// `w` has one row of `rank` numbers for each feature in `features`. The features must be
-    /// increasing and below `n_features`. `ht` has one row of `n_labels` numbers for each column of W.
-    /// `intercept` has one number for each label, which is −∞ for labels that are never predicted. If
-    /// `normalize` is true, rows are scaled to unit length before they are scored. The time is O(number
-    /// of features).
+    /// `w` has one row of `rank` numbers for each feature in `features`. The numbers in `features`
+    /// must be increasing and below `n_features`. `ht` has `rank` rows of `n_labels` numbers.
+    /// `intercept` has one number for each label, which is −∞ for labels that are never predicted.
+    /// If `normalize` is true, rows are scaled to unit length before they are scored. The time is
+    /// O(number of features).
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Shape`] if the lengths do not agree. Returns [`Error::Param`] if features are
-    /// out of order or out of range.
+    /// Returns [`Error::Shape`] if the lengths do not agree. Returns [`Error::Param`] if the
+    /// numbers in `features` are not increasing or not below `n_features`.
     pub fn new(
         features: &'a [i32],
         w: &'a [f32],
@@ -73,8 +75,8 @@ impl<'a> Scorer<'a> {
         if !(in_range && features.is_sorted_by(|a, b| a < b)) {
             return Err(Error::Param {
                 name: "features_",
-                expected: "increasing positions below the number of features",
-                got: "positions out of order or range".into(),
+                expected: "increasing feature numbers below the number of features",
+                got: "numbers that are not increasing or too large".into(),
             });
         }
         Ok(Self {
@@ -96,7 +98,7 @@ struct Batch<'a, 'b, I, T> {
 }
 
 impl<I: Index, T: Value> Batch<'_, '_, I, T> {
-    /// Computes `x W` for one row.
+    /// Computes `x W` for one row x.
     fn embed(&self, row: usize, out: &mut [f32]) {
         let Scorer {
             features, w, rank, ..
@@ -106,7 +108,7 @@ impl<I: Index, T: Value> Batch<'_, '_, I, T> {
         let (cols, values) = self.x.row(row);
         let mut rest = 0;
         for (col, value) in cols.iter().zip(values) {
-            // The two lists are in increasing order, so only the remaining part of `features` is
+            // The two lists are in increasing order. So only the part of `features` that remains is
             // searched.
             rest += features[rest..].partition_point(|feature| feature.get() < col.get());
             match features.get(rest) {
@@ -141,12 +143,13 @@ impl<I: Index, T: Value> Rows for Batch<'_, '_, I, T> {
             return Ok(());
         }
         let embedded: &mut Vec<f32> = task.work.room(|| Ok(Vec::new()))?;
-        // The buffer has whole tiles of rows. Rows that do not exist are zero.
+        // The number of rows of the buffer is a multiple of the tile height. The additional rows
+        // are zero.
         let size = rows.len().next_multiple_of(ROWS_OF_TILE) * rank;
         if embedded.len() == size {
             embedded.fill(0.0);
         } else {
-            *embedded = filled("embedded rows", 0.0, size)?;
+            *embedded = filled("the matrix of embedded rows", 0.0, size)?;
         }
         for (row, out) in rows.zip(embedded.chunks_exact_mut(rank.max(1))) {
             self.embed(row, out);
@@ -157,9 +160,9 @@ impl<I: Index, T: Value> Rows for Batch<'_, '_, I, T> {
     }
 }
 
-/// Scoring a row takes O(`rank` · (features of the row + `n_labels`)) time. Each thread keeps the
-/// scores of up to 32 rows, at most 16 MiB unless a single row needs more. Labels with intercept −∞ are
-/// never ranked or predicted.
+/// Scoring a row takes O(`rank` · (features of the row + `n_labels`)) time. Each thread stores the
+/// scores of up to 32 rows. They take at most 16 MiB, unless a single row needs more. Labels with
+/// the intercept −∞ are never ranked or predicted.
 impl Model for Scorer<'_> {
     fn n_labels(&self) -> usize {
         self.intercept.len()
@@ -175,14 +178,15 @@ impl Model for Scorer<'_> {
     }
 }
 
-/// Computes `out += value * row`.
+/// Computes `out = out + value * row`.
 #[wide]
 fn add_row(value: f32, row: &[f32], out: &mut [f32]) {
     add_scaled(out, value, row);
 }
 
-/// Computes `scores = intercept + a Hᵀ`. Each score is a sum in the order of the columns of `a`, so it
-/// does not depend on which rows and labels share a tile. `a` must consist of whole tiles of rows.
+/// Computes `scores = intercept + a Hᵀ`. Each score is a sum in the order of the columns of `a`. So
+/// it does not depend on the other rows and labels in its tile. The number of rows of `a` must be a
+/// multiple of the tile height.
 #[wide]
 fn add_products(a: &[f32], ht: &[f32], intercept: &[f32], rank: usize, scores: &mut [f32]) {
     let n_labels = intercept.len();

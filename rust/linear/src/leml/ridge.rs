@@ -1,16 +1,17 @@
-//! Computes turns for squared loss with all entries of Y known. Each turn consists of two ridge
-//! regressions.
+//! Computes turns for squared loss with all entries of Y known. A turn is an update of W followed
+//! by an update of H. Each update consists of ridge regressions.
 //!
-//! With `A = X W`, the objective is `½ ‖Ω^½ (Y − A Hᵀ)‖² + alpha/2 (‖W‖² + ‖H‖²)`.
+//! With `A = X W`, the objective is `½ ‖Ω^½ (Y − A Hᵀ)‖² + alpha/2 (‖W‖² + ‖H‖²)`. The diagonal
+//! matrix Ω holds the weights of the rows.
 //!
-//! - Over W: the gradient of the objective is `XᵀΩX W HᵀH − XᵀΩY H + alpha W`. The two factors are
-//!   rotated so that `HᵀH = diag(λ)`. Then column k of W solves `(λ_k XᵀΩX + alpha I) w_k = XᵀΩY h_k`,
-//!   independently of the other columns. A panel of 32 columns is solved by preconditioned conjugate
-//!   gradients, starting from the previous W.
+//! - Over W: the gradient of the objective is `XᵀΩX W HᵀH − XᵀΩY H + alpha W`. W and H are first
+//!   rotated so that `HᵀH = diag(λ)`. Column k of W then solves
+//!   `(λ_k XᵀΩX + alpha I) w_k = XᵀΩY h_k`, independently of the other columns. Preconditioned
+//!   conjugate gradients solve a panel of 32 columns at a time, starting from the previous W.
 //! - Over H: row j solves `(AᵀΩA + alpha I) h_j = AᵀΩ y_j`. All labels share one Cholesky factor.
 //!
-//! The right-hand sides are sums over the 1-entries of Y, and the objective is computed from Gram
-//! matrices. So nothing of size rows × labels is allocated.
+//! The right-hand sides are sums over the entries of Y that are 1, and the objective is computed
+//! from Gram matrices. So no array of size rows × labels is allocated.
 
 use super::dense::{Design, Tall};
 use super::params::Params;
@@ -22,35 +23,36 @@ use manylabel_simd::{STRETCH, wide};
 use manylabel_sparse::{LANES, Lanes};
 use rayon::prelude::*;
 
-/// Number of labels for which rows of H are solved together.
+/// Number of labels for which rows of H are computed together. H has one row per label.
 const LABELS: usize = 64;
 
-/// One number in `f64` for each lane of a panel.
+/// One `f64` for each column of a panel. A panel is a group of 32 columns of W.
 type Sums = [f64; LANES];
 
-/// A training set, and constants that each turn needs.
+/// A training set, and constants that are used in each update of W and H.
 pub(super) struct Ridge<'a> {
     params: &'a Params,
     x: &'a Design,
     labels: &'a Labels,
-    /// The diagonal of Ω. Without weights, Ω is the identity matrix.
+    /// The weight of each row, which is the diagonal of Ω. If it is None, Ω is the identity matrix.
     weights: Option<&'a [f32]>,
-    /// The diagonal of `XᵀΩX`, for the preconditioner; (d).
+    /// The diagonal of `XᵀΩX`, which the preconditioner uses; shape (d).
     squares: Vec<f32>,
-    /// `½ ‖Ω^½ Y‖²`, which is the objective at zero.
+    /// Half of the sum of the squares of Y, weighted by the row weights. It is the objective if W
+    /// and H are 0.
     constant: f64,
 }
 
-/// The two factors, and `HᵀH`.
+/// The weight matrices W and H, and `HᵀH`.
 #[derive(Debug)]
 pub(super) struct Factors {
     pub(super) w: Tall,
     pub(super) h: Tall,
-    /// `HᵀH`; (rank, rank).
+    /// `HᵀH`; shape (rank, rank).
     gram: Mat<f64>,
 }
 
-/// The two factors, rotated so that `HᵀH` is diagonal.
+/// The weight matrices W and H, rotated so that `HᵀH` is diagonal.
 struct Turned {
     w: Tall,
     h: Tall,
@@ -59,11 +61,12 @@ struct Turned {
 }
 
 impl<'a> Ridge<'a> {
-    /// Prepares a training set with the given weights of rows. Without `weights`, all weights are 1.
+    /// Prepares a training set. `weights` holds the weights of the rows. If it is None, all weights
+    /// are 1.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is short.
+    /// Returns [`Error::TooLarge`] if there is not enough memory.
     pub(super) fn new(
         params: &'a Params,
         x: &'a Design,
@@ -85,13 +88,14 @@ impl<'a> Ridge<'a> {
         })
     }
 
-    /// Rotates the two factors by the eigenvectors of `HᵀH`, which does not change `W Hᵀ`.
+    /// Multiplies W and H by the matrix of eigenvectors of `HᵀH`. `W Hᵀ` does not change, and `HᵀH`
+    /// becomes diagonal.
     fn turned(factors: &Factors, watch: &Watch) -> Result<Turned, Error> {
         let Factors { w, h, gram } = factors;
         // The eigenvalue iteration converges if all numbers are finite.
         let eigen = eigen("the Gram matrix", gram.as_ref())?;
         let eigen = eigen.ok_or_else(|| not_finite("no eigenvalues"))?;
-        let mut lambda = filled("columns of a factor", 0.0, h.panels.len() * LANES)?;
+        let mut lambda = filled("number of columns of a factor", 0.0, h.panels.len() * LANES)?;
         for (lambda, value) in lambda.iter_mut().zip(&eigen.values) {
             *lambda = value.max(0.0);
         }
@@ -103,8 +107,8 @@ impl<'a> Ridge<'a> {
         })
     }
 
-    /// Lowers the objective over W by solving `(λ_k XᵀΩX + alpha I) w_k = XᵀΩY h_k` approximately for
-    /// each column k. Each panel is solved by one thread.
+    /// Lowers the objective over W. For each column k, solves `(λ_k XᵀΩX + alpha I) w_k = XᵀΩY h_k`
+    /// approximately. Each thread solves for a panel of 32 columns.
     fn improve_w(&self, turned: &Turned, alpha: f64, watch: &Watch) -> Result<Tall, Error> {
         let Turned { w, h, lambda } = turned;
         Tall::from_panels(w.n_rows, w.n_cols, |t| {
@@ -125,13 +129,13 @@ impl<'a> Ridge<'a> {
     }
 
     /// Solves `(λ_k XᵀΩX + alpha I) w_k = r_k` for the columns of one panel, by conjugate gradients
-    /// from `start`. The preconditioner is the diagonal of the system. A lane has converged when the
-    /// norm of its residual is at most the fraction `cg_tol` of its first norm. Afterwards its steps
-    /// have length 0.
+    /// from `start`. A panel is a group of 32 columns. The preconditioner is the diagonal of the
+    /// system. A column has converged when the norm of its residual is at most the fraction
+    /// `cg_tol` of the first norm. Its further steps have length 0.
     ///
-    /// Each lane has its own λ. So the preconditioner has one number for each feature and lane, which
-    /// is computed where it is needed. The loop of `pls/src/cg.rs` uses one diagonal for all lanes and
-    /// cannot be used here.
+    /// Each column has its own λ. So the diagonal has one number for each feature and column. These
+    /// numbers are computed when they are needed. The similar loop of `pls/src/cg.rs` uses one
+    /// diagonal for all columns and cannot be used here.
     fn solve(
         &self,
         mut r: Vec<Lanes<f32>>,
@@ -188,13 +192,14 @@ impl<'a> Ridge<'a> {
         Ok(w)
     }
 
-    /// Computes the H that minimizes the objective for W. Returns W with this H, and the objective.
+    /// Computes the H that minimizes the objective for the given W. Returns W, this H and the
+    /// objective.
     fn best_h(&self, w: Tall, alpha: f64, watch: &Watch) -> Result<(Factors, f64), Error> {
         let rank = w.n_cols;
         let a = Tall::from_panels(self.x.n_rows, rank, |t| self.x.times(&w.panels[t], watch))?;
         let gram = a.gram(self.weights, watch)?;
-        // Rounding errors in A have this size. With a smaller ridge, the matrix might not be positive
-        // definite.
+        // A ridge of the size of the rounding errors in A is added. With a smaller ridge, the
+        // matrix might not be positive definite.
         let least = 1e-12 * (0..rank).map(|k| gram[(k, k)]).sum::<f64>();
         let factor = Cholesky::new(gram.as_ref(), alpha.max(least), watch)?;
         let factor = factor.ok_or_else(|| not_finite("no Cholesky factorization"))?;
@@ -241,7 +246,8 @@ impl<'a> Ridge<'a> {
         Ok((Factors { w, h, gram }, objective))
     }
 
-    /// Computes the columns of `AᵀΩY` that belong to some labels, in O(rank) time per 1-entry of Y.
+    /// Computes the columns of `AᵀΩY` that belong to the given labels, in O(rank) time for each
+    /// entry of Y that is 1.
     fn label_sums(&self, a: &Tall, labels: std::ops::Range<usize>) -> Result<Mat<f64>, Error> {
         let mut sums = zeros("the factor matrix", a.n_cols, labels.len())?;
         for (j, label) in labels.enumerate() {
@@ -304,12 +310,12 @@ impl Turns for Ridge<'_> {
     }
 }
 
-/// Returns the error for a factorization that failed. A factorization fails only if numbers are not
-/// finite.
+/// Returns the error for a factorization that failed. Factorizations fail only if some numbers are
+/// not finite.
 fn not_finite(got: &str) -> Error {
     Error::Param {
         name: "X",
-        expected: "scaled so that all products are finite",
+        expected: "scaled so that its products with the weights are finite",
         got: got.into(),
     }
 }

@@ -1,8 +1,9 @@
-//! Defines the interface between the two solvers, `ridge` and `newton`, and the modules `fit` and
-//! `held_out`.
+//! Defines the trait that the two solvers, `ridge` and `newton`, implement. The modules `fit` and
+//! `held_out` use it.
 //!
-//! `fit` makes turns until a turn hardly lowers the objective. `held_out` fits training sets in which
-//! some rows have the weight 0. It starts each fit from a copy of the factors of another fit.
+//! `fit` makes turns until a turn hardly lowers the objective. A turn updates W and then H.
+//! `held_out` fits training sets in which some rows have the weight 0. It starts each fit from a
+//! copy of the W and H of another fit.
 
 use super::dense::Tall;
 use manylabel_base::{Error, Watch};
@@ -11,21 +12,21 @@ use manylabel_sparse::CsrOwned;
 /// Y and its transpose, for the labels that have a known positive entry.
 #[derive(Debug)]
 pub(super) struct Labels {
-    /// The known entries by row; (n, c). If `all` is true, these are only the entries that are 1.
-    /// Otherwise they are ones and zeros.
+    /// The known entries by row; shape (n, c). If `all` is true, only the entries that are 1 are stored.
+    /// Otherwise all known entries are stored, with the values 1 and 0.
     pub(super) by_row: CsrOwned,
-    /// The transpose of `by_row`; (c, n).
+    /// The transpose of `by_row`; shape (c, n).
     pub(super) by_label: CsrOwned,
     /// True if entries that are not stored are known to be 0. Otherwise they are unknown.
     pub(super) all: bool,
 }
 
 impl Labels {
-    /// Computes the transpose.
+    /// Stores `by_row` and computes its transpose.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is short.
+    /// Returns [`Error::TooLarge`] if there is not enough memory.
     pub(super) fn new(by_row: CsrOwned, all: bool) -> Result<Self, Error> {
         Ok(Self {
             by_label: by_row.transpose()?,
@@ -40,24 +41,25 @@ impl Labels {
     }
 }
 
-/// A training set that can be fitted in turns.
+/// A training set for which W and H can be updated in turns.
 pub(super) trait Turns: Sync {
-    /// W, H, and other values that the solver stores with them.
+    /// The weight matrices W and H, and other matrices that the solver stores with them.
     type Factors: Send + Sync;
 
     /// Returns the initial factors: W = 0 and a random H.
     ///
     /// # Errors
     ///
-    /// All methods return [`Error::TooLarge`] if memory is short, and [`Error::Stopped`] if the watch
-    /// was stopped.
+    /// All methods return [`Error::TooLarge`] if there is not enough memory. They return
+    /// [`Error::Stopped`] if the computation was cancelled.
     fn start(&self, rank: usize, watch: &Watch) -> Result<Self::Factors, Error>;
 
-    /// Lowers the objective over W, then over H. Returns the objective afterwards.
+    /// Updates the weight matrix W and then H, so that the objective decreases. Returns the
+    /// objective after both updates.
     fn turn(&self, factors: &mut Self::Factors, alpha: f64, watch: &Watch) -> Result<f64, Error>;
 
-    /// Returns W after half a turn, together with the unchanged H. The same rotation may be applied to
-    /// the two factors.
+    /// Returns an updated W, together with H. The solver may multiply W and H by the same rotation,
+    /// which does not change `W Hᵀ`.
     fn refit_w(
         &self,
         factors: &Self::Factors,
@@ -68,6 +70,6 @@ pub(super) trait Turns: Sync {
     /// Returns a copy of the factors.
     fn copied(factors: &Self::Factors) -> Result<Self::Factors, Error>;
 
-    /// Returns W and H as tall matrices.
+    /// Returns the weight matrices W and H.
     fn factors(&self, factors: &Self::Factors) -> Result<(Tall, Tall), Error>;
 }

@@ -1,24 +1,24 @@
-//! Solves for all duals of one row together.
+//! Solves for all dual variables of one row together.
 //!
-//! For row i, the duals of all other rows are fixed, and the dual objective is replaced by a quadratic
-//! upper bound with curvature `‖x_i‖²`. The minimum of this bound is the Euclidean projection of a point
-//! (b, e) onto a polytope of points (u, t). The numbers u are the negated duals of the active labels that
-//! row i does not have. The numbers t are the duals of the labels that row i has. `visits.rs` computes b
-//! and e from the scores of these labels.
+//! For row i, the dual variables of all other rows are fixed. The dual objective is replaced by a
+//! quadratic upper bound with curvature `‖x_i‖²`. To minimize this bound, a point (b, e) is
+//! projected onto a polytope of points (u, t). The numbers u are the negated dual variables of the
+//! active labels that row i does not have. The numbers t are the dual variables of the labels that
+//! row i has. `visits.rs` computes b and e from the scores of these labels.
 
 use manylabel_base::{Error, collected, copied};
 
-/// The name of copies in error messages.
+/// The name of the copied numbers in error messages about memory.
 const WHAT: &str = "number of labels of a row";
 
-/// Solves `min ‖u − b‖² + ‖t − e‖²` subject to `u, t ≥ 0` and `Σu = Σt ≤ most`. On return, `b` contains
-/// u and `e` contains t.
+/// Solves `min ‖u − b‖² + ‖t − e‖²` subject to `u, t ≥ 0` and `Σu = Σt ≤ most`. On return, `b`
+/// contains u and `e` contains t.
 ///
-/// Let θ be the multiplier of `Σu = Σt`. If the bound `most` is not active, `u = (b − θ)₊` and `t =
-/// (e + θ)₊`. `Σ(b − θ)₊` decreases with θ and `Σ(e + θ)₊` increases, so their difference has one root.
-/// A binary search over the sorted breakpoints finds this root. If the sums exceed `most` at the root,
-/// u and t are the projections of b and e onto simplices with the sum `most`. The time is O(m log m)
-/// for m numbers.
+/// Let `(x)₊ = max(0, x)`, and let θ be the Lagrange multiplier of `Σu = Σt`. If the sums are below
+/// `most`, then `u = (b − θ)₊` and `t = (e + θ)₊`. `Σ(b − θ)₊` decreases with θ and `Σ(e + θ)₊`
+/// increases, so their difference has one root. A binary search over the sorted breakpoints finds
+/// this root. If the sums exceed `most` at the root, u and t are the projections of b and e onto
+/// simplices with the sum `most`. The time is O(m log m) for m numbers.
 ///
 /// # Errors
 ///
@@ -58,7 +58,8 @@ pub fn solve(b: &mut [f64], e: &mut [f64], most: f64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the root θ of `Σ(b − θ)₊ − Σ(e + θ)₊`, given that the two sums are positive at the root.
+/// Returns the θ at which `Σ(b − θ)₊ = Σ(e + θ)₊`. Here `(x)₊` is `max(0, x)`. The two sums must be
+/// positive at this θ.
 fn balance(b: &[f64], e: &[f64]) -> Result<f64, Error> {
     let mut points = collected(WHAT, b.iter().copied().chain(e.iter().map(|e| -e)))?;
     points.sort_unstable_by(f64::total_cmp);
@@ -82,7 +83,7 @@ fn balance(b: &[f64], e: &[f64]) -> Result<f64, Error> {
     Ok((falls.sum::<f64>() - rises.sum::<f64>()) / n as f64)
 }
 
-/// Returns the θ for which `Σ(values − θ)₊ = sum`, where `sum > 0`.
+/// Returns the θ for which `Σ(values − θ)₊ = sum`, where `(x)₊` is `max(0, x)` and `sum > 0`.
 fn simplex_threshold(values: &[f64], sum: f64) -> Result<f64, Error> {
     let mut sorted = copied(WHAT, values)?;
     sorted.sort_unstable_by(|a, b| b.total_cmp(a));

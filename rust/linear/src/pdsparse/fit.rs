@@ -1,6 +1,6 @@
-//! Fits PD-Sparse. The fit makes passes over the rows until the duality gap is small or the precision
-//! on held-out rows stops increasing. Then it runs the post-solve, and finally it learns intercepts and
-//! the threshold.
+//! Fits PD-Sparse. The fit makes passes over the rows until the duality gap is small or the
+//! precision on held-out rows stops increasing. Then the post-solve fits the nonzero weights again
+//! without the L1 penalty. Finally, intercepts and the threshold are learned.
 
 use super::held_out::{self, Looks};
 use super::params::Checked;
@@ -15,43 +15,47 @@ use manylabel_sparse::{CsrOwned, Sparse};
 /// A fitted model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
-    /// The weights by feature, in the form that [`Scorer`](crate::Scorer) reads; (`n_features`,
-    /// `n_labels`).
+    /// The weights, stored by feature in the form that [`Scorer`](crate::Scorer) reads;
+    /// (`n_features`, `n_labels`).
     pub weights: CsrOwned,
-    /// The intercepts; (`n_labels`). The intercepts of labels that occur in no training row are −∞.
+    /// The intercepts; shape (`n_labels`). A label that occurs in no training row has −∞.
     pub intercept: Vec<f32>,
-    /// The learned threshold. At this threshold, the number of predicted labels on held-out rows equals
-    /// the number of true labels. It is None if it was not requested or cannot be learned.
+    /// The learned threshold. At this threshold, the number of predicted labels on held-out rows
+    /// equals the number of true labels. It is None if it was not requested or could not be
+    /// learned.
     pub cut: Option<f32>,
-    /// The number of passes over the rows, without the passes of the post-solve.
+    /// The number of passes over the rows. Passes of the post-solve do not count (see
+    /// [`Params::post_solve`](super::Params)).
     pub n_iter: usize,
-    /// The duality gap before the post-solve: the sum of the primal objective and the dual objective
-    /// (in its minimized form). It is 0 at the optimum.
+    /// The duality gap before the post-solve (see [`Params::post_solve`](super::Params)). The dual
+    /// problem is a minimization here, so the gap is the sum of the primal and the dual objective.
+    /// It is 0 at the optimum.
     pub dual_gap: f64,
-    /// The precision at 1 on held-out rows after each pass. It is the fraction of rows whose best label
-    /// is correct, among the rows that have a label. Empty without held-out rows.
+    /// The precision at 1 on held-out rows after each pass. It is the fraction of rows for which
+    /// the label with the highest score is correct. Rows without labels are not counted. Empty if
+    /// no rows are held out.
     pub validation: Vec<f64>,
 }
 
 impl Checked {
-    /// Fits weights to the rows of `x` and `y`. The stored entries of a row of `y` are the labels of
-    /// the row. The values of the entries are not used.
+    /// Fits weights to the rows of `x` and `y`. The stored entries of a row of `y` are the labels
+    /// of the row. The values of the entries are not used.
     ///
-    /// `weights` multiplies the loss of each row, if it is given. All weights must be > 0. Rows marked
-    /// in `held_out` are not used for training. After each pass, the precision on these rows is
-    /// measured, and the model of the best pass is returned. `watch` counts passes.
+    /// `weights` multiplies the loss of each row, if it is given. All weights must be > 0. Rows
+    /// marked in `held_out` are not used for training. After each pass, the precision on these rows
+    /// is measured, and the model of the best pass is returned. `watch` counts passes.
     ///
     /// With exact search, a visit to row i takes O(`Σ_{j∈x_i} n_weights(j) + n_labels`) time, where
-    /// `n_weights(j)` is the number of nonzero weights of feature j. Visits run on one thread. Passes
-    /// that only score rows run on all threads of the pool. Results do not depend on the number of
-    /// threads.
+    /// `n_weights(j)` is the number of nonzero weights of feature j. Visits run on one thread.
+    /// Passes that only score rows run on all threads of the pool. Results do not depend on the
+    /// number of threads.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Shape`] if `x`, `y`, `weights` and `held_out` have different numbers of rows.
-    /// Returns [`Error::Param`] if a value is not finite as `f32`, or if `C`, `weights` and `x` are so
-    /// large that results leave the range of `f32`. Returns [`Error::TooLarge`] if memory is short.
-    /// Returns [`Error::Stopped`] if the watch was stopped.
+    /// Returns [`Error::Shape`] if `x`, `y`, `weights` and `held_out` have different numbers of
+    /// rows. Returns [`Error::Param`] if a value is not finite as `f32`, or if `C`, `weights` and
+    /// `x` are so large that results leave the range of `f32`. Returns [`Error::TooLarge`] if there
+    /// is not enough memory. Returns [`Error::Stopped`] if the computation was cancelled.
     #[expect(
         clippy::too_many_lines,
         reason = "the steps of the algorithm, one after the other"
@@ -110,9 +114,9 @@ impl Checked {
             }
             let (squares, sizes) = state.weights.norms();
             let primal = squares + params.l1 * sizes + pass.loss;
-            // The gap of the pass is a sum over rows. Each term was computed before the visit to its
-            // row, so each term belongs to different weights. Only the gap of a single model is a
-            // bound.
+            // The gap of the pass is a sum over rows. Each term was computed before the visit to
+            // its row, so each term belongs to different weights. Only a gap that is computed for
+            // fixed weights is a bound.
             let goal = params.tol * primal;
             if pass.gap <= goal {
                 let found = problem.dual_gap(&state, params.l1, watch)?;
@@ -135,7 +139,7 @@ impl Checked {
             Some(gap) => gap,
             None => problem.dual_gap(&state, params.l1, watch)?,
         };
-        // The weights before the post-solve are used if they are better on held-out rows.
+        // If the weights before the post-solve are better on held-out rows, these weights are used.
         let mut before = None;
         if params.post_solve && params.l1 > 0.0 {
             if precision_of_best.is_some() {
@@ -203,7 +207,7 @@ impl Checked {
     }
 }
 
-/// Copies `y` and empties the rows for which `is_left_out` is true.
+/// Copies `y`, but without the entries of rows for which `is_left_out` is true.
 fn without(y: &CsrOwned, is_left_out: impl Fn(usize) -> bool) -> Result<CsrOwned, Error> {
     let mut out = CsrOwned {
         indptr: reserved("number of rows", y.n_rows() + 1)?,
@@ -231,8 +235,8 @@ fn without(y: &CsrOwned, is_left_out: impl Fn(usize) -> bool) -> Result<CsrOwned
     Ok(out)
 }
 
-/// Restores the original numbers. Row r of `found` becomes row `features[r]` of `n_features` rows, and
-/// label l becomes label `labels[l]` of `n_labels` labels.
+/// Converts the numbers of features and labels to their original numbers. Row r of `found` becomes
+/// row `features[r]` of `n_features` rows. Label l becomes label `labels[l]` of `n_labels` labels.
 fn spread(
     found: &CsrOwned,
     features: &[u32],
@@ -256,9 +260,9 @@ fn spread(
     })
 }
 
-/// Returns, for each label, the logarithm of the weighted fraction of `rows` that have the label. Half
-/// a row with the mean weight is added to the rows that have the label, and one row is added to all
-/// rows. So no fraction is 0 or 1.
+/// Returns, for each label, the logarithm of the weighted fraction of `rows` that have the label.
+/// Half a row of mean weight with the label and half a row without it are added. So no fraction is
+/// 0 or 1.
 fn log_frequencies(
     y: &CsrOwned,
     rows: impl Iterator<Item = usize>,

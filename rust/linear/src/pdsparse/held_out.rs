@@ -1,47 +1,50 @@
-//! Chooses intercepts and the threshold on held-out rows, because the ranking loss does not determine
-//! them.
+//! Chooses intercepts and the threshold on held-out rows, because the ranking loss does not
+//! determine them.
 //!
-//! The intercept of label k is `f · log(frequency of k)`, with one factor f ≥ 0 for all labels. There
-//! are [`N_FACTORS`] possible factors. For each factor, the rankings of the held-out rows are measured
-//! by the label ranking average precision: the precision at the rank of a true label, averaged over the
-//! true labels of each row and then over rows. A [`Tally`] finds the threshold at which the number of
-//! predicted labels equals the number of true labels. [`Looks::decide`] chooses the factor.
+//! The intercept of label k is `f · log(frequency of k)`, with one factor f ≥ 0 for all labels.
+//! There are [`N_FACTORS`] possible factors. For each factor, the rankings of the held-out rows are
+//! measured by the label ranking average precision. This is the precision at the rank of a true
+//! label, averaged first over the true labels of a row and then over rows. A [`Tally`] finds the
+//! threshold at which the number of predicted labels equals the number of true labels.
+//! [`Looks::decide`] chooses the factor.
 //!
-//! The user may give the held-out rows. If not, a few parts of the training rows are held out one after
-//! the other. The fit removes the influence of a part from the weights before the part is scored
-//! (`Fit::forget`).
+//! If the user does not give held-out rows, a few groups of training rows are held out, one group
+//! after the other. The fit removes the influence of a group from the weights before the group is
+//! scored (`Fit::forget`).
 
 use crate::cut::Tally;
 use fastrand::Rng;
 use manylabel_base::{Error, collected, copied, extend, few, filled};
 use rayon::prelude::*;
 
-/// The possible factors f are 0 and the powers of 2 with exponents from the smallest to the largest.
-/// The factors do not depend on the scale of the features, because the margin of the loss is 1.
-/// Consider a label that is ten times as frequent as another label. With the largest factor, its
-/// intercept is higher by 4.6 margins. With the smallest factor above 0, it is higher by a
-/// two-hundredth of a margin.
+/// The exponent of the smallest positive factor f of the intercepts. The possible factors are 0 and
+/// the powers of 2 with exponents from the smallest to the largest. They do not depend on the scale
+/// of the features, because the margin of the loss is 1. Consider a label that is ten times as
+/// frequent as another label. With the largest factor, its intercept is larger by 4.6 times the
+/// margin. With the smallest positive factor, it is larger by a two-hundredth of the margin.
 const LEAST_FACTOR_EXPONENT: i32 = -9;
 const MOST_FACTOR_EXPONENT: i32 = 1;
 const N_FACTORS: usize = (MOST_FACTOR_EXPONENT - LEAST_FACTOR_EXPONENT + 2) as usize;
 
-/// The fraction of the rows that are held out at a time is one divided by this number.
+/// One row in this many is held out at a time.
 const ONE_ROW_IN: usize = 10;
 
-/// The largest number of rows held out at a time. Scoring these rows is a small part of a fit. The
-/// standard error of the mean number of predicted labels is then a few percent.
+/// The largest number of rows that are held out at a time. Scoring these rows takes a small part of
+/// the time of a fit. With this many rows, the standard error of the mean number of predicted
+/// labels is a few percent.
 const MOST_ROWS: usize = 2000;
 
-/// Parts are added until they have this many rows in total. There are at most [`MOST_PARTS`] parts.
+/// Groups of held-out rows are added until they have this many rows in total. There are at most
+/// [`MOST_PARTS`] groups.
 const ENOUGH_ROWS: usize = 100;
 const MOST_PARTS: usize = 5;
 
-/// Draws disjoint parts of the rows, which are held out one after the other. Rows within a part are in
-/// increasing order. If there are fewer than two rows, no parts are returned.
+/// Draws disjoint groups of rows, which are held out one after the other. The rows of a group are
+/// in increasing order. If there are fewer than two rows, no groups are returned.
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] if memory is short.
+/// Returns [`Error::TooLarge`] if there is not enough memory.
 pub(super) fn parts(n_rows: usize, seed: u64) -> Result<Vec<Vec<u32>>, Error> {
     if n_rows < 2 {
         return Ok(Vec::new());
@@ -61,32 +64,35 @@ pub(super) fn parts(n_rows: usize, seed: u64) -> Result<Vec<Vec<u32>>, Error> {
     }))
 }
 
-/// The weight of a row, and its mean precision at the ranks of its labels for each factor.
+/// The weight of a row, and for each factor its mean precision. The mean precision of a row is the
+/// mean of the precisions at the ranks of its labels.
 type Ranked = (f64, [f32; N_FACTORS]);
 
 /// A group of held-out rows.
 pub(super) struct Block {
-    /// The scores of the rows without intercepts, row after row; (rows, `n_labels`).
+    /// The scores of the rows without intercepts, row by row; shape (rows, `n_labels`).
     pub(super) scores: Vec<f32>,
     /// The labels of each row, and its weight.
     pub(super) rows: Vec<(Vec<u32>, f32)>,
 }
 
-/// Statistics of the scores of held-out rows, for each factor f of the intercepts.
+/// Statistics of the scores of held-out rows, for each possible factor of the intercepts. The
+/// intercept of a label is the factor times the logarithm of its frequency.
 pub(super) struct Looks<'a> {
-    /// The logarithm of the frequency of each label; (`n_labels`).
+    /// The logarithm of the frequency of each label; shape (`n_labels`).
     log_frequencies: &'a [f32],
-    /// The factors in increasing order. The first factor is 0.
+    /// The possible factors of the intercepts, in increasing order. The first factor is 0.
     factors: Vec<f32>,
-    /// The tally of scores for each factor.
+    /// For each factor, a [`Tally`] of the scores. It finds the threshold.
     tallies: Vec<Tally>,
-    /// The rankings of the rows that have a label that occurs in training.
+    /// The weight and the mean precisions of each row. Only rows with a label that occurs in
+    /// training are included.
     ranked: Vec<Ranked>,
 }
 
 impl<'a> Looks<'a> {
-    /// Returns empty statistics. Without `fit_intercept`, 0 is the only factor. `wanted` is the total
-    /// weight of the true pairs of row and label.
+    /// Returns statistics without rows. If `fit_intercept` is false, 0 is the only factor of the
+    /// intercepts. `wanted` is the total weight of the true pairs of row and label.
     pub(super) fn new(log_frequencies: &'a [f32], fit_intercept: bool, wanted: f64) -> Self {
         let exponents =
             (LEAST_FACTOR_EXPONENT..=MOST_FACTOR_EXPONENT).take_while(|_| fit_intercept);
@@ -100,14 +106,14 @@ impl<'a> Looks<'a> {
         }
     }
 
-    /// Adds some rows. Work is parallel over factors and over rows.
+    /// Adds the scores of some rows. Work is parallel over factors and over rows.
     ///
-    /// Each tally receives the rows one after the other, so it soon knows which scores cannot influence
-    /// the threshold.
+    /// Each factor has a [`Tally`] that finds its threshold. It receives the rows one after the
+    /// other, so it can soon ignore scores that cannot influence the threshold.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is short.
+    /// Returns [`Error::TooLarge`] if there is not enough memory.
     pub(super) fn push(&mut self, block: &Block) -> Result<(), Error> {
         let (n_labels, terms) = (self.log_frequencies.len(), self.log_frequencies);
         if n_labels == 0 {
@@ -137,11 +143,12 @@ impl<'a> Looks<'a> {
         extend("number of held-out rows", &mut self.ranked, ranked)
     }
 
-    /// Chooses the factor f and returns it with its threshold.
+    /// Chooses the factor of the intercepts. Returns the factor and its threshold.
     ///
-    /// The best factor has the highest mean precision. The function chooses the smallest factor whose
-    /// mean precision is below that of the best factor by at most the standard error of the difference.
-    /// This is the one-standard-error rule of Breiman et al. (1984, section 3.4.3).
+    /// The best factor has the highest mean precision. The function chooses the smallest factor
+    /// that is almost as good: the difference of the mean precisions is at most the standard error
+    /// of this difference. This is the one-standard-error rule of Breiman et al. (1984, section
+    /// 3.4.3).
     pub(super) fn decide(self) -> (f32, Option<f32>) {
         let mean_and_error = |value: &dyn Fn(&Ranked) -> f64| {
             let total: f64 = self.ranked.iter().map(|row| row.0).sum();
@@ -182,14 +189,14 @@ impl<'a> Looks<'a> {
     }
 }
 
-/// Returns the mean precision of a ranking at the ranks of the true labels, or 0 without `positives`.
-/// The precision at the rank of a label is the fraction of `positives` among the labels with at least
-/// the same score.
+/// Returns the mean of the precisions at the ranks of the true labels `positives`, or 0 if there
+/// are none. The precision at the rank of a label is the fraction of `positives` among the labels
+/// with the same or a higher score.
 fn mean_precision(scores: &[f32], positives: &[u32]) -> Result<f32, Error> {
     let of_positives = || positives.iter().map(|&label| scores[label as usize]);
     let least = of_positives().fold(f32::INFINITY, f32::min);
-    // Scores that are lower than the scores of all positives do not matter. In a good ranking, few
-    // scores matter.
+    // Scores below the scores of all positives do not matter. In a good ranking, only a few scores
+    // are higher.
     let first = scores.iter().copied().filter(|&score| score >= least);
     let first = collected("number of scores of a row", first)?;
     let shares = of_positives().map(|score| {

@@ -1,33 +1,34 @@
-//! PD-Sparse: a max-margin ranking loss over all labels at once, with sparse weights and sparse dual
-//! variables.
+//! Fits PD-Sparse: a linear classifier with sparse weights, which minimizes a max-margin ranking
+//! loss over all labels at once. The dual variables are also sparse.
 //!
-//! Let `x_i` be the rows and `w_k` the weights of label k. Let `C_i = C m_i`, where `m_i` is the weight
-//! of row i. The fit minimizes
+//! Let `x_i` be the rows and `w_k` the weights of label k. Let `C_i = C m_i`, where `m_i` is the
+//! weight of row i. The fit minimizes
 //!
 //! ```text
 //! min  Σ_k ½‖w_k‖² + l1 ‖w_k‖₁ + Σ_i C_i max(0, 1 + max_{k∉y_i} w_k·x_i − min_{k∈y_i} w_k·x_i)
 //! ```
 //!
-//! A row has no loss if the scores of all its labels exceed the scores of all other labels by at
-//! least 1. The dual variables are `α_ik ≥ 0` for the labels that row i has and `α_ik ≤ 0` for the
-//! other labels, with `Σ_{k∈y_i} α_ik = −Σ_{k∉y_i} α_ik ≤ C_i`. The dual problem minimizes `½ Σ_k
-//! ‖w_k‖² + Σ_{i, k∉y_i} α_ik`, where `w_k = soft(v_k, l1)` is the soft threshold of `v_k = Σ_i α_ik
-//! x_i`. The sum of the two objectives is the duality gap, which is 0 at the optimum. (Yen, Huang,
-//! Ravikumar, Zhong, Dhillon: PD-Sparse, ICML 2016.)
+//! The loss of a row is 0 if the scores of all its labels exceed the scores of all other labels by
+//! at least 1. The dual variables are `α_ik ≥ 0` for the labels that row i has and `α_ik ≤ 0` for
+//! the other labels, with `Σ_{k∈y_i} α_ik = −Σ_{k∉y_i} α_ik ≤ C_i`. The dual problem minimizes
+//! `½ Σ_k ‖w_k‖² + Σ_{i, k∉y_i} α_ik`, where `w_k = soft(v_k, l1)` is the soft threshold of
+//! `v_k = Σ_i α_ik x_i`. The sum of the two objectives is the duality gap, which is 0 at the
+//! optimum. (Yen, Huang, Ravikumar, Zhong, Dhillon: PD-Sparse, ICML 2016.)
 //!
-//! The algorithm is fully-corrective block-coordinate Frank–Wolfe. Each pass visits the rows in a new
-//! random order. A visit finds the labels that violate the margin of the row most, and adds them to the
-//! *active set* of the row. The active set contains the labels whose duals may differ from 0. The visit
-//! then solves for all duals of the active set and updates the weights. A label that the row does not
-//! have leaves the active set when its dual becomes 0.
+//! The algorithm is fully-corrective block-coordinate Frank–Wolfe. Each pass visits the rows in a
+//! new random order. A visit finds the labels that violate the margin of the row most, and adds
+//! them to the *active set* of the row. Only the dual variables (duals) of the active set may
+//! differ from 0. The visit then solves for these duals and updates the weights. A label that the
+//! row does not have is removed from the active set when its dual becomes 0.
 //!
-//! Active sets and weights stay sparse, and weights are stored by feature. So a visit reads only the
-//! nonzero weights of the row's features. Visits depend on each other and run on one thread. Passes
-//! that only score rows (for validation, the duality gap and thresholds) run on all threads.
+//! Active sets and weights stay sparse, and weights are stored by feature. So a visit reads only
+//! the nonzero weights of the row's features. Each visit depends on the visits before it, so all
+//! visits run on one thread. Passes that only score rows (for validation, the duality gap and
+//! thresholds) run on all threads.
 //!
-//! After the passes, the *post-solve* keeps the supports (the positions of nonzero weights) and repeats
-//! the fit on them without l1. This removes the shrinkage caused by l1. Then intercepts and the
-//! threshold are chosen on held-out rows.
+//! After these passes, the *post-solve* fits the nonzero weights again without l1, while all other
+//! weights stay 0. This removes the shrinkage caused by l1. Then intercepts and the threshold are
+//! chosen on held-out rows.
 //!
 //! The fit ignores rows without features, rows without labels, and rows that have all labels.
 //!

@@ -1,15 +1,15 @@
-//! The parameters of PD-Sparse and their ranges.
+//! Defines the parameters of PD-Sparse and their ranges.
 
 use manylabel_base::range::{at_least_one, not_negative, positive};
 use manylabel_base::{Error, checked};
 
-/// The method that finds the labels that violate the margin most.
+/// The method that finds the labels that violate the margin of a row most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Search {
-    /// Uses the scores of all labels.
+    /// Computes the scores of all labels exactly.
     Exact,
-    /// Uses estimates of the scores, computed from a sample of the row's features. The features are
-    /// drawn with probabilities proportional to their absolute values.
+    /// Estimates the scores of all labels from a sample of the row's features. A feature is drawn
+    /// with a probability proportional to its absolute value.
     Sampled,
 }
 
@@ -28,25 +28,27 @@ pub struct Params {
     pub max_iter: usize,
     /// The fit ends when the duality gap is at most this fraction of the primal objective; finite, > 0.
     pub tol: f64,
-    /// The method that finds violating labels.
+    /// The method that finds the labels that violate the margin of a row.
     pub search: Search,
-    /// The largest number of labels added to the active set of a row in a visit; ≥ 1. With None, this
-    /// number starts as the mean number of labels per row. It doubles after each pass in which the
-    /// search took more than twice the time of the other work.
+    /// The largest number of labels that a visit adds to the active set of a row; ≥ 1. The active
+    /// set contains the labels whose dual variables may differ from 0. With None, this number
+    /// starts as the mean number of labels per row. It doubles after each pass in which the search
+    /// for labels took more than twice the time of the other work.
     pub n_candidates: Option<usize>,
-    /// True to run the post-solve: passes without `l1`, restricted to the nonzero weights. The number of
-    /// these passes is at most the number of passes before them.
+    /// True to run the post-solve. The post-solve fits the nonzero weights again without `l1`,
+    /// while all other weights stay 0. It takes at most as many passes as the fit before the
+    /// post-solve.
     pub post_solve: bool,
     /// True to scale rows to unit length before the fit.
     pub normalize: bool,
     /// True to fit intercepts. They are the log frequencies of the labels times a factor that is chosen
     /// on held-out rows.
     pub fit_intercept: bool,
-    /// True to learn the threshold at which the number of predicted labels on held-out rows equals the
-    /// number of true labels.
+    /// True to learn a threshold on held-out rows. At this threshold, the number of predicted
+    /// labels equals the number of true labels.
     pub learn_cut: bool,
-    /// With held-out rows, the fit ends after this many consecutive passes without a better precision
-    /// on them; ≥ 1.
+    /// If rows are held out, the fit ends when the precision on them has not increased in this many
+    /// consecutive passes; ≥ 1.
     pub n_iter_no_change: usize,
     /// The seed of the order of rows, of the order of labels with equal scores, and of the samples.
     pub seed: u64,

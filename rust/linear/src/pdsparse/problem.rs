@@ -1,5 +1,5 @@
-//! The training set, the state of a fit, and the scores, the precision and the duality gap that follow
-//! from them.
+//! Defines the training set and the state of a fit. Also computes scores, the precision and the
+//! duality gap.
 
 use super::held_out::{Block, Looks};
 use super::params::Params;
@@ -8,47 +8,49 @@ use manylabel_base::{Error, Watch, collected, copied, few, filled, parts, reserv
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 
-/// The largest number of candidates per visit that a fit chooses automatically.
+/// The largest number of labels that a visit to a row may add to its active set, if the fit chooses
+/// this number. The active set contains the labels whose dual variables may differ from 0.
 pub(super) const MOST_CANDIDATES: usize = 100;
 
 /// Number of held-out rows that are scored together. The scores of 64 rows and 20,000 labels take 5 MB.
 const ROWS_OF_LOOK: usize = 64;
 
-/// Number of rows of a parallel task in passes that only score rows.
+/// Number of rows in a unit of parallel work, in passes that only score rows.
 const ROWS_OF_TASK: usize = 256;
 
 /// The training set, which does not change during a fit. Features that are 0 in every row, and labels
 /// that occur in no training row, are left out.
 pub(super) struct Problem {
-    /// All rows, including the held-out rows; (n, d).
+    /// All rows, including the held-out rows; shape (n, d).
     pub(super) x: CsrOwned,
-    /// The labels of each training row; (n, `n_labels`). Held-out rows are empty.
+    /// The labels of each training row; shape (n, `n_labels`). Held-out rows have no entries.
     pub(super) y: CsrOwned,
-    /// `C_i = C m_i`; (n).
+    /// The cost of each row, `C_i = C m_i`, where `m_i` is the weight of the row; shape (n).
     pub(super) cost: Vec<f64>,
-    /// `‖x_i‖²`; (n).
+    /// The squared length of each row, `‖x_i‖²`; shape (n).
     pub(super) squares: Vec<f64>,
-    /// The rows used for training, in increasing order. They have at least one feature and at least one
-    /// label, but not all labels.
+    /// The rows used for training, in increasing order. Each of them has at least one feature and
+    /// at least one label. Rows that have all labels are not used.
     pub(super) order: Vec<u32>,
 }
 
-/// The active set of a row and its duals. All labels that the row has come first. Then come the active
-/// labels that the row does not have.
+/// The dual variables (duals) of one row that may differ from 0. Their labels are called active.
+/// The labels that the row has come first. Then come the active labels that the row does not have.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Duals {
-    /// The active labels.
+    /// The active labels of the row. Only their dual variables may differ from 0.
     pub(super) labels: Vec<u32>,
-    /// The dual of each label in `labels`: ≥ 0 for labels that the row has, ≤ 0 for other labels.
+    /// The dual variable of each label in `labels`: ≥ 0 for labels that the row has, ≤ 0 for other
+    /// labels.
     pub(super) alpha: Vec<f64>,
 }
 
-/// The state that changes during a fit. Between visits, `weights` are the weights that follow from
-/// `duals`.
+/// The state that changes during a fit. A visit to a row changes the duals and the weights
+/// together, so `weights` always matches `duals` between visits.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) weights: Weights,
-    /// The duals of each row; (n). Rows that are not used for training have no duals.
+    /// The dual variables of each row; shape (n). Rows that are not used for training have none.
     pub(super) duals: Vec<Duals>,
 }
 
@@ -74,14 +76,14 @@ impl State {
 }
 
 impl Problem {
-    /// Makes a problem with the given rows. `weights` holds the weights of the rows. Without `weights`,
-    /// all weights are 1.
+    /// Creates a problem with the given rows. `weights` holds the weights of the rows. If it is
+    /// None, all weights are 1.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Param`] if scores might leave the range of `f32`. This is the case if the sum
-    /// of costs times the largest squared length of a row exceeds 1e30. Returns [`Error::TooLarge`] if
-    /// memory is short.
+    /// Returns [`Error::Param`] if scores might leave the range of `f32`. This is the case if the
+    /// sum of the costs times the largest squared length of a row exceeds 1e30. Returns
+    /// [`Error::TooLarge`] if there is not enough memory.
     pub(super) fn new(
         x: CsrOwned,
         y: CsrOwned,
@@ -131,16 +133,16 @@ impl Problem {
         })
     }
 
-    /// Returns the mean number of labels per training row, rounded up and limited to the range from 1
-    /// to [`MOST_CANDIDATES`].
+    /// Returns the mean number of labels per training row, rounded up. The result is limited to the
+    /// range from 1 to [`MOST_CANDIDATES`].
     pub(super) fn mean_labels(&self) -> usize {
         let n_labels = self.y.indices.len();
         let mean = n_labels.div_ceil(self.order.len().max(1));
         mean.clamp(1, MOST_CANDIDATES)
     }
 
-    /// Returns the initial duals. The active set of a row contains the labels of the row, and all duals
-    /// are 0.
+    /// Returns the initial dual variables, which are all 0. Only active labels may get another
+    /// value. The active labels of a row are initially the labels that the row has.
     pub(super) fn empty_duals(&self) -> Result<Vec<Duals>, Error> {
         let mut duals = filled("number of rows", Duals::default(), self.x.n_rows())?;
         for &row in &self.order {
@@ -151,7 +153,8 @@ impl Problem {
         Ok(duals)
     }
 
-    /// Writes the scores of all labels for a row. Returns the number of nonzero weights that were read.
+    /// Computes the scores of all labels for a row. Returns the number of nonzero weights that were
+    /// read.
     #[inline]
     pub(super) fn score(&self, weights: &Weights, row: usize, scores: &mut [f32]) -> usize {
         scores.fill(0.0);
@@ -176,9 +179,10 @@ impl Problem {
             .sum()
     }
 
-    /// Returns the precision at 1: the fraction of rows whose best label is a label of the row, among
-    /// those of `rows` that have a label. If scores are equal, the lower label is preferred. `labels`
-    /// maps the labels of this problem to their numbers in `y`.
+    /// Returns the precision at 1. This is the fraction of rows for which the label with the
+    /// highest score is a label of the row. Rows of `rows` without labels are not counted. If
+    /// scores are equal, the lower label is preferred. `labels` holds, for each label of this
+    /// problem, its number in `y`.
     pub(super) fn precision(
         &self,
         weights: &Weights,
@@ -208,9 +212,8 @@ impl Problem {
         Ok(n_right as f64 / n_labeled.max(1) as f64)
     }
 
-    /// Passes the scores of `rows` to `seen`, together with the labels and the weight of each row.
-    /// `known` returns the labels of a row that occur in training, and `weight` returns the weight of a
-    /// row.
+    /// Calls `seen` with the scores, labels and weights of `rows`. `known(row)` must return the
+    /// labels of a row that occur in training, and `weight(row)` its weight.
     pub(super) fn look(
         &self,
         weights: &Weights,
@@ -245,8 +248,9 @@ impl Problem {
         Ok(())
     }
 
-    /// Returns the duality gap of a state: the sum of the primal objective and the (minimized) dual
-    /// objective. All rows used for training are scored, on all threads.
+    /// Returns the duality gap of a state. The dual problem is a minimization here, so the gap is
+    /// the sum of the primal and the dual objective. All rows used for training are scored, on all
+    /// threads.
     pub(super) fn dual_gap(&self, state: &State, l1: f64, watch: &Watch) -> Result<f64, Error> {
         let sums = self.order.par_chunks(ROWS_OF_TASK).map(|rows| {
             let mut scores = filled("number of scores of a row", 0.0, self.y.n_cols)?;
@@ -270,7 +274,8 @@ impl Problem {
     }
 }
 
-/// Returns `max_{k∉y} z_k − min_{k∈y} z_k` of the scores z. Overwrites the scores of the labels y.
+/// Returns `max_{k∉y} z_k − min_{k∈y} z_k`, where z are the scores of a row and y are its labels
+/// (`positives`). Overwrites the scores of the labels in y.
 fn worst_violation(scores: &mut [f32], positives: &[u32]) -> f32 {
     let mut least = f32::INFINITY;
     for &label in positives {

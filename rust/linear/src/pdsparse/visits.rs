@@ -1,10 +1,11 @@
-//! Visits rows. A visit finds labels that violate the margin, solves for the duals of the row, and
-//! updates the weights.
+//! Visits rows. A visit finds labels that violate the margin of a row, solves for the dual
+//! variables of the row, and updates the weights.
 //!
-//! A pass visits each row once in random order. From the scores of a visit, the contribution of the row
-//! to the loss and to the duality gap *before* the visit is computed at no extra cost. [`Pass`] sums
-//! these contributions. The weights change from visit to visit, so the sums do not belong to a single
-//! model. They only indicate when it is worthwhile to compute the true gap.
+//! A pass visits each row once in random order. A visit computes scores of its row. From these
+//! scores, it also computes what the row contributes to the loss and to the duality gap, before the
+//! weights are updated. This takes no extra time. [`Pass`] sums these contributions. The weights
+//! change from visit to visit, so the sums do not belong to a single model. They only indicate when
+//! it is worthwhile to compute the true gap.
 
 use super::block;
 use super::params::{Params, Search};
@@ -14,39 +15,42 @@ use fastrand::Rng;
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, push};
 use manylabel_sparse::TopK;
 
-/// The name in error messages for allocations of a visit.
+/// Name in error messages about memory that a visit allocates.
 const ACTIVE: &str = "number of active labels of a row";
 
-/// The workspace of a visit. It is reused from row to row.
+/// The workspace for a visit to a row. It is reused from row to row.
 pub(super) struct Scratch {
-    /// The scores of all labels, or estimates of them; (`n_labels`).
+    /// The scores of all labels, or estimates of them; shape (`n_labels`).
     pub(super) scores: Vec<f32>,
-    /// The best labels that are not active.
+    /// The labels with the highest scores among the labels that are not active. The dual variable
+    /// of a label may differ from 0 only if the label is active.
     pub(super) best: TopK,
-    /// The scores of the active labels, in the order of the active set.
+    /// The scores of the active labels, whose dual variables may differ from 0.
     pub(super) active: Vec<f64>,
-    /// First the part b of the point to project, then the negated duals of the active labels that the
-    /// row does not have.
+    /// Before the projection, the part b of the point to project (see `block.rs`). After the
+    /// projection, the negated dual variables of the active labels that the row does not have.
     pub(super) b: Vec<f64>,
-    /// First the part e of the point to project, then the duals of the labels that the row has.
+    /// Before the projection, the part e of the point to project (see `block.rs`). After the
+    /// projection, the dual variables of the labels that the row has.
     pub(super) e: Vec<f64>,
-    /// The labels whose duals change, with the changes.
+    /// The labels whose dual variables change, and the changes.
     pub(super) changes: Vec<(u32, f32)>,
-    /// The cumulative sums of the absolute values of a row, for sampling features.
+    /// The cumulative sums of the absolute values of a row. They are used to sample features.
     pub(super) sums: Vec<f64>,
 }
 
-/// Counts of the work in a pass, and sums over its rows. The terms of a row are computed before the
-/// visit to the row.
+/// Counts the work of a pass over the rows, and sums the loss and the duality gap over the rows.
+/// The terms of a row are computed before the pass changes the dual variables of the row.
 #[derive(Default)]
 pub(super) struct Pass {
-    /// The number of weights read in searches, plus an eighth for each label.
+    /// The work of all searches for labels: the number of weights read, plus an eighth for each
+    /// label.
     pub(super) search: usize,
-    /// The number of weights read or changed outside of searches.
+    /// The work outside of searches: the number of weights read or changed.
     pub(super) rest: usize,
-    /// The sum of the contributions of the rows to the duality gap.
+    /// The sum of the terms of the rows in the duality gap.
     pub(super) gap: f64,
-    /// The sum of the losses of the rows, including the factors `C_i`.
+    /// The sum of the losses of the rows, each multiplied by its cost `C_i`.
     pub(super) loss: f64,
 }
 
@@ -65,26 +69,27 @@ impl Scratch {
     }
 }
 
-/// A fit in progress, without its [`State`].
+/// A fit in progress. Its weights and dual variables are stored separately, in a [`State`].
 pub(super) struct Fit<'a> {
     pub(super) params: &'a Params,
     pub(super) problem: &'a Problem,
-    /// Draws the order of rows, the first label among equal scores, and the features of sampled
-    /// searches.
+    /// The random number generator. It draws the order of rows, the first label among equal scores,
+    /// and the features of sampled searches.
     pub(super) rng: Rng,
-    /// The largest number of labels added to an active set in a visit.
+    /// The largest number of labels that a visit adds to an active set. The active set of a row
+    /// contains the labels whose dual variables may differ from 0.
     pub(super) n_candidates: usize,
     pub(super) scratch: Scratch,
 }
 
 impl Fit<'_> {
-    /// Visits each row of `rows` once, in random order. Without `search`, no labels are added to active
-    /// sets.
+    /// Visits each row of `rows` once, in random order. If `search` is false, no labels are added
+    /// to active sets (labels whose dual variables may differ from 0).
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
+    /// computation was cancelled.
     pub(super) fn pass(
         &mut self,
         state: &mut State,
@@ -110,8 +115,8 @@ impl Fit<'_> {
         Ok(pass)
     }
 
-    /// Keeps the positions of the nonzero weights fixed and solves for these weights without `l1`. It
-    /// takes at most `max_iter` passes without search.
+    /// Fits the nonzero weights again without `l1`, while all other weights stay 0. It takes at
+    /// most `max_iter` passes. No dual variables become nonzero for further labels.
     pub(super) fn post_solve(
         &mut self,
         state: &mut State,
@@ -129,15 +134,16 @@ impl Fit<'_> {
         Ok(())
     }
 
-    /// Removes the contribution of `rows` (in increasing order) from the weights. Then adapts the duals
-    /// of all other rows, as if `rows` had not been used for training.
+    /// Removes the contribution of `rows` (in increasing order) from the weights. Then adapts the
+    /// dual variables (duals) of all other rows, as if `rows` had not been used for training.
     ///
-    /// Without the adaptation, the scores of these rows would be far too low for their labels. The
-    /// adaptation consists of two passes over the other rows, the first with search and the second
-    /// without. Three cheaper variants were tried: no search, no second pass, and a second pass over
-    /// only the rows farthest from the optimum. On some data sets, they led to intercepts so large that
-    /// rankings became worse. Few candidates are enough, because a row has few active labels. With many
-    /// candidates, solving for the duals would take most of the time.
+    /// Without the adaptation, the scores of the removed rows would be far too low for their
+    /// labels. The adaptation consists of two passes over the other rows, the first with search and
+    /// the second without. Three cheaper variants were tried: no search, no second pass, and a
+    /// second pass over only the rows farthest from the optimum. On some data sets, they led to
+    /// intercepts so large that rankings became worse. A search adds only a few labels to the duals
+    /// of a row, because a row has few nonzero duals. With many labels, solving for the duals would
+    /// take most of the time.
     ///
     /// # Errors
     ///
@@ -177,8 +183,9 @@ impl Fit<'_> {
         Ok(())
     }
 
-    /// Scores the active labels of a row, either one by one or together with all labels, whichever is
-    /// faster.
+    /// Computes the scores of the active labels of a row. Only active labels may have nonzero dual
+    /// variables. The scores are computed one by one or together with all other scores, whichever
+    /// is faster.
     fn score_active(
         &mut self,
         weights: &Weights,
@@ -197,7 +204,8 @@ impl Fit<'_> {
         extend(ACTIVE, active, scores.map(f64::from))
     }
 
-    /// Scores the active labels of a row one by one.
+    /// Computes the scores of the active labels of a row one by one. Only active labels may have
+    /// nonzero dual variables.
     fn score_one_by_one(
         &mut self,
         weights: &Weights,
@@ -214,8 +222,9 @@ impl Fit<'_> {
         extend(ACTIVE, &mut self.scratch.active, scores)
     }
 
-    /// Runs the exact search: scores all labels, and adds the best labels to the active set. Only
-    /// labels that are not active yet and violate the margin are added.
+    /// Runs the exact search. It computes the scores of all labels. Then it adds the labels with
+    /// the highest scores to the active set. Only labels that are not active and violate the margin
+    /// are added.
     fn search_all(
         &mut self,
         weights: &Weights,
@@ -236,9 +245,10 @@ impl Fit<'_> {
         self.add_best(row, duals, |best| f64::from(best.1))
     }
 
-    /// Runs the sampled search. It is like [`search_all`](Self::search_all), but estimates the scores
-    /// from a sample of the row's features. Feature j is drawn with probability `|x_j| / Σ|x|`, so the
-    /// estimates are unbiased. The scores of active labels and of the chosen labels are exact.
+    /// Runs the sampled search. It works like [`search_all`](Self::search_all), but estimates the
+    /// scores from a sample of the row's features. Feature j is drawn with probability
+    /// `|x_j| / Σ|x|`, so the estimates are unbiased. For active labels and for labels that are
+    /// added, exact scores are computed.
     fn search_some(
         &mut self,
         weights: &Weights,
@@ -267,7 +277,7 @@ impl Fit<'_> {
             sum += f64::from(value.abs());
             sum
         });
-        extend("features of a row", sums, cumulated)?;
+        extend("number of features of a row", sums, cumulated)?;
         scores.fill(0.0);
         pass.search += scores.len() / 8;
         let unit = (sum / n_drawn as f64) as f32;
@@ -287,8 +297,9 @@ impl Fit<'_> {
         self.add_best(row, duals, |best| problem.score_of(weights, row, best.0))
     }
 
-    /// Adds the best labels that are not active to the active set, if they violate the margin by their
-    /// exact scores. `exact` computes the exact score from a label and its score or estimate.
+    /// Adds labels with the highest scores to the active set of a row. A label is added only if it
+    /// is not active yet and violates the margin by its exact score. `exact` computes the exact
+    /// score from a label and its score or estimate.
     fn add_best(
         &mut self,
         row: usize,
@@ -310,7 +321,8 @@ impl Fit<'_> {
         for &label in &duals.labels {
             scores[label as usize] = f32::NEG_INFINITY;
         }
-        // If scores are equal (at the beginning all scores are), the order starts at a random label.
+        // At the beginning, all scores are equal. If scores are equal, the order starts at a random
+        // label.
         let start = self.rng.usize(..scores.len());
         let (before, from) = scores.split_at(start);
         let mut number = 0;
@@ -344,8 +356,9 @@ impl Fit<'_> {
         Ok(())
     }
 
-    /// Solves for the duals of the active set, updates the weights, and removes labels with dual 0 from
-    /// the active set. Adds the loss and the gap of the row before the update to `pass`.
+    /// Solves for the dual variables of the active set and updates the weights. Removes labels from
+    /// the active set if their dual variable is 0. Also adds the loss and the gap of the row,
+    /// computed before the update, to `pass`.
     fn solve(&mut self, state: &mut State, row: usize, pass: &mut Pass) -> Result<(), Error> {
         let problem = self.problem;
         let Scratch {
@@ -362,7 +375,7 @@ impl Fit<'_> {
 
         let (positive, negative) = active.split_at(n_positive);
         let least = positive.iter().copied().fold(f64::INFINITY, f64::min);
-        // Labels that the search did not return do not violate the margin more than these labels.
+        // Labels that the search did not return violate the margin at most as much as these labels.
         let most = negative.iter().copied().fold(-1.0 + least, f64::max);
         let loss = cost * (1.0 + most - least).max(0.0);
         let products = duals.alpha.iter().zip(active.iter());

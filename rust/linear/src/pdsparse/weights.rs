@@ -1,10 +1,11 @@
 //! Stores the matrices `V = Σ_i x_i α_iᵀ` and `W = soft(V, l1)` by feature.
 //!
-//! Only V is stored. A weight is `w = v − l1 · sign(v)` if `|v| > l1`, otherwise 0. Each feature has a
-//! list of the labels whose v has changed at least once. Labels with a nonzero weight come first in
-//! this list, so that scoring a row reads only nonzero weights. When `|v|` crosses l1, the label
-//! changes places with the label at the border. Each feature also has a hash table with the place of
-//! each label.
+//! Only V is stored. Let v be an entry of V. The weight w is `v − l1 · sign(v)` if `|v| > l1`, and
+//! 0 otherwise. Each feature has a list of the labels whose v has changed at least once. Labels
+//! with a nonzero weight come first in this list, so that scoring a row reads only nonzero weights.
+//! When the weight of a label becomes zero or nonzero, the label is exchanged with a label at the
+//! border between the two parts of the list. Each feature also has a hash table with the position
+//! of each label.
 
 use manylabel_base::{Error, copied, extend, filled, push, reserved};
 use manylabel_sparse::CsrOwned;
@@ -37,42 +38,46 @@ impl Hasher for LabelHasher {
     }
 }
 
-/// The number of weights that can be read one after the other in the time of one look-up by label.
-/// Measurements gave 3 to 6. The value affects only the running time and the last digits of scores.
+/// The number of weights that can be read one after the other in the time of one look-up in a hash
+/// table. Measurements gave 3 to 6. The value affects only the running time and the last digits of
+/// scores.
 const STEPS_OF_A_SEARCH: usize = 4;
 
-/// The name of allocations in error messages.
+/// Name in error messages about memory.
 const WHAT: &str = "number of weights";
 
-/// The row of V that belongs to one feature.
+/// The row of the matrix V that belongs to one feature. The weights are computed from V.
 #[derive(Debug, Clone, Default)]
 struct Feature {
-    /// The labels. Labels with a nonzero weight come first. Otherwise the order is arbitrary.
+    /// The labels of the feature. Labels with a nonzero weight come first, and labels with the
+    /// weight 0 follow. Otherwise the order is arbitrary.
     labels: Vec<u32>,
     /// The value v of each label in `labels`.
     v: Vec<f32>,
-    /// The number of labels with a nonzero weight, `|v| > l1`.
+    /// The number of labels with a nonzero weight. The weight of a label is nonzero if `|v| > l1`.
     n_weights: usize,
     /// The position of each label in `labels`.
     places: HashMap<u32, u32, BuildHasherDefault<LabelHasher>>,
 }
 
-/// The matrices V and W by feature.
+/// The weights W, and the matrix V from which they are computed. Both are stored by feature.
 #[derive(Debug)]
 pub(super) struct Weights {
     features: Vec<Feature>,
-    /// The threshold l1. It is 0 after the supports are fixed.
+    /// The threshold l1, below which weights are 0. It becomes 0 when
+    /// [`fix_supports`](Self::fix_supports) is called.
     l1: f32,
-    /// True if only the labels that have a nonzero weight for a feature may have one.
+    /// True after [`fix_supports`](Self::fix_supports) was called. From then on, weights that are 0
+    /// stay 0.
     supports_fixed: bool,
 }
 
 impl Weights {
-    /// Returns V = 0 for `n_features` features.
+    /// Creates the matrix V for `n_features` features. All entries of V and all weights are 0.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is short.
+    /// Returns [`Error::TooLarge`] if there is not enough memory.
     pub(super) fn new(n_features: usize, l1: f32) -> Result<Self, Error> {
         Ok(Self {
             features: filled("number of features", Feature::default(), n_features)?,
@@ -81,11 +86,11 @@ impl Weights {
         })
     }
 
-    /// Returns a copy with the same order of labels.
+    /// Returns a copy. The labels of each feature keep their order.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is short.
+    /// Returns [`Error::TooLarge`] if there is not enough memory.
     pub(super) fn copied(&self) -> Result<Self, Error> {
         let mut features = reserved("number of features", self.features.len())?;
         for feature in &self.features {
@@ -94,8 +99,9 @@ impl Weights {
         Ok(Self { features, ..*self })
     }
 
-    /// Fixes the supports: all entries of V without a nonzero weight are dropped, and further changes
-    /// to them are ignored. The threshold becomes 0, so that `w = v`.
+    /// Keeps all weights that are 0 at 0 from now on. Their entries of V are removed, and later
+    /// changes to these entries are ignored. The threshold `l1` becomes 0, so that all other
+    /// weights equal their entry of V.
     #[expect(clippy::disallowed_methods, reason = "there were more places before")]
     pub(super) fn fix_supports(&mut self) {
         self.l1 = 0.0;
@@ -110,7 +116,7 @@ impl Weights {
         }
     }
 
-    /// Returns the labels with a nonzero weight for `feature`, and these weights, in arbitrary order.
+    /// Returns the nonzero weights of `feature` with their labels, in arbitrary order.
     pub(super) fn of_feature(&self, feature: usize) -> impl Iterator<Item = (u32, f32)> + '_ {
         let Feature {
             labels,
@@ -139,8 +145,9 @@ impl Weights {
         }
     }
 
-    /// Returns true if reading all weights of `features` one after the other, plus `extra` steps, is
-    /// faster than looking up the weights of `n_wanted` labels.
+    /// Compares two ways to get the weights of `n_wanted` labels for `features`. Returns true if
+    /// reading all weights one after the other, plus `extra` steps, is faster than looking up each
+    /// weight in a hash table.
     pub(super) fn is_faster_to_walk(
         &self,
         features: &[u32],
@@ -153,22 +160,25 @@ impl Weights {
         weights.sum::<usize>() + extra < STEPS_OF_A_SEARCH * features.len() * n_wanted
     }
 
-    /// Adds `x δᵀ` to V, where x is a row (its features and values). `changes` holds the labels and
-    /// values of δ, with each label at most once. `space` is a workspace with one place for each label.
+    /// Adds `x δᵀ` to V, where x is a row (its features and values) and δ is a vector over labels.
+    /// `changes` holds the labels and values of δ, with each label at most once. `space` is a
+    /// workspace with one number for each label.
     ///
-    /// The result is exactly the same whether weights are looked up or read one after the other.
+    /// Labels are looked up in a hash table or read one after the other. The result is exactly the
+    /// same.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is short. In this case, V is partly updated.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. In this case, V is partly
+    /// updated.
     pub(super) fn add_row(
         &mut self,
         (features, values): (&[u32], &[f32]),
         changes: &[(u32, f32)],
         space: &mut [f32],
     ) -> Result<(), Error> {
-        // Reading in order visits only labels that are stored. With fixed supports, no other labels are
-        // added.
+        // Reading in order finds only labels that are stored. If zero weights must stay 0, no other
+        // labels are added.
         let walk =
             self.supports_fixed && self.is_faster_to_walk(features, space.len(), changes.len());
         if !walk {
@@ -192,12 +202,12 @@ impl Weights {
         Ok(())
     }
 
-    /// Adds `change` to the value v of one feature and label. Moves the label if its weight becomes
-    /// nonzero or zero.
+    /// Adds `change` to the entry of V for one feature and label. If the weight becomes nonzero or
+    /// zero, the label is moved to the other part of the feature's list.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is short.
+    /// Returns [`Error::TooLarge`] if there is not enough memory.
     #[inline]
     pub(super) fn add(&mut self, feature: usize, label: u32, change: f32) -> Result<(), Error> {
         let feature = &mut self.features[feature];
@@ -221,7 +231,7 @@ impl Weights {
         Ok(())
     }
 
-    /// Returns `Σ ½ w²` and `Σ |w|`.
+    /// Returns two sums over all weights w: `Σ ½ w²` and `Σ |w|`.
     pub(super) fn norms(&self) -> (f64, f64) {
         let weights = (0..self.features.len()).flat_map(|feature| self.of_feature(feature));
         weights.fold((0.0, 0.0), |(squares, sizes), (_, w)| {
@@ -230,12 +240,12 @@ impl Weights {
         })
     }
 
-    /// Returns the nonzero weights by feature, as a matrix (`n_features`, `n_labels`). The labels of
-    /// each feature are in increasing order.
+    /// Returns the nonzero weights by feature, as a matrix (`n_features`, `n_labels`). The labels
+    /// of each feature are in increasing order.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is short.
+    /// Returns [`Error::TooLarge`] if there is not enough memory.
     pub(super) fn to_csr(&self, n_labels: usize) -> Result<CsrOwned, Error> {
         let most = self.features.iter().map(|feature| feature.n_weights).sum();
         let mut out = CsrOwned {
@@ -260,7 +270,7 @@ impl Weights {
 }
 
 impl Feature {
-    /// Returns a copy with the same order of labels.
+    /// Returns a copy. The labels keep their order.
     #[expect(clippy::disallowed_methods, reason = "the memory is reserved")]
     fn copied(&self) -> Result<Self, Error> {
         let mut places = HashMap::default();
@@ -276,7 +286,7 @@ impl Feature {
         })
     }
 
-    /// Appends a label with v = 0 and returns its position.
+    /// Appends a label with the value v = 0 and returns its position.
     #[cold]
     fn append(&mut self, label: u32) -> Result<usize, Error> {
         let at = self.labels.len();
@@ -301,7 +311,7 @@ impl Feature {
     }
 }
 
-/// Returns the error for a hash table that cannot grow.
+/// Returns the error for a hash table that cannot grow because there is not enough memory.
 fn refused(error: &TryReserveError) -> Error {
     Error::TooLarge {
         what: WHAT,
