@@ -91,8 +91,8 @@ impl<'w> Source<'w> {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Io`] if the file cannot be opened. Returns [`Error::Stopped`] if the watch was
-    /// stopped. Returns [`Error::TooLarge`] if the system reports a lack of memory.
+    /// Returns [`Error::Io`] if the file cannot be opened. Returns [`Error::Stopped`] if the caller requested
+    /// a stop. Returns [`Error::TooLarge`] if the system reports a lack of memory.
     pub(crate) fn open(path: &Path, watch: &'w Watch) -> Result<Self, Error> {
         let (file, about) = pipe::open(path, watch).map_err(|error| refused(path, error))?;
         let mut file = BufReader::new(file);
@@ -121,8 +121,8 @@ impl<'w> Source<'w> {
     /// # Errors
     ///
     /// Returns [`Error::Parse`] if a line is longer than [`LONGEST_LINE`] or a gzip stream is damaged.
-    /// Returns [`Error::Io`] if the file cannot be read. Returns [`Error::Stopped`] if the watch was
-    /// stopped. Returns [`Error::TooLarge`] if memory is short.
+    /// Returns [`Error::Io`] if the file cannot be read. Returns [`Error::Stopped`] if the caller requested a
+    /// stop. Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn next(&mut self, block: &mut Block) -> Result<bool, Error> {
         let bytes = &mut block.bytes;
         block.first_line = self.line;

@@ -82,9 +82,9 @@ impl Columns {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if a value is infinite as `f32`, or if `nominal` contains a number that is
-    /// not a feature of X. [`Error::TooLarge`] if the columns do not fit in memory.
-    /// [`Error::Stopped`] if `watch` was stopped.
+    /// [`Error::Param`] if a value is infinite as `f32`, or if `nominal` contains a number that is not a
+    /// feature of X. [`Error::TooLarge`] if the columns do not fit in memory. [`Error::Stopped`] if the
+    /// caller requested a stop.
     pub(crate) fn new<I: Index, T: Value>(
         x: CsrView<'_, I, T>,
         nominal: &[usize],

@@ -74,9 +74,9 @@ impl Checked {
     /// # Errors
     ///
     /// [`Error::Shape`] if sizes disagree. [`Error::Param`] if a value of `x` is infinite, or if
-    /// `categorical` contains a number that is not a feature. [`Error::TooLarge`] if there is not
-    /// enough memory, or if `x` has more than 2³² − 1 rows or 2³¹ − 1 features. [`Error::Stopped`]
-    /// if `watch` was stopped.
+    /// `categorical` contains a number that is not a feature. [`Error::TooLarge`] if there is not enough
+    /// memory, or if `x` has more than 2³² − 1 rows or 2³¹ − 1 features. [`Error::Stopped`] if the caller
+    /// requested a stop.
     #[expect(clippy::too_many_arguments, reason = "a fit has this many inputs")]
     pub fn fit(
         &self,
@@ -143,8 +143,7 @@ impl<'a> Boosting<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the caller requested a stop.
     fn new(
         params: &'a Params,
         columns: &'a Columns,
@@ -189,9 +188,8 @@ impl<'a> Boosting<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the model has another number of labels, or uses a feature that `x` does
-    /// not have. [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch
-    /// was stopped.
+    /// [`Error::Shape`] if the model has another number of labels, or uses a feature that `x` does not have.
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the caller requested a stop.
     fn resume(&mut self, start: Model) -> Result<(), Error> {
         let n_labels = self.statistics.n_labels;
         let what = "labels of the rules to continue from";
@@ -221,8 +219,7 @@ impl<'a> Boosting<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the caller requested a stop.
     fn apply(&mut self, rule: usize, rows: &[u32]) -> Result<(), Error> {
         let mut head = filled("number of labels", 0.0, self.statistics.stride)?;
         let (labels, values) = self.model.heads.row(rule);
@@ -242,8 +239,7 @@ impl<'a> Boosting<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the caller requested a stop.
     fn note_loss(&mut self) -> Result<(), Error> {
         if !self.held_out.is_empty() {
             let weight = |row: u32| self.held_out_weights[row as usize];
@@ -260,8 +256,7 @@ impl<'a> Boosting<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the caller requested a stop.
     fn run(&mut self) -> Result<(), Error> {
         if self.model.n_rules() == 0 {
             self.add_default_rule()?;
@@ -343,8 +338,7 @@ impl<'a> Boosting<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the caller requested a stop.
     fn add_default_rule(&mut self) -> Result<(), Error> {
         let l2 = self.params.l2;
         let stride = self.statistics.stride;
@@ -391,8 +385,7 @@ impl<'a> Boosting<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the caller requested a stop.
     fn add_rule(&mut self, body: &Body) -> Result<(), Error> {
         let rows = self.learned_of(&body.rows)?;
         let (mut head, quality) = self.method.head(
@@ -420,8 +413,7 @@ impl<'a> Boosting<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the caller requested a stop.
     fn safeguard(
         &self,
         rows: &[u32],
@@ -456,8 +448,7 @@ impl<'a> Boosting<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the caller requested a stop.
     fn push(&mut self, body: &Body, head: &[f64], scale: f64) -> Result<(), Error> {
         let conditions = body.conditions.iter();
         self.model.push(

@@ -118,8 +118,7 @@ impl<'a> Grower<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Stopped`] if the watch was stopped. [`Error::TooLarge`] if there is not enough
-    /// memory.
+    /// [`Error::Stopped`] if the caller requested a stop. [`Error::TooLarge`] if there is not enough memory.
     pub(crate) fn grow(
         &mut self,
         statistics: &Statistics<'_>,

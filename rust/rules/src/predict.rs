@@ -140,8 +140,7 @@ impl<'a, I: Index> Stage<'a, I> {
     /// # Errors
     ///
     /// [`Error::Shape`] if `x` has another number of features, or if `scores` has another length.
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if `watch` was
-    /// stopped.
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the caller requested a stop.
     pub fn add<J: Index, T: Value>(
         &self,
         x: CsrView<'_, J, T>,
@@ -178,8 +177,8 @@ impl<'a, I: Index> Stage<'a, I> {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if `x` has another number of features. [`Error::TooLarge`] if there is not
-    /// enough memory. [`Error::Stopped`] if `watch` was stopped.
+    /// [`Error::Shape`] if `x` has another number of features. [`Error::TooLarge`] if there is not enough
+    /// memory. [`Error::Stopped`] if the caller requested a stop.
     pub fn fired<J: Index, T: Value>(
         &self,
         x: CsrView<'_, J, T>,

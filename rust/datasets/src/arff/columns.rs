@@ -189,7 +189,7 @@ impl Columns {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is short, and [`Error::Stopped`] if the watch was stopped.
+    /// Returns [`Error::TooLarge`] if memory is short, and [`Error::Stopped`] if the caller requested a stop.
     fn nominal(&mut self, name: &str, values: &[Vec<u8>], watch: &Watch) -> Result<Role, Error> {
         let named = |value: &[u8]| {
             let value = decode(value)?;

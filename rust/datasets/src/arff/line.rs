@@ -90,7 +90,7 @@ impl<'a> Line<'a> {
     ///
     /// # Errors
     ///
-    /// Returns [`Unfit`] if there is no word, if a quote is not closed, if the watch was stopped, or if
+    /// Returns [`Unfit`] if there is no word, if a quote is not closed, if the caller requested a stop, or if
     /// memory is short.
     pub(crate) fn word(&mut self, stops: &[u8], what: &str) -> Result<Word<'a>, Unfit> {
         if self.at >= self.next_look {

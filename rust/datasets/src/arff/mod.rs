@@ -80,11 +80,11 @@ pub struct Arff<V> {
 ///
 /// # Errors
 ///
-/// Returns [`Error::Parse`] if a file is malformed, or if it does not say which attributes are labels.
-/// Also returns [`Error::Parse`] if an attribute is neither numeric nor nominal and is not ignored.
-/// Returns [`Error::Param`] if a name in `ignore` is not the name of an attribute. Returns
-/// [`Error::Io`] if a file cannot be read. Returns [`Error::TooLarge`] if memory is short, and
-/// [`Error::Stopped`] if the watch was stopped.
+/// Returns [`Error::Parse`] if a file is malformed, or if it does not say which attributes are labels. Also
+/// returns [`Error::Parse`] if an attribute is neither numeric nor nominal and is not ignored. Returns
+/// [`Error::Param`] if a name in `ignore` is not the name of an attribute. Returns [`Error::Io`] if a file
+/// cannot be read. Returns [`Error::TooLarge`] if memory is short, and [`Error::Stopped`] if the caller
+/// requested a stop.
 pub fn read_arff<V: Real>(
     path: &Path,
     options: &ArffOptions<'_>,

@@ -129,9 +129,9 @@ impl<'w> XcFile<'w> {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Io`] if the file cannot be read. Returns [`Error::Parse`] if the first line is
-    /// not a header. Returns [`Error::Stopped`] if the watch was stopped. Returns [`Error::TooLarge`]
-    /// if memory is short.
+    /// Returns [`Error::Io`] if the file cannot be read. Returns [`Error::Parse`] if the first line is not a
+    /// header. Returns [`Error::Stopped`] if the caller requested a stop. Returns [`Error::TooLarge`] if
+    /// memory is short.
     pub fn open(path: &Path, watch: &'w Watch) -> Result<Self, Error> {
         let (mut source, mut first) = (Source::open(path, watch)?, Block::default());
         source.next(&mut first)?;
@@ -164,9 +164,9 @@ impl<'w> XcFile<'w> {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Parse`] if the file is malformed or a gzip stream is damaged. Returns
-    /// [`Error::Io`] if the file cannot be read. Returns [`Error::Stopped`] if the watch was stopped.
-    /// Returns [`Error::TooLarge`] if columns do not fit `I`, or if the result does not fit in memory.
+    /// Returns [`Error::Parse`] if the file is malformed or a gzip stream is damaged. Returns [`Error::Io`]
+    /// if the file cannot be read. Returns [`Error::Stopped`] if the caller requested a stop. Returns
+    /// [`Error::TooLarge`] if columns do not fit `I`, or if the result does not fit in memory.
     pub fn read<I: Index, V: Real>(self) -> Result<Xc<I, V>, Error> {
         let Self {
             path,

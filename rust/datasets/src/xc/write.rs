@@ -38,9 +38,9 @@ const LONGEST_PIECE: usize = 64;
 ///
 /// # Errors
 ///
-/// Returns [`Error::Shape`] if `x` and `y` have different numbers of rows. Returns [`Error::Param`] if
-/// a value is not finite. Returns [`Error::Io`] if the file cannot be written. Returns
-/// [`Error::Stopped`] if the watch was stopped. Returns [`Error::TooLarge`] if memory is short.
+/// Returns [`Error::Shape`] if `x` and `y` have different numbers of rows. Returns [`Error::Param`] if a
+/// value is not finite. Returns [`Error::Io`] if the file cannot be written. Returns [`Error::Stopped`] if
+/// the caller requested a stop. Returns [`Error::TooLarge`] if memory is short.
 pub fn write_xc<I: Index, V: Real>(
     path: &Path,
     x: CsrView<'_, I, V>,
@@ -145,7 +145,7 @@ impl<W: Write> Lines<'_, W> {
     /// # Errors
     ///
     /// Returns [`Error::Param`] if a value is not finite. Returns [`Error::Io`] if the file cannot be
-    /// written. Returns [`Error::Stopped`] if the watch was stopped.
+    /// written. Returns [`Error::Stopped`] if the caller requested a stop.
     fn push_example<I: Index, V: Real>(
         &mut self,
         labels: &[u32],
@@ -185,8 +185,8 @@ impl<W: Write> Lines<'_, W> {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Io`] if the file cannot be written. Returns [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// Returns [`Error::Io`] if the file cannot be written. Returns [`Error::Stopped`] if the caller
+    /// requested a stop.
     fn make_room(&mut self) -> Result<(), Error> {
         if self.text.len() + LONGEST_PIECE > LARGEST_CHUNK {
             self.pass_on()?;
