@@ -1,9 +1,10 @@
-//! Decides which attribute of an ARFF file becomes which column of X or Y.
+//! Assigns the attributes of an ARFF file to the columns of X and Y.
 //!
-//! [`Columns::new`] gives each attribute of the header a [`Role`]. Labels are taken from the XML file
-//! if there is one, otherwise from a hierarchical attribute, otherwise from `-C n`. Ignored attributes
-//! are read but produce no column. All other attributes are features. If attributes have types without
-//! a numeric meaning, one error reports them together, with the first few names.
+//! [`Columns::new`] gives each attribute of the header a [`Role`]. If there is an XML file, it names the
+//! labels. Otherwise the labels are the paths of a hierarchical attribute, or the attributes that `-C n` in
+//! the relation name selects. Ignored attributes are read but produce no column. All other attributes are
+//! features. If attributes have types without a numeric meaning, one error reports all of these attributes,
+//! with the first few names.
 
 use super::ArffOptions;
 use super::header::{Attribute, Header, Kind, Values, insert};
@@ -27,12 +28,13 @@ pub(crate) enum Role {
     Ignored,
     /// A numeric feature. Its value is stored unchanged.
     Number { column: i32 },
-    /// A nominal attribute with two values. The feature is 1 for the value at position `one`.
+    /// A nominal attribute with two values. Its feature is 1 for the value at position `one`, and 0 for the
+    /// other value.
     Pair { column: i32, one: usize },
-    /// A nominal attribute with any other number of values. Each value becomes a feature. `column` is
-    /// the column of the first value.
+    /// A nominal attribute whose number of values is not two. Each value becomes a feature. `column` is the
+    /// column of the first value.
     Choice { column: i32 },
-    /// A nominal label. It is present for each value at whose position `on` is true.
+    /// A nominal label. `on` tells for each value whether the label is present.
     Label { label: i32, on: Vec<bool> },
     /// A numeric label. It is present if the value is 1 and absent if the value is 0.
     NumberLabel { label: i32 },
@@ -50,8 +52,8 @@ pub(crate) struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// Adds a path. First adds those of its ancestors that have not been declared. Names of new labels
-    /// are appended to `names`.
+    /// Adds the label of a path. Ancestors that have not been declared are added first. The names of new
+    /// labels are appended to `names`.
     ///
     /// # Errors
     ///
@@ -74,8 +76,8 @@ impl Hierarchy {
         Ok(())
     }
 
-    /// Appends the label of `path` and all ancestors of this label to `labels`. Returns false if the
-    /// path has not been declared.
+    /// Appends the label of `path` and all ancestors of this label to `labels`, as label numbers. Returns
+    /// false if the path has not been declared.
     ///
     /// # Errors
     ///
@@ -184,8 +186,8 @@ impl Columns {
         Ok(self.feature_names.len() as i32 - 1)
     }
 
-    /// Adds the features of a nominal attribute. If its values are a pair such as no and yes, the
-    /// feature has the name of the attribute. Otherwise the features are named `attribute=value`.
+    /// Adds the features of a nominal attribute. If the two values mean no and yes, the only feature has the
+    /// name of the attribute. Otherwise the features are named `attribute=value`.
     ///
     /// # Errors
     ///
@@ -220,7 +222,7 @@ impl Columns {
     ///
     /// # Errors
     ///
-    /// Returns [`Unfit`] if a nominal label has values that do not mean yes or no.
+    /// Returns [`Unfit`] if a nominal label has a value that means neither yes nor no.
     fn label(&mut self, name: &str, kind: &Kind) -> Result<Role, Unfit> {
         push(LABELS, &mut self.label_names, copied_text(name)?)?;
         let label = self.label_names.len() as i32 - 1;
@@ -242,10 +244,11 @@ impl Columns {
     }
 }
 
-/// Attributes that are not numeric, nominal or ignored. They are reported in one error message.
+/// Attributes that cannot be features, because they are neither numeric nor nominal. They are reported in one
+/// error message.
 #[derive(Default)]
 struct Unusable {
-    /// The number of these attributes.
+    /// The number of attributes that cannot be features.
     count: usize,
     /// The line of the first such attribute, counted from 1.
     first_line: usize,
@@ -254,7 +257,7 @@ struct Unusable {
 }
 
 impl Unusable {
-    /// Adds an attribute to the message.
+    /// Adds an attribute to the error message.
     fn push(&mut self, line: usize, kind: &str, name: &str) {
         self.count += 1;
         if self.count == 1 {
@@ -303,8 +306,9 @@ fn truth(word: &[u8]) -> Option<bool> {
 ///
 /// # Errors
 ///
-/// Returns [`Error::Parse`] if the XML file names an attribute that does not exist, or if it is missing
-/// or unclear which attributes are labels. Also returns the errors of reading the XML file.
+/// Returns [`Error::Parse`] if the XML file names an attribute that does not exist. Also returns
+/// [`Error::Parse`] if the file does not determine which attributes are labels. Also returns the errors of
+/// reading the XML file.
 fn label_positions(
     path: &Path,
     header: &Header,

@@ -1,11 +1,12 @@
 //! Reads the examples after `@data`, one example per line.
 //!
-//! A dense example lists the values of all attributes. A sparse example lists pairs `index value` in
-//! braces. An attribute that a sparse example omits has the value 0, or the first declared value if it
-//! is nominal. All examples of a file must have the same form, dense or sparse, as the first example.
+//! A dense example lists the values of all attributes. A sparse example lists pairs `index value` in braces.
+//! A numeric attribute that a sparse example omits has the value 0. A nominal attribute that a sparse example
+//! omits has its first declared value. The first example determines whether all examples must be dense or
+//! sparse.
 //!
-//! The [`Role`] of an attribute determines where its values are stored. X stays dense or sparse as in
-//! the file. Y is always sparse.
+//! The [`Role`] of an attribute determines where its values are stored. X is dense or sparse like the
+//! examples of the file. Y is always sparse.
 
 use super::columns::{Columns, Role};
 use super::header::Values;
@@ -28,11 +29,12 @@ pub(crate) struct Examples<V> {
     columns: Columns,
     /// True if a missing label value means that the label is absent.
     missing_is_absent: bool,
-    /// The features, in the form of the first example, or `None` before the first example.
+    /// The features, dense or sparse like the first example. `None` before the first example.
     x: Option<Cells<V>>,
     /// The labels.
     y: Rows<i32, ()>,
-    /// The attributes that imply an entry of 1 when a sparse example omits them, each with this entry.
+    /// The attributes with a nonzero default: if a sparse example omits such an attribute, the given entry is
+    /// 1.
     implied: Vec<(usize, Entry)>,
     /// For each attribute, the number of the last sparse example that contains it. Examples are counted
     /// from 1.
@@ -51,7 +53,7 @@ struct Row<V> {
     padded: Vec<u8>,
 }
 
-/// The place of an entry of 1.
+/// The place of an entry of 1 in X or Y.
 #[derive(Clone, Copy)]
 enum Entry {
     /// A column of X.
@@ -156,8 +158,8 @@ impl<V: Real> Examples<V> {
         Ok(())
     }
 
-    /// Reads the pairs `index value` in braces into `row`. Then adds the entries of 1 that omitted
-    /// attributes imply.
+    /// Reads the pairs `index value` in braces into `row`. Then adds the entries of 1 of omitted attributes
+    /// whose default is not 0.
     ///
     /// # Errors
     ///
