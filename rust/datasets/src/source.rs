@@ -74,7 +74,7 @@ pub(crate) struct Source<'w> {
     path: PathBuf,
     /// The text, decompressed.
     reader: Box<dyn Read + Send + 'w>,
-    /// The watch. It counts the bytes read and tells whether the caller has requested a stop.
+    /// The watch. While text is read, it is checked for a stop request of the caller.
     watch: &'w Watch,
     /// The part of a line that was at the end of the last read.
     carry: Vec<u8>,

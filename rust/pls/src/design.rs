@@ -305,7 +305,7 @@ impl<'a, T: Real> Design<'a, T> {
     /// Returns the centred values of some rows of a dense block in double precision. Each row is
     /// multiplied by `scale(row)`.
     ///
-    /// `cut` is the range of rows of the block, and `slab` is the range of requested rows. The result has one
+    /// `cut` is the range of rows of the block, and `slab` is the range of rows to return. The result has one
     /// column per row, so that the values of a row are adjacent in memory. In a sparse matrix, only stored
     /// values are centred.
     ///
@@ -331,7 +331,7 @@ impl<'a, T: Real> Design<'a, T> {
     /// Calls `take(row, column, value)` for the stored values of some rows of a block, row by row.
     /// Values are scaled but not centred.
     ///
-    /// `cut` is the range of rows of the block, and `rows` is the range of requested rows. `column` is an
+    /// `cut` is the range of rows of the block, and `rows` is the range of rows to visit. `column` is an
     /// internal column (see the module documentation).
     pub(crate) fn for_each_value(
         &self,

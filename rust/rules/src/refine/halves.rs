@@ -1,12 +1,12 @@
-//! Keeps the sums of the two halves into which a condition splits a set, and evaluates the halves
-//! from their sums alone.
+//! Evaluates the two halves into which a condition splits a set of rows, from sums over the halves.
 //!
-//! [`Halves`] keeps the sums of the growing set. It computes the sums of the complement by
-//! subtracting them from the sums of the parent set. [`BySums`] turns a [`Judge`], which maps sums
-//! to a quality, into an [`Evaluator`].
+//! Rows of the parent set are added to a growing set, which is one half. The complement of the growing set
+//! within the parent set is the other half. [`Halves`] keeps the sums of the growing set. The sums of the
+//! complement are the sums of the parent set minus the sums of the growing set. [`BySums`] turns a [`Judge`],
+//! which maps sums to a quality, into an [`Evaluator`].
 //!
-//! The judges in this file are for labels, or bins of labels, that are independent of one another.
-//! They cost O(labels) per row and per candidate.
+//! The judges in this file are for labels, or bins of labels, that are independent of one another. They take
+//! O(labels) time per row and per candidate.
 
 use super::Parent;
 use super::sweep::Evaluator;
@@ -32,11 +32,11 @@ pub(crate) struct Halves<'a> {
 }
 
 impl<'a> Halves<'a> {
-    /// Starts with an empty growing set.
+    /// Returns an evaluation that starts with an empty growing set.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the sums do not fit in memory.
+    /// Returns [`Error::TooLarge`] if the sums do not fit in memory.
     pub(crate) fn new(
         statistics: &'a Statistics<'a>,
         parent: &'a Parent<'a>,
@@ -67,8 +67,8 @@ impl<'a> Halves<'a> {
     }
 }
 
-/// Computes the quality of a set from its sums. Judges that need more data follow the growing set
-/// themselves.
+/// Computes the quality of a set of rows from its sums. A judge that needs more data keeps its own record of
+/// the growing set.
 pub(crate) trait Judge {
     /// Called when the growing set is emptied. Does nothing by default.
     #[inline(always)]
@@ -83,26 +83,26 @@ pub(crate) trait Judge {
     /// the sums over the evaluated set.
     fn quality(&mut self, statistics: &Statistics<'_>, sums: &Sums, others: bool) -> f64;
 
-    /// The same as [`Evaluator::cost`], for rows of `stride` labels.
+    /// Returns the same numbers as [`Evaluator::cost`], for rows of `stride` labels.
     fn cost(&self, stride: usize) -> [usize; 2] {
         [4 * stride, 8 * stride]
     }
 }
 
-/// Evaluates both halves from their sums.
+/// Evaluates the growing set and its complement from their sums.
 pub(crate) struct BySums<'a, J> {
-    /// Sums of both halves.
+    /// Sums over the growing set and over its complement.
     halves: Halves<'a>,
-    /// Maps sums to a quality.
+    /// The judge, which computes a quality from sums.
     judge: J,
 }
 
 impl<'a, J: Judge> BySums<'a, J> {
-    /// Starts with an empty growing set.
+    /// Returns an evaluation that starts with an empty growing set.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the sums do not fit in memory.
+    /// Returns [`Error::TooLarge`] if the sums do not fit in memory.
     pub(crate) fn new(
         statistics: &'a Statistics<'a>,
         parent: &'a Parent<'a>,
@@ -158,14 +158,14 @@ impl<J: Judge> Evaluator for BySums<'_, J> {
 pub(crate) enum Scored {
     /// All labels.
     All,
-    /// The label with the best quality on its own.
+    /// The label whose score alone gives the best quality.
     Best,
     /// The label with this number.
     One(usize),
 }
 
-/// Evaluates labels that are independent of one another. The quality is the sum over the labels
-/// that a head scores.
+/// Evaluates labels that are independent of one another. The quality of a set is the sum of the qualities of
+/// the labels that a head scores.
 pub(crate) struct Independent {
     /// The L2 weight ω.
     pub(crate) l2: f64,
@@ -191,9 +191,10 @@ impl Judge for Independent {
     }
 }
 
-/// Evaluates bins under the label-wise loss. Bins are assigned from each candidate's own sums.
+/// Evaluates label bins under the label-wise loss. Each candidate has its own bins, which are computed from
+/// its sums.
 pub(crate) struct IndependentBins {
-    /// Assigns bins.
+    /// The binner, which assigns labels to bins.
     binner: Binner,
     /// Solves the heads of bins. The matrix of the system is diagonal here.
     system: System,
@@ -208,7 +209,7 @@ impl IndependentBins {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if it does not fit in memory.
     pub(crate) fn new(stride: usize, binner: Binner, l2: f64) -> Result<Self, Error> {
         Ok(Self {
             binner,
