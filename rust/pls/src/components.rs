@@ -77,7 +77,7 @@ impl Checked {
             let failed = || Error::Param {
                 name: "sample_weight",
                 expected: "scaled so that weighted sums are finite",
-                got: "a label covariance without finite eigenvalues".into(),
+                got: "weights with infinite or NaN sums".into(),
             };
             let mut values = eigenvalues("the Gram matrix", gram)?.ok_or_else(failed)?;
             values.reverse();
@@ -96,8 +96,11 @@ impl Checked {
             let values = probe.spectrum(watch)?.values;
             let refused = |at_most: &str, sum: f64| Error::Param {
                 name: "n_components",
-                expected: "an integer, or a fraction that 1024 components reach",
-                got: format!("{share}; they reach {at_most}{:.3}", share * sum / goal),
+                expected: "an integer, or a fraction that 1024 components can explain",
+                got: format!(
+                    "{share}; 1024 components explain {at_most}{:.3}",
+                    share * sum / goal
+                ),
             };
             // The last singular values are far below the eigenvalues that they estimate. Only the
             // first half of them is used.

@@ -123,7 +123,7 @@ impl<T: Real> Rows<T> {
     /// Returns [`Error::TooLarge`] if the buffer does not fit in memory.
     pub(crate) fn buffer(&self) -> Result<Vec<Lanes<T>>, Error> {
         let longest = self.cuts.iter().map(Range::len).max().unwrap_or(0);
-        filled("rows of a block", Lanes::default(), longest)
+        filled("number of rows of a block", Lanes::default(), longest)
     }
 }
 
@@ -319,7 +319,7 @@ impl<'a, T: Real> Design<'a, T> {
         slab: Range<usize>,
         scale: impl Fn(usize) -> f64,
     ) -> Result<Mat<f64>, Error> {
-        let mut cells = zeros("rows of X", self.n_cols(), slab.len())?;
+        let mut cells = zeros("a copy of X", self.n_cols(), slab.len())?;
         let first = slab.start;
         self.for_each_value(block, cut, slab, |row, col, value| {
             let mean = self.mean.as_ref().map_or(0.0, |mean| mean[col].f64());

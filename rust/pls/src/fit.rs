@@ -132,7 +132,7 @@ impl Checked {
         let Components::Count(k) = params.n_components else {
             return Err(Error::Param {
                 name: "n_components",
-                expected: "resolved to an integer before the fit",
+                expected: "an integer (`Checked::n_components` converts fractions)",
                 got: format!("{:?}", params.n_components),
             });
         };
@@ -411,7 +411,7 @@ impl<T: Real> Fitting<'_, T> {
         // learn nothing but this from the predictions.
         let leverages = regression.leverages(self.problem, false, self.params.seed, self.watch)?;
         let k = u.n_cols;
-        let mut out = filled("predictions of rows", 0.0f32, rows.n() * k)?;
+        let mut out = filled("number of predictions", 0.0f32, rows.n() * k)?;
         let panels = u.panels.par_iter().zip(&w.panels).map(|(u, w)| {
             let mut values = predictions(rows, y, u, self.watch)?;
             let predicted = predictions(rows, x, w, self.watch)?;

@@ -163,7 +163,7 @@ fn of_features<T: Real>(
         };
         let weighted = cut.clone().zip(squares);
         let weighted = weighted.map(|(row, square)| rows.weight(row) * square);
-        collected("rows of a block", weighted)
+        collected("number of rows of a block", weighted)
     });
     let blocks = parts(blocks)?;
     let mut all = reserved("number of rows", rows.n())?;
@@ -196,7 +196,7 @@ fn of_sparse_block<T: Real>(
         mean.iter().zip(&of_mean).map(|(a, b)| a.f64() * b).sum()
     });
     let block = &blocks.blocks()[at];
-    let mut squares = reserved("rows of a block", block.n_rows())?;
+    let mut squares = reserved("number of rows of a block", block.n_rows())?;
     for row in 0..block.n_rows() {
         watch.step(0)?;
         let (cols, values) = block.row(row);
@@ -227,13 +227,13 @@ fn of_dense_block<T: Real>(
     inverse: &Mat<f64>,
     watch: &Watch,
 ) -> Result<Vec<f64>, Error> {
-    let mut squares = reserved("rows of a block", cut.len())?;
+    let mut squares = reserved("number of rows of a block", cut.len())?;
     for first in cut.clone().step_by(SLAB) {
         watch.step(0)?;
         let slab = first..(first + SLAB).min(cut.end);
         let n_rows = slab.len();
         let cells = x.centred(at, cut, slab, |_| 1.0)?;
-        let mut products = zeros::<f64>("rows of X", x.n_cols(), n_rows)?;
+        let mut products = zeros::<f64>("a copy of X", x.n_cols(), n_rows)?;
         matmul(
             &mut products,
             Accum::Replace,

@@ -139,7 +139,7 @@ impl<T: Real> Regression<T> {
                 if preconditioner.iter().any(|entry| !entry.f64().is_finite()) {
                     return Err(Error::Param {
                         name: "l2",
-                        expected: "> 0 if the scales of features differ so much and X is not float64",
+                        expected: "> 0, because the scales of the features differ too much for float32",
                         got: l2.to_string(),
                     });
                 }
@@ -263,8 +263,8 @@ fn factor(
         if ridge >= LARGEST_RIDGE {
             return Err(Error::Param {
                 name: "X",
-                expected: "scaled so that products are finite",
-                got: "a Gram matrix without a Cholesky factorization".into(),
+                expected: "scaled so that products of its values are finite",
+                got: "values with infinite or NaN products".into(),
             });
         }
         ridge *= 16.0;

@@ -31,7 +31,7 @@ pub(crate) struct Tall<T> {
 }
 
 /// The name in error messages if a group of rows does not fit in memory.
-const WHAT: &str = "rows of the embedding";
+const WHAT: &str = "the matrix of the embedding";
 
 /// Singular values in decreasing order, and right singular vectors as columns.
 pub(crate) type Spectrum = manylabel_dense::Pairs;
@@ -112,8 +112,8 @@ impl<T: Real> Tall<T> {
         // A decomposition of finite numbers always succeeds.
         let failed = || Error::Param {
             name: "X",
-            expected: "scaled so that products are finite",
-            got: "products without a singular value decomposition".into(),
+            expected: "scaled so that products of its values are finite",
+            got: "values with infinite or NaN products".into(),
         };
         singular(WHAT, triangle.as_ref())?.ok_or_else(failed)
     }

@@ -147,7 +147,7 @@ impl<I: Element + Index, T: Element> HeldSparse<I, T> {
         Err(Error::Csr {
             matrix,
             row: 0,
-            rule: format!("{} entries of indptr for {n_rows} rows", self.indptr.len()),
+            rule: format!("indptr has {} entries for {n_rows} rows", self.indptr.len()),
         })
     }
 }

@@ -290,7 +290,7 @@ impl ByLabel for WeightsByLabel<'_> {
         let of_label = |at: usize| self.coef.column(labels[at].get());
         let part = Turned::new(labels.len(), self.n_features, of_label)?;
         let intercept = labels.iter().map(|label| self.intercept[label.get()]);
-        let intercept = collected("labels of a block", intercept)?;
+        let intercept = collected("number of labels of a block", intercept)?;
         let Turned { ends, rows, values } = &part;
         then(&linear::Scorer::new(
             ends,

@@ -194,7 +194,7 @@ fn panicked(panic: &(dyn Any + Send)) -> PyErr {
     let cause = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => *text,
         (_, Some(text)) => text,
-        _ => "a kernel panicked",
+        _ => "a computation panicked",
     };
     PyRuntimeError::new_err(format!("internal error in manylabel: {cause}"))
 }

@@ -155,7 +155,7 @@ impl Columns {
             let Some(column) = columns.get_mut(col) else {
                 return Err(Error::Param {
                     name: "categorical_features",
-                    expected: "feature numbers of X",
+                    expected: "valid feature numbers of X",
                     got: col.to_string(),
                 });
             };

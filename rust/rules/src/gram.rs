@@ -171,7 +171,7 @@ impl Gram {
 }
 
 /// The text in errors if one number per pair of labels does not fit in memory.
-pub(crate) const PRODUCTS: &str = "products of labels";
+pub(crate) const PRODUCTS: &str = "number of pairs of labels";
 
 /// Allocates zeros for all pairs of labels.
 ///

@@ -108,14 +108,14 @@ impl LabelSets {
         let mut new = Self {
             groups: Vec::new(),
             sets: reserved("number of label sets", sets.n_rows())?,
-            labels: reserved("labels of label sets", sets.nnz())?,
+            labels: reserved("number of labels in label sets", sets.nnz())?,
             n_labels,
             absent: collected("number of labels", absent.map(|(label, _)| label))?,
         };
         for group in order.chunk_by(|a, b| a.0 == b.0) {
             for &(_, set) in group {
                 let labels = sets.row(set).0.iter().map(|label| label.get() as u32);
-                extend("labels of label sets", &mut new.labels, labels)?;
+                extend("number of labels in label sets", &mut new.labels, labels)?;
                 new.sets.push((set, new.labels.len()));
             }
             let end = (group[0].0, new.sets.len());

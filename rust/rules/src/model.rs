@@ -135,8 +135,12 @@ impl Model {
             .enumerate()
             .filter(|(_, score)| complete || *score != 0.0)
         {
-            push("heads of rules", &mut self.heads.indices, label as u32)?;
-            push("heads of rules", &mut self.heads.values, score)?;
+            push(
+                "number of scores in heads",
+                &mut self.heads.indices,
+                label as u32,
+            )?;
+            push("number of scores in heads", &mut self.heads.values, score)?;
         }
         push(rules, &mut self.heads.indptr, self.heads.indices.len())?;
         push(rules, &mut self.coverage, coverage)
@@ -253,8 +257,8 @@ impl<'a, I: Index> Rules<'a, I> {
             ensure(
                 "body_feature_",
                 feature.get() < n_features,
-                "a feature number of X",
-                &|| format!("{feature} in condition {at}, with {n_features} features"),
+                "valid feature numbers",
+                &|| format!("{feature} in condition {at}, but X has {n_features} features"),
             )?;
         }
         for (at, &operator) in bodies.operator.iter().enumerate() {
@@ -342,8 +346,8 @@ impl<'a, I: Index> Rules<'a, I> {
         }
         let mut heads = CsrOwned {
             indptr: reserved("number of rules", self.n_rules() + 1)?,
-            indices: reserved("heads of rules", self.heads.nnz())?,
-            values: reserved("heads of rules", self.heads.nnz())?,
+            indices: reserved("number of scores in heads", self.heads.nnz())?,
+            values: reserved("number of scores in heads", self.heads.nnz())?,
             n_cols: self.n_labels(),
         };
         heads.indptr.push(0);
@@ -352,9 +356,9 @@ impl<'a, I: Index> Rules<'a, I> {
             // label numbers.
             let (labels, scores) = self.head(rule);
             let labels = labels.iter().map(|label| label.get() as u32);
-            extend("heads of rules", &mut heads.indices, labels)?;
+            extend("number of scores in heads", &mut heads.indices, labels)?;
             let scores = scores.iter().copied();
-            extend("heads of rules", &mut heads.values, scores)?;
+            extend("number of scores in heads", &mut heads.values, scores)?;
             heads.indptr.push(heads.indices.len());
         }
         Ok(Model {

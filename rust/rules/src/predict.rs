@@ -203,7 +203,7 @@ impl<'a, I: Index> Stage<'a, I> {
                     size += std::mem::replace(next, size);
                     push("number of rows", &mut picked.ends, size)?;
                 }
-                picked.pairs = filled("rules that cover rows", (0, 1.0), size)?;
+                picked.pairs = filled("number of pairs of row and rule", (0, 1.0), size)?;
                 for &(rule, mask) in fired {
                     for row in bits(mask) {
                         picked.pairs[next[row]].0 = rule;
@@ -333,7 +333,7 @@ impl<'a, I: Index> Stage<'a, I> {
         sums: &mut Sums,
         watch: &Watch,
     ) -> Result<(), Error> {
-        let mut complete = reserved("heads of rules", HEADS_AT_ONCE)?;
+        let mut complete = reserved("number of rules", HEADS_AT_ONCE)?;
         for &(rule, mask) in fired {
             let (labels, head) = self.rules.head(rule as usize);
             // The head has one score for every label of the model, in the order of the labels.

@@ -216,7 +216,7 @@ impl<T: Real> RowBlock<T> {
         scale: f64,
         block: Range<usize>,
     ) -> Result<Self, Error> {
-        const WHAT: &str = "a copy of rows of X";
+        const WHAT: &str = "a copy of X";
         let shift = u32::from(ones);
         let n_entries = |row: usize| {
             let values = x.row(row).1.iter();

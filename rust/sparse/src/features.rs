@@ -174,9 +174,9 @@ impl<T: Real> Arrays<T> {
         let n_rows = x.n_rows();
         let of_row = |row| x.row(row).iter().filter(|value| is_there(value)).count();
         let size = (0..n_rows).map(of_row).sum();
-        let mut ends = filled("rows of X", 0, n_rows + 1)?;
-        let mut cols = filled("nonzero values of X", 0, size)?;
-        let mut values = filled("nonzero values of X", T::default(), size)?;
+        let mut ends = filled("number of rows of X", 0, n_rows + 1)?;
+        let mut cols = filled("number of nonzero values of X", 0, size)?;
+        let mut values = filled("number of nonzero values of X", T::default(), size)?;
         let mut end = 0;
         for (row, next) in ends[1..].iter_mut().enumerate() {
             for (col, value) in (0..).zip(x.row(row)) {

@@ -86,7 +86,7 @@ impl Hierarchy {
         let mut next = self.labels.get(path).copied();
         let known = next.is_some();
         while let Some(label) = next {
-            push("labels of an example", labels, label)?;
+            push("number of labels of an example", labels, label)?;
             next = self.parents[label as usize];
         }
         Ok(known)
@@ -143,8 +143,7 @@ impl Columns {
                     Role::Ignored
                 }
                 Kind::Hierarchical(_) => {
-                    let expected =
-                        "no hierarchical attribute besides other labels (`ignore` can exclude it)";
+                    let expected = "no hierarchical attribute, because other attributes are labels (see `ignore`)";
                     return Err(Unfit::new(expected, quote(name.as_bytes())).at(path, line));
                 }
                 kind if labels[position] => columns
@@ -233,7 +232,7 @@ impl Columns {
                 let on: Option<Vec<bool>> = few(values.list.iter().map(|value| truth(value)));
                 on.map(|on| Role::Label { label, on }).ok_or_else(|| {
                     let expected = format!(
-                        "values 0 and 1 (or no and yes, false and true) of label {}",
+                        "the values 0 and 1, no and yes, or false and true for label {}",
                         quote(name.as_bytes())
                     );
                     Unfit::new(expected, format!("{{{}}}", values.first_few()))
@@ -279,7 +278,7 @@ impl Unusable {
         if self.count == 0 {
             return Ok(());
         }
-        let expected = "numeric or nominal features (`ignore` can exclude others)";
+        let expected = "only numeric and nominal features (`ignore` can exclude others)";
         let more = if self.count > Values::FEW {
             ", …"
         } else {
@@ -350,8 +349,8 @@ fn label_positions(
             }
         }
         (0, None) => {
-            let expected = "labels: named by the file `xml`, counted by `-C n` in @relation, \
-                            or in a hierarchical attribute";
+            let expected = "label attributes, given by the file `xml`, by `-C n` in @relation, \
+                            or by a hierarchical attribute";
             return Err(Unfit::new(expected, "none of these").at(path, header.relation_line));
         }
         (several, _) => {
@@ -377,7 +376,7 @@ fn ignored_positions(
     let mut ignored = filled("number of attributes", false, header.attributes.len())?;
     for name in options.ignore {
         let Some(position) = header.position(name) else {
-            let got = format!("`{name}`, which {} does not have", path.display());
+            let got = format!("`{name}`, which is not an attribute of {}", path.display());
             return Err(Error::Param {
                 name: "ignore",
                 expected: "names of attributes",

@@ -150,7 +150,7 @@ impl Header {
     fn push_attribute(&mut self, mut line: Line<'_>, number: usize) -> Result<(), Unfit> {
         let name = line.word(b" \t{", "the name of an attribute")?.text;
         if name.len() > LONGEST_NAME {
-            let expected = format!("a name of at most {LONGEST_NAME} bytes");
+            let expected = format!("an attribute name of at most {LONGEST_NAME} bytes");
             return Err(Unfit::new(expected, quote(&name)));
         }
         let name = decode(&name)?;
@@ -162,7 +162,7 @@ impl Header {
         let first = insert(&mut self.names, copied_text(&name)?, self.attributes.len())?;
         if let Some(first) = first {
             let expected = format!(
-                "a name that differs from the name in line {}",
+                "an attribute name that differs from the name in line {}",
                 self.attributes[first].line
             );
             return Err(Unfit::new(
@@ -282,7 +282,7 @@ fn n_labels(relation: &[u8]) -> Result<Option<i64>, Unfit> {
     match number.parse() {
         Ok(n) if n != 0 => Ok(Some(n)),
         _ => Err(Unfit::new(
-            "`-C n` with the number of labels, negative if the labels come last",
+            "`-C n`, where n is the number of labels (negative if the labels are last)",
             quote(relation),
         )),
     }

@@ -174,7 +174,7 @@ impl<V: Real> Examples<V> {
                 .ok()
                 .and_then(|text| text.parse::<usize>().ok());
             let Some(index) = index.filter(|&index| index < n) else {
-                let expected = format!("the index of an attribute, below {n} (counted from 0)");
+                let expected = format!("an attribute index below {n} (counted from 0)");
                 return Err(Unfit::new(expected, quote(&word.text)));
             };
             if std::mem::replace(&mut self.given[index], number) == number {
@@ -350,7 +350,7 @@ impl<V: Real> Row<V> {
             {
                 let name = quote(name.as_bytes());
                 let expected =
-                    format!("a known value of label {name} (or `missing_labels=\"absent\"`)");
+                    format!("a value for label {name} (or set `missing_labels=\"absent\"`)");
                 return Err(Unfit::new(expected, "`?`"));
             }
             _ => {}

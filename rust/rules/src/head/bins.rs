@@ -279,7 +279,7 @@ impl BinnedRows {
             add_up(gradient(i), &self.bins, &mut self.sums);
             let root = root(i);
             for (column, sum) in self.columns.iter_mut().zip(&self.sums) {
-                push("rows by bins", column, root * sum)?;
+                push("number of sums over label bins", column, root * sum)?;
             }
         }
         self.n_rows = n_rows;

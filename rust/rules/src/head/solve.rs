@@ -602,7 +602,7 @@ fn is_definite(matrix: MatMut<'_, f64>) -> Result<bool, Error> {
     let needed = cholesky_in_place_scratch::<f64>(n, Par::Seq, Spec::default());
     let mut room = MemBuffer::try_new(needed).map_err(|_| Error::TooLarge {
         what: PRODUCTS,
-        got: format!("factorizing the matrix of {n} labels needs more memory than available"),
+        got: format!("there is not enough memory to factorize a {n} x {n} matrix"),
     })?;
     let factor = cholesky_in_place(
         matrix,

@@ -126,7 +126,7 @@ impl<'a> BinnedStatistics<'a> {
         let size = width.saturating_mul(rows.len());
         if room.len() < size {
             *room = Vec::new(); // frees the old allocation first
-            *room = filled("rows by bins", 0.0, size)?;
+            *room = filled("number of sums over label bins", 0.0, size)?;
         }
         let by_row = &mut room[..size];
         let block = 256;
