@@ -12,7 +12,7 @@ pub enum Error {
     /// A parameter is out of range.
     #[error("`{name}` must be {expected}, got {got}")]
     Param {
-        /// The name of the parameter, as the user spells it.
+        /// The name of the parameter in Python.
         name: &'static str,
         /// The required condition. In the error message, this text follows "must be".
         expected: &'static str,

@@ -47,8 +47,8 @@ pub fn eigenvalues(what: &'static str, lower: MatRef<'_, f64>) -> Result<Option<
     eigen_into(what, lower, None)
 }
 
-/// Computes eigenvalues, and also eigenvectors if the caller passes a matrix for them. Returns None if
-/// the iteration does not converge.
+/// Computes eigenvalues. If the caller passes a matrix for eigenvectors, also computes the eigenvectors.
+/// Returns None if the iteration does not converge.
 fn eigen_into(
     what: &'static str,
     lower: MatRef<'_, f64>,
@@ -75,8 +75,8 @@ fn eigen_into(
     }
 }
 
-/// Computes the min(m, n) singular values of an (m, n) matrix, in decreasing order, and its right
-/// singular vectors.
+/// Computes the min(m, n) singular values of an (m, n) matrix, in decreasing order. Also computes the right
+/// singular vectors of the matrix.
 ///
 /// Returns None if the iteration does not converge, which happens only if an entry is not finite.
 ///

@@ -2,8 +2,8 @@
 //! `YᵀΩY`.
 //!
 //! The authors of the label embedding Rembrandt choose the number of components k for small data sets in this
-//! way. Their k is the number of leading eigenvalues of `YᵀY` that sum to more than 90 % of its trace.
-//! [`Checked::n_components`] computes this number for any fraction, before a fit.
+//! way. Their k is the number of leading eigenvalues of `YᵀY` that sum to more than 90 % of the trace of
+//! `YᵀY`. [`Checked::n_components`] computes this number for any fraction, before a fit.
 
 use crate::design::{Design, Rows, cross};
 use crate::fit::rows_of;

@@ -115,8 +115,8 @@ impl<T: Real> Rows<T> {
         self.cuts.last().map_or(0, |cut| cut.end)
     }
 
-    /// Returns a buffer of zeros for the rows of the longest block. [`cross_into`] uses it as
-    /// working space.
+    /// Returns a buffer of zeros for the rows of the longest block. [`cross_into`] uses the buffer as working
+    /// space.
     ///
     /// # Errors
     ///
@@ -129,9 +129,9 @@ impl<T: Real> Rows<T> {
 
 /// The stored values of a [`Design`].
 pub(crate) enum Cells<'a, T> {
-    /// A scaled copy. It includes the column of ones if there is one.
+    /// A scaled copy of the values. If there is a column of ones, the copy includes it.
     Sparse(RowBlocks<T>),
-    /// The caller's values, not scaled, and whether a column of ones follows them.
+    /// The caller's values, which are not scaled. `ones` is true if there is also a column of ones.
     Dense { view: DenseView<'a, T>, ones: bool },
 }
 
@@ -213,7 +213,8 @@ impl<'a, T: Real> Design<'a, T> {
         Self::sparse(y, rows, form, watch)
     }
 
-    /// Copies a sparse matrix into blocks of rows. Sorts its columns by decreasing frequency.
+    /// Copies a sparse matrix into blocks of rows. The columns of the copy are sorted by decreasing
+    /// frequency.
     fn sparse<I: Index, V: Value>(
         x: CsrView<'_, I, V>,
         rows: &Rows<T>,

@@ -357,7 +357,7 @@ impl<T: Real> Fitting<'_, T> {
     /// Computes U and its eigenvalues from the last basis `q`, the product `t = Bq` and the singular value
     /// decomposition of `t`. The signs of the columns are chosen as described in [`Model`].
     ///
-    /// U has at most `k` columns. It has fewer if `t` has a lower numerical rank. If `t` is zero, U
+    /// U has at most `k` columns. It has fewer columns if `t` has a lower numerical rank. If `t` is zero, U
     /// has one column of zeros.
     fn basis(
         &self,
@@ -395,10 +395,10 @@ impl<T: Real> Fitting<'_, T> {
         })
     }
 
-    /// Returns leave-one-out predictions of `YU`; shape (`n_rows`, k). Each row is predicted by a
-    /// fit without this row. The prediction is `ȳU + t − (t − p)/(1 − h)`. Here t is the centred
-    /// row of `YU`, p is the prediction of t by the fit to all rows, and h is the leverage of the
-    /// row. ȳ are the means that centring subtracts from Y, or 0 without centring.
+    /// Returns leave-one-out predictions of `YU`; shape (`n_rows`, k). Each row is predicted by a fit without
+    /// this row. The prediction is `ȳU + t − (t − p)/(1 − h)`. Here t is the centred row of `YU`, p is the
+    /// prediction of t by the fit to all rows, and h is the leverage of the row. The vector ȳ holds the means
+    /// that centring subtracts from Y. It is 0 without centring.
     fn leave_one_out(
         &self,
         regression: &Regression<T>,
@@ -484,8 +484,8 @@ impl<T: Real> Fitting<'_, T> {
 
     /// Returns W in the caller's order of features, multiplied by `scale`, and the intercept.
     ///
-    /// With centring, the intercept is `ȳU − x̄ᵀW`. Otherwise it is the weight of the column of
-    /// ones. `scale` is the scale of X if W was fitted to the scaled values, and 1 for principal
+    /// With centring, the intercept is `ȳU − x̄ᵀW`. Without centring, the intercept is the weight of the
+    /// column of ones. `scale` is the scale of X if W was fitted to the scaled values, and 1 for principal
     /// components. `u` is `None` if there is no label embedding.
     fn original(
         &self,
@@ -514,8 +514,8 @@ impl<T: Real> Fitting<'_, T> {
 
 /// Copies a matrix into an array of shape (`n_rows`, `n_cols`), row by row, multiplied by `scale`.
 ///
-/// Row r is copied to row `original(r)`. It is left out if `original(r)` is `None`. Rows of the
-/// result without a source row are zero.
+/// Row r is copied to row `original(r)`. If `original(r)` is `None`, row r is left out. Rows of the result
+/// without a source row are zero.
 ///
 /// # Errors
 ///

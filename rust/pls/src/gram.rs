@@ -34,8 +34,8 @@ fn square(n: usize) -> Result<Vec<f64>, Error> {
 
 /// Computes the lower triangle of `XᵀΩX`, row by row. Entries above the diagonal are arbitrary.
 ///
-/// For sparse X, the time is O(Σ z²), where the sum is over rows and z is the number of stored values of a
-/// row. For dense X, the time is O(n d²).
+/// For sparse X, the time is O(Σ z²). The sum is over rows, and z is the number of stored values of a row.
+/// For dense X, the time is O(n d²).
 ///
 /// # Errors
 ///

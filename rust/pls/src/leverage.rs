@@ -25,13 +25,14 @@ use rayon::prelude::*;
 
 /// Number of panels of 32 random sign vectors that are used to estimate leverages with conjugate gradients.
 /// With 2 · 32 vectors and equal row weights, the standard deviation of an estimate is at most `√(h (1 − h) /
-/// 64)`, which is at most 0.06.
+/// 64)`. This bound is at most 0.0625.
 const PANELS: usize = 2;
 
 /// Upper limit of exact leverages. If a feature occurs in a single row, the leverage of this row is
 /// nearly 1. `1 − h` would then consist mostly of rounding errors.
 const LARGEST_EXACT: f64 = 1.0 - 1e-6;
-/// Upper limit of estimated leverages. It is lower because estimates have random errors.
+/// Upper limit of estimated leverages. It is lower than the limit of exact leverages, because estimates have
+/// random errors.
 const LARGEST_ESTIMATED: f64 = 0.95;
 
 impl<T: Real> Regression<T> {

@@ -1,6 +1,6 @@
 //! Defines the parameters of the embedding and their ranges.
 //!
-//! [`Params`] holds the values chosen by the user. [`Params::check`] turns them into a
+//! [`Params`] holds the values chosen by the user. [`Params::check`] checks the ranges and returns a
 //! [`Checked`](crate::Checked). The method `fit` belongs to [`Checked`](crate::Checked), so a fit never sees
 //! a parameter out of range. The defaults equal the defaults of the Python estimator.
 
@@ -13,8 +13,8 @@ pub enum Components {
     /// A fixed number of components; ≥ 1. The fit returns fewer if the data have fewer independent
     /// directions.
     Count(usize),
-    /// A fraction in (0, 1) of the trace of `YᵀΩY`, where Y is not centred. k is the smallest number for
-    /// which the k largest eigenvalues of this matrix sum to more than the fraction.
+    /// A fraction in (0, 1) of the trace of `YᵀΩY`, where Y is not centred. The number of components is the
+    /// smallest k for which the k largest eigenvalues of this matrix sum to more than the fraction.
     /// [`Checked::n_components`](crate::Checked::n_components) converts the fraction to a count before the
     /// fit.
     Share(f64),
@@ -23,7 +23,7 @@ pub enum Components {
 /// The formula for U. It uses the last product `T = BQ` (see the [crate](crate)) and the eigenvectors V of
 /// `TᵀT`.
 ///
-/// Both variants give orthonormal columns and cost the same.
+/// The two variants give orthonormal columns and take the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Variant {
     /// `U = T V diag(μ)^{−1/2}`, where μ are the eigenvalues of `TᵀT`. The code of Mineiro and Karampatziakis

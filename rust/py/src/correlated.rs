@@ -91,8 +91,8 @@ impl PyCorrelated {
     }
 }
 
-/// A fitted estimator. It holds copies of the arrays whose form in Python differs from the form that scoring
-/// needs.
+/// A fitted estimator, prepared for scoring. Scoring needs some arrays in another form than Python, and this
+/// struct holds converted copies of these arrays.
 struct Decoded {
     fitted: PyCorrelated,
     /// The method that decodes label sets.
@@ -172,8 +172,8 @@ type Fitted<'py> = (
 
 /// Fits the correlated logistic model.
 ///
-/// `start` is a fitted estimator with the same features and labels. The fit starts from its weights and
-/// couplings.
+/// `start` is a fitted estimator with the same features and labels, or None. If it is not None, the fit
+/// starts from the weights and couplings of `start`.
 ///
 /// Returns a tuple:
 ///

@@ -6,7 +6,7 @@
 //!
 //! # How a call works
 //!
-//! A function that fits a model takes three kinds of arguments: its data, its parameters by name
+//! A function that fits a model takes three kinds of arguments. They are the data, the parameters by name
 //! ([`params`]), and the number of threads with a progress callback ([`run::Job`]). Sparse matrices are
 //! borrowed by scipy's attribute names ([`csr`]), and dense matrices are borrowed as numpy arrays
 //! ([`features`]). The structure of a matrix is checked after the GIL is released, because the check takes

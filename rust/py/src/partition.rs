@@ -102,7 +102,7 @@ pub(crate) fn partition_labels<'py>(
     ))
 }
 
-/// Clusters rows after scaling them to unit length. The number of clusters is `n_clusters`. If
+/// Scales rows to unit length and divides them into clusters. The number of clusters is `n_clusters`. If
 /// `n_clusters` is None, clusters have about `leaf_size` rows.
 ///
 /// Returns a tuple:
@@ -176,9 +176,9 @@ pub(crate) fn fit_router<'py>(
     ))
 }
 
-/// Determines how many blocks each row is sent to. At most, a row is sent to its `most` most probable blocks.
-/// If `share` is given, the row is sent to as few of these blocks as possible. These few blocks must have at
-/// least the fraction `share` of the total probability of the `most` blocks.
+/// Determines how many blocks each row is sent to. A row is sent to at most `most` blocks, which are its most
+/// probable blocks. If `share` is given, the row is sent to as few of these blocks as possible. These few
+/// blocks must have at least the fraction `share` of the total probability of the `most` blocks.
 #[derive(FromPyObject, Clone, Copy)]
 pub(crate) struct PyRouting {
     most: usize,

@@ -1,7 +1,7 @@
 //! Defines the allocator of the extension module: the allocator of the system, with a memory reserve for
 //! small requests.
 //!
-//! The standard library of Rust aborts the process if it cannot get memory. So vectors that grow with the
+//! The standard library of Rust aborts the process if an allocation fails. So vectors that grow with the
 //! input are allocated by functions that return an error instead (`manylabel_base::filled` and similar). The
 //! many small vectors are not allocated in this way. External libraries also allocate vectors in the standard
 //! way, for example the buffers of a matrix product. The reserve exists for these allocations:
@@ -31,8 +31,9 @@ static ALLOCATOR: WithReserve = WithReserve {
 /// return an error.
 const SMALL: usize = 8 << 20;
 
-/// The size of the reserve. It is enough for a few small requests of each thread until the thread stops.
-/// glibc maps a block above 32 MiB separately, so freeing the block returns all of it to the system.
+/// The size of the reserve. The reserve is enough for a few small requests of each thread until the thread
+/// stops. The C library glibc maps a block above 32 MiB separately. So when the block is freed, all of its
+/// memory returns to the system.
 const RESERVE: Layout = match Layout::from_size_align(64 << 20, 16) {
     Ok(layout) => layout,
     Err(_) => panic!("a power of two is an alignment"),

@@ -89,7 +89,7 @@ impl PyRules {
         Rules::new(bodies, heads.rows("heads_")?, self.n_features)
     }
 
-    /// Copies the rules, for a fit that continues from them.
+    /// Copies the rules, so that a fit can continue from these rules.
     fn start(&self) -> Result<Model, Error> {
         with_held!(&self.heads, |heads| self
             .rules(heads)?

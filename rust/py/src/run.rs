@@ -128,8 +128,8 @@ impl Job {
     }
 }
 
-/// Runs `work` on the calling thread while the GIL is released. Use it for work that takes less time than
-/// starting a thread pool. The work cannot be interrupted.
+/// Runs `work` on the calling thread while the GIL is released. Use this function for work that takes less
+/// time than starting a thread pool. The work cannot be interrupted.
 ///
 /// # Errors
 ///

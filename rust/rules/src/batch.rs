@@ -4,8 +4,8 @@
 //! chunk stays in registers while the rows are added. So each sum is loaded and stored once per batch instead
 //! of once per row.
 //!
-//! Each label is summed on its own, in the order of the rows. Splitting the rows into other batches
-//! therefore gives exactly the same results.
+//! Each label is summed separately, in the order of the rows. Splitting the rows into other batches therefore
+//! gives exactly the same results.
 
 use crate::lanes::{WIDTH, chunks, chunks_mut, dot, total};
 

@@ -1,10 +1,10 @@
 //! Assigns labels to bins, so that labels with similar optimal scores get the same score. This method is
 //! gradient-based label binning (GBLB, sections 3.2 and 3.3).
 //!
-//! The criterion of a label is the optimal score of the label on its own: `c_k = −g_k / (h_kk + ω)` (equation
-//! 11). Negative criteria are divided into B₋ bins and positive criteria into B₊ bins. The bins for one sign
-//! have equal width and cover the range of the criteria with this sign. A criterion c is in bin `at(c)`
-//! (equations 14 and 15):
+//! The criterion of a label is the optimal score of the label if no other label is scored: `c_k = −g_k /
+//! (h_kk + ω)` (equation 11). Negative criteria are divided into B₋ bins and positive criteria into B₊ bins.
+//! The bins for one sign have equal width and cover the range of the criteria with this sign. A criterion c
+//! is in bin `at(c)` (equations 14 and 15):
 //!
 //! ```text
 //! at(c) = min(⌊(c − lowest) / width⌋, B − 1),    width = (highest − lowest) / B

@@ -131,7 +131,7 @@ impl Columns {
         Self::sorted(&counts, &mut entries, n_rows, nominal, watch)
     }
 
-    /// Builds the columns from `left`. It holds the nonzero values with their rows, one column after the
+    /// Builds the columns from `left`, which holds the nonzero values with their rows, one column after the
     /// other. `counts` gives the number of entries of each column.
     fn sorted(
         counts: &[usize],

@@ -57,8 +57,8 @@ pub(crate) struct Bodies {
     ends: Vec<(u32, usize)>,
 }
 
-/// Working space for a block of rows, and the rules that cover rows of the block. [`Bodies::block`]
-/// allocates it. It can be reused for any number of blocks.
+/// Working space for a block of rows, and the rules that cover rows of the block. [`Bodies::block`] allocates
+/// the working space, which can be reused for any number of blocks.
 #[derive(Debug)]
 pub(crate) struct Block {
     /// The values of each slot. All values are 0 before and after the processing of a block.
@@ -150,8 +150,8 @@ impl Bodies {
         }
     }
 
-    /// Calls `visit(slot, value)` for each stored value of a row whose feature has a slot. Returns the total
-    /// number of stored values of the row.
+    /// Visits the stored values of a row. Calls `visit(slot, value)` for each value of a feature with a slot.
+    /// Returns the total number of stored values of the row.
     #[inline(always)]
     fn each_value<I: Index, T: Value>(
         &self,

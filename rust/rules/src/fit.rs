@@ -61,13 +61,13 @@ impl Checked {
     ///   rules.
     /// - `watch` counts rules, including the rules of `start`.
     ///
-    /// The same data, parameters and seed give exactly the same model for any number of threads. A fit of all
-    /// rules gives the same model as a fit of the first rules and a second fit that continues from these
-    /// rules.
+    /// The same data, parameters and seed give exactly the same model for any number of threads. A fit in two
+    /// parts, where the second part continues from the rules of the first part, gives the same model as a
+    /// single fit.
     ///
-    /// The fit needs 16 bytes of memory per row and label, and about 16 bytes per stored feature value. It
-    /// also needs a few matrices of labels × labels per thread for heads without bins, for the exact search,
-    /// and for bins with sparse features.
+    /// The fit needs 16 bytes of memory per row and label, and about 16 bytes per stored feature value. In
+    /// some cases, each thread also needs a few matrices of labels × labels. These cases are heads without
+    /// bins, the exact search, and bins with sparse features.
     ///
     /// # Errors
     ///

@@ -1,9 +1,9 @@
 //! Computes Gram matrices of gradients, `Σ w g gᵀ` over a set of rows.
 //!
 //! Under the example-wise loss, the Hessian of a set of rows is `diag(Σ w |g|) − Σ w g gᵀ`. The second term
-//! is computed as a matrix only in two cases: if its entries are summed by bins of labels, or if heads of all
-//! labels are solved for many rows. In all other cases, products with the rows themselves are cheaper
-//! (`head/solve.rs`).
+//! is computed as a matrix in two cases. In the first case, the entries of the matrix are summed by bins of
+//! labels. In the second case, heads of all labels are solved for many rows. In all other cases, products
+//! with the rows themselves are cheaper (`head/solve.rs`).
 //!
 //! Computing a matrix costs O(rows · labels²). The method depends on the size:
 //!
@@ -23,8 +23,8 @@ use manylabel_base::{Error, parts};
 use manylabel_simd::wide;
 use rayon::prelude::*;
 
-/// Largest number of gradients per block of rows. They take 16 MB. A block has at least [`ROWS`] rows, even
-/// if these rows have more gradients.
+/// Largest number of gradients per block of rows. A block of this size takes 16 MB. A block has at least
+/// [`ROWS`] rows, even if these rows have more gradients.
 const NUMBERS_OF_BLOCK: usize = 1 << 21;
 
 /// Largest number of rows that are added to a matrix one by one.

@@ -67,7 +67,7 @@ impl<'a> Grower<'a> {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the working space does not fit in memory.
     pub(crate) fn new(
         params: &'a Params,
         columns: &'a Columns,

@@ -19,15 +19,15 @@
 //! The cost of a set is at least its largest term. Sets are grouped by their rarest label. A group is skipped
 //! if the term of this label exceeds the cost of the best set so far. Two searches find the best set:
 //!
-//! 1. The first search minimizes the largest term instead of the sum. It only compares values of
-//!    `|p_k|`, so it computes no exponential. Let R be the value `|p_k|` of the largest term of the
-//!    set that it finds. Every other set has a term at least as large.
+//! 1. The first search minimizes the largest term instead of the sum. This search only compares values of
+//!    `|p_k|`, so it computes no exponential. Let R be the value `|p_k|` of the largest term of the result.
+//!    Every other set has a term at least as large.
 //! 2. The second search minimizes the sum of the terms scaled by `e^{−R}`. With this factor, the terms that
 //!    matter neither overflow nor underflow. If `|p_k|` exceeds a bound derived from R, the term is replaced
 //!    by infinity. A set with such a term costs more than the result of the first search.
 //!
-//! In the worst case a search visits every label of every set, in O(entries + sets · labels with
-//! positive scores). Usually it skips most groups.
+//! In the worst case, a search visits every label of every set, in O(entries + sets · labels with positive
+//! scores). Usually a search skips most groups.
 //!
 //! # Probabilities
 //!

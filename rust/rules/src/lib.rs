@@ -7,7 +7,7 @@
 //!
 //! Rules are fitted one after the other. Let g and H be the gradients and Hessians of the loss at the current
 //! scores, summed over the covered rows. A head p minimizes the second-order approximation `gᵀp + ½ pᵀ(H +
-//! ωI)p`, so p solves `(H + ωI) p = −g` (GBLB, equation 7). The minimum, `½ gᵀp`, is the *quality* of the
+//! ωI)p`. So p solves `(H + ωI) p = −g` (GBLB, equation 7). The minimum, `½ gᵀp`, is the *quality* of the
 //! body. A lower quality is better. The condition that lowers the quality most is added to the body, until no
 //! condition lowers the quality. The head is then computed again from all covered training rows. It is
 //! multiplied by the learning rate and added to the scores of these rows.

@@ -90,13 +90,13 @@ pub(crate) struct Factors {
     present: Aligned,
 }
 
-/// If the absolute value of a score of the head is at least this number, gradients are computed from the
-/// scores and not updated by [`Factors`].
+/// Upper limit of the absolute scores of a head for updates by [`Factors`]. If a score is at least this
+/// large, gradients are computed from the scores instead.
 const LARGEST_STEP: f64 = 200.0;
 
-/// If `q_k` of a label, or `rest`, is not above this value, gradients are computed from the scores and not
-/// updated by [`Factors`]. With this limit and [`LARGEST_STEP`], products of factors and `q_k` are at least
-/// `e^−200 · 1e-200 ≈ 1e-287`, which is still a normal number.
+/// Lower limit of `q_k` and `rest` for updates by [`Factors`]. If a value is not above this limit, gradients
+/// are computed from the scores instead. With this limit and [`LARGEST_STEP`], products of factors and `q_k`
+/// are at least `e^−200 · 1e-200 ≈ 1e-287`, which is still a normal number.
 const LEAST_SHARE: f64 = 1e-200;
 
 impl Factors {
@@ -123,8 +123,8 @@ impl Factors {
     /// Sums `q_k` times its factor over the labels of a row. Returns eight partial sums, which [`total`]
     /// adds.
     ///
-    /// The total plus `rest` is the value of `1 + Σ_k e^{z_k}` after the step divided by its value
-    /// before the step. The logarithm of this ratio is the change of the loss.
+    /// Let s be the value of `1 + Σ_k e^{z_k}` before the step, and t the value after the step. The total
+    /// plus `rest` is t / s. The logarithm of this ratio is the change of the loss.
     #[inline(always)]
     pub(crate) fn ratio(&self, gradients: &[f64]) -> [f64; WIDTH] {
         let mut sums = [0.0; WIDTH];

@@ -45,8 +45,8 @@ pub enum Hessian {
 pub enum Step {
     /// The Newton step.
     Newton,
-    /// The Newton step, halved until the regularized loss of the covered rows falls enough
-    /// (Armijo's rule). The default rule repeats such steps until the loss no longer falls.
+    /// The Newton step, halved until the regularized loss of the covered rows falls enough (Armijo's rule).
+    /// For the default rule, steps are repeated until the loss no longer falls.
     Safeguarded,
 }
 

@@ -6,8 +6,8 @@
 //! a time, so that the sums stay in the first-level cache. Each head is read once for all rows of
 //! the block.
 //!
-//! Scores are sums in `f64`, added in the order of the rules, starting from 0. They do not depend
-//! on the number of threads, nor on which rows are scored together.
+//! Scores are sums in `f64`, added in the order of the rules, starting from 0. Scores depend neither on the
+//! number of threads nor on which rows are scored together.
 //!
 //! - [`Stage`] adds the heads of a range of rules to given scores. It also lists which rules cover which
 //!   rows. A caller can apply several stages one after the other, and so obtain the scores after any number
@@ -288,7 +288,7 @@ impl<'a, I: Index> Stage<'a, I> {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the working space does not fit in memory.
     fn scratch(&self, n_rows: usize) -> Result<Scratch, Error> {
         Ok(Scratch {
             block: self.bodies.block()?,
@@ -363,9 +363,9 @@ impl<'a, I: Index> Stage<'a, I> {
 /// Scores rows with all rules of an ensemble, and predicts label sets seen in training.
 ///
 /// Scores are the sums rounded to `f32`. Labels that are in none of the label sets have a score of −∞, so
-/// they are never ranked or predicted. There is one exception: if a label set seen in training is predicted
-/// (`names_sets` in [`new`](Self::new)), the labels of this set get the score 1. All other labels then get
-/// the score −1.
+/// they are never ranked or predicted. If the prediction is a label set seen in training (`names_sets` in
+/// [`new`](Self::new)), scores are different. The labels of this set get the score 1, and all other labels
+/// get the score −1.
 ///
 /// The probability of a label set y is proportional to `1 / (1 + Σ_k e^{−y_k p_k})`, where p are
 /// the scores of the row.

@@ -35,8 +35,8 @@ pub(crate) const ROWS: usize = 512;
 /// Scores and gradients of all training rows. Each array has shape (`n_rows`, `stride`), row after
 /// row.
 ///
-/// Long operations process rows in blocks. For each block, they check whether the caller has requested a
-/// stop.
+/// Long operations process rows in blocks. For each block, the operation checks whether the caller has
+/// requested a stop.
 #[derive(Debug)]
 pub(crate) struct Statistics<'w> {
     /// The watch. For each block of rows, it is checked for a stop request of the caller.
@@ -446,7 +446,7 @@ impl Sums {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if they do not fit in memory.
+    /// Returns [`Error::TooLarge`] if the sums do not fit in memory.
     pub(crate) fn new(stride: usize, kinds: Kinds) -> Result<Self, Error> {
         Ok(Self {
             stride,
@@ -459,7 +459,7 @@ impl Sums {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if they do not fit in memory.
+    /// Returns [`Error::TooLarge`] if the sums do not fit in memory.
     pub(crate) fn emptied(&self) -> Result<Self, Error> {
         Self::new(self.stride, self.kinds)
     }

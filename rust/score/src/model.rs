@@ -10,8 +10,8 @@ use std::ops::Range;
 /// scores in total.
 const FEW_ROWS: usize = 32;
 
-/// Largest number of scores that are computed without threads. Computing them takes less time than starting
-/// threads and polling for signals.
+/// Largest number of scores that are computed without threads. Computing this number of scores takes less
+/// time than starting threads and polling for signals.
 const FEW_SCORES: usize = 1 << 20;
 
 /// A fitted model that is prepared for scoring. It is immutable, and threads share it.
@@ -252,7 +252,7 @@ impl From<Purpose> for Options {
     }
 }
 
-/// The purpose for which scores are computed. Most models ignore it.
+/// The purpose for which scores are computed. Most models ignore the purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// The scores are returned to the user.
@@ -282,7 +282,7 @@ pub struct Task<'a> {
     pub watch: &'a Watch,
 }
 
-/// The workspace of one thread. It is reused for several groups of rows.
+/// The workspace of one thread. The workspace is reused for several groups of rows.
 #[derive(Default)]
 pub struct Work {
     /// The workspace of the model. The model chooses its type.

@@ -352,8 +352,8 @@ pub fn room_for_all<T: Clone>(
 ///
 /// # Errors
 ///
-/// Returns [`Error::Shape`] if `x` and `pairs` have different numbers of rows, if `x` and the model have
-/// different numbers of features, or if `pairs` and the model have different numbers of labels. Returns
+/// Returns [`Error::Shape`] if the numbers of rows of `x` and `pairs` differ. Returns [`Error::Shape`] if the
+/// number of features of `x` or the number of labels of `pairs` differs from the model. Returns
 /// [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the caller requested a stop.
 pub fn at(
     model: &dyn Model,

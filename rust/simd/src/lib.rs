@@ -3,7 +3,7 @@
 //! [`wide`] compiles a function once for each instruction set. The program chooses one of the compiled
 //! versions at run time. No other code of the workspace names instruction sets. A crate that uses [`wide`]
 //! must also depend on `multiversion`. Functions called inside a `wide` function must be inlined
-//! (`#[inline(always)]`); otherwise they are compiled for the baseline instruction set.
+//! (`#[inline(always)]`). Otherwise these functions are compiled for the baseline instruction set.
 //!
 //! [`Lanes`] is an array of numbers that fills one or two cache lines. [`exp()`], [`exp_f32`],
 //! [`ln_ratio`], [`add_scaled`] and [`total`] are helper functions that are inlined into the loops that

@@ -1,5 +1,5 @@
-//! Stores a copy of a sparse matrix X in blocks of rows, for the products `X P` and `Xᵀ U` with dense
-//! matrices P and U.
+//! Stores a copy of a sparse matrix X in blocks of rows. The copy serves the products `X P` and `Xᵀ U` with
+//! dense matrices P and U.
 //!
 //! Solvers that iterate on many right-hand sides (`pls`, LEML, `correlated`) spend most of their time
 //! in these two products. P and U have [`LANES`](crate::LANES) columns, and each row of P and U is one
@@ -392,7 +392,7 @@ mod tests {
     use crate::LANES;
     use proptest::prelude::*;
 
-    /// Returns the rows of a sparse matrix of small integers, whose products are exact.
+    /// Returns the rows of a sparse matrix of small integers. Products of small integers are exact.
     fn rows() -> impl Strategy<Value = (Vec<Vec<(i32, f32)>>, usize)> {
         (1..9usize).prop_flat_map(|n_cols| {
             let row = prop::collection::btree_map(0..n_cols as i32, -4i8..5, 0..=n_cols);

@@ -1,5 +1,5 @@
-//! Defines types for feature matrices. They have a variant for each matrix type that fits and predictions
-//! accept.
+//! Defines types for feature matrices. Each type has a variant for each kind of matrix that fits and
+//! predictions accept.
 
 use crate::{CsrOwned, CsrView, DenseView, Real};
 use manylabel_base::{Error, filled};

@@ -30,8 +30,8 @@ const MOST_POSITIONS: usize = i32::MAX as usize - 1;
 
 impl CsrOwned {
     /// Copies `x` without explicit zeros, in O(nnz). If `normalize` is true, each row is divided by its
-    /// Euclidean norm in double precision; rows of zeros remain zero. Values that round to 0 as `f32`
-    /// are dropped.
+    /// Euclidean norm in double precision. Rows of zeros remain zero. Values that round to 0 as `f32` are
+    /// dropped.
     ///
     /// # Errors
     ///
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A dense matrix of small numbers, many of them zero, and the zeros that its CSR form stores
+    /// A dense matrix of small numbers with many zeros. Also marks the zeros that its CSR form stores
     /// explicitly.
     #[derive(Debug)]
     struct Dense {

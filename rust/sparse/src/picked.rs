@@ -32,9 +32,9 @@ impl Picked {
     ///
     /// The function `block` receives a workspace, a range of rows and a [`Picked`]. It appends the results of
     /// these rows to the [`Picked`]. The function `scratch` creates the workspaces. A workspace is reused for
-    /// several blocks. If there is a single block, it runs on the calling thread; several blocks run on the
-    /// current thread pool. The memory for row ends is reserved in advance. The memory for pairs is not
-    /// reserved: `block` appends pairs with [`extend`].
+    /// several blocks. A single block runs on the calling thread. Several blocks run on the current thread
+    /// pool. The memory for row ends is reserved in advance. The memory for pairs is not reserved: `block`
+    /// appends pairs with [`extend`].
     ///
     /// # Errors
     ///

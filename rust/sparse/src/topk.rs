@@ -7,8 +7,8 @@
 
 use manylabel_base::{Error, reserved};
 
-/// Collects the `k` best of the `(label, score)` pairs pushed into it. If scores are equal, the lower
-/// label is preferred.
+/// Collects pairs `(label, score)` and keeps the `k` pairs with the best scores. If scores are equal, the
+/// lower label is preferred.
 ///
 /// A score of −∞ means "not scored". Scores of −∞ and NaN are never kept. The result depends only on
 /// the set of pairs, not on their order. The memory is O(k) and is reused from row to row. A push costs
@@ -27,8 +27,8 @@ use manylabel_base::{Error, reserved};
 pub struct TopK {
     /// The largest number of pairs to keep.
     k: usize,
-    /// The scores and labels kept so far. For `k` up to [`SORTED_UP_TO`], they are sorted, the best
-    /// first. For larger `k`, they form a binary heap with the worst pair at its root.
+    /// The scores and labels kept so far. For `k` up to [`SORTED_UP_TO`], the pairs are sorted, and the best
+    /// pair is first. For larger `k`, the pairs form a binary heap with the worst pair at its root.
     kept: Vec<(f32, u32)>,
     /// The lowest kept score if `k` pairs are kept, and −∞ if fewer pairs are kept.
     floor: f32,
@@ -47,8 +47,8 @@ fn before(a: (f32, u32), b: (f32, u32)) -> bool {
 }
 
 impl TopK {
-    /// Returns an empty collector. With `k = 0` it keeps nothing. Memory for `k` pairs is allocated at
-    /// once, so `k` should be at most the number of labels.
+    /// Returns an empty collector. With `k = 0`, the collector keeps nothing. Memory for `k` pairs is
+    /// allocated at once, so `k` should be at most the number of labels.
     ///
     /// # Errors
     ///
@@ -86,8 +86,8 @@ impl TopK {
     /// Inserts `new` in sorted order. If `k` pairs are kept already, `new` replaces the worst pair if it
     /// ranks before this pair, and is dropped otherwise.
     ///
-    /// This function is not inlined, because most scores are below the floor and do not reach it. Inlining
-    /// increased the number of instructions of the loops over scores by up to 40 %.
+    /// This function is not inlined, because it is not called for most scores: they are below the floor.
+    /// Inlining increased the number of instructions of the loops over scores by up to 40 %.
     #[inline(never)]
     fn push_sorted(&mut self, new: (f32, u32)) {
         if self.kept.len() == self.k {

@@ -1,8 +1,8 @@
 //! Defines a borrowed CSR matrix with a checked structure.
 //!
-//! scipy does not guarantee that the arrays of a `csr_array` are consistent: a caller may have edited them,
-//! or loaded them from a damaged file. [`CsrView::new`] checks the arrays once, when they enter Rust. No
-//! other code has to check them again.
+//! scipy does not guarantee that the arrays of a `csr_array` are consistent. A caller may have edited the
+//! arrays, or loaded them from a damaged file. [`CsrView::new`] checks the arrays once, before Rust code uses
+//! them. No other code has to check the arrays again.
 
 use crate::{Index, Value};
 use manylabel_base::Error;
@@ -120,9 +120,9 @@ impl<I: Index, T: Value> CsrView<'_, I, T> {
     ///
     /// Usually the first number is the Euclidean norm of the row, and the second number is 1. If the norm is
     /// below 1e-140 or at least 1e140, squares may overflow or underflow. In this case, the first number is
-    /// the largest absolute value of the row, and the second number is the norm of the row divided by the
-    /// first. If `normalize` is false or all values are zero, the two numbers are 1. The time is O(entries of
-    /// the row).
+    /// the largest absolute value of the row. The second number is the norm of the row divided by the first
+    /// number. If `normalize` is false or all values are zero, the two numbers are 1. The time is O(entries
+    /// of the row).
     ///
     /// # Panics
     ///

@@ -249,7 +249,7 @@ impl Columns {
 struct Unusable {
     /// The number of attributes that cannot be features.
     count: usize,
-    /// The line of the first such attribute, counted from 1.
+    /// The line of the first attribute that cannot be a feature, counted from 1.
     first_line: usize,
     /// The description of the first few attributes, for the error message.
     shown: String,

@@ -40,7 +40,7 @@ pub(crate) enum Kind {
     Nominal(Values),
     /// A hierarchical attribute. Its declaration lists the paths of a label hierarchy.
     Hierarchical(Vec<String>),
-    /// `string` or `date`. Such an attribute cannot be used as a feature.
+    /// An attribute of type `string` or `date`. It cannot be used as a feature.
     Other(&'static str),
 }
 
@@ -94,8 +94,8 @@ impl Header {
     ///
     /// # Errors
     ///
-    /// Returns [`Unfit`] if the line is not allowed at this place, if a name is too long or used twice, or if
-    /// a type is unknown.
+    /// Returns [`Unfit`] if the line is not allowed at this place or if a type is unknown. Also returns
+    /// [`Unfit`] if a name is too long or used twice.
     pub(crate) fn push(
         &mut self,
         text: &[u8],

@@ -84,8 +84,8 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Reads a word. If the word has no quotes, it ends before one of the bytes `stops` or before a comment,
-    /// and blanks at its ends are removed. `what` describes the word in error messages.
+    /// Reads a word. A word without quotes ends before one of the bytes `stops` or before a comment. Blanks
+    /// at the ends of the word are removed. `what` describes the word in error messages.
     ///
     /// # Errors
     ///

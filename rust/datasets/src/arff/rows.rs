@@ -33,8 +33,8 @@ pub(crate) struct Examples<V> {
     x: Option<Cells<V>>,
     /// The labels.
     y: Rows<i32, ()>,
-    /// The attributes with a nonzero default: if a sparse example omits such an attribute, the given entry is
-    /// 1.
+    /// The attributes with a nonzero default: if a sparse example omits such an attribute, the entry in this
+    /// list is 1.
     implied: Vec<(usize, Entry)>,
     /// For each attribute, the number of the last sparse example that contains it. Examples are counted
     /// from 1.
@@ -100,8 +100,8 @@ impl<V: Real> Examples<V> {
     ///
     /// # Errors
     ///
-    /// Returns [`Unfit`] if the line is malformed, if an attribute does not allow a value, or if the
-    /// example is dense and the earlier examples are sparse, or vice versa.
+    /// Returns [`Unfit`] if the line is malformed, or if an attribute does not allow a value. Also returns
+    /// [`Unfit`] if earlier examples are sparse and this example is dense, or the other way round.
     pub(crate) fn push(&mut self, text: &[u8], watch: &Watch) -> Result<(), Unfit> {
         let mut line = Line::new(text, watch);
         let Some(start) = line.peek() else {

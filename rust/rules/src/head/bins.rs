@@ -15,9 +15,10 @@
 //!   `H̃_bb = Σ_{k in b} h_k`.
 //! - The exact Hessian for one score per bin includes these products: `H̃_bb = Σ_{k in b} d_k − ‖(G P)_b‖²`.
 //!
-//! The sums h and d are defined in `statistics.rs`. The diagonal of GBLB is larger. If most labels are absent
-//! from most rows, the exact Hessian is almost singular in the direction in which all labels of a bin change
-//! by the same amount. Newton steps then overshoot. The larger diagonal of GBLB keeps the steps short.
+//! The sums h and d are defined in `statistics.rs`. The diagonal of GBLB is larger. Suppose that most labels
+//! are absent from most rows. If all labels of a bin change by the same amount, the exact Hessian then has
+//! almost no curvature in this direction. Newton steps then overshoot. The larger diagonal of GBLB keeps the
+//! steps short.
 //!
 //! [`System`] builds and solves the linear system. [`BinnedRows`] keeps G P and its products up to
 //! date while rows are added to a set and labels change bins. This saves work because consecutive
@@ -159,7 +160,7 @@ const BINS: &str = "number of label bins";
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] if they do not fit in memory.
+/// Returns [`Error::TooLarge`] if the numbers do not fit in memory.
 pub(crate) fn square(n_bins: usize) -> Result<Vec<f64>, Error> {
     filled(BINS, 0.0, n_bins.saturating_mul(n_bins))
 }

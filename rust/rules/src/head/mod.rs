@@ -145,8 +145,8 @@ impl Method {
     }
 }
 
-/// Returns the optimal score of a label on its own, `−g / (h + l2)`. Returns 0 if the denominator is not
-/// larger than rounding errors.
+/// Returns the optimal score of one label if no other label is scored: `−g / (h + l2)`. Returns 0 if the
+/// denominator is not larger than rounding errors.
 #[inline(always)]
 pub(crate) fn alone(g: f64, h: f64, l2: f64) -> f64 {
     let curvature = h.max(0.0) + l2;

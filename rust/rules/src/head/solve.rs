@@ -13,10 +13,10 @@
 //! preconditioner is `diag(h + ω)`, the diagonal of the system. The preconditioned system has a condition
 //! number below about 10, so a few steps suffice.
 //!
-//! The solver starts from an approximate head ([`Near`]), usually the head of a neighbouring candidate. It
-//! stops as soon as the quality (the minimum of the objective) is known to be accurate enough, or is known
-//! not to be below a bound ([`Goal`]). If it does not converge within [`MOST_STEPS`] steps, or if the
-//! curvature is not positive, the system is factorized.
+//! The solver starts from an approximate head ([`Near`]), usually the head of a neighbouring candidate. The
+//! solver computes bounds on the quality, which is the minimum of the objective. It stops when the quality is
+//! accurate enough, or when the quality cannot be below the bound of a [`Goal`]. If the solver does not
+//! converge within [`MOST_STEPS`] steps, or if the curvature is not positive, the system is factorized.
 //!
 //! Labels are processed in chunks of eight. Loops are compiled separately for one to four chunks.
 //! The parameter `C` is the number of chunks, and `C = 0` means any number.
@@ -46,8 +46,8 @@ use rayon::prelude::*;
 /// diagonal.
 ///
 /// Larger matrices are factorized by the `faer` library. This function is for the small systems of label
-/// bins, with one system per candidate. It must be inlined into the loop over candidates, which is compiled
-/// for wide registers.
+/// bins, with one system per candidate. The function must be inlined into the loop over candidates, because
+/// this loop is compiled for wide registers.
 #[inline(always)]
 pub(crate) fn factorize(matrix: &mut [f64], n: usize, l2: f64) -> bool {
     if l2 == 0.0 && n > 0 {
@@ -252,11 +252,11 @@ pub(crate) struct Near {
 }
 
 impl Near {
-    /// Returns a head of zeros.
+    /// Returns a head of zeros with a product of zeros.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn zero(stride: usize) -> Result<Self, Error> {
         Ok(Self {
             x: Aligned::zeros("number of labels", stride)?,
@@ -320,8 +320,8 @@ impl Near {
 /// most `½ rᵀ diag(f + ω)⁻¹ r` below the value at x. If x is close to the solution, this bound often rejects
 /// a candidate before the first step.
 ///
-/// The bounds are computed from the numbers of each step, and they determine when the solver stops. A
-/// general-purpose solver would not compute these bounds.
+/// The bounds are computed in each step and determine when the solver stops. A general-purpose solver would
+/// not compute these bounds.
 #[derive(Debug)]
 pub(crate) struct Solver<const C: usize> {
     /// The L2 weight ω.
@@ -341,8 +341,8 @@ pub(crate) struct Set<'a> {
     statistics: &'a Statistics<'a>,
     /// Sums over the set of rows. All [`Kinds`](crate::statistics::Kinds) of sums are needed.
     sums: &'a Sums,
-    /// The matrix A over the set, as a sum of parts with signs. For example, the matrix of the rows that are
-    /// not in a set is the matrix of all rows minus the matrix of the set.
+    /// The matrix A over the set, as a sum of parts with signs. For example, the matrix of a complement is
+    /// the matrix of all rows minus the matrix of the set.
     parts: &'a [(f64, Outer<'a>)],
 }
 
@@ -392,7 +392,7 @@ impl<const C: usize> Solver<C> {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn new(stride: usize, l2: f64) -> Result<Self, Error> {
         let room = || Aligned::zeros("number of labels", stride);
         Ok(Self {
@@ -507,8 +507,9 @@ impl<const C: usize> Solver<C> {
         self.factorized(set, x).map(Some)
     }
 
-    /// Returns three numbers: the decrease of the objective at the head `x`, an upper bound on the
-    /// remaining decrease, and `rᵀ diag(h + ω)⁻¹ r`.
+    /// Returns three numbers. The first number is the decrease of the objective at the head `x`. The second
+    /// number is an upper bound on the remaining decrease. The third number is `rᵀ diag(h + ω)⁻¹ r`, where r
+    /// is the residual.
     #[inline(always)]
     fn gain(&self, sums: &Sums, x: &[f64]) -> (f64, f64, f64) {
         let mut gains = [0.0; WIDTH];

@@ -52,7 +52,7 @@ impl<'a, const C: usize> Full<'a, C> {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the working space does not fit in memory.
     pub(crate) fn new(
         statistics: &'a Statistics<'a>,
         parent: &'a Parent<'a>,

@@ -5,8 +5,8 @@
 //! complement are the sums of the parent set minus the sums of the growing set. [`BySums`] turns a [`Judge`],
 //! which maps sums to a quality, into an [`Evaluator`].
 //!
-//! The judges in this file are for labels, or bins of labels, that are independent of one another. They take
-//! O(labels) time per row and per candidate.
+//! The judges in this file are for labels, or bins of labels, that are independent of one another. These
+//! judges take O(labels) time per row and per candidate.
 
 use super::Parent;
 use super::sweep::Evaluator;
@@ -27,7 +27,7 @@ pub(crate) struct Halves<'a> {
     pub(super) parent: &'a Parent<'a>,
     /// Sums of the growing set.
     pub(crate) taken: Sums,
-    /// Sums of the complement. They are up to date after a call of [`subtract`](Self::subtract).
+    /// Sums of the complement. The sums are up to date after a call of [`subtract`](Self::subtract).
     pub(crate) others: Sums,
 }
 
@@ -209,7 +209,7 @@ impl IndependentBins {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the working space does not fit in memory.
     pub(crate) fn new(stride: usize, binner: Binner, l2: f64) -> Result<Self, Error> {
         Ok(Self {
             binner,

@@ -16,9 +16,9 @@
 //! | `FewRows` | own bins for few rows, parent's bins for others | sums, rows by bins, sums by bins |
 //! | `Full` | all labels | sums, and approximate heads of the candidates |
 //!
-//! With few label bins under the example-wise loss, the fast search uses no evaluator for full
-//! columns. Each row is reduced to a few sums over the bins of the parent set, and these sums are
-//! added to a histogram over groups of values (`parent_bins.rs`).
+//! With few label bins under the example-wise loss, the fast search uses no evaluator for full columns. Each
+//! row is reduced to a few sums over the bins of the parent set. These sums are added to a histogram over
+//! groups of values (`parent_bins.rs`).
 //!
 //! Features are searched in parallel, with a few features per task. Among equally good conditions, the search
 //! prefers the feature that comes first in the sample. On the same feature, it prefers the lower threshold,
@@ -566,7 +566,7 @@ fn better(a: Option<Found>, b: Option<Found>) -> Option<Found> {
     }
 }
 
-/// Returns the threshold of a split. It lies between two groups, or is the value of a nominal
+/// Returns the threshold of a split. The threshold lies between two groups, or is the value of a nominal
 /// feature.
 fn threshold(column: &Column, groups: &Groups, split: Split) -> f32 {
     let group = groups.list[split.group];

@@ -5,10 +5,10 @@
 //! summed by bins ([`BinnedRows`]). From one candidate to the next, a few labels change their bins and a few
 //! rows are added.
 //!
-//! The complement has its own bins. Its products are the products of the parent set minus the products of the
-//! growing set, where the two sets use the bins of the complement. The growing set is therefore stored a
-//! second time, with the bins of the complement. The Gram matrix of the parent set is also summed by these
-//! bins ([`ParentBins`]). A change of the bin of one label takes O(labels) time.
+//! The complement has its own bins. The products of its bins are the products of the parent set minus the
+//! products of the growing set. Here the two sets use the bins of the complement. The growing set is
+//! therefore stored a second time, with the bins of the complement. The Gram matrix of the parent set is also
+//! summed by these bins ([`ParentBins`]). A change of the bin of one label takes O(labels) time.
 
 use super::Parent;
 use super::halves::Halves;
@@ -49,7 +49,7 @@ impl<'a> OwnBins<'a> {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the working space does not fit in memory.
     pub(crate) fn new(
         statistics: &'a Statistics<'a>,
         weights: &'a [f64],
@@ -87,7 +87,7 @@ impl<'a> OwnBins<'a> {
         self.binned.clear();
     }
 
-    /// Adds rows to the growing set. They are summed by bins when the next quality is computed.
+    /// Adds rows to the growing set. The rows are summed by bins when the next quality is computed.
     #[inline(always)]
     #[expect(clippy::disallowed_methods, reason = "the capacity is reserved")]
     pub(crate) fn take(&mut self, rows: &[u32]) {
@@ -170,7 +170,7 @@ impl<'a> Binned<'a> {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the working space does not fit in memory.
     #[expect(clippy::too_many_arguments, reason = "it has this many inputs")]
     pub(crate) fn new(
         statistics: &'a Statistics<'a>,

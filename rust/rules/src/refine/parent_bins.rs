@@ -14,8 +14,8 @@
 //!   parent's bins. A set of these rows is therefore evaluated with its own bins, as in the exact search.
 //!   Only the complement of the set is evaluated with the parent's bins ([`FewRows`]).
 //!
-//! The qualities are estimates. The chosen condition is evaluated again with its own head before it
-//! is accepted (`grow.rs`).
+//! The qualities are estimates. Before the chosen condition is accepted, its quality is computed from its own
+//! head (`grow.rs`).
 
 use super::groups::{Groups, RowSet};
 use super::own_bins::OwnBins;
@@ -81,8 +81,8 @@ const EMPTY: Slot = Slot {
 };
 
 impl<'a> BinnedStatistics<'a> {
-    /// Assigns bins from the sums of the set and reduces its rows. Many rows are reduced in parallel. The
-    /// time is O(rows · (labels + B²)).
+    /// Computes label bins from the sums of the set and reduces the rows of the set. Many rows are reduced in
+    /// parallel. The time is O(rows · (labels + B²)).
     ///
     /// The reduced rows are written to `room`. If `room` is too small, it is replaced by a larger
     /// allocation.
@@ -364,7 +364,7 @@ impl Histogram {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the histogram does not fit in memory.
     fn new(column: &Column, width: usize) -> Result<Self, Error> {
         let n_groups = if column.nominal {
             column.values.len()
