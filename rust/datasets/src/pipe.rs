@@ -5,7 +5,7 @@
 //! intervals. Between two polls, the code checks whether the caller has requested a stop. Regular files are
 //! read as usual.
 //!
-//! This applies to Unix. On other systems, all files are read as usual.
+//! Non-blocking mode is used only on Unix. On other systems, all files are read as usual.
 
 use manylabel_base::Watch;
 use std::fs::{self, File, Metadata};
@@ -65,7 +65,7 @@ pub(crate) fn open<'w>(
 struct Patient<'w> {
     /// The file.
     file: File,
-    /// The watch. Between two polls, it is checked for a stop request of the caller.
+    /// The watch, which is checked for a stop request of the caller between two polls.
     watch: &'w Watch,
     /// True until text has been read. While this value is true, an end of the file may mean that the pipe has
     /// no writer yet.

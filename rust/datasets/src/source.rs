@@ -74,7 +74,7 @@ pub(crate) struct Source<'w> {
     path: PathBuf,
     /// The text, decompressed.
     reader: Box<dyn Read + Send + 'w>,
-    /// The watch. While text is read, it is checked for a stop request of the caller.
+    /// The watch, which is checked for a stop request of the caller while text is read.
     watch: &'w Watch,
     /// The part of a line that was at the end of the last read.
     carry: Vec<u8>,

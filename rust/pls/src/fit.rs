@@ -118,9 +118,10 @@ impl Checked {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Shape`] if sizes disagree. Returns [`Error::Param`] if `n_components` is a fraction
-    /// (see [`n_components`](Self::n_components)), or if products overflow. Returns [`Error::TooLarge`] if
-    /// there is not enough memory. Returns [`Error::Stopped`] if the caller requested a stop.
+    /// Returns [`Error::Shape`] if the sizes of the arrays do not match. Returns [`Error::Param`] if
+    /// `n_components` is a fraction (see [`n_components`](Self::n_components)), or if products overflow.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+    /// requested a stop.
     pub fn fit<I: Index, J: Index, T: Real>(
         &self,
         x: Matrix<'_, I, T>,

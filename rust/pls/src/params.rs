@@ -46,7 +46,7 @@ pub enum Embedding {
     Pca,
 }
 
-/// A ridge, or the instruction to choose one.
+/// A fixed ridge, or the instruction to choose a ridge.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Ridge {
     /// The ridge with the smallest leave-one-out error among the ridges that are tried.

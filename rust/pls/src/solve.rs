@@ -43,9 +43,9 @@ const LARGEST_RIDGE: f64 = 1e30;
 /// The data of a fit: the rows and the two matrices, scaled and divided into blocks in the same
 /// way.
 pub(crate) struct Problem<'a, T> {
-    /// Blocks and weights of the rows.
+    /// The blocks and the weights of the rows.
     pub(crate) rows: Rows<T>,
-    /// Features.
+    /// The features X.
     pub(crate) x: Design<'a, T>,
     /// Labels.
     pub(crate) y: Design<'a, T>,

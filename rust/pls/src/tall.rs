@@ -65,7 +65,7 @@ impl<T: Real> Tall<T> {
 
     /// Returns the triangular factor R of a QR decomposition. R has at most `n_cols` rows.
     ///
-    /// Each chunk of rows is decomposed on its own. The factors of four chunks are then stacked and
+    /// Each chunk of rows is decomposed separately. The factors of four chunks are then stacked and
     /// decomposed again, until a single factor is left. The time is O(`n_rows` `n_cols`²) on all threads, in
     /// double precision.
     fn triangle(&self, watch: &Watch) -> Result<Mat<f64>, Error> {

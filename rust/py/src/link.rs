@@ -15,7 +15,7 @@ use manylabel_score::Model;
 use numpy::{Element, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
-/// The names of the kernels in Python, with the kernels.
+/// The kernel functions with their names in Python.
 const KERNELS: [(&str, Kernel); 8] = [
     ("gaussian", Kernel::Gaussian),
     ("matern-3", Kernel::Matern3),

@@ -65,9 +65,9 @@ impl<'py> Named<'py> {
 
 /// Makes a struct of parameters and checks the ranges of the parameters.
 ///
-/// The fields before the semicolon have the names of the parameters from which they are read. The
-/// fields after the semicolon are given as `field: value`. If the first field is `seed`, it is read
-/// from `random_state`.
+/// Each field before the semicolon is read from the parameter with the same name. Each field after the
+/// semicolon is given as `field: value`. If the first field is `seed`, it is read from the parameter
+/// `random_state`.
 macro_rules! from_named {
     ($named:expr, $params:ident { seed, $($field:ident),*; $($others:tt)* }) => {
         $crate::params::from_named!($named, $params {

@@ -42,8 +42,8 @@ self_cell!(
 
 /// A fitted model that is prepared for predictions.
 ///
-/// A scorer is made once from the arrays of an estimator. It borrows the arrays and keeps them alive,
-/// so they must not be changed while the scorer exists. Threads can share a scorer.
+/// A scorer is made once from the arrays of an estimator. It borrows the arrays and keeps them alive. The
+/// arrays must not be changed while the scorer exists. Threads can share a scorer.
 #[pyclass(frozen, module = "manylabel._core")]
 pub(crate) struct Scorer(Fitted);
 

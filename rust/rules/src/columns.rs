@@ -399,8 +399,8 @@ pub(crate) fn select(
     Ok(selected)
 }
 
-/// Returns `rows` without the rows in `gone`. `gone` must be a subset of `rows`. Each slice must be
-/// ascending.
+/// Returns `rows` without the rows in `gone`. `gone` must be a subset of `rows`. Each slice must be in
+/// ascending order.
 ///
 /// # Errors
 ///
@@ -426,7 +426,7 @@ fn without(rows: &[u32], gone: &[u32]) -> Result<Vec<u32>, Error> {
 }
 
 /// Divides codes into at most [`GROUPS`] groups. If the column has an implicit zero, there may be up to two
-/// more groups. `codes` are the codes of the stored rows, ascending.
+/// more groups. `codes` are the codes of the stored rows, in ascending order.
 ///
 /// # Errors
 ///

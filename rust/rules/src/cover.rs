@@ -5,8 +5,8 @@
 //! values per feature, called a *slot*. A condition then compares 64 adjacent values with one threshold. The
 //! result is a 64-bit [`Mask`] with one bit per row.
 //!
-//! A block costs O(stored values of the rows + tested conditions · 64). The test of a rule stops as soon as
-//! no row of the block satisfies all conditions tested so far. Values that are not stored are 0. NaN
+//! The time per block is O(stored values of the rows + tested conditions · 64). The test of a rule stops as
+//! soon as no row of the block satisfies all conditions tested so far. Values that are not stored are 0. NaN
 //! satisfies no condition.
 
 use crate::model::{Operator, Rules};
@@ -24,7 +24,7 @@ pub(crate) type Mask = u64;
 /// The values of one feature in a block of rows.
 type Lanes = [f32; ROWS];
 
-/// Returns the rows in a mask, ascending.
+/// Returns the rows in a mask, in ascending order.
 #[inline(always)]
 pub(crate) fn bits(mut mask: Mask) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {

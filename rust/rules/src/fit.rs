@@ -19,7 +19,8 @@
 //! seed and the number of the rule. The result is therefore the same as in a single fit of all
 //! rules.
 //!
-//! Adding a rule costs O(covered rows · labels). The search in `grow.rs` takes most of the time.
+//! The time to add a rule is O(covered rows · labels). The search in `grow.rs` takes most of the time of a
+//! fit.
 
 use crate::columns::{Columns, select};
 use crate::grow::{Body, Grower};
@@ -71,10 +72,10 @@ impl Checked {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Shape`] if sizes disagree. Returns [`Error::Param`] if a value of `x` is infinite, or
-    /// if `categorical` contains a number that is not a feature. Returns [`Error::TooLarge`] if there is not
-    /// enough memory, or if `x` has more than 2³² − 1 rows or 2³¹ − 1 features. Returns [`Error::Stopped`] if
-    /// the caller requested a stop.
+    /// Returns [`Error::Shape`] if the sizes of the arrays do not match. Returns [`Error::Param`] if a value
+    /// of `x` is infinite, or if `categorical` contains a number that is not a feature. Returns
+    /// [`Error::TooLarge`] if there is not enough memory, or if `x` has more than 2³² − 1 rows or 2³¹ − 1
+    /// features. Returns [`Error::Stopped`] if the caller requested a stop.
     #[expect(clippy::too_many_arguments, reason = "a fit has this many inputs")]
     pub fn fit(
         &self,

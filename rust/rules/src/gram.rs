@@ -5,7 +5,7 @@
 //! labels. In the second case, heads of all labels are solved for many rows. In all other cases, products
 //! with the rows themselves are cheaper (`head/solve.rs`).
 //!
-//! Computing a matrix costs O(rows · labels²). The method depends on the size:
+//! The time to compute a matrix is O(rows · labels²). The method depends on the size:
 //!
 //! - Up to [`FEW_ROWS`] rows are added one by one as outer products.
 //! - With up to [`FEW_LABELS`] labels, tiles of the product are summed in registers, directly from

@@ -46,7 +46,7 @@ pub(crate) struct Grower<'a> {
     columns: &'a Columns,
     /// The method for computing heads.
     method: Method,
-    /// The watch. After each search for a condition, it is checked for a stop request of the caller.
+    /// The watch, which is checked for a stop request of the caller after each search for a condition.
     watch: &'a Watch,
     /// Weight of each training row in the sample of the next rule. Rows outside the sample have
     /// weight 0.
@@ -112,9 +112,8 @@ impl<'a> Grower<'a> {
 
     /// Grows a body on the sampled rows. Returns `None` if no feature allows a condition.
     ///
-    /// Each accepted condition strictly improves the quality of the body on the sample. An
-    /// estimated quality (see [`Candidate`]) is replaced by the exact quality before the
-    /// comparison.
+    /// Each accepted condition strictly improves the quality of the body on the sample. Before this
+    /// comparison, the exact quality replaces an estimated quality (see [`Candidate`]).
     ///
     /// # Errors
     ///

@@ -61,7 +61,7 @@ pub struct LabelSets {
 /// Working space of a search, which is reused from row to row. It has capacity for all labels.
 #[derive(Debug)]
 pub(crate) struct Search {
-    /// Labels with positive scores, ascending.
+    /// Labels with positive scores, in ascending order.
     likely: Vec<u32>,
     /// For each label, the term that the label adds to the cost of a set that disagrees with the sign of its
     /// score.
@@ -71,7 +71,7 @@ pub(crate) struct Search {
 /// The best label set found so far.
 #[derive(Debug, Clone, Copy)]
 struct Best {
-    /// The cost of the set.
+    /// The cost of the label set (see the module documentation).
     cost: f64,
     /// The number of the set in the order of the caller.
     set: usize,

@@ -5,7 +5,7 @@
 //! `indptr[r]..indptr[r + 1]`. Condition c compares feature `feature[c]` by `operator[c]` with
 //! `threshold[c]`.
 //!
-//! Complete heads store a score for every label, zeros included. Predictions can then add the scores without
+//! Complete heads store a score for every label, including zeros. Predictions can then add the scores without
 //! reading label numbers. Single-label heads store only the score of their label.
 
 use manylabel_base::range::same;

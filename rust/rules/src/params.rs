@@ -32,21 +32,22 @@ pub enum Head {
 /// heads with label binning under the example-wise loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hessian {
-    /// These derivatives are left out, as in GBLB, equations 18 to 20. Without these derivatives, steps are
-    /// shorter.
+    /// Second derivatives between different labels of one bin are left out, as in GBLB, equations 18 to 20.
+    /// Without these derivatives, steps are shorter.
     Paper,
-    /// These derivatives are kept. The Hessian is then the exact Hessian of the objective with one
-    /// score per bin.
+    /// Second derivatives between different labels of one bin are used. The Hessian is then the exact Hessian
+    /// of the objective with one score per bin.
     Restricted,
 }
 
-/// The length of a head before the learning rate is applied.
+/// How the length of a boosting step is chosen. A step adds the head of a rule, multiplied by the learning
+/// rate, to the scores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// The Newton step.
     Newton,
-    /// The Newton step, halved until the regularized loss of the covered rows falls enough (Armijo's rule).
-    /// For the default rule, steps are repeated until the loss no longer falls.
+    /// The Newton step, which is halved until the regularized loss of the covered rows falls enough (Armijo's
+    /// rule). For the default rule, steps are repeated until the loss no longer falls.
     Safeguarded,
 }
 
@@ -70,9 +71,9 @@ pub enum Search {
 pub struct Binning {
     /// Number of bins divided by the number of labels, for each sign; in (0, 1].
     pub ratio: f64,
-    /// Smallest number of bins per sign; ≥ 1.
+    /// Smallest number of label bins for each sign of the optimal scores; ≥ 1.
     pub min_bins: usize,
-    /// Largest number of bins per sign; ≥ `min_bins`.
+    /// Largest number of label bins for each sign of the optimal scores; ≥ `min_bins`.
     pub max_bins: usize,
 }
 
@@ -89,7 +90,7 @@ pub struct Params {
     pub binning: Option<Binning>,
     /// How second derivatives within label bins are used.
     pub hessian: Hessian,
-    /// The length of the heads before the learning rate is applied.
+    /// How the length of a boosting step is chosen.
     pub step: Step,
     /// The conditions that are tried.
     pub search: Search,

@@ -39,9 +39,9 @@ pub(crate) const ROWS: usize = 512;
 /// requested a stop.
 #[derive(Debug)]
 pub(crate) struct Statistics<'w> {
-    /// The watch. For each block of rows, it is checked for a stop request of the caller.
+    /// The watch, which is checked for a stop request of the caller after each block of rows.
     watch: &'w Watch,
-    /// The loss of the stored gradients.
+    /// The loss function that the gradients belong to.
     pub(crate) loss: Loss,
     /// Number of labels, without padding.
     pub(crate) n_labels: usize,
@@ -94,7 +94,7 @@ impl<'w> Statistics<'w> {
         })
     }
 
-    /// Returns the gradients of one row, padded.
+    /// Returns the padded gradients of one row.
     #[inline(always)]
     pub(crate) fn gradient(&self, row: u32) -> &[f64] {
         let at = row as usize * self.stride;
@@ -322,7 +322,7 @@ impl<'w> Statistics<'w> {
 pub(crate) struct Scaled<'a> {
     /// The factor that multiplies the head.
     pub(crate) scale: f64,
-    /// A padded head.
+    /// A head, padded to a multiple of eight labels.
     pub(crate) head: &'a [f64],
 }
 
@@ -413,8 +413,8 @@ fn change_of_rows<W: Fn(u32) -> f64>(
     sum + weight_of_product * product.ln()
 }
 
-/// Work on fewer numbers runs on one thread, because starting other threads would take more time than they
-/// save.
+/// Smallest number of processed numbers for which several threads are used. With fewer numbers, starting the
+/// threads would take longer than the work.
 pub(crate) const PARALLEL_FROM: usize = 1 << 15;
 
 /// The sums that a method for computing heads needs. Each kind includes the sums of all previous kinds. The

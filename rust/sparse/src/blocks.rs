@@ -14,10 +14,10 @@
 //! Columns are renumbered by decreasing frequency ([`ColumnOrder`]). So the rows of P and G that are
 //! used most often are close together in memory.
 //!
-//! A product costs O(nnz · `LANES`). Each sum has a fixed order: entries are added alternately to two partial
-//! sums, and the two partial sums are added at the end. So results depend neither on threads nor on the
-//! vector width of the machine. Results do depend on the division into blocks, but this division depends only
-//! on the data.
+//! The time of a product is O(nnz · `LANES`). Each sum has a fixed order: entries are added alternately to
+//! two partial sums, and the two partial sums are added at the end. So results depend neither on threads nor
+//! on the vector width of the machine. Results do depend on the division into blocks, but this division
+//! depends only on the data.
 //!
 //! ```
 //! use manylabel_base::Watch;
@@ -355,7 +355,7 @@ fn combination<T: Real, I: Index>(at: &[I], values: &[T], p: &[Lanes<T>]) -> Lan
     a
 }
 
-/// Runs the loop of [`RowBlock::times`].
+/// Does the work of [`RowBlock::times`].
 #[wide]
 fn gather_rows<T: Real>(
     ends: &[u32],
@@ -370,7 +370,7 @@ fn gather_rows<T: Real>(
     }
 }
 
-/// Runs the loop of [`RowBlock::add_transposed`].
+/// Does the work of [`RowBlock::add_transposed`].
 #[wide]
 fn gather_columns<T: Real>(
     distinct: &[u32],

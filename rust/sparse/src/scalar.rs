@@ -46,7 +46,7 @@ impl Value for f64 {
     }
 }
 
-/// A number type for kernels that are generic over precision: `f32` or `f64`.
+/// A number type for functions that are generic over the precision: `f32` or `f64`.
 pub trait Real:
     Value + Lane + PartialOrd + std::fmt::Debug + Add<Output = Self> + Sub<Output = Self> + SubAssign
 {

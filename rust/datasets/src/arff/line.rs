@@ -34,7 +34,7 @@ pub(crate) struct Line<'a> {
     text: &'a [u8],
     /// The position of the next byte to read.
     at: usize,
-    /// The watch. Within very long lines, it is checked at intervals for a stop request of the caller.
+    /// The watch, which is checked for a stop request of the caller at intervals within very long lines.
     watch: &'a Watch,
     /// The position at which the watch is checked next. A line can be much longer than a block of the file.
     next_look: usize,

@@ -158,8 +158,8 @@ impl<V: Real> Examples<V> {
         Ok(())
     }
 
-    /// Reads the pairs `index value` in braces into `row`. Then adds the entries of 1 of omitted attributes
-    /// whose default is not 0.
+    /// Reads the pairs `index value` in braces into `row`. If an omitted attribute has a default that is not
+    /// 0, then adds an entry of 1 for this attribute.
     ///
     /// # Errors
     ///

@@ -113,7 +113,7 @@ pub struct XcFile<'w> {
     path: PathBuf,
     /// The remainder of the file.
     source: Source<'w>,
-    /// The watch. It counts bytes of text and tells whether the caller has requested a stop.
+    /// The watch, which counts bytes of text and is checked for a stop request of the caller.
     watch: &'w Watch,
     /// The first block of the file, including the header.
     first: Block,

@@ -30,10 +30,10 @@ const LONGEST_PIECE: usize = 64;
 /// Each value is written as the shortest decimal that reads back as the same `V`. Whole numbers below 10¹⁶
 /// are written as integers. Explicit zeros of `x` are left out. Every stored entry of `y` is a label.
 ///
-/// The text goes to a new file in the directory of `path`, which is renamed when it is complete. So `path`
-/// never names an incomplete file. Symbolic links are followed, and the permissions of an old file are kept.
-/// If `path` exists and is not a regular file (for example a pipe or `/dev/stdout`), the text is written to
-/// it directly.
+/// The text goes to a new file in the directory of `path`. When the new file is complete, it is renamed to
+/// `path`. So `path` never names an incomplete file. Symbolic links are followed, and the permissions of an
+/// old file are kept. If `path` exists and is not a regular file (for example a pipe or `/dev/stdout`), the
+/// text is written to it directly.
 ///
 /// # Errors
 ///
@@ -134,7 +134,7 @@ struct Lines<'a, W> {
     out: &'a mut W,
     /// The path, for error messages.
     path: &'a Path,
-    /// The watch. Within very long lines, it is checked at intervals for a stop request of the caller.
+    /// The watch, which is checked for a stop request of the caller at intervals within very long lines.
     watch: &'a Watch,
 }
 

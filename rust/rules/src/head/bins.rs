@@ -49,10 +49,10 @@ pub(crate) struct System {
     sizes: Vec<f64>,
     /// Bins that are not empty, in ascending order.
     used: Vec<usize>,
-    /// The lower triangle of the matrix of non-empty bins, row by row. Later overwritten with its
-    /// Cholesky factor.
+    /// The lower triangle of the matrix of non-empty bins, row by row. Its Cholesky factor later overwrites
+    /// it.
     matrix: Vec<f64>,
-    /// The right-hand side. Later overwritten with the solution.
+    /// The right-hand side. The solution later overwrites it.
     scores: Vec<f64>,
 }
 
@@ -177,8 +177,8 @@ fn forward(factor: &[f64], n: usize, b: &mut [f64]) {
     }
 }
 
-/// The matrix G P of a growing set of rows, and the products of its columns. The bins of labels may
-/// change while the set grows.
+/// The matrix G P of a growing set of rows, and the products of its columns. G P holds the gradients of each
+/// row, summed over the labels of each bin. The bins of labels may change while the set grows.
 #[derive(Debug)]
 pub(crate) struct BinnedRows {
     /// Number of bins. Empty bins are included.
@@ -197,7 +197,7 @@ pub(crate) struct BinnedRows {
     sums: Vec<f64>,
 }
 
-/// A change of the bin of a label, as (label, old bin, new bin).
+/// A label that changes its bin, as (label, old bin, new bin).
 pub(crate) type Move = (usize, f64, f64);
 
 impl BinnedRows {

@@ -94,8 +94,8 @@ pub(crate) enum Outer<'a> {
     Rows(&'a [u32], &'a [f64]),
 }
 
-/// Computes `y += sign · A x` for the `B` chunks of y that start at chunk `first`. `x` may be
-/// shorter than `stride`. The missing entries count as 0.
+/// Computes `y += sign · A x` for the `B` chunks of y that start at chunk `first`. `x` may be shorter than
+/// `stride`, and the missing entries count as 0.
 #[inline(always)]
 pub(crate) fn multiply_columns<const B: usize>(
     gram: &Gram,
@@ -138,7 +138,7 @@ fn add_product_of_rows<const C: usize>(
     }
 }
 
-/// Returns `A x` over some rows.
+/// Returns the product `A x`, where `A = Σ w g gᵀ` is the sum over some rows.
 ///
 /// # Errors
 ///
@@ -341,8 +341,8 @@ pub(crate) struct Set<'a> {
     statistics: &'a Statistics<'a>,
     /// Sums over the set of rows. All [`Kinds`](crate::statistics::Kinds) of sums are needed.
     sums: &'a Sums,
-    /// The matrix A over the set, as a sum of parts with signs. For example, the matrix of a complement is
-    /// the matrix of all rows minus the matrix of the set.
+    /// The matrix A of the set of rows, as a sum of parts. Each part comes with a factor of 1 or −1. For
+    /// example, the matrix of a complement is the matrix of all rows minus the matrix of the set.
     parts: &'a [(f64, Outer<'a>)],
 }
 

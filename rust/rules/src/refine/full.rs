@@ -22,33 +22,34 @@ use crate::lanes::{Aligned, WIDTH, chunks, total};
 use crate::statistics::Statistics;
 use manylabel_base::{Error, reserved};
 
-/// Evaluates the growing set and its complement with heads of all labels. Rows have `C` chunks of
-/// labels, or any number of chunks if `C` is 0.
+/// Evaluates the growing set (the rows added so far) and its complement with heads of all labels. Rows have
+/// `C` chunks of labels, or any number of chunks if `C` is 0.
 pub(crate) struct Full<'a, const C: usize> {
-    /// Sums over the growing set and its complement.
+    /// Sums over the growing set (the rows added so far) and its complement.
     halves: Halves<'a>,
     /// The solver that computes heads.
     solver: Solver<C>,
-    /// The latest head that was computed for the growing set, and its product with the Gram matrix of the
-    /// current rows.
+    /// The latest head that was computed for the growing set (the rows added so far), and its product with
+    /// the Gram matrix of the current rows.
     of_taken: Near,
-    /// The latest head that was computed for the complement, and its product with the Gram matrix of the
-    /// complement.
+    /// The latest head that was computed for the complement of the growing set, and its product with the Gram
+    /// matrix of the complement.
     of_others: Near,
     /// An approximate head of the best candidate so far.
     pub(crate) best: Aligned,
-    /// The rows of the growing set.
+    /// The growing set: the rows added so far.
     rows: Vec<u32>,
-    /// `Σ w g gᵀ` over the first `n_gram` rows of the growing set.
+    /// `Σ w g gᵀ` over the first `n_gram` rows of the growing set (the rows added so far).
     gram: Gram,
     /// Number of rows in `gram`.
     n_gram: usize,
-    /// Number of rows that products have read since `gram` last contained all rows of the growing set.
+    /// Number of rows that products have read since `gram` last contained all rows of the growing set (the
+    /// rows added so far).
     gone_through: usize,
 }
 
 impl<'a, const C: usize> Full<'a, C> {
-    /// Allocates working space for up to `most_rows` rows in the growing set.
+    /// Allocates working space for a growing set of up to `most_rows` rows.
     ///
     /// # Errors
     ///
@@ -73,10 +74,10 @@ impl<'a, const C: usize> Full<'a, C> {
         })
     }
 
-    /// Returns true if a set can be rejected, because a lower limit of its quality exceeds `bound`. The
-    /// documentation of [`Solver`] has the formula of this limit. The set is the complement of the growing
-    /// set if `OTHERS` is true, and the growing set otherwise. Sums of the complement are computed as
-    /// differences.
+    /// Returns true if a set of rows can be rejected, because a lower limit of its quality exceeds `bound`.
+    /// The documentation of [`Solver`] has the formula of this limit. If `OTHERS` is true, the set is the
+    /// complement of the growing set (the rows added so far). Otherwise it is the growing set. Sums of the
+    /// complement are computed as differences.
     #[inline(always)]
     fn excludes<'s, const OTHERS: bool>(&'s self, bound: f64) -> bool {
         let near = if OTHERS {

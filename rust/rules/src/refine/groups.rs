@@ -11,7 +11,8 @@
 use crate::columns::{Column, MISSING, select};
 use manylabel_base::{Error, collected, extend, few, push, reserved};
 
-/// A group of rows that no condition on the feature distinguishes.
+/// A group of rows with equal or similar values of a feature. No condition that is tried separates these
+/// rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Group {
     /// Smallest code among the rows.

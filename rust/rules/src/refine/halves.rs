@@ -17,7 +17,7 @@ use crate::lanes::{WIDTH, chunks, total};
 use crate::statistics::{Statistics, Sums};
 use manylabel_base::{Error, filled};
 
-/// The sums of the growing set and of its complement within the parent set.
+/// The sums of the growing set (the rows added so far) and of its complement within the parent set.
 pub(crate) struct Halves<'a> {
     /// Gradients of all training rows.
     pub(crate) statistics: &'a Statistics<'a>,
@@ -25,9 +25,10 @@ pub(crate) struct Halves<'a> {
     pub(crate) weights: &'a [f64],
     /// The parent set.
     pub(super) parent: &'a Parent<'a>,
-    /// Sums of the growing set.
+    /// Sums of the growing set (the rows added so far).
     pub(crate) taken: Sums,
-    /// Sums of the complement. The sums are up to date after a call of [`subtract`](Self::subtract).
+    /// Sums of the complement of the growing set. The sums are up to date after a call of
+    /// [`subtract`](Self::subtract).
     pub(crate) others: Sums,
 }
 
@@ -59,7 +60,7 @@ impl<'a> Halves<'a> {
         }
     }
 
-    /// Computes the sums of the complement.
+    /// Computes the sums of the complement of the growing set.
     #[inline(always)]
     pub(crate) fn subtract(&mut self) {
         self.others
@@ -68,7 +69,7 @@ impl<'a> Halves<'a> {
 }
 
 /// Computes the quality of a set of rows from its sums. A judge that needs more data keeps its own record of
-/// the growing set.
+/// the growing set (the rows added so far).
 pub(crate) trait Judge {
     /// Called when the growing set is emptied. Does nothing by default.
     #[inline(always)]
@@ -79,8 +80,8 @@ pub(crate) trait Judge {
     #[inline(always)]
     fn take(&mut self, _statistics: &Statistics<'_>, _weights: &[f64], _rows: &[u32]) {}
 
-    /// Returns the quality of the growing set, or of its complement if `others` is true. `sums` are
-    /// the sums over the evaluated set.
+    /// Returns the quality of the growing set (the rows added so far), or of its complement if `others` is
+    /// true. `sums` are the sums over the evaluated set.
     fn quality(&mut self, statistics: &Statistics<'_>, sums: &Sums, others: bool) -> f64;
 
     /// Returns the same numbers as [`Evaluator::cost`], for rows of `stride` labels.
@@ -89,9 +90,9 @@ pub(crate) trait Judge {
     }
 }
 
-/// Evaluates the growing set and its complement from their sums.
+/// Evaluates the growing set (the rows added so far) and its complement from their sums.
 pub(crate) struct BySums<'a, J> {
-    /// Sums over the growing set and over its complement.
+    /// Sums over the growing set (the rows added so far) and over its complement.
     halves: Halves<'a>,
     /// The judge, which computes a quality from sums.
     judge: J,

@@ -204,7 +204,7 @@ impl Moments {
 /// The parent set: the sampled rows that satisfy the conditions so far, and data that depend only
 /// on these rows.
 pub(crate) struct Parent<'a> {
-    /// The rows, ascending.
+    /// The rows, in ascending order.
     rows: &'a [u32],
     /// Weights of all training rows. Rows outside the sample have weight 0.
     weights: &'a [f64],
@@ -319,8 +319,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Returns the approximate number of values that the search over a feature reads, for a set of
-    /// `n_rows` rows. This number decides whether threads are used.
+    /// Returns the approximate number of values that the search over a feature reads, for a set of `n_rows`
+    /// rows. This number determines whether threads are used.
     fn work(&self, feature: usize, n_rows: usize) -> usize {
         let (column, stride) = (&self.columns.all[feature], self.statistics.stride);
         let n_rows = n_rows.min(column.rows.len());
@@ -419,9 +419,9 @@ impl<'a> Context<'a> {
         ))
     }
 
-    /// Returns the best condition of all `tasks` with a quality below `bound`. If a feature has
-    /// missing values in the set, a separate parent set without these rows is used for this
-    /// feature.
+    /// Returns the best condition of all `tasks` with a quality below `bound`. A task is the search over one
+    /// feature. If rows of the parent set have no value for a feature, the search over this feature uses a
+    /// parent set without these rows.
     ///
     /// # Errors
     ///
@@ -453,8 +453,8 @@ impl<'a> Context<'a> {
         Ok(best)
     }
 
-    /// Does the work of [`sweep`](Self::sweep) for features without missing values in the set. This function
-    /// selects the evaluator.
+    /// Does the work of [`sweep`](Self::sweep) for features without missing values in the parent set. This
+    /// function selects the evaluator.
     ///
     /// # Errors
     ///

@@ -20,7 +20,7 @@ use crate::lanes::add_scaled;
 use crate::statistics::{Statistics, Sums};
 use manylabel_base::{Error, copied, filled, reserved};
 
-/// A growing set of rows, with label bins that are computed from given sums, and the head of these bins.
+/// A growing set of rows. Its label bins are computed from given sums. Also computes the head of these bins.
 pub(crate) struct OwnBins<'a> {
     /// Gradients of all training rows.
     statistics: &'a Statistics<'a>,
@@ -30,7 +30,7 @@ pub(crate) struct OwnBins<'a> {
     binner: Binner,
     /// The linear system for the scores of the bins.
     system: System,
-    /// The rows of the growing set.
+    /// The growing set: the rows added so far.
     rows: Vec<u32>,
     /// Square roots of the weights of these rows.
     roots: Vec<f64>,
@@ -40,7 +40,8 @@ pub(crate) struct OwnBins<'a> {
     criteria: Vec<f64>,
     /// Labels that change their bins from one candidate to the next.
     moves: Vec<Move>,
-    /// The rows of the growing set, summed by bins. The rows that were added last may still be missing.
+    /// The gradients of the rows added so far, summed by label bins. The rows that were added last may still
+    /// be missing.
     binned: BinnedRows,
 }
 
@@ -96,8 +97,8 @@ impl<'a> OwnBins<'a> {
         self.roots.extend(roots);
     }
 
-    /// Assigns bins from `sums` and updates the rows summed by bins. `sums` are the sums of the
-    /// growing set or of its complement.
+    /// Assigns bins from `sums` and updates the rows summed by bins. `sums` are the sums of the growing set
+    /// (the rows added so far) or of its complement.
     ///
     /// # Errors
     ///
@@ -115,7 +116,7 @@ impl<'a> OwnBins<'a> {
         (self.binned).update(&self.moves, rows.len(), gradient, |i| roots[i], &mut pace)
     }
 
-    /// Returns the quality of the growing set. `sums` are the sums of the growing set.
+    /// Returns the quality of the growing set (the rows added so far). `sums` are the sums over this set.
     ///
     /// # Errors
     ///
@@ -126,9 +127,9 @@ impl<'a> OwnBins<'a> {
         Ok(self.system.quality(|a, b| self.binned.product(a, b)))
     }
 
-    /// Returns the quality of the complement of the growing set. `sums` are the sums of the
-    /// complement. `gram` is the matrix of the parent set. `all` is this matrix summed by the bins
-    /// of the latest complement.
+    /// Returns the quality of the complement of the growing set (the rows added so far). `sums` are the sums
+    /// of the complement. `gram` is the matrix of the parent set. `all` is this matrix summed by the bins of
+    /// the latest complement.
     ///
     /// # Errors
     ///
@@ -147,26 +148,26 @@ impl<'a> OwnBins<'a> {
     }
 }
 
-/// Evaluates the growing set and its complement. Each candidate has its own label bins, which are computed
-/// from its sums.
+/// Evaluates the growing set (the rows added so far) and its complement. Each candidate has its own label
+/// bins, which are computed from its sums.
 pub(crate) struct Binned<'a> {
-    /// Sums over the growing set and over its complement.
+    /// Sums over the growing set (the rows added so far) and over its complement.
     halves: Halves<'a>,
     /// `Σ w g gᵀ` over the parent set.
     gram: &'a Gram,
     /// The matrix `gram` summed by the label bins of the parent set. Each search starts from this matrix,
     /// because a large complement has bins similar to the bins of the parent set.
     parent: &'a ParentBins,
-    /// The growing set with its own bins.
+    /// The growing set (the rows added so far) with its own label bins.
     taken: OwnBins<'a>,
-    /// The growing set with the bins of its complement.
+    /// The growing set (the rows added so far) with the label bins of its complement.
     others: OwnBins<'a>,
-    /// The matrix of the parent set, summed by the bins of the complement.
+    /// The matrix of the parent set, summed by the bins of the complement of the growing set.
     all: ParentBins,
 }
 
 impl<'a> Binned<'a> {
-    /// Allocates working space for up to `most_rows` rows in the growing set.
+    /// Allocates working space for a growing set of up to `most_rows` rows.
     ///
     /// # Errors
     ///

@@ -44,17 +44,17 @@ pub(crate) struct BinnedStatistics<'a> {
     n_bins: usize,
     /// Number of labels of each bin.
     sizes: Vec<f64>,
-    /// Number of values per reduced row, padded.
+    /// Padded number of values per reduced row (sums over label bins).
     width: usize,
-    /// The reduced rows, in the order of the set.
+    /// The reduced rows (sums over label bins), in the order of the set of rows.
     rows: &'a [f64],
-    /// The sum of the reduced rows.
+    /// The sum of the reduced rows (sums over label bins).
     all: Vec<f64>,
 }
 
-/// Sums of reduced rows for each group of values of a column.
+/// Sums of reduced rows (sums over label bins) for each group of values of a column.
 struct Histogram {
-    /// Number of values per reduced row.
+    /// Number of values per reduced row (sums over label bins).
     width: usize,
     /// One sum per group.
     sums: Vec<f64>,
@@ -84,8 +84,8 @@ impl<'a> BinnedStatistics<'a> {
     /// Computes label bins from the sums of the set and reduces the rows of the set. Many rows are reduced in
     /// parallel. The time is O(rows · (labels + B²)).
     ///
-    /// The reduced rows are written to `room`. If `room` is too small, it is replaced by a larger
-    /// allocation.
+    /// The reduced rows (sums over label bins) are written to `room`. If `room` is too small, it is replaced
+    /// by a larger allocation.
     ///
     /// # Errors
     ///
@@ -185,13 +185,13 @@ impl<'a> BinnedStatistics<'a> {
         Ok(split.map(|split| (split, threshold(column, &groups, split))))
     }
 
-    /// Returns the reduced row at a position of the set.
+    /// Returns the reduced row (sums over label bins) at a position in the set of rows.
     #[inline(always)]
     fn row(&self, position: usize) -> &[f64] {
         &self.rows[position * self.width..(position + 1) * self.width]
     }
 
-    /// Returns the quality of the head for a sum of reduced rows.
+    /// Returns the quality of the head for a sum of reduced rows (sums over label bins).
     #[inline(always)]
     fn quality(&self, system: &mut System, sums: &[f64]) -> f64 {
         let n = self.n_bins;
@@ -216,7 +216,8 @@ impl<'a> BinnedStatistics<'a> {
     }
 }
 
-/// Writes the reduced rows of `rows` to `out`, with `width` numbers per row.
+/// Reduces the gradients of `rows` to sums over label bins. Writes these reduced rows to `out`, with `width`
+/// numbers per row.
 ///
 /// # Errors
 ///
@@ -391,7 +392,7 @@ impl Histogram {
         }
     }
 
-    /// Adds a reduced row to the group of the given code.
+    /// Adds a reduced row (sums over label bins) to the group of the given code.
     #[inline(always)]
     fn add(&mut self, column: &Column, code: u32, row: &[f64]) {
         let group = Self::group(column, code);
@@ -406,7 +407,7 @@ impl Histogram {
         );
     }
 
-    /// Returns the sum of the reduced rows of a group.
+    /// Returns the sum of the reduced rows (sums over label bins) of a group.
     #[inline(always)]
     fn sums(&self, group: usize) -> &[f64] {
         &self.sums[group * self.width..(group + 1) * self.width]
@@ -437,26 +438,27 @@ fn search_sparse<'a>(
     sweep(&mut evaluator, groups, nominal, least, bound, &mut pace)
 }
 
-/// Evaluates a growing set of few rows with its own bins, and the complement with the bins of the
-/// parent set.
+/// Evaluates a growing set of few rows with its own label bins. Evaluates the complement of the growing set
+/// with the label bins of the parent set.
 pub(crate) struct FewRows<'a> {
     /// Gradients of all training rows.
     statistics: &'a Statistics<'a>,
     /// Weights of all training rows.
     weights: &'a [f64],
-    /// The reduced rows of the parent set.
+    /// The reduced rows (sums over label bins) of the parent set.
     estimates: &'a BinnedStatistics<'a>,
     /// For every training row, its index in the parent set.
     positions: &'a [u32],
-    /// The growing set of rows with its own bins.
+    /// The growing set (the rows added so far) with its own label bins.
     own: OwnBins<'a>,
-    /// Sums by label over the growing set.
+    /// Sums by label over the growing set (the rows added so far).
     taken: Sums,
-    /// Sum of the reduced rows of the growing set.
+    /// Sum of the reduced rows (sums over label bins) of the growing set (the rows added so far).
     reduced: Vec<f64>,
-    /// Sum of the reduced rows of the complement.
+    /// Sum of the reduced rows (sums over label bins) of the complement of the growing set.
     others: Vec<f64>,
-    /// Sum of the reduced rows of the parent set that have no missing value.
+    /// Sum of the reduced rows (sums over label bins) of the parent set, without rows that have a missing
+    /// value.
     all: Vec<f64>,
     /// The linear system for the scores of the parent's bins.
     system: System,

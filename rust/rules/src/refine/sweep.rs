@@ -16,7 +16,8 @@ use crate::pace::Pace;
 use manylabel_base::{Error, reserved};
 use std::ops::Range;
 
-/// Computes the quality of a growing set of rows, and of its complement within the parent set.
+/// Computes the quality of a growing set of rows. Also computes the quality of its complement within the
+/// parent set.
 ///
 /// An evaluator may return `None` as soon as a lower limit of the quality exceeds `bound`.
 pub(crate) trait Evaluator {
@@ -25,13 +26,14 @@ pub(crate) trait Evaluator {
     /// Adds rows to the growing set. The set never exceeds the capacity with which the evaluator
     /// was created.
     fn take(&mut self, rows: &[u32]);
-    /// Returns the quality of the growing set.
+    /// Returns the quality of the growing set (the rows added so far).
     ///
     /// # Errors
     ///
     /// Returns any error of the evaluator. The causes are a lack of memory or a stop request of the caller.
     fn of_taken(&mut self, bound: f64) -> Result<Option<f64>, Error>;
-    /// Returns the quality of the complement, which is the parent set without the growing set.
+    /// Returns the quality of the complement, which consists of the rows of the parent set that have not been
+    /// added.
     ///
     /// # Errors
     ///
@@ -66,7 +68,7 @@ impl Split {
 
 /// Rows to add to the growing set, and the two conditions to evaluate afterwards.
 struct Step {
-    /// True if the growing set is emptied first.
+    /// True if the growing set is emptied before the rows are added.
     restart: bool,
     /// Ranges of [`Groups::rows`] to add.
     rows: [Range<usize>; 2],
@@ -74,16 +76,17 @@ struct Step {
     taken: usize,
     /// The group that the two conditions refer to, as in [`Split::group`].
     group: usize,
-    /// The operator that selects the growing set, and the operator that selects its complement.
+    /// The operator that selects the growing set (the rows added so far), and the operator that selects its
+    /// complement.
     operators: [Operator; 2],
 }
 
 /// Returns the order in which conditions on a feature are evaluated.
 ///
 /// Rows are added from the smallest values upwards and from the largest values downwards, so that the growing
-/// set is the smaller half. The sums of the complement are the sums of all rows minus the sums of the growing
-/// set. If the complement were small, these differences would lose digits. Rows with an implicit zero are
-/// never added, and are always in the complement.
+/// set is the smaller half of the rows. The sums of the complement are the sums of all rows minus the sums of
+/// the growing set. If the complement were small, these differences would lose digits. Rows with an implicit
+/// zero are never added, and are always in the complement.
 ///
 /// # Errors
 ///

@@ -26,7 +26,7 @@ pub(crate) struct TwoBins<'a, const C: usize> {
     l2: f64,
     /// `Σ w g gᵀ` over the parent set.
     all: &'a Gram,
-    /// `Σ w g gᵀ` over the growing set.
+    /// `Σ w g gᵀ` over the growing set (the rows added so far).
     taken: Gram,
     /// Indicator vector of the labels with positive gradients, which have negative scores.
     first: Vec<f64>,
