@@ -80,8 +80,8 @@ pub(crate) struct Source<'w> {
     carry: Vec<u8>,
     /// The line number of the first line that has not been returned, counted from 1.
     line: usize,
-    /// The length of the text in bytes, if it is known in advance. It is known for regular files
-    /// without compression.
+    /// The length of the text in bytes for regular files without compression. `None` for other files, because
+    /// the length is not known in advance.
     pub(crate) length: Option<u64>,
 }
 

@@ -19,9 +19,9 @@
 //! double precision.
 //!
 //! LEML has a similar loop (`linear/src/leml/ridge.rs`), but the two loops are separate. In LEML, each
-//! right-hand side has its own factor on `XᵀΩX`, the solution starts from an earlier solution, and no older
-//! iterate is kept. A common loop would need the features of the two loops. The two loops use the same type
-//! [`Lanes`].
+//! right-hand side multiplies `XᵀΩX` by its own factor. The iteration there starts from an earlier solution
+//! and keeps no older iterate. A common loop would be more complicated than two separate loops. The two loops
+//! use the same type [`Lanes`].
 
 use crate::design::{Design, Rows, cross_into};
 use manylabel_base::{Error, Watch, filled};

@@ -240,7 +240,7 @@ impl<T: Real> Tall<T> {
         })
     }
 
-    /// Flips the sign of each column if its entry with the largest absolute value is negative. If several
+    /// Flips the sign of each column whose entry with the largest absolute value is negative. If several
     /// entries have this absolute value, the first one decides. The signs of singular vectors are arbitrary.
     /// This choice makes the signs reproducible.
     pub(crate) fn settle_signs(&mut self) {

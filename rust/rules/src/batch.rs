@@ -20,13 +20,14 @@ const FEW_ROWS: usize = 5;
 /// One number per row of a batch.
 pub(crate) type OfRows = [f64; ROWS_AT_ONCE];
 
-/// Up to [`ROWS_AT_ONCE`] padded rows of gradients with their weights.
+/// Up to [`ROWS_AT_ONCE`] rows of gradients with their weights. Each row is padded to a multiple of eight
+/// labels.
 pub(crate) struct Batch<'a> {
     /// The gradients of all training rows, in chunks of eight labels.
     gradients: &'a [[f64; WIDTH]],
-    /// Index of the first chunk of each row of the batch.
+    /// Index in `gradients` of the first chunk of each row of the batch.
     starts: [usize; ROWS_AT_ONCE],
-    /// Weights of the rows; 0 beyond `n_rows`.
+    /// Weights of the rows. Entries beyond `n_rows` are 0.
     weights: OfRows,
     /// `w (1 − Σ_k |g_k|)` of the rows.
     rests: OfRows,

@@ -37,15 +37,15 @@ pub(crate) const LEAST_DIAGONAL: f64 = 1e-150;
 
 /// Assigns labels to bins.
 ///
-/// Bins of negative criteria are numbered from 0 upwards. Bins of positive criteria are numbered
-/// from `n_bins − 1` downwards. With this numbering, few labels change their bin number when the
-/// number of bins of a sign changes.
+/// The criterion of a label is its optimal score if no other label is scored. Bins of negative criteria are
+/// numbered from 0 upwards. Bins of positive criteria are numbered from `n_bins − 1` downwards. With this
+/// numbering, few labels change their bin number when the number of bins of a sign changes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Binner {
     /// The parameters for the number of bins of each sign.
     binning: Binning,
-    /// Largest total number of bins for any number of labels with negative and positive criteria. Empty bins
-    /// are included. All bin numbers are below `n_bins`.
+    /// Largest total number of bins for any number of labels with negative and positive optimal scores. Empty
+    /// bins are included. All bin numbers are below `n_bins`.
     pub(crate) n_bins: usize,
     /// True if there is at most one bin for each sign. The bin of a label then depends only on the sign of
     /// its gradient.
@@ -89,7 +89,8 @@ impl Binner {
     /// and `h` are the sums of gradients and of Hessian diagonals over a set of rows. Diagonals below 0,
     /// which rounding may cause, count as 0.
     ///
-    /// `criteria` is working space. All four slices are padded rows of the same length.
+    /// `criteria` is working space. All four slices have the same length, which is a multiple of eight
+    /// labels.
     #[inline(always)]
     pub(crate) fn assign(&self, g: &[f64], h: &[f64], criteria: &mut [f64], bins: &mut [f64]) {
         if self.signs_only {
@@ -259,8 +260,8 @@ mod tests {
     use super::*;
     use crate::lanes::padded;
 
-    /// Computes bins directly from the definition. Returns, for each label, the sign of its criterion and the
-    /// number of its bin among the bins for this sign.
+    /// Computes bins directly from the definition. Returns, for each label, the sign of its optimal score and
+    /// the number of its bin among the bins for this sign.
     fn expected(binning: Binning, g: &[f64], h: &[f64], l2: f64) -> Vec<Option<(bool, usize)>> {
         let criteria: Vec<f64> = g.iter().zip(h).map(|(g, h)| -g / (h + l2)).collect();
         let mut bins = vec![None; g.len()];

@@ -23,7 +23,7 @@ use manylabel_base::{Error, Watch, collected, copied, extend, filled, reserved};
 use manylabel_sparse::{CsrView, Index, Value};
 use rayon::prelude::*;
 
-/// The number that [`Column::by_row`] holds for a missing value instead of a code.
+/// The number that [`Column::by_row`] holds for rows with a missing value.
 pub(crate) const MISSING: u32 = u32::MAX;
 
 /// Number of rows of X that are read between two checks for a stop request of the caller.
@@ -42,18 +42,19 @@ pub(crate) struct Column {
     /// Row numbers, sorted by value and then by row number. A sparse column lists the rows with a
     /// value other than 0. A full column lists all rows without a missing value.
     pub(crate) rows: Vec<u32>,
-    /// For a sparse column, the code of each entry of `rows`. The vector is empty for a full column.
+    /// For a sparse column, the code (index in `values`) of each entry of `rows`. The vector is empty for a
+    /// full column.
     codes: Vec<u32>,
-    /// For a full column, the code of every training row, or [`MISSING`]. The vector is empty for a sparse
-    /// column.
+    /// For a full column, the code (index in `values`) of every training row, or [`MISSING`]. The vector is
+    /// empty for a sparse column.
     by_row: Vec<u32>,
-    /// The group of each code, in ascending order, for the fast search. Groups have similar numbers of rows.
-    /// In a sparse column, the value 0 has a group of its own.
+    /// The group of each value in `values`, in ascending order, for the fast search. Groups have similar
+    /// numbers of rows. In a sparse column, the value 0 has a group of its own.
     pub(crate) groups: Vec<u8>,
     /// Rows with a missing value, in ascending order.
     pub(crate) missing: Vec<u32>,
-    /// For a sparse column, the code of the value 0. Rows that are not stored have this value. `None` for a
-    /// full column.
+    /// For a sparse column, the code (index in `values`) of the value 0. Rows that are not stored have this
+    /// value. `None` for a full column.
     pub(crate) implicit: Option<u32>,
     /// True if the values are categories and not magnitudes. Conditions on categories use = and ≠.
     pub(crate) nominal: bool,
@@ -255,7 +256,7 @@ impl Column {
         })
     }
 
-    /// Returns the code of the row `rows[at]`.
+    /// Returns the code (index in `values`) of the row `rows[at]`.
     #[inline(always)]
     pub(crate) fn code(&self, at: usize) -> u32 {
         if self.by_row.is_empty() {
@@ -265,13 +266,13 @@ impl Column {
         }
     }
 
-    /// Returns the code of every training row, or `None` if the column is sparse.
+    /// Returns the code (index in `values`) of every training row, or `None` if the column is sparse.
     pub(crate) fn codes_by_row(&self) -> Option<&[u32]> {
         (self.implicit.is_none()).then_some(&self.by_row[..])
     }
 
-    /// Returns a function that is true for the codes that satisfy a condition. [`MISSING`]
-    /// satisfies no condition.
+    /// Returns a function that is true for the codes (indices in `values`) that satisfy a condition.
+    /// [`MISSING`] satisfies no condition.
     fn satisfying(&self, operator: Operator, threshold: f32) -> impl Fn(u32) -> bool + use<> {
         let below = self.values.partition_point(|&value| value <= threshold) as u32;
         let equal = self.values.partition_point(|&value| value < threshold) as u32..below;
@@ -366,9 +367,9 @@ impl Column {
         Ok(())
     }
 
-    /// Returns a threshold between the values of two codes. The threshold is at least the value of `low` and
-    /// less than the value of `high`. It is the midpoint of the two values, rounded to `f32`. If rounding
-    /// gives the value of `high`, the value of `low` is returned instead.
+    /// Returns a threshold between the values with the codes `low` and `high`. The threshold is at least the
+    /// lower value and less than the higher value. It is the midpoint of the two values, rounded to `f32`. If
+    /// rounding gives the higher value, the lower value is returned instead.
     pub(crate) fn between(&self, low: u32, high: u32) -> f32 {
         let (low, high) = (self.values[low as usize], self.values[high as usize]);
         // The midpoint is computed in double precision, where neither the sum nor the difference
@@ -425,8 +426,8 @@ fn without(rows: &[u32], gone: &[u32]) -> Result<Vec<u32>, Error> {
     Ok(kept)
 }
 
-/// Divides codes into at most [`GROUPS`] groups. If the column has an implicit zero, there may be up to two
-/// more groups. `codes` are the codes of the stored rows, in ascending order.
+/// Divides the values of a column, which are given as codes, into at most [`GROUPS`] groups. If the column is
+/// sparse, there may be up to two more groups. `codes` are the codes of the stored rows, in ascending order.
 ///
 /// # Errors
 ///

@@ -46,8 +46,8 @@ struct Condition {
 /// The bodies of one or more rules, prepared for tests on blocks of rows.
 #[derive(Debug)]
 pub(crate) struct Bodies {
-    /// For each feature, the number of its slot plus 1, or 0 if no condition uses the feature. The last entry
-    /// is for the highest feature number that a condition uses.
+    /// For each feature, the number of its slot in a [`Block`] plus 1, or 0 if no condition uses the feature.
+    /// The last entry is for the highest feature number that a condition uses.
     slots: Vec<u32>,
     /// Number of features that conditions use.
     n_slots: usize,
@@ -61,7 +61,8 @@ pub(crate) struct Bodies {
 /// the working space, which can be reused for any number of blocks.
 #[derive(Debug)]
 pub(crate) struct Block {
-    /// The values of each slot. All values are 0 before and after the processing of a block.
+    /// The values of each slot (one feature for 64 rows). All values are 0 before and after the processing of
+    /// a block.
     values: Vec<Lanes>,
     /// The rules that cover at least one row of the block, in ascending order. Each rule comes with the rows
     /// that it covers.
@@ -108,7 +109,7 @@ impl Bodies {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if the slots, or one number per rule, do not fit in memory.
+    /// Returns [`Error::TooLarge`] if the values of the slots, or one number per rule, do not fit in memory.
     pub(crate) fn block(&self) -> Result<Block, Error> {
         Ok(Block {
             values: filled("a block of rows", [0.0; ROWS], self.n_slots)?,
@@ -150,8 +151,9 @@ impl Bodies {
         }
     }
 
-    /// Visits the stored values of a row. Calls `visit(slot, value)` for each value of a feature with a slot.
-    /// Returns the total number of stored values of the row.
+    /// Visits the stored values of a row. Calls `visit(slot, value)` for each value of a feature that
+    /// conditions use. `slot` is the number of the feature among these features. Returns the total number of
+    /// stored values of the row.
     #[inline(always)]
     fn each_value<I: Index, T: Value>(
         &self,

@@ -45,8 +45,8 @@ const ARMIJO: f64 = 1e-4;
 /// Largest number of Newton steps for a safeguarded default rule.
 const MOST_DEFAULT_STEPS: usize = 50;
 
-/// If steps are safeguarded, the default rule is finished when a step lowers the loss by at most this
-/// fraction of the loss.
+/// Largest relative decrease of the loss for which a step counts as the last step. Used for the default rule
+/// if steps are safeguarded.
 const DEFAULT_TOLERANCE: f64 = 1e-10;
 
 impl Checked {

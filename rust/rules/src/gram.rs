@@ -33,20 +33,20 @@ const FEW_ROWS: usize = 4;
 /// Number of blocks of rows whose products are in memory at the same time.
 const BLOCKS_AT_ONCE: usize = 4;
 
-/// Largest number of labels (padded) for which products are summed in registers, without copying
-/// the gradients.
+/// Largest number of labels, rounded up to a multiple of eight, for which products are summed in registers,
+/// without copying the gradients.
 const FEW_LABELS: usize = 64;
 
 /// Number of rows per pass over all pairs of labels, if there are at most [`FEW_LABELS`] labels. The
 /// gradients of these rows stay in the first-level cache.
 const NEAR_ROWS: usize = 64;
 
-/// Number of matrix rows that are summed in registers at the same time. Also the largest number of chunks of
-/// each matrix row that are summed at the same time.
+/// Number of matrix rows that are summed in registers at the same time. Also the largest number of chunks
+/// (eight numbers) of each matrix row that are summed at the same time.
 const SIDE: usize = 4;
 
-/// The matrix `Σ w g gᵀ` over a set of rows. It is a full symmetric matrix, stored row by row with
-/// padded rows.
+/// The matrix `Σ w g gᵀ` over a set of rows. It is a full symmetric matrix, stored row by row. Each row is
+/// padded to a multiple of eight numbers.
 #[derive(Debug)]
 pub(crate) struct Gram {
     /// Length of a matrix row, and number of matrix rows.
@@ -161,7 +161,7 @@ impl Gram {
         &self.data[k * self.stride..(k + 1) * self.stride]
     }
 
-    /// Adds `scale · x xᵀ` for a padded row x.
+    /// Adds `scale · x xᵀ` for a vector x, which is padded to a multiple of eight numbers.
     #[inline(always)]
     pub(crate) fn add_outer(&mut self, scale: f64, x: &[f64]) {
         for (row, &entry) in self.data.chunks_exact_mut(self.stride).zip(x) {

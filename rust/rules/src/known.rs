@@ -63,8 +63,8 @@ pub struct LabelSets {
 pub(crate) struct Search {
     /// Labels with positive scores, in ascending order.
     likely: Vec<u32>,
-    /// For each label, the term that the label adds to the cost of a set that disagrees with the sign of its
-    /// score.
+    /// The term of each label in the cost of a set. A set has this term if it disagrees with the sign of the
+    /// label's score.
     cost: Vec<f64>,
 }
 

@@ -94,14 +94,14 @@ pub(crate) struct Factors {
 /// large, gradients are computed from the scores instead.
 const LARGEST_STEP: f64 = 200.0;
 
-/// Lower limit of `q_k` and `rest` for updates by [`Factors`]. If a value is not above this limit, gradients
-/// are computed from the scores instead. With this limit and [`LARGEST_STEP`], products of factors and `q_k`
-/// are at least `e^−200 · 1e-200 ≈ 1e-287`, which is still a normal number.
+/// Lower limit of `q_k` and `1 − Σ_k q_k` for updates by [`Factors`]. If a value is not above this limit,
+/// gradients are computed from the scores instead. With this limit and [`LARGEST_STEP`], products of factors
+/// and `q_k` are at least `e^−200 · 1e-200 ≈ 1e-287`, which is still a normal number.
 const LEAST_SHARE: f64 = 1e-200;
 
 impl Factors {
-    /// Returns the factors of a padded head multiplied by `scale`. Returns `None` if the absolute value of a
-    /// score is [`LARGEST_STEP`] or more, because products might overflow.
+    /// Returns the factors of `scale · head`. Returns `None` if the absolute value of a score is
+    /// [`LARGEST_STEP`] or more, because products might overflow.
     ///
     /// # Errors
     ///
@@ -322,7 +322,8 @@ mod tests {
         }
     }
 
-    /// Updates gradients and `rest` by factors, as [`Statistics`](crate::statistics::Statistics) does.
+    /// Updates gradients and `rest = 1 − Σ_k |g_k|` by factors, as
+    /// [`Statistics`](crate::statistics::Statistics) does.
     fn advance(factors: &Factors, n_labels: usize, g: &mut [f64], rest: &mut f64) -> bool {
         let ratio = total(&factors.advance(g));
         scale(n_labels, ratio, g, rest)

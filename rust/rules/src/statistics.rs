@@ -94,7 +94,7 @@ impl<'w> Statistics<'w> {
         })
     }
 
-    /// Returns the padded gradients of one row.
+    /// Returns the gradients of one row, padded to a multiple of eight labels.
     #[inline(always)]
     pub(crate) fn gradient(&self, row: u32) -> &[f64] {
         let at = row as usize * self.stride;
@@ -122,8 +122,8 @@ impl<'w> Statistics<'w> {
         Pace::new(self.watch)
     }
 
-    /// Adds a padded head to the scores of `rows`, and computes the gradients of these rows from the scores.
-    /// `rows` must be in ascending order.
+    /// Adds `head` to the scores of `rows`, and computes the gradients of these rows from the scores. `rows`
+    /// must be in ascending order.
     ///
     /// # Errors
     ///
@@ -326,10 +326,10 @@ pub(crate) struct Scaled<'a> {
     pub(crate) head: &'a [f64],
 }
 
-/// Scores, gradients and values of `rest` of a block of training rows.
+/// The scores, the gradients and the numbers `1 − Σ_k |g_k|` of a block of training rows.
 type Arrays<'a> = ((&'a mut [f64], &'a mut [f64]), &'a mut [f64]);
 
-/// Scores, gradients and values of `rest` of a block of training rows, accessed by row number.
+/// The data of a block of training rows, accessed by row number. `rest` is `1 − Σ_k |g_k|` of a row.
 struct Block<'a> {
     /// The first row of the block.
     first: usize,
@@ -337,12 +337,12 @@ struct Block<'a> {
     scores: &'a mut [f64],
     /// Gradients, row after row.
     gradients: &'a mut [f64],
-    /// The value of `rest` for each row.
+    /// The number `1 − Σ_k |g_k|` of each row.
     rest: &'a mut [f64],
 }
 
 impl Block<'_> {
-    /// Returns the scores, gradients and `rest` of a training row. The row must lie in the block.
+    /// Returns the scores, the gradients and `rest` of a training row. The row must be in the block.
     #[inline(always)]
     fn row(&mut self, row: u32, stride: usize) -> (&mut [f64], &mut [f64], &mut f64) {
         let at = row as usize - self.first;
@@ -430,14 +430,15 @@ pub(crate) enum Kinds {
     Bounds = 4,
 }
 
-/// Weighted sums over a set of rows. There is one padded row per sum, in the order of [`Kinds`].
+/// Weighted sums over a set of rows. Each sum is a row of numbers by label, padded to a multiple of eight
+/// labels. The sums are in the order of [`Kinds`].
 #[derive(Debug)]
 pub(crate) struct Sums {
     /// Padded length of each sum.
     pub(crate) stride: usize,
     /// The kinds of sums that are stored.
     kinds: Kinds,
-    /// The sums, one after the other.
+    /// The numbers of all sums, one sum after the other.
     data: Aligned,
 }
 
@@ -531,7 +532,7 @@ impl Sums {
         Ok(())
     }
 
-    /// Adds other sums of the same kinds.
+    /// Adds `other`, which must hold the same kinds of sums.
     fn add_sums(&mut self, other: &Self) {
         add_scaled(&mut self.data, 1.0, &other.data);
     }

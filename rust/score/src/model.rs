@@ -243,7 +243,7 @@ pub struct Options {
 }
 
 impl From<Purpose> for Options {
-    /// Returns options with this purpose and the beam width of the model.
+    /// Returns options with the purpose `purpose` and the beam width of the model.
     fn from(purpose: Purpose) -> Self {
         Self {
             purpose,

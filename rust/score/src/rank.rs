@@ -30,7 +30,8 @@ pub(crate) struct Batch<'a> {
     n_labels: usize,
     /// Number of rows that are scored together; at least 1.
     at_once: usize,
-    /// Number of rows in each share; at least 1. The last share may have fewer rows.
+    /// Number of rows in each share (range of consecutive rows); at least 1. The last share may have fewer
+    /// rows.
     rows_of_share: usize,
 }
 

@@ -51,7 +51,8 @@ use std::ops::Range;
 pub struct ColumnOrder {
     /// The original column at each place.
     columns: Vec<u32>,
-    /// The place of each original column, or [`Self::NONE`] for a column without nonzero entries.
+    /// The place of each original column in `columns`, or [`Self::NONE`] for a column without nonzero
+    /// entries.
     places: Vec<u32>,
 }
 
@@ -89,12 +90,12 @@ impl ColumnOrder {
         Ok(Self { columns, places })
     }
 
-    /// Returns the original columns in this order.
+    /// Returns the original columns, the most frequent column first.
     pub fn columns(&self) -> &[u32] {
         &self.columns
     }
 
-    /// Returns the original columns in this order and consumes `self`.
+    /// Returns the original columns, the most frequent column first, and consumes `self`.
     pub fn into_columns(self) -> Vec<u32> {
         self.columns
     }

@@ -2,7 +2,7 @@
 //!
 //! A row may have many thousand scores, but a ranking needs only a few of them. [`TopK`] receives the scores
 //! one by one and keeps the best scores, so that no row of scores has to be sorted. The method
-//! [`floor`](TopK::floor) returns the lowest score that can still enter. Callers can skip a group of scores
+//! [`floor`](TopK::floor) returns the lowest score that may still be kept. Callers can skip a group of scores
 //! at once if its maximum is below the floor.
 
 use manylabel_base::{Error, reserved};
@@ -61,8 +61,8 @@ impl TopK {
         })
     }
 
-    /// Returns the lowest score that can still enter, so callers may skip lower scores. A score equal to this
-    /// floor enters only if its label is lower than the label of the worst kept pair.
+    /// Returns the lowest score that may still be kept, so callers may skip lower scores. A score equal to
+    /// this floor is kept only if its label is lower than the label of the worst kept pair.
     #[inline(always)]
     pub fn floor(&self) -> f32 {
         self.floor

@@ -32,7 +32,8 @@ use manylabel_base::{Error, collected, copied, filled, reserved};
 use manylabel_simd::wide;
 use solve::{Goal, HEAD_TOLERANCE, Near, Outer, Set, Solver};
 
-/// Largest padded number of labels for which a head of all labels is solved with a Gram matrix.
+/// Largest number of labels, rounded up to a multiple of eight, for which a head of all labels is solved with
+/// a Gram matrix.
 const FEW_LABELS: usize = 128;
 
 /// The method for computing heads. It depends on the loss and the parameters.
@@ -40,9 +41,9 @@ const FEW_LABELS: usize = 128;
 pub(crate) enum Method {
     /// The score of one label, from the diagonal of the Hessian.
     Single,
-    /// Scores of all labels, which are independent of one another. Used for the label-wise loss.
+    /// Scores of all labels. The scores are independent of one another. Used for the label-wise loss.
     Diagonal,
-    /// Scores of label bins, which are independent of one another. Used for the label-wise loss.
+    /// Scores of label bins. The scores are independent of one another. Used for the label-wise loss.
     DiagonalBins(Binner),
     /// Scores of label bins under the example-wise loss. If `restricted` is true, second derivatives between
     /// different labels of one bin are included.
@@ -80,8 +81,8 @@ impl Method {
         }
     }
 
-    /// Returns the head of a set of rows, as a padded row of scores, and its quality. The head and
-    /// the quality are exact up to rounding.
+    /// Returns the head of a set of rows and its quality. The head has one score per label and is padded to a
+    /// multiple of eight labels. The head and the quality are exact up to rounding.
     ///
     /// - `weights` has one entry for every training row.
     /// - `label` is the label of a single-label head, if it has already been chosen.

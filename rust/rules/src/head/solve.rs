@@ -72,14 +72,14 @@ pub(crate) fn factorize(matrix: &mut [f64], n: usize, l2: f64) -> bool {
     true
 }
 
-/// Returns the length of a padded row. If `C` is not 0, the length is `C` chunks, so that the
-/// compiler can unroll loops. Otherwise the length is `stride`.
+/// Returns the length of a row of numbers by label. If `C` is not 0, the length is `C` chunks of eight
+/// numbers, so that the compiler can unroll loops. Otherwise the length is `stride`.
 #[inline(always)]
 pub(crate) fn length<const C: usize>(stride: usize) -> usize {
     if C > 0 { C * WIDTH } else { stride }
 }
 
-/// Returns the first entries of a padded row. The [`length`] for `C` chunks determines their number.
+/// Returns the first entries of `row`. [`length`] determines their number.
 #[inline(always)]
 fn cut<const C: usize>(row: &[f64]) -> &[f64] {
     &row[..length::<C>(row.len())]
@@ -94,8 +94,8 @@ pub(crate) enum Outer<'a> {
     Rows(&'a [u32], &'a [f64]),
 }
 
-/// Computes `y += sign · A x` for the `B` chunks of y that start at chunk `first`. `x` may be shorter than
-/// `stride`, and the missing entries count as 0.
+/// Computes `y += sign · A x` for `B` chunks of eight entries of y, starting at chunk `first`. `x` may be
+/// shorter than `stride`, and the missing entries count as 0.
 #[inline(always)]
 pub(crate) fn multiply_columns<const B: usize>(
     gram: &Gram,
@@ -245,7 +245,7 @@ impl<'a> Outer<'a> {
 /// removed, the product is updated in O(labels) time.
 #[derive(Debug)]
 pub(crate) struct Near {
-    /// The head, a padded row.
+    /// The head, padded to a multiple of eight labels.
     pub(crate) x: Aligned,
     /// The product `A x`.
     pub(crate) product: Aligned,

@@ -23,7 +23,7 @@ use crate::statistics::Statistics;
 use manylabel_base::{Error, reserved};
 
 /// Evaluates the growing set (the rows added so far) and its complement with heads of all labels. Rows have
-/// `C` chunks of labels, or any number of chunks if `C` is 0.
+/// `C` chunks of eight labels, or any number of chunks if `C` is 0.
 pub(crate) struct Full<'a, const C: usize> {
     /// Sums over the growing set (the rows added so far) and its complement.
     halves: Halves<'a>,

@@ -15,11 +15,11 @@ use manylabel_base::{Error, collected, extend, few, push, reserved};
 /// rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Group {
-    /// Smallest code among the rows.
+    /// Smallest code (index of a value in the column) of the rows.
     pub(crate) first: u32,
-    /// Largest code among the rows.
+    /// Largest code (index of a value in the column) of the rows.
     pub(crate) last: u32,
-    /// Start of the rows in [`Groups::rows`]. Rows with an implicit zero are not listed.
+    /// Start of the rows in [`Groups::rows`]. Rows of a sparse column with the value 0 are not listed.
     pub(crate) from: usize,
     /// End of the rows in [`Groups::rows`].
     pub(crate) to: usize,
@@ -30,7 +30,7 @@ pub(crate) struct Group {
 /// The rows of a set in ascending order of a feature.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
-    /// The rows, group by group. Rows with an implicit zero are left out.
+    /// The rows, group by group. Rows of a sparse column with the value 0 are left out.
     pub(crate) rows: Vec<u32>,
     /// The groups, in ascending order of value.
     pub(crate) list: Vec<Group>,

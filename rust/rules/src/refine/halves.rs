@@ -68,8 +68,9 @@ impl<'a> Halves<'a> {
     }
 }
 
-/// Computes the quality of a set of rows from its sums. A judge that needs more data keeps its own record of
-/// the growing set (the rows added so far).
+/// Computes the quality of a set of rows from its sums. The quality is the change of the objective with the
+/// optimal head. A judge that needs more data keeps its own record of the growing set (the rows added so
+/// far).
 pub(crate) trait Judge {
     /// Called when the growing set is emptied. Does nothing by default.
     #[inline(always)]

@@ -57,7 +57,8 @@ use rayon::prelude::*;
 use sweep::{Evaluator, Split, sweep};
 use two_bins::{MOST_CHUNKS, TwoBins};
 
-/// Largest padded number of labels for which the fast search with label binning keeps a Gram matrix.
+/// Largest number of labels, rounded up to a multiple of eight, for which the fast search with label binning
+/// keeps a Gram matrix.
 const MOST_LABELS: usize = 256;
 
 /// Number of features per task. The features of a task use the same evaluator. After the first feature, the
@@ -86,10 +87,10 @@ pub(crate) struct Candidate {
 pub(crate) struct Moments {
     /// Sums by label.
     sums: Sums,
-    /// The matrix `Σ w g gᵀ`, if the search needs it.
+    /// The matrix `Σ w g gᵀ`, or `None` if the search does not need the matrix.
     gram: Option<Gram>,
-    /// The head of all labels for these rows. The solver starts from this head for each candidate. The length
-    /// is 0 unless heads score all labels without bins.
+    /// The head of all labels for the rows that the body covers so far. The solver starts from this head for
+    /// each candidate. The length is 0 unless heads score all labels without bins.
     pub(crate) near: Near,
 }
 
@@ -114,7 +115,7 @@ impl Moments {
         Ok(moments)
     }
 
-    /// Computes the sums and the matrix of `rows`, and stores the given head with them.
+    /// Computes the sums and the matrix of `rows`, and stores these sums with the given head.
     ///
     /// # Errors
     ///
@@ -284,9 +285,9 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Returns true if conditions on a feature are evaluated with the label bins of the parent set. This is
-    /// the case in the fast search for full columns if there are few bins. If there are too many labels for a
-    /// Gram matrix, this is the case for all columns.
+    /// Returns true if conditions on a feature are evaluated with the label bins of the parent set. In the
+    /// fast search, this is the case for columns that store all rows, if there are few bins. If there are too
+    /// many labels for a Gram matrix, this is the case for all columns.
     fn is_estimated(&self, column: &Column) -> bool {
         self.params.search == Search::Fast
             && self.has_few_bins()
@@ -299,8 +300,8 @@ impl<'a> Context<'a> {
         self.params.search == Search::Fast && self.has_few_bins()
     }
 
-    /// Returns true if there are few bins. With few bins, the sums and products of bins for a row are at most
-    /// twice as many numbers as there are labels.
+    /// Returns true if there are few bins. Bins are few if the sums and products of the bins of a row take at
+    /// most two numbers per label.
     fn has_few_bins(&self) -> bool {
         matches!(self.method, Method::Bins { binner, .. }
             if binner.n_bins * (binner.n_bins + 3) / 2 <= 2 * self.statistics.stride)

@@ -32,7 +32,7 @@ pub(crate) struct OwnBins<'a> {
     system: System,
     /// The growing set: the rows added so far.
     rows: Vec<u32>,
-    /// Square roots of the weights of these rows.
+    /// Square roots of the weights of the rows in the growing set.
     roots: Vec<f64>,
     /// Working space: the bins of the next candidate.
     next: Vec<f64>,
@@ -238,7 +238,7 @@ pub(crate) struct ParentBins {
     pub(crate) bins: Vec<f64>,
     /// Number of bins. Empty bins are included.
     n_bins: usize,
-    /// One padded row per bin: the sum of the matrix rows that belong to the labels of the bin.
+    /// One row per bin: the sum of the matrix rows that belong to the labels of the bin.
     by_bin: Vec<f64>,
     /// The sum of the matrix entries for each pair of bins.
     products: Vec<f64>,

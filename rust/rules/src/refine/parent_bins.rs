@@ -56,24 +56,24 @@ pub(crate) struct BinnedStatistics<'a> {
 struct Histogram {
     /// Number of values per reduced row (sums over label bins).
     width: usize,
-    /// One sum per group.
+    /// The sum of the reduced rows of each group.
     sums: Vec<f64>,
-    /// The number of rows and the codes of each group.
+    /// The number of rows and the range of values of each group.
     groups: Vec<Slot>,
 }
 
-/// The number of rows of a group, and the range of their codes.
+/// The number of rows of a group, and the range of their codes (indices of values in the column).
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     /// Number of rows.
     count: usize,
-    /// Smallest code of the rows.
+    /// Smallest code (index of a value in the column) of the rows.
     first: u32,
-    /// Largest code of the rows.
+    /// Largest code (index of a value in the column) of the rows.
     last: u32,
 }
 
-/// A group without rows.
+/// An empty group of rows.
 const EMPTY: Slot = Slot {
     count: 0,
     first: u32::MAX,
@@ -274,8 +274,8 @@ fn reduce(
     Ok(())
 }
 
-/// Finds the best condition on a full column with a histogram. Rows with a missing value are subtracted from
-/// the sum of all rows.
+/// Finds the best condition on a column that stores the values of all rows, with a histogram. Rows with a
+/// missing value are subtracted from the sum of all rows.
 ///
 /// # Errors
 ///
@@ -382,7 +382,7 @@ impl Histogram {
         })
     }
 
-    /// Returns the number of the group that contains a code.
+    /// Returns the number of the group that contains the value with the given code.
     #[inline(always)]
     fn group(column: &Column, code: u32) -> usize {
         if column.nominal {
@@ -392,7 +392,7 @@ impl Histogram {
         }
     }
 
-    /// Adds a reduced row (sums over label bins) to the group of the given code.
+    /// Adds a reduced row (sums over label bins) to the group that contains the value with the given code.
     #[inline(always)]
     fn add(&mut self, column: &Column, code: u32, row: &[f64]) {
         let group = Self::group(column, code);
@@ -414,7 +414,8 @@ impl Histogram {
     }
 }
 
-/// Finds the best condition on a sparse column. Returns `None` if all rows of the set are in one group.
+/// Finds the best condition on a column that stores only nonzero values. Returns `None` if all rows of the
+/// set are in one group.
 ///
 /// # Errors
 ///

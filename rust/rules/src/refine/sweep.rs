@@ -85,8 +85,8 @@ struct Step {
 ///
 /// Rows are added from the smallest values upwards and from the largest values downwards, so that the growing
 /// set is the smaller half of the rows. The sums of the complement are the sums of all rows minus the sums of
-/// the growing set. If the complement were small, these differences would lose digits. Rows with an implicit
-/// zero are never added, and are always in the complement.
+/// the growing set. If the complement were small, these differences would lose digits. Rows of a sparse
+/// column with the value 0 are never added, and are always in the complement.
 ///
 /// # Errors
 ///
