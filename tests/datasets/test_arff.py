@@ -65,9 +65,7 @@ def test_missing_classes_are_the_same_examples(data):
     np.testing.assert_array_equal(X, X_missing)
     assert Y.nnz > 0
     assert (Y_missing.shape, Y_missing.nnz) == (Y.shape, 0)  # every value is missing
-    with pytest.raises(
-        ValueError, match=r"line 84: expected a value for label `amazed-suprised` .*got `\?`"
-    ):
+    with pytest.raises(ValueError, match=r"line 84: expected a value for label `amazed-suprised` .*got `\?`"):
         load_arff(data / "_arff" / "meka-Music_missing_classes.arff.gz")
 
 

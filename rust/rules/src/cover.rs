@@ -70,7 +70,7 @@ pub(crate) struct Block {
 }
 
 impl Bodies {
-    /// Prepares the bodies of the rules in `range`. The time is O(number of the highest feature used +
+    /// Prepares the bodies of the rules in `range`. The time is O(conditions + largest feature number in the
     /// conditions).
     ///
     /// # Errors

@@ -110,8 +110,8 @@ impl Sums {
 }
 
 impl<'a, I: Index> Stage<'a, I> {
-    /// Prepares the rules in `range`. The time is O(conditions of these rules + number of the highest feature
-    /// used).
+    /// Prepares the rules in `range`. The time is O(conditions of these rules + largest feature number in
+    /// these conditions).
     ///
     /// # Errors
     ///

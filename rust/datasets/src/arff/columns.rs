@@ -143,7 +143,7 @@ impl Columns {
                     Role::Ignored
                 }
                 Kind::Hierarchical(_) => {
-                    let expected = "no hierarchical attribute, because other attributes are labels (see `ignore`)";
+                    let expected = "no hierarchical attribute besides the labels (see `ignore`)";
                     return Err(Unfit::new(expected, quote(name.as_bytes())).at(path, line));
                 }
                 kind if labels[position] => columns
