@@ -65,9 +65,7 @@ def test_missing_classes_are_the_same_examples(data):
     np.testing.assert_array_equal(X, X_missing)
     assert Y.nnz > 0
     assert (Y_missing.shape, Y_missing.nnz) == (Y.shape, 0)  # every value is missing
-    with pytest.raises(
-        ValueError, match=r"line 84: expected a known value of label `amazed-suprised` .*got `\?`"
-    ):
+    with pytest.raises(ValueError, match=r"line 84: expected a value for label `amazed-suprised` .*got `\?`"):
         load_arff(data / "_arff" / "meka-Music_missing_classes.arff.gz")
 
 
@@ -314,7 +312,7 @@ MALFORMED = {
     ),
     "name twice": (
         START + "@attribute x real\n",
-        r"line 5: expected a name that differs from the name in line 3, got `x` again",
+        r"line 5: expected an attribute name that differs from the name in line 3, got `x` again",
     ),
     "quote left open": (
         "@relation r\n@attribute 'a numeric\n",
@@ -322,7 +320,7 @@ MALFORMED = {
     ),
     "no labels told": (
         DATA.replace(": -C 1", ""),
-        r"line 1: expected labels: named by the file `xml`.*`-C n`",
+        r"line 1: expected label attributes, given by the file `xml`.*`-C n`",
     ),
     "-C without number": (DATA.replace("-C 1", "-C"), r"line 1: expected `-C n`.*got `'r: -C'`"),
     "-C 0": (DATA.replace("-C 1", "-C 0"), r"line 1: expected `-C n`.*got `'r: -C 0'`"),
@@ -335,7 +333,7 @@ MALFORMED = {
         r"line 4: expected values 0 and 1 .* `k`, got \{u, v, w\}",
     ),
     "label not 0 or 1": (DATA.replace("-C 1", "-C 2") + "1,2,u\n", r"line 6: expected 0 or 1 for label `x`"),
-    "label unknown": (DATA + "?,2,u\n", r"line 6: expected a known value of label `a` \(or `missing_labels"),
+    "label unknown": (DATA + "?,2,u\n", r"line 6: expected a value for label `a` \(or set `missing_labels"),
     "too few values": (DATA + "1,2,u\n1,2\n", r"line 7: expected 3 values, got 2"),
     "too many values": (DATA + "1,2,u,3\n", r"line 6: expected 3 values, got more values"),
     "empty value": (DATA + "1,,u\n", r"line 6: expected a value, got `,u`"),
@@ -353,8 +351,8 @@ MALFORMED = {
         DATA + "{0 1}\n1,2,u\n",
         r"line 7: expected values in braces, as in the first example, got `1,2,u`",
     ),
-    "index too large": (DATA + "{3 1}\n", r"line 6: expected the index of an attribute, below 3 .*got `3`"),
-    "index negative": (DATA + "{-1 1}\n", r"line 6: expected the index of an attribute, below 3 .*got `-1`"),
+    "index too large": (DATA + "{3 1}\n", r"line 6: expected an attribute index below 3 .*got `3`"),
+    "index negative": (DATA + "{-1 1}\n", r"line 6: expected an attribute index below 3 .*got `-1`"),
     "index twice": (DATA + "{1 1,1 2}\n", r"line 6: expected each attribute once, got attribute 1 twice"),
     "value missing": (DATA + "{1}\n", r"line 6: expected a value, got `}`"),
     "brace left open": (DATA + "{1 2\n", r"line 6: expected `,` or `}`, got the end of the line"),
@@ -377,7 +375,7 @@ MALFORMED = {
     ),
     "name too long": (
         "@relation 'r: -C 1'\n@attribute " + "a" * 4097 + " {u,v,w}\n",
-        r"line 2: expected a name of at most 4096 bytes, got `aaa",
+        r"line 2: expected an attribute name of at most 4096 bytes, got `aaa",
     ),
     "two hierarchies": (
         "@relation r\n@attribute c hierarchical a\n@attribute d hierarchical a\n@data\n",

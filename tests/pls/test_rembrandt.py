@@ -366,7 +366,7 @@ def test_share_of_many_labels():
     assert expected <= k <= 1.05 * expected
     everywhere = csr_array((np.ones(6000), np.arange(6000), np.arange(6001)), shape=(6000, 6000))
     with pytest.raises(
-        ValueError, match=r"a fraction that 1024 components reach, got 0.9; they reach at most 0.1"
+        ValueError, match=r"that 1024 components can explain, got 0.9; 1024 components explain at most 0.1"
     ):
         Rembrandt(0.9, **fit).fit(np.ones((6000, 1)), everywhere)
 

@@ -1,28 +1,28 @@
-//! Allocates memory so that a lack of memory is an error and never aborts the process.
+//! Allocates memory. If memory is short, the functions return an error and do not abort the process.
 //!
-//! The functions here allocate the vectors whose size depends on the input. If an allocation fails,
-//! they return [`Error::TooLarge`], which names what the memory was for. The clippy configuration of
-//! the workspace bans the standard methods that abort instead.
+//! These functions allocate vectors that grow with the input. If an allocation fails, they return
+//! [`Error::TooLarge`]. The error message names the purpose of the memory. The standard methods abort the
+//! process instead, and the clippy configuration of the workspace bans these methods.
 //!
-//! [`few`] and [`parts`] collect lists that stay small for any input, such as panels or threads. These
-//! two functions abort if memory is short. To prevent this, the allocator of the extension module keeps
-//! a reserve for small requests. When it has to use the reserve, it calls [`ran_low`], and the work
-//! ends with an error at its next [`Watch::step`](crate::Watch::step).
+//! [`few`] and [`parts`] collect lists that stay small for any input, such as panels or threads. These two
+//! functions abort if memory is short. To prevent this, the allocator of the extension module keeps a reserve
+//! of memory for small requests. When the allocator uses the reserve, it calls [`ran_low`]. Every running
+//! computation then ends with an error at its next call of [`Watch::step`](crate::Watch::step).
 
 use crate::Error;
 use rayon::iter::ParallelIterator;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// True while the allocator has given up its reserve and has not restored it.
+/// True from a call of [`ran_low`] until the next call of [`recovered`].
 static LOW: AtomicBool = AtomicBool::new(false);
 
-/// Reports that the allocator uses its reserve. Work in progress should then end with
-/// [`Error::TooLarge`].
+/// Reports that memory is short and the allocator uses its memory reserve. Running computations should then
+/// end with [`Error::TooLarge`].
 pub fn ran_low() {
     LOW.store(true, Relaxed);
 }
 
-/// Reports that the allocator has restored its reserve.
+/// Reports that the allocator has restored its memory reserve.
 pub fn recovered() {
     LOW.store(false, Relaxed);
 }
@@ -32,7 +32,7 @@ pub fn is_low() -> bool {
     LOW.load(Relaxed)
 }
 
-/// Makes the error for work on `what` during which memory ran out.
+/// Returns the error for memory that ran out during the work on `what`.
 pub(crate) fn exhausted(what: &'static str) -> Error {
     Error::TooLarge {
         what,
@@ -40,12 +40,12 @@ pub(crate) fn exhausted(what: &'static str) -> Error {
     }
 }
 
-/// Makes the error for a failed allocation of `n` entries of type `T` for `what`.
+/// Returns the error for a failed allocation of `n` entries of type `T`. `what` is the purpose of the memory.
 fn refused<T>(what: &'static str, n: usize) -> Error {
     refused_entries(what, n, size_of::<T>())
 }
 
-/// The part of [`refused`] that is the same for all types, so that it is compiled only once.
+/// Does the work of [`refused`] that does not depend on the type. This function is compiled only once.
 #[cold]
 fn refused_entries(what: &'static str, n: usize, size: usize) -> Error {
     Error::TooLarge {
@@ -64,7 +64,7 @@ fn reserve<T>(what: &'static str, vec: &mut Vec<T>, more: usize) -> Result<(), E
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] with the name `what` if `n` entries do not fit in memory.
+/// Returns [`Error::TooLarge`] if `n` entries do not fit in memory. The error message contains `what`.
 pub fn reserved<T>(what: &'static str, n: usize) -> Result<Vec<T>, Error> {
     let mut vec = Vec::new();
     vec.try_reserve_exact(n)
@@ -76,7 +76,7 @@ pub fn reserved<T>(what: &'static str, n: usize) -> Result<Vec<T>, Error> {
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] with the name `what` if the vector does not fit in memory.
+/// Returns [`Error::TooLarge`] if the vector does not fit in memory. The error message contains `what`.
 #[expect(clippy::disallowed_methods, reason = "the memory is reserved")]
 pub fn filled<T: Clone>(what: &'static str, value: T, n: usize) -> Result<Vec<T>, Error> {
     let mut vec = reserved(what, n)?;
@@ -88,7 +88,7 @@ pub fn filled<T: Clone>(what: &'static str, value: T, n: usize) -> Result<Vec<T>
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] with the name `what` if the copy does not fit in memory.
+/// Returns [`Error::TooLarge`] if the copy does not fit in memory. The error message contains `what`.
 #[expect(clippy::disallowed_methods, reason = "the memory is reserved")]
 pub fn copied<T: Clone>(what: &'static str, values: &[T]) -> Result<Vec<T>, Error> {
     let mut vec = reserved(what, values.len())?;
@@ -100,7 +100,7 @@ pub fn copied<T: Clone>(what: &'static str, values: &[T]) -> Result<Vec<T>, Erro
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] with the name `what` if the items do not fit in memory.
+/// Returns [`Error::TooLarge`] if the items do not fit in memory. The error message contains `what`.
 pub fn collected<T>(
     what: &'static str,
     values: impl IntoIterator<Item = T>,
@@ -114,8 +114,8 @@ pub fn collected<T>(
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] with the name `what` if the items do not fit in memory. In this case,
-/// `vec` keeps the items that were appended before the failure.
+/// Returns [`Error::TooLarge`] if the items do not fit in memory. The error message contains `what`. `vec`
+/// keeps the items that were appended before the failure.
 #[expect(clippy::disallowed_methods, reason = "the memory is reserved")]
 pub fn extend<T>(
     what: &'static str,
@@ -142,7 +142,7 @@ pub fn extend<T>(
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] with the name `what` if there is no memory for the value.
+/// Returns [`Error::TooLarge`] if there is no memory for the value. The error message contains `what`.
 #[inline]
 pub fn push<T>(what: &'static str, vec: &mut Vec<T>, value: T) -> Result<(), Error> {
     if vec.len() == vec.capacity() {
@@ -158,11 +158,11 @@ pub fn few<T, C: FromIterator<T>>(values: impl IntoIterator<Item = T>) -> C {
     values.into_iter().collect()
 }
 
-/// Collects the results of parallel tasks, in the order of the tasks. There must be few tasks.
+/// Collects the results of parallel tasks, in the order of the tasks. The number of tasks must be small.
 ///
 /// # Errors
 ///
-/// Returns the error of one of the failed tasks, if any task failed.
+/// If tasks fail, returns the error of one of these tasks.
 #[expect(clippy::disallowed_methods, reason = "few by contract")]
 pub fn parts<T: Send>(
     results: impl ParallelIterator<Item = Result<T, Error>>,

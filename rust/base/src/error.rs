@@ -1,28 +1,28 @@
-//! The error type of all crates.
+//! Defines the error type of all crates.
 //!
-//! Each variant carries what was expected and what was given. The Python boundary therefore chooses an
-//! exception class by the variant and does not have to read the text.
+//! Each variant has fields that describe the problem. The Python bindings choose the exception class by the
+//! variant and do not read the text of the error.
 
 use std::path::PathBuf;
 
-/// An error that any crate can return. Bugs are not included: they cause panics.
+/// An error that any crate can return. Bugs cause panics instead.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A parameter is out of range.
     #[error("`{name}` must be {expected}, got {got}")]
     Param {
-        /// The name of the parameter, as the user spells it.
+        /// The name of the parameter in Python.
         name: &'static str,
-        /// The condition that the value breaks, worded to follow "must be".
+        /// The required condition. In the error message, this text follows "must be".
         expected: &'static str,
         /// The given value, as text.
         got: String,
     },
-    /// Two sizes that must be equal differ.
+    /// A size differs from the required size.
     #[error("{what}: expected {expected}, got {got}")]
     Shape {
-        /// What has the wrong size, for example "rows of Y".
+        /// The name of the wrong size, for example "rows of Y".
         what: &'static str,
         /// The expected size.
         expected: usize,
@@ -34,16 +34,15 @@ pub enum Error {
     Csr {
         /// The name of the argument that holds the matrix.
         matrix: &'static str,
-        /// The first row that breaks a rule.
+        /// The number of the first invalid row.
         row: usize,
-        /// The broken rule, with the value that breaks it.
+        /// A description of the problem, with the invalid value.
         rule: String,
     },
-    /// A size that follows from the input exceeds the memory, the range of an index type or a limit of
-    /// a file format.
+    /// A size exceeds the memory, the range of an index type or a limit of a file format.
     #[error("{what} is too large: {got}")]
     TooLarge {
-        /// What is too large.
+        /// The name of the size or the array that is too large.
         what: &'static str,
         /// The size, for example "3000000000 x 5000 cells".
         got: String,
@@ -55,9 +54,9 @@ pub enum Error {
         path: PathBuf,
         /// The number of the line, counted from 1.
         line: usize,
-        /// What the format requires at this place.
+        /// The text that the format requires at this place.
         expected: String,
-        /// The text at this place, shortened.
+        /// The text that was found at this place, shortened.
         got: String,
     },
     /// The operating system refused to read or write a file.

@@ -1,11 +1,11 @@
 //! Basic types and functions that all other crates use.
 //!
-//! - [`Error`] is the one error type of all crates.
-//! - [`Watch`] counts the progress of a kernel and tells the kernel to stop.
+//! - [`Error`] is the error type of all crates.
+//! - [`Watch`] counts the progress of a computation and can stop the computation.
 //! - [`filled`] and similar functions allocate memory and return an error if memory is short.
 //! - [`range`] checks the ranges of parameters.
 //!
-//! The crate contains no mathematics, no file access and no Python.
+//! The crate contains no mathematics, no file access and no Python code.
 //!
 //! ```
 //! use manylabel_base::{Error, Watch};

@@ -1,9 +1,10 @@
-//! Checks parameters and sizes. The messages use the wording of `estimator/parameters.py`.
+//! Checks parameters and sizes. The error messages have the same wording as the messages of the Python module
+//! `estimator/parameters.py`.
 
 use crate::Error;
 use std::fmt::Display;
 
-/// Checks that a condition on a parameter holds. The text `expected` is worded to follow "must be".
+/// Checks that a condition on a parameter holds. In the error message, the text `expected` follows "must be".
 ///
 /// # Errors
 ///
@@ -29,7 +30,7 @@ pub fn ensure(
 ///
 /// # Errors
 ///
-/// Returns [`Error::Param`] if `value` is not finite and > 0.
+/// Returns [`Error::Param`] unless `value` is finite and > 0.
 pub fn positive(name: &'static str, value: f64) -> Result<(), Error> {
     let holds = value.is_finite() && value > 0.0;
     ensure(name, holds, "a finite number > 0", value)
@@ -39,7 +40,7 @@ pub fn positive(name: &'static str, value: f64) -> Result<(), Error> {
 ///
 /// # Errors
 ///
-/// Returns [`Error::Param`] if `value` is not finite and ≥ 0.
+/// Returns [`Error::Param`] unless `value` is finite and ≥ 0.
 pub fn not_negative(name: &'static str, value: f64) -> Result<(), Error> {
     let holds = value.is_finite() && value >= 0.0;
     ensure(name, holds, "a finite number >= 0", value)
@@ -84,7 +85,7 @@ pub fn same(what: &'static str, expected: usize, got: usize) -> Result<(), Error
 ///
 /// # Errors
 ///
-/// Returns [`Error::Shape`] for the first of these arrays whose number of rows differs.
+/// Returns [`Error::Shape`] for the first array that does not have as many rows as X.
 pub fn same_rows(
     n_rows: usize,
     n_rows_of_y: usize,
@@ -98,15 +99,15 @@ pub fn same_rows(
     same("length of held_out", n_rows, n_flags)
 }
 
-/// Defines `Checked`, a parameter struct whose values are known to be in range.
+/// Defines the struct `Checked`, which holds parameters that have passed their range checks.
 ///
-/// The macro also defines the method `check`, which turns the parameter struct into a `Checked`.
-/// `check` calls the method `ranges` of the parameter struct, which the calling module must define.
-/// `fit` is a method of `Checked`, so no fit can run with unchecked parameters.
+/// The macro also gives the parameter struct a method `check`, which returns a `Checked`. The method `check`
+/// calls the method `ranges` of the parameter struct. The calling module must define `ranges`. `fit` is a
+/// method of `Checked`, so no fit can run with unchecked parameters.
 #[macro_export]
 macro_rules! checked {
     ($params:ident) => {
-        /// Parameters that are known to be in range.
+        /// Parameters that have passed their range checks.
         #[derive(Debug, Clone)]
         pub struct Checked(pub(crate) $params);
 
@@ -115,8 +116,8 @@ macro_rules! checked {
             ///
             /// # Errors
             ///
-            /// Returns [`Error::Param`]($crate::Error::Param) for the first parameter that is out of
-            /// range, or for two that contradict each other.
+            /// Returns [`Error::Param`]($crate::Error::Param) for the first parameter that is out of range,
+            /// or for two parameters that contradict each other.
             pub fn check(self) -> Result<Checked, $crate::Error> {
                 self.ranges()?;
                 Ok(Checked(self))

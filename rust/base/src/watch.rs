@@ -1,14 +1,15 @@
-//! A progress counter and a stop flag. They are the only link between a running kernel and its caller.
+//! Defines [`Watch`], a progress counter with a stop flag. It is the only link between a running computation
+//! and its caller.
 
 use crate::{Error, alloc};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-/// Counts the progress of a running kernel and holds the request of its caller to stop.
+/// Counts the progress of a computation and stores whether the caller has requested a stop.
 ///
-/// Kernels call [`step`](Self::step) every few milliseconds. Meanwhile the thread that waits for the
-/// kernel reads [`done`](Self::done) and may call [`stop`](Self::stop). All accesses are relaxed
-/// atomics, so they do not order other memory operations.
+/// A computation calls [`step`](Self::step) every few milliseconds. Meanwhile the waiting thread reads
+/// [`done`](Self::done) and may call [`stop`](Self::stop). All accesses are relaxed atomic operations, so
+/// they do not order other memory accesses.
 #[derive(Debug, Default)]
 pub struct Watch {
     done: AtomicUsize,
@@ -21,8 +22,8 @@ impl Watch {
         Self::default()
     }
 
-    /// Returns a watch with the same stop flag but a counter of its own. Use it for work that should
-    /// not count as progress.
+    /// Returns a new watch with the same stop flag and a counter of its own. Pass the new watch to work that
+    /// should not count as progress.
     pub fn aside(&self) -> Self {
         Self {
             done: AtomicUsize::new(0),
@@ -30,8 +31,8 @@ impl Watch {
         }
     }
 
-    /// Adds `n` finished units of work. Returns an error if the kernel should stop. A call of `step(0)`
-    /// only checks whether the kernel should stop.
+    /// Adds `n` finished units of work. Returns an error if the computation should stop. A call of `step(0)`
+    /// only checks whether the computation should stop.
     ///
     /// # Errors
     ///

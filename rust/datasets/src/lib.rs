@@ -3,26 +3,27 @@
 //! - [`XcFile`] reads the format of the Extreme Classification Repository, and [`write_xc`] writes it.
 //! - [`read_arff`] reads ARFF with the label conventions of MULAN, MEKA and Clus.
 //!
-//! Files are plain text or gzip, which is recognized by the content of the file. Files may be pipes.
-//! The results are dense rows, or the arrays of CSR matrices, which the Python layer wraps in scipy
-//! matrices.
+//! Files are plain text or gzip. The content of a file determines whether the file is gzip. Files may be
+//! pipes. The results are dense rows or the arrays of CSR matrices. The Python code wraps these arrays in
+//! scipy matrices.
 //!
 //! # Invariants
 //!
-//! - A file is read in one pass, in blocks of whole lines. The memory is the memory of the result and
-//!   of a few blocks. The whole text is never in memory.
-//! - Memory is allocated for content that has been read, and never because of a size in the header.
+//! - A file is read in one pass, in blocks of whole lines. The functions need memory for the result and for a
+//!   few blocks of text. The whole text is never in memory.
+//! - Memory is allocated only for content that has been read. A size in the header never causes an
+//!   allocation.
 //! - If memory is short, the functions return an error and do not abort.
-//! - All functions that wait for text can be stopped through a [`Watch`](manylabel_base::Watch).
+//! - All functions that wait for text can be stopped with a [`Watch`](manylabel_base::Watch).
 //! - Errors in the content name the file and the line.
-//! - Numbers are rounded correctly when they are read. They are written so that they read back as the
-//!   same value.
+//! - Numbers are rounded correctly when they are read. A number that is written and read again has the same
+//!   value.
 //! - The result does not depend on the number of threads.
 //!
 //! | file | content |
 //! |---|---|
-//! | `source.rs` | blocks of whole lines from plain or gzip files; error messages about content |
-//! | `pipe.rs` | files that can make a reader wait |
+//! | `source.rs` | blocks of whole lines from plain or gzip files; error messages about the content of files |
+//! | `pipe.rs` | pipes and other files that may have no text yet |
 //! | `number.rs` | conversion of decimal text to numbers and back |
 //! | `xc/` | the format of the Extreme Classification Repository |
 //! | `arff/` | ARFF and the XML label lists of MULAN |

@@ -3,15 +3,15 @@
 //! The two conversions are exact. Reading rounds correctly to `f32` or `f64`. Writing produces the
 //! shortest decimal that reads back as the same value.
 //!
-//! Reading is fast for short decimals, which are the usual content of data files. The code loads eight
-//! bytes at a time and converts up to eight digits by three multiplications. For a decimal `w · 10⁻ᵏ`
-//! with w ≤ 2⁵³ and k ≤ 22, the two numbers w and 10ᵏ are exact in `f64`, so a single division gives
-//! the correctly rounded result (Clinger, *How to read floating point numbers accurately*, PLDI 1990).
-//! `fast_float2` converts all other numbers. Writing uses the digits of `ryu` and chooses the shorter
-//! of two layouts.
+//! Reading is fast for short decimals, which are the usual content of data files. The code loads eight bytes
+//! at a time and converts up to eight digits by three multiplications. For a decimal `w · 10⁻ᵏ` with w ≤ 2⁵³
+//! and k ≤ 22, the two numbers w and 10ᵏ are exact in `f64`. A single division then gives the correctly
+//! rounded result (Clinger, *How to read floating point numbers accurately*, PLDI 1990). `fast_float2`
+//! converts all other numbers. Writing uses the digits that `ryu` computes, and chooses the shorter of two
+//! layouts.
 //!
-//! Text must be followed by eight more bytes. Blocks of a file have eight bytes of padding for this
-//! purpose.
+//! The functions may read up to eight bytes after the text. Blocks of a file have eight bytes of padding for
+//! this purpose.
 
 use manylabel_sparse::Value;
 use std::io::Write;
@@ -173,7 +173,8 @@ pub(crate) fn decimal<V: Real>(text: &[u8], at: usize) -> Option<(V, usize)> {
     unusual(text, at)
 }
 
-/// Reads a decimal of any form. The result is exact, but the function is slower than the usual case.
+/// Reads a decimal number of any form, correctly rounded. This function is slower than the method for short
+/// decimals.
 #[cold]
 fn unusual<V: Real>(text: &[u8], at: usize) -> Option<(V, usize)> {
     let (value, length) = fast_float2::parse_partial::<V, _>(&text[at..]).ok()?;
@@ -183,8 +184,8 @@ fn unusual<V: Real>(text: &[u8], at: usize) -> Option<(V, usize)> {
 /// Appends the shortest decimal that reads back as the same `V`. The value must be finite.
 ///
 /// Whole numbers below 10¹⁶ are written as integers. Other numbers have one of the layouts 0.00012 and
-/// 1.2e-04. The shorter layout is used, or the first layout if the lengths are equal. At most 24 bytes
-/// are written, for example for -2.2250738585072014e-308.
+/// 1.2e-04. The shorter of the two layouts is used. If the lengths are equal, the first layout is used. At
+/// most 24 bytes are written, for example for -2.2250738585072014e-308.
 pub(crate) fn push_decimal<V: Real>(value: V, out: &mut Vec<u8>) {
     let wide = value.f64();
     let size = wide.abs();

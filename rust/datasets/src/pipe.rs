@@ -1,10 +1,11 @@
-//! Opens files that can make a reader wait: pipes, terminals and devices.
+//! Opens files that may have no text to read yet: pipes, terminals and devices.
 //!
-//! A blocking read from a silent pipe cannot be interrupted. Opening a named pipe that has no writer
-//! cannot be interrupted either. So a file that is not a regular file is opened in non-blocking mode
-//! and polled at intervals. The watch is called between polls. Regular files are read as usual.
+//! A blocking read from a silent pipe cannot be interrupted. Opening a named pipe that has no writer cannot
+//! be interrupted either. So a file that is not a regular file is opened in non-blocking mode and polled at
+//! intervals. Between two polls, the code checks whether the caller has requested a stop. Regular files are
+//! read as usual.
 //!
-//! This applies to Unix. On other systems, all files are read as usual.
+//! Non-blocking mode is used only on Unix. On other systems, all files are read as usual.
 
 use manylabel_base::Watch;
 use std::fs::{self, File, Metadata};
@@ -64,20 +65,21 @@ pub(crate) fn open<'w>(
 struct Patient<'w> {
     /// The file.
     file: File,
-    /// The watch, which is called between two polls.
+    /// The watch, which is checked for a stop request of the caller between two polls.
     watch: &'w Watch,
-    /// True while a reported end may mean that no writer has come yet. False after text has been read.
+    /// True until text has been read. While this value is true, an end of the file may mean that the pipe has
+    /// no writer yet.
     expects_writer: bool,
 }
 
 #[cfg(unix)]
 impl Read for Patient<'_> {
-    /// Waits until there is text, the file ends or the watch is stopped.
+    /// Waits until there is text, the file ends or the caller requests a stop. Then reads text.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         use rustix::io::Errno;
 
-        /// Time between two calls of the watch, 50 ms. Ctrl-C must take effect within a second.
+        /// Time between two checks for a stop request, 50 ms. Ctrl-C must take effect within a second.
         const INTERVAL: Timespec = Timespec {
             tv_sec: 0,
             tv_nsec: 50_000_000,
@@ -105,8 +107,8 @@ impl Read for Patient<'_> {
     }
 }
 
-/// Waits for one interval. This is needed where [`poll`](rustix::event::poll) returns at once although
-/// there is nothing to read.
+/// Waits for one interval. The wait is needed because [`poll`](rustix::event::poll) may return at once
+/// although there is nothing to read.
 #[cfg(unix)]
 fn pause() {
     std::thread::sleep(std::time::Duration::from_millis(50));

@@ -1,14 +1,14 @@
-//! Reads text files, plain or gzip, as blocks of whole lines, and writes error messages about their
-//! content.
+//! Reads text files, plain or gzip, as blocks of whole lines. Also makes error messages about the content of
+//! these files.
 //!
-//! [`Source::next`] reads [`BLOCK`] bytes at a time and ends the block after the last newline. The text
-//! after this newline begins the next block. So parsers never see a part of a line, and can parse
-//! several blocks in parallel. Blocks end with eight zero bytes of padding, so that eight bytes can be
-//! loaded at any position of the text.
+//! [`Source::next`] reads [`BLOCK`] bytes at a time and ends the block after the last newline. The text after
+//! this newline begins the next block. So parsers always get whole lines, and can parse several blocks in
+//! parallel. Blocks end with eight zero bytes of padding, so that eight bytes can be loaded at any position
+//! of the text.
 //!
 //! A parser that rejects content returns an [`Unfit`], which does not contain the place in the file.
-//! [`Unfit::at`] adds the file and the line. [`quote`] and [`shorten`] make content printable in error
-//! messages, for any bytes in the file.
+//! [`Unfit::at`] adds the file and the line. [`quote`] and [`shorten`] make any bytes of the file printable
+//! for error messages.
 
 use crate::pipe;
 use flate2::bufread::MultiGzDecoder;
@@ -21,9 +21,9 @@ use std::path::{Path, PathBuf};
 /// enough that the overhead per block is negligible.
 pub(crate) const BLOCK: u64 = 1 << 20;
 
-/// The largest length of a line in bytes, enough for some twenty million `feature:value` pairs. Files
-/// without newlines, such as disk images or sparse files, are rejected at this length and are not read
-/// into memory as a whole.
+/// The largest length of a line in bytes. About twenty million `feature:value` pairs fit on such a line. A
+/// file without newlines, such as a disk image, is rejected at this length and not read into memory as a
+/// whole.
 pub(crate) const LONGEST_LINE: usize = 256 << 20;
 
 /// The zero bytes at the end of every block.
@@ -67,32 +67,32 @@ impl Block {
     }
 }
 
-/// An open text file. Gzip files are recognized by their first two bytes and may have any number of
-/// members.
+/// An open text file. The first two bytes determine whether a file is gzip. A gzip file may have any number
+/// of members.
 pub(crate) struct Source<'w> {
     /// The path, for error messages.
     path: PathBuf,
     /// The text, decompressed.
     reader: Box<dyn Read + Send + 'w>,
-    /// The watch, which is called while reading.
+    /// The watch, which is checked for a stop request of the caller while text is read.
     watch: &'w Watch,
     /// The part of a line that was at the end of the last read.
     carry: Vec<u8>,
     /// The line number of the first line that has not been returned, counted from 1.
     line: usize,
-    /// The length of the text in bytes, if it is known in advance. It is known for regular files
-    /// without compression.
+    /// The length of the text in bytes for regular files without compression. `None` for other files, because
+    /// the length is not known in advance.
     pub(crate) length: Option<u64>,
 }
 
 impl<'w> Source<'w> {
-    /// Opens a file and reads its first bytes. While there is nothing to read, `watch` is called at
-    /// intervals.
+    /// Opens a file and reads its first bytes. If the file is a pipe, the function checks for a stop request
+    /// while it waits for text.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Io`] if the file cannot be opened. Returns [`Error::Stopped`] if the watch was
-    /// stopped. Returns [`Error::TooLarge`] if the system reports a lack of memory.
+    /// Returns [`Error::Io`] if the file cannot be opened. Returns [`Error::Stopped`] if the caller requested
+    /// a stop. Returns [`Error::TooLarge`] if the system reports a lack of memory.
     pub(crate) fn open(path: &Path, watch: &'w Watch) -> Result<Self, Error> {
         let (file, about) = pipe::open(path, watch).map_err(|error| refused(path, error))?;
         let mut file = BufReader::new(file);
@@ -121,8 +121,8 @@ impl<'w> Source<'w> {
     /// # Errors
     ///
     /// Returns [`Error::Parse`] if a line is longer than [`LONGEST_LINE`] or a gzip stream is damaged.
-    /// Returns [`Error::Io`] if the file cannot be read. Returns [`Error::Stopped`] if the watch was
-    /// stopped. Returns [`Error::TooLarge`] if memory is short.
+    /// Returns [`Error::Io`] if the file cannot be read. Returns [`Error::Stopped`] if the caller requested a
+    /// stop. Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn next(&mut self, block: &mut Block) -> Result<bool, Error> {
         let bytes = &mut block.bytes;
         block.first_line = self.line;
@@ -165,7 +165,7 @@ impl<'w> Source<'w> {
         Ok(n_lines > 0)
     }
 
-    /// Returns all remaining text, for small files. The watch counts bytes.
+    /// Returns all remaining text, for small files. The watch counts the bytes.
     ///
     /// # Errors
     ///
@@ -179,9 +179,9 @@ impl<'w> Source<'w> {
         Ok(text)
     }
 
-    /// Returns the error for a failed read. It is [`Error::Io`] if the system failed, and
-    /// [`Error::Parse`] if decompression failed. `read` is the text read since the last block. It
-    /// determines the line number.
+    /// Returns the error for a failed read. It is [`Error::Io`] if the system failed, and [`Error::Parse`] if
+    /// decompression failed. `read` is the text that was read since the last block. The number of its lines
+    /// determines the line number in the error.
     fn failed(&self, error: io::Error, read: &[u8]) -> Error {
         let line = self.line + memchr_iter(b'\n', read).count();
         let got = match error.kind() {
@@ -196,7 +196,7 @@ impl<'w> Source<'w> {
     }
 }
 
-/// Returns the error for a file that the system does not open or read.
+/// Returns the error for a file that the system could not open or read.
 fn refused(path: &Path, error: io::Error) -> Error {
     if error.kind() == io::ErrorKind::OutOfMemory {
         return no_room(TEXT);
@@ -208,7 +208,7 @@ fn refused(path: &Path, error: io::Error) -> Error {
     })
 }
 
-/// Returns the error for memory that is too short for `what`.
+/// Returns the error for a lack of memory. `what` is the purpose of the memory.
 pub(crate) fn no_room(what: &'static str) -> Error {
     Error::TooLarge {
         what,
@@ -219,9 +219,10 @@ pub(crate) fn no_room(what: &'static str) -> Error {
 /// The reason why content was rejected, without the place in the file. [`at`](Self::at) adds the place.
 #[derive(Debug)]
 pub(crate) enum Unfit {
-    /// Wrong content: what the format requires at this place, and what was found.
+    /// Wrong content. `expected` is the text that the format requires at this place, and `got` is the text
+    /// that was found.
     Content { expected: String, got: String },
-    /// An error that is not about the content: a lack of memory or a stop.
+    /// An error that is not about the content: a lack of memory or a stop request.
     Other(Error),
 }
 
@@ -235,8 +236,8 @@ impl Unfit {
         }
     }
 
-    /// Returns the error. If it is about content, the file and the line number (counted from 1) are
-    /// added.
+    /// Converts the reason to an error. If the reason is about content, the error contains the file and the
+    /// line number (counted from 1).
     pub(crate) fn at(self, path: &Path, line: usize) -> Error {
         match self {
             Self::Content { expected, got } => Error::Parse {
@@ -251,7 +252,7 @@ impl Unfit {
 }
 
 impl From<Error> for Unfit {
-    /// Keeps an error that is not about content.
+    /// Stores an error that is not about content.
     fn from(error: Error) -> Self {
         Self::Other(error)
     }

@@ -1,16 +1,16 @@
 //! Factors symmetric positive definite matrices by Cholesky decomposition, in blocks of columns.
 //!
-//! The callers fit ridge regressions: they add a ridge to a Gram matrix and solve for many right-hand
-//! sides. Factoring a matrix of ten thousand rows takes half a minute on one thread. So a matrix of
-//! more than [`ONE_BLOCK`] columns is divided into blocks of [`COLUMNS`] columns (the right-looking
-//! algorithm). For each block, the code takes three steps: it factors the diagonal block, solves for
-//! the rows below it, and subtracts the product of these rows from the columns to the right. The last
-//! two steps are split into strips, which threads process in parallel. The watch is checked between
-//! strips.
+//! The callers fit ridge regressions: they add a ridge to a Gram matrix and solve for many right-hand sides.
+//! Factoring a matrix of ten thousand rows takes half a minute on one thread. So a matrix of more than
+//! [`ONE_BLOCK`] columns is divided into blocks of [`COLUMNS`] columns (the right-looking algorithm). Each
+//! block takes three steps. The first step factors the diagonal block. The second step solves for the rows
+//! below the diagonal block. The third step subtracts the product of these rows from the columns to the
+//! right. The last two steps are divided into strips, and threads process the strips in parallel. Between
+//! strips, the code checks whether the caller has requested a stop.
 //!
-//! Each strip is computed by one thread in a fixed order, so results do not depend on the number of
-//! threads. A matrix of up to [`ONE_BLOCK`] columns is a single block, and its factor equals the factor
-//! of `faer` exactly.
+//! Each strip is computed by one thread in a fixed order, so results do not depend on the number of threads.
+//! A matrix of up to [`ONE_BLOCK`] columns is a single block. Its factor is exactly the factor that `faer`
+//! computes.
 //!
 //! The smooth link has its own Cholesky factorization (`link/src/gram.rs`). That factorization works on
 //! square tiles of the lower triangle. The tiles take half the memory of the full matrices used here.
@@ -39,7 +39,7 @@ const ONE_BLOCK: usize = 1024;
 /// as fast as products of whole matrices. With ten thousand rows, a product takes a tenth of a second.
 const COLUMNS: usize = 256;
 
-/// The names of allocations in error messages.
+/// The name of the factor in error messages.
 const FACTOR: &str = "the Cholesky factor";
 const INVERSE: &str = "the inverse of the Gram matrix";
 
@@ -55,12 +55,13 @@ impl Cholesky {
     /// `lower` above the diagonal are not read. Returns None if `A + shift · I` is not positive
     /// definite or contains NaN.
     ///
-    /// The time is O(n³), on all threads of the pool if n > 1024. The memory is one more (n, n) matrix.
+    /// The time is O(n³), on all threads of the pool if n > 1024. The factor takes the memory of one (n, n)
+    /// matrix.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if the factor does not fit in memory. Returns [`Error::Stopped`] if
-    /// the watch was stopped.
+    /// Returns [`Error::TooLarge`] if the factor does not fit in memory. Returns [`Error::Stopped`] if the
+    /// caller requested a stop.
     pub fn new(lower: MatRef<'_, f64>, shift: f64, watch: &Watch) -> Result<Option<Self>, Error> {
         let n = lower.nrows();
         let mut l = zeros(FACTOR, n, n)?;
@@ -86,7 +87,7 @@ impl Cholesky {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Stopped`] if the watch was stopped. In this case, `right` is partly
+    /// Returns [`Error::Stopped`] if the caller requested a stop. After this error, `right` is partly
     /// overwritten.
     ///
     /// # Panics
@@ -96,13 +97,13 @@ impl Cholesky {
         solve(self.l.as_ref(), right, watch)
     }
 
-    /// Returns `(L Lᵀ)⁻¹` with its two triangles, which are exactly equal. The time is O(n³), on all
-    /// threads of the pool if n > 1024.
+    /// Returns the full matrix `(L Lᵀ)⁻¹`, which is exactly symmetric. The time is O(n³), on all threads of
+    /// the pool if n > 1024.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if the inverse does not fit in memory. Returns [`Error::Stopped`] if
-    /// the watch was stopped.
+    /// Returns [`Error::TooLarge`] if the inverse does not fit in memory. Returns [`Error::Stopped`] if the
+    /// caller requested a stop.
     pub fn inverse(&self, watch: &Watch) -> Result<Mat<f64>, Error> {
         let n = self.l.nrows();
         let mut out = zeros(INVERSE, n, n)?;
@@ -247,7 +248,7 @@ mod tests {
     use faer::Side;
     use faer::linalg::solvers::{DenseSolveCore, Solve};
 
-    /// A well conditioned Gram matrix.
+    /// Returns a well-conditioned Gram matrix.
     fn gram(n: usize) -> Mat<f64> {
         let mut rng = fastrand::Rng::with_seed(n as u64);
         let rows = from_fn("rows", n, n, |_, _| rng.f64() - 0.5).expect("small");
@@ -258,7 +259,8 @@ mod tests {
         gram
     }
 
-    /// Returns the largest absolute difference, divided by the largest absolute number.
+    /// Returns the largest absolute difference between the two matrices, divided by the largest absolute
+    /// entry of `expected`.
     fn off(found: &Mat<f64>, expected: &Mat<f64>) -> f64 {
         (found - expected).norm_max() / expected.norm_max()
     }

@@ -1,8 +1,8 @@
-//! Computes eigenvalues, singular values and the triangle of a QR decomposition with `faer`.
+//! Computes eigenvalues, singular values and the triangular factor of a QR decomposition with `faer`.
 //!
-//! All functions run on one thread, and a lack of memory is an error. Results depend only on the
-//! matrix. The signs of eigenvectors and singular vectors are those that `faer` returns. For repeated
-//! values, `faer` also determines the basis.
+//! All functions run on one thread, and they return an error if memory is short. Results depend only on the
+//! matrix. `faer` determines the signs of eigenvectors and singular vectors. It also determines the basis of
+//! the vectors of a repeated value.
 
 use crate::{room, zeros};
 use faer::dyn_stack::MemStack;
@@ -30,7 +30,7 @@ pub struct Pairs {
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] with the name `what` if memory is short.
+/// Returns [`Error::TooLarge`] if memory is short. The error message contains `what`.
 pub fn eigen(what: &'static str, lower: MatRef<'_, f64>) -> Result<Option<Pairs>, Error> {
     let n = lower.nrows();
     let mut vectors = zeros(what, n, n)?;
@@ -47,8 +47,8 @@ pub fn eigenvalues(what: &'static str, lower: MatRef<'_, f64>) -> Result<Option<
     eigen_into(what, lower, None)
 }
 
-/// Computes eigenvalues, and also eigenvectors if the caller passes a matrix for them. Returns None if
-/// the iteration does not converge.
+/// Computes eigenvalues. If the caller passes a matrix for eigenvectors, also computes the eigenvectors.
+/// Returns None if the iteration does not converge.
 fn eigen_into(
     what: &'static str,
     lower: MatRef<'_, f64>,
@@ -75,14 +75,14 @@ fn eigen_into(
     }
 }
 
-/// Computes the min(m, n) singular values of an (m, n) matrix, in decreasing order, and its right
-/// singular vectors.
+/// Computes the min(m, n) singular values of an (m, n) matrix, in decreasing order. Also computes the right
+/// singular vectors of the matrix.
 ///
 /// Returns None if the iteration does not converge, which happens only if an entry is not finite.
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] with the name `what` if memory is short.
+/// Returns [`Error::TooLarge`] if memory is short. The error message contains `what`.
 pub fn singular(what: &'static str, matrix: MatRef<'_, f64>) -> Result<Option<Pairs>, Error> {
     let (m, n) = matrix.shape();
     let size = m.min(n);
@@ -106,12 +106,12 @@ pub fn singular(what: &'static str, matrix: MatRef<'_, f64>) -> Result<Option<Pa
     Ok(Some(Pairs { values, vectors }))
 }
 
-/// Returns the upper triangular factor R of the QR decomposition of an (m, n) matrix. R has the shape
-/// (min(m, n), n). Signs of the rows of R are not normalized.
+/// Returns the upper triangular factor R of the QR decomposition of an (m, n) matrix. R has the shape (min(m,
+/// n), n). The signs of its rows are not normalized.
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] with the name `what` if memory is short.
+/// Returns [`Error::TooLarge`] if memory is short. The error message contains `what`.
 pub fn triangle(what: &'static str, mut matrix: Mat<f64>) -> Result<Mat<f64>, Error> {
     let (m, n) = matrix.shape();
     let size = m.min(n);

@@ -1,7 +1,8 @@
-//! Dense linear algebra in double precision, based on [`faer`]. A lack of memory is an error.
+//! Provides dense linear algebra in double precision, based on [`faer`]. The functions return an error if
+//! memory is short.
 //!
-//! `faer` aborts the process when an allocation fails, and its algorithms cannot be interrupted. This
-//! crate wraps those functions of `faer` that the algorithm crates use:
+//! `faer` aborts the process when an allocation fails, and its algorithms cannot be interrupted. This crate
+//! wraps the functions of `faer` that the crates `linear` (for LEML) and `pls` use:
 //!
 //! | function | result | cost |
 //! |---|---|---|
@@ -11,17 +12,15 @@
 //! | [`singular`] | singular values and right singular vectors | O(m n min(m, n)) |
 //! | [`triangle`] | R of a QR decomposition | O(m n min(m, n)) |
 //!
-//! All functions allocate their matrices and workspaces so that a lack of memory is an error. They then
-//! return [`Error::TooLarge`], whose field `what` names the purpose of the memory. [`Cholesky`] checks
-//! the watch between blocks of columns. The other decompositions run on one thread and cannot be
-//! stopped.
+//! If a matrix or a workspace does not fit in memory, all functions return [`Error::TooLarge`]. The field
+//! `what` of the error names the purpose of the memory. [`Cholesky`] checks for a stop request of the caller
+//! between blocks of columns. The other decompositions run on one thread and cannot be stopped.
 //!
 //! Results do not depend on the number of threads. They are exactly equal to the results of `faer` on
 //! one thread, with one exception: Cholesky factors of more than 1024 columns are computed in blocks
 //! here.
 //!
-//! The columns of a [`faer::Mat`] are contiguous in memory. The crates `linear` (for LEML) and `pls`
-//! use this crate.
+//! The columns of a [`faer::Mat`] are contiguous in memory.
 //!
 //! ```
 //! use manylabel_base::Watch;
@@ -60,7 +59,7 @@ use manylabel_base::Error;
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] with the name `what` if the matrix does not fit in memory.
+/// Returns [`Error::TooLarge`] if the matrix does not fit in memory. The error message contains `what`.
 pub fn zeros<T: ComplexField>(
     what: &'static str,
     n_rows: usize,
@@ -73,7 +72,7 @@ pub fn zeros<T: ComplexField>(
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] with the name `what` if the matrix does not fit in memory.
+/// Returns [`Error::TooLarge`] if the matrix does not fit in memory. The error message contains `what`.
 pub fn from_fn<T>(
     what: &'static str,
     n_rows: usize,
@@ -94,7 +93,7 @@ pub fn from_fn<T>(
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] with the name `what` if the copy does not fit in memory.
+/// Returns [`Error::TooLarge`] if the copy does not fit in memory. The error message contains `what`.
 pub fn copied<T: ComplexField>(what: &'static str, matrix: MatRef<'_, T>) -> Result<Mat<T>, Error> {
     let mut copy = zeros(what, matrix.nrows(), matrix.ncols())?;
     copy.copy_from(matrix);
@@ -105,7 +104,7 @@ pub fn copied<T: ComplexField>(what: &'static str, matrix: MatRef<'_, T>) -> Res
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] with the name `what` if the workspace does not fit in memory.
+/// Returns [`Error::TooLarge`] if the workspace does not fit in memory. The error message contains `what`.
 fn room(what: &'static str, wanted: StackReq) -> Result<MemBuffer, Error> {
     MemBuffer::try_new(wanted).map_err(|_| Error::TooLarge {
         what,

@@ -11,30 +11,31 @@
 //! sides. It takes O(nnz(X) · 32) time. Memory is four vectors of 32 numbers per feature, or five
 //! if an older iterate is kept.
 //!
-//! Only the products with X are common to the right-hand sides of a panel. Each right-hand side has
-//! its own step lengths, stops when its own residual is small, and keeps its own best iterate. The
-//! best iterate is kept because residuals do not decrease monotonically. The solution of a
-//! right-hand side therefore does not depend on the other right-hand sides of its panel. Scalar
-//! products are computed in pieces of [`STRETCH`] numbers. Each piece is summed in the precision of
-//! X, and the sums of the pieces are added in double precision.
+//! The right-hand sides of a panel share only the products with X. Each right-hand side has its own step
+//! lengths and stops when its own residual is small. The solver keeps the best iterate of each right-hand
+//! side, because residuals do not decrease monotonically. The solution of a right-hand side therefore does
+//! not depend on the other right-hand sides of its panel. Scalar products are computed in pieces of
+//! [`STRETCH`] numbers. Each piece is summed in the precision of X, and the sums of the pieces are added in
+//! double precision.
 //!
-//! LEML has a similar loop (`linear/src/leml/ridge.rs`), but the two are separate. In LEML, each
-//! right-hand side has its own factor on `XᵀΩX`, the solution starts from an earlier solution, and
-//! no older iterate is kept. A common loop would have to do the work of both. The two loops use the
-//! same [`Lanes`].
+//! LEML has a similar loop (`linear/src/leml/ridge.rs`), but the two loops are separate. In LEML, each
+//! right-hand side multiplies `XᵀΩX` by its own factor. The iteration there starts from an earlier solution
+//! and keeps no older iterate. A common loop would be more complicated than two separate loops. The two loops
+//! use the same type [`Lanes`].
 
 use crate::design::{Design, Rows, cross_into};
 use manylabel_base::{Error, Watch, filled};
 use manylabel_simd::{STRETCH, wide};
 use manylabel_sparse::{LANES, Lanes, Real};
 
-/// One sum per right-hand side.
+/// One sum for each of the 32 right-hand sides.
 type Sums = [f64; LANES];
 
 /// The solution of a regression for 32 right-hand sides, computed by conjugate gradients or by a
 /// factorization.
 pub(crate) struct Fit<T> {
-    /// Z, with a line of 32 numbers for each internal column of X.
+    /// The solution Z. It has one line of 32 numbers for each column of the [`Design`](crate::design::Design)
+    /// of X.
     pub(crate) z: Vec<Lanes<T>>,
     /// Number of steps taken; at least 1. It is 1 for a factorization.
     pub(crate) n_steps: usize,
@@ -57,16 +58,16 @@ pub(crate) struct Settings<T> {
 }
 
 impl<T: Real> Settings<T> {
-    /// Solves for the right-hand sides `r`. They are overwritten with the residuals.
+    /// Solves `(XᵀΩX + λI) Z = R` for 32 right-hand sides R, given as `r`. The residuals overwrite `r`.
     ///
-    /// Returns the iterate with the smallest residual norm for each right-hand side. Stops when all
-    /// right-hand sides are solved, after `max_iter` steps, or when rounding errors make further
-    /// steps impossible.
+    /// Returns the iterate with the smallest residual norm for each right-hand side. The iteration stops when
+    /// all right-hand sides are solved, after `max_iter` steps, or when rounding errors make further steps
+    /// impossible.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+    /// requested a stop.
     pub(crate) fn solve(
         &self,
         rows: &Rows<T>,
@@ -217,7 +218,7 @@ fn advance<T: Real>(
     }
 }
 
-/// Copies the lanes marked in `which` from every line of `from` to `to`.
+/// Copies lane l of every line from `from` to `to`, for each l where `which[l]` is true.
 fn copy_lanes<T: Real>(which: &[bool; LANES], from: &[Lanes<T>], to: &mut [Lanes<T>]) {
     for (from, to) in from.iter().zip(to) {
         for lane in 0..LANES {

@@ -11,8 +11,8 @@
 //! regression with 32 right-hand sides is solved, and the leverages are computed (see
 //! [`leverage`](crate::leverage)). All ridges use the same Gram matrix.
 //!
-//! The search moves along a geometric grid and stops at the first ridge with an error that is not
-//! smaller. The search uses no derivatives and returns the best ridge that it has tried.
+//! The search tries the ridges of a geometric grid one after the other. It stops at the first ridge that does
+//! not reduce the error. The result is the best ridge that was tried. No derivatives are used.
 
 use crate::Params;
 use crate::design::Cells;
@@ -29,23 +29,23 @@ const RATIO: f64 = 3.162_277_660_168_379_5;
 /// factor of 10⁶.
 const MOST_STEPS: i32 = 12;
 
-/// For dense X, the search also tries these multiples of the given ridge as starting points. Dense
-/// features may be measurements on any scale. If one feature is much larger than the others, ridges
-/// over many orders of magnitude suppress all other features. Within such a range, the error is
-/// constant or has a local minimum, so a search that starts there may miss the best ridge.
+/// Multiples of the given ridge that the search also tries as starting points if X is dense. Dense features
+/// may be measurements on any scale. If one feature is much larger than the other features, a wide range of
+/// ridges suppresses all other features. Within this range, the error is constant or has a local minimum. A
+/// search that starts there may miss the best ridge.
 const STARTS: [f64; 4] = [1e-2, 1e-4, 1e-6, 1e2];
 
-/// Chooses the ridge for the targets `Yq`. Returns the ridge and its regression.
+/// Chooses the ridge for the targets `Yq`. Returns the ridge and the regression with this ridge.
 ///
-/// The search starts at `l2`, a ridge relative to the mean diagonal. For dense X it starts at the
-/// best of `l2` and its multiples in [`STARTS`]. It increases the ridge as long as the error
-/// decreases. If the first larger ridge is not better, it decreases the ridge in the same way.
-/// `n_equations` is the number of the caller's features, including a column of ones.
+/// The search starts at the ridge `l2`, which is relative to the mean diagonal of `XᵀΩX`. For dense X, the
+/// search starts at the best of `l2` and its multiples in [`STARTS`]. The search increases the ridge as long
+/// as the error decreases. If the first larger ridge is not better, the search decreases the ridge in the
+/// same way. `n_equations` is the number of features, plus 1 if there is a column of ones.
 ///
 /// # Errors
 ///
-/// [`Error::Param`] if a regression has no finite solution. [`Error::TooLarge`] if there is not
-/// enough memory. [`Error::Stopped`] if the watch was stopped.
+/// Returns [`Error::Param`] if a regression has no finite solution. Returns [`Error::TooLarge`] if there is
+/// not enough memory. Returns [`Error::Stopped`] if the caller requested a stop.
 pub(crate) fn choose<T: Real>(
     params: &Params,
     problem: &Problem<'_, T>,

@@ -1,9 +1,9 @@
 //! Computes the number of components needed to explain a given fraction of the label covariance
 //! `YᵀΩY`.
 //!
-//! The authors of Rembrandt choose k for small data sets in this way. Their k is the number of
-//! leading eigenvalues of `YᵀY` that sum to more than 90 % of its trace. [`Checked::n_components`]
-//! computes this number for any fraction, before a fit.
+//! The authors of the label embedding Rembrandt choose the number of components k for small data sets in this
+//! way. Their k is the number of leading eigenvalues of `YᵀY` that sum to more than 90 % of the trace of
+//! `YᵀY`. [`Checked::n_components`] computes this number for any fraction, before a fit.
 
 use crate::design::{Design, Rows, cross};
 use crate::fit::rows_of;
@@ -16,8 +16,8 @@ use manylabel_base::{Error, Watch};
 use manylabel_dense::eigenvalues;
 use manylabel_sparse::{CsrView, Index};
 
-/// Maximum number of labels for which the covariance itself is decomposed. It then takes 200 MB in
-/// double precision.
+/// Maximum number of labels for which the label covariance is stored and decomposed. A covariance matrix of
+/// 5000 labels takes 200 MB in double precision.
 const MOST_DECOMPOSED: usize = 5000;
 
 /// Number of columns of the first random matrix. Each further random matrix has twice as many
@@ -28,22 +28,23 @@ const FIRST_PROBE: usize = 128;
 const LAST_PROBE: usize = 1024;
 
 impl Checked {
-    /// Returns the number of components for these parameters, for given labels Y and row weights.
+    /// Returns the number of components k for the labels Y with row weights.
     ///
-    /// A count is returned unchanged. For a fraction, the result is the smallest sufficient k. The
-    /// k largest eigenvalues of `YᵀΩY` then sum to more than this fraction of its trace.
+    /// If the parameter `n_components` is a count, this count is returned. If the parameter is a fraction,
+    /// the smallest sufficient k is returned. A number k is sufficient if the k largest eigenvalues of `YᵀΩY`
+    /// sum to more than this fraction of the trace.
     ///
-    /// With up to 5000 labels that occur in some row, the result is exact. It is computed by a
-    /// decomposition in O(c³) time for c labels. With more labels, the eigenvalues are estimated
-    /// with random matrices of increasing width. The estimates are lower bounds, so k may be
-    /// slightly too large. No matrix of labels × labels is formed in this case.
+    /// If at most 5000 labels occur in the rows, the result is exact. It is computed by a decomposition in
+    /// O(c³) time for c labels. With more labels, the eigenvalues are estimated with random matrices of
+    /// increasing width. No matrix of labels × labels is formed then. The estimates are lower bounds of the
+    /// eigenvalues, so k may be slightly too large.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if there are more than 5000 labels and 1024 components do not reach the
-    /// fraction, or if weighted sums are not finite. [`Error::Shape`] if there is not one weight
-    /// per row. [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch
-    /// was stopped.
+    /// Returns [`Error::Param`] if there are more than 5000 labels and 1024 components do not reach the
+    /// fraction, or if weighted sums are not finite. Returns [`Error::Shape`] if there is not one weight per
+    /// row. Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
+    /// caller requested a stop.
     pub fn n_components<I: Index>(
         &self,
         y: CsrView<'_, I, f32>,
@@ -59,9 +60,8 @@ impl Checked {
         self.reaching(share, &rows, &y, watch)
     }
 
-    /// Returns the smallest k for which the k largest eigenvalues of `YᵀΩY` sum to more than the
-    /// fraction `share` of its trace. With more than [`MOST_DECOMPOSED`] labels, the eigenvalues
-    /// are estimated.
+    /// Returns the smallest k for which the k largest eigenvalues of `YᵀΩY` sum to more than the fraction
+    /// `share` of the trace. With more than [`MOST_DECOMPOSED`] labels, the eigenvalues are estimated.
     fn reaching(
         &self,
         share: f64,
@@ -77,7 +77,7 @@ impl Checked {
             let failed = || Error::Param {
                 name: "sample_weight",
                 expected: "scaled so that weighted sums are finite",
-                got: "a label covariance without finite eigenvalues".into(),
+                got: "weights with infinite or NaN sums".into(),
             };
             let mut values = eigenvalues("the Gram matrix", gram)?.ok_or_else(failed)?;
             values.reverse();
@@ -96,8 +96,11 @@ impl Checked {
             let values = probe.spectrum(watch)?.values;
             let refused = |at_most: &str, sum: f64| Error::Param {
                 name: "n_components",
-                expected: "an integer, or a fraction that 1024 components reach",
-                got: format!("{share}; they reach {at_most}{:.3}", share * sum / goal),
+                expected: "an integer, or a fraction that 1024 components can explain",
+                got: format!(
+                    "{share}; 1024 components explain {at_most}{:.3}",
+                    share * sum / goal
+                ),
             };
             // The last singular values are far below the eigenvalues that they estimate. Only the
             // first half of them is used.

@@ -1,10 +1,10 @@
 //! Stores a matrix in the form that the algorithm uses: scaled, optionally centred, and optionally
 //! with a column of ones.
 //!
-//! A [`Design`] can be multiplied from the left or the right by a panel of 32 columns. Its rows are
-//! divided into blocks, and every product processes one block after the other. The rows of a
-//! product are therefore kept for one block only ([`cross_into`]). Sparse matrices are copied into
-//! [`RowBlocks`]. Dense matrices are borrowed.
+//! A [`Design`] can be multiplied from the left or the right by a panel of 32 columns. Its rows are divided
+//! into blocks, and every product processes one block after the other. A product of two designs therefore
+//! needs working space for one block only ([`cross_into`]). Sparse matrices are copied into [`RowBlocks`].
+//! Dense matrices are borrowed.
 //!
 //! Centring never makes a sparse matrix dense. Let x̄ be the column means. Then
 //!
@@ -31,8 +31,8 @@ use std::ops::Range;
 /// for efficient matrix products.
 pub(crate) const SLAB: usize = 256;
 
-/// A feature matrix of the caller, sparse or dense. `I` is the type of sparse positions, and `T` is
-/// the type of values.
+/// A feature matrix of the caller, sparse or dense. `I` is the index type of sparse matrices, and `T` is the
+/// type of values.
 #[derive(Debug, Clone, Copy)]
 pub enum Matrix<'a, I, T> {
     /// Compressed sparse rows.
@@ -66,9 +66,9 @@ impl<I: Index, T: Real> Matrix<'_, I, T> {
         }
     }
 
-    /// Returns the power of two that brings the largest absolute value near 1. Products of scaled
-    /// values then stay in the range of single precision. Multiplying by a power of two is exact.
-    /// With `ones`, the values of a column of ones are also taken into account.
+    /// Returns the power of two that brings the largest absolute value near 1. Products of scaled values then
+    /// stay in the range of single precision. Multiplying by a power of two is exact. If `ones` is true, the
+    /// values of a column of ones are also taken into account.
     fn scale(&self, ones: bool) -> f64 {
         let of_row = |row: usize| match self {
             Self::Sparse(x) => x.row(row).1,
@@ -91,7 +91,7 @@ pub(crate) fn power_of_two_near_inverse(largest: f64) -> f64 {
     }
 }
 
-/// The rows of X and Y: their blocks and their weights.
+/// The division of the rows of X and Y into blocks, and the row weights.
 pub(crate) struct Rows<T> {
     /// The rows of each block. The blocks are in order and have no gaps between them.
     pub(crate) cuts: Vec<Range<usize>>,
@@ -115,23 +115,23 @@ impl<T: Real> Rows<T> {
         self.cuts.last().map_or(0, |cut| cut.end)
     }
 
-    /// Returns a buffer of zeros for the rows of the longest block. [`cross_into`] uses it as
-    /// working space.
+    /// Returns a buffer of zeros for the rows of the longest block. [`cross_into`] uses the buffer as working
+    /// space.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the buffer does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the buffer does not fit in memory.
     pub(crate) fn buffer(&self) -> Result<Vec<Lanes<T>>, Error> {
         let longest = self.cuts.iter().map(Range::len).max().unwrap_or(0);
-        filled("rows of a block", Lanes::default(), longest)
+        filled("number of rows of a block", Lanes::default(), longest)
     }
 }
 
 /// The stored values of a [`Design`].
 pub(crate) enum Cells<'a, T> {
-    /// A scaled copy. It includes the column of ones if there is one.
+    /// A scaled copy of the values. If there is a column of ones, the copy includes it.
     Sparse(RowBlocks<T>),
-    /// The caller's values, not scaled, and whether a column of ones follows them.
+    /// The caller's values, which are not scaled. `ones` is true if there is also a column of ones.
     Dense { view: DenseView<'a, T>, ones: bool },
 }
 
@@ -139,8 +139,8 @@ pub(crate) enum Cells<'a, T> {
 pub(crate) struct Design<'a, T> {
     /// The stored values, before centring.
     pub(crate) cells: Cells<'a, T>,
-    /// For each internal column of a sparse matrix except the column of ones, the caller's column.
-    /// Empty for a dense matrix.
+    /// The caller's column for each internal column of a sparse matrix (see the module documentation). The
+    /// column of ones is left out. Empty for a dense matrix.
     order: Vec<u32>,
     /// Whether there is a column of ones. Its entries are multiplied by `scale`, like all values.
     pub(crate) ones: bool,
@@ -162,15 +162,15 @@ struct Form {
 }
 
 impl<'a, T: Real> Design<'a, T> {
-    /// Prepares X. Adds a column of ones if `ones` is true. Values are scaled so that the largest
-    /// absolute value is near 1.
+    /// Prepares X. If `ones` is true, adds a column of ones. Values are scaled so that the largest absolute
+    /// value is near 1.
     ///
-    /// Takes O(nnz(X) log(entries of a row)) time for sparse X.
+    /// The time for sparse X is O(nnz(X) log z), where z is the number of entries of a row.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+    /// requested a stop.
     pub(crate) fn features<I: Index>(
         x: Matrix<'a, I, T>,
         rows: &Rows<T>,
@@ -197,8 +197,8 @@ impl<'a, T: Real> Design<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+    /// requested a stop.
     pub(crate) fn labels<I: Index>(
         y: CsrView<'_, I, f32>,
         rows: &Rows<T>,
@@ -213,7 +213,8 @@ impl<'a, T: Real> Design<'a, T> {
         Self::sparse(y, rows, form, watch)
     }
 
-    /// Copies a sparse matrix into blocks of rows. Sorts its columns by decreasing frequency.
+    /// Copies a sparse matrix into blocks of rows. The columns of the copy are sorted by decreasing
+    /// frequency.
     fn sparse<I: Index, V: Value>(
         x: CsrView<'_, I, V>,
         rows: &Rows<T>,
@@ -281,7 +282,8 @@ impl<'a, T: Real> Design<'a, T> {
         }
     }
 
-    /// Returns the caller's column for an internal column, or `None` for the column of ones.
+    /// Returns the caller's column for an internal column (see the module documentation), or `None` for the
+    /// column of ones.
     pub(crate) fn original(&self, col: usize) -> Option<usize> {
         match &self.cells {
             Cells::Sparse(_) => {
@@ -292,7 +294,8 @@ impl<'a, T: Real> Design<'a, T> {
         }
     }
 
-    /// Returns the index of the column of ones among the internal columns, if there is one.
+    /// Returns the index of the column of ones among the internal columns (see the module documentation).
+    /// Returns `None` if there is no column of ones.
     pub(crate) fn column_of_ones(&self) -> Option<usize> {
         self.ones.then_some(match &self.cells {
             Cells::Sparse(_) => 0,
@@ -303,13 +306,13 @@ impl<'a, T: Real> Design<'a, T> {
     /// Returns the centred values of some rows of a dense block in double precision. Each row is
     /// multiplied by `scale(row)`.
     ///
-    /// `cut` contains all rows of the block, and `slab` the wanted rows. The result has one column
-    /// per row, so that the values of a row are adjacent in memory. In a sparse matrix, only stored
+    /// `cut` is the range of rows of the block, and `slab` is the range of rows to return. The result has one
+    /// column per row, so that the values of a row are adjacent in memory. In a sparse matrix, only stored
     /// values are centred.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the result does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the result does not fit in memory.
     pub(crate) fn centred(
         &self,
         block: usize,
@@ -317,7 +320,7 @@ impl<'a, T: Real> Design<'a, T> {
         slab: Range<usize>,
         scale: impl Fn(usize) -> f64,
     ) -> Result<Mat<f64>, Error> {
-        let mut cells = zeros("rows of X", self.n_cols(), slab.len())?;
+        let mut cells = zeros("a copy of X", self.n_cols(), slab.len())?;
         let first = slab.start;
         self.for_each_value(block, cut, slab, |row, col, value| {
             let mean = self.mean.as_ref().map_or(0.0, |mean| mean[col].f64());
@@ -329,8 +332,8 @@ impl<'a, T: Real> Design<'a, T> {
     /// Calls `take(row, column, value)` for the stored values of some rows of a block, row by row.
     /// Values are scaled but not centred.
     ///
-    /// `cut` contains all rows of the block, and `rows` the wanted rows. Columns are internal
-    /// columns.
+    /// `cut` is the range of rows of the block, and `rows` is the range of rows to visit. `column` is an
+    /// internal column (see the module documentation).
     pub(crate) fn for_each_value(
         &self,
         block: usize,
@@ -425,8 +428,8 @@ impl<'a, T: Real> Design<'a, T> {
         }
     }
 
-    /// Computes `g_j −= x̄_j sum`, where `sum` is the sum of u over all rows. This completes
-    /// `g += Xᵀ u` for centred X. Does nothing without centring.
+    /// Computes `g_j −= x̄_j sum`, where `sum` is the sum of u over all rows. This step completes the product
+    /// `g += Xᵀ u` for centred X. Without centring, the function does nothing.
     pub(crate) fn center_transposed(&self, sum: &[f64; LANES], g: &mut [Lanes<T>]) {
         if let Some(mean) = &self.mean {
             let sum = Lanes::of(&sum.map(|sum| -sum));
@@ -441,7 +444,8 @@ impl<'a, T: Real> Design<'a, T> {
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was stopped.
+/// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+/// requested a stop.
 pub(crate) fn cross<T: Real>(
     rows: &Rows<T>,
     from: &Design<'_, T>,
@@ -456,14 +460,14 @@ pub(crate) fn cross<T: Real>(
 
 /// Computes `g = toᵀ Ω from p`, one block of rows after the other.
 ///
-/// `p` has a line for each column of `from`, and `g` a line for each column of `to`. `buffer` comes
-/// from [`Rows::buffer`]. It holds `from p` for the rows of one block. Takes O((nnz(from) +
-/// nnz(to)) · 32) time on the calling thread. The watch is called before each block.
+/// `p` has a line for each column of `from`, and `g` a line for each column of `to`. `buffer` comes from
+/// [`Rows::buffer`]. It holds `from p` for the rows of one block. The time is O((nnz(from) + nnz(to)) · 32)
+/// on the calling thread. Before each block, the function checks whether the caller has requested a stop.
 ///
 /// # Errors
 ///
-/// [`Error::Stopped`] if the watch was stopped. [`Error::TooLarge`] if memory ran low elsewhere in
-/// the process.
+/// Returns [`Error::Stopped`] if the caller requested a stop. Returns [`Error::TooLarge`] if another part of
+/// the process runs out of memory.
 pub(crate) fn cross_into<T: Real>(
     rows: &Rows<T>,
     from: &Design<'_, T>,

@@ -7,8 +7,8 @@
 //! matrices are of type [`Tall`], with a row for each label or feature in the order of [`Design`].
 //! [`by_row`] restores the caller's order of rows.
 //!
-//! Values of X and the weights are multiplied by powers of two before the fit, which is exact. The
-//! result is scaled back.
+//! The values of X and the row weights are multiplied by powers of two before the fit. This scaling is exact,
+//! and it is undone in the result.
 
 use crate::choice::choose;
 use crate::design::{Design, Matrix, Rows, cross, power_of_two_near_inverse};
@@ -25,29 +25,30 @@ use rayon::prelude::*;
 
 /// A fitted embedding. Matrices are stored row by row, with k columns.
 ///
-/// `T` is the precision of X. The sign of each column of U is chosen so that its entry with the
-/// largest absolute value is positive. If several entries have the largest absolute value, the
-/// first one is used. The signs of the columns of W change together with the columns of U.
+/// `T` is the precision of X. In each column of U, the entry with the largest absolute value is positive. If
+/// several entries have the largest absolute value, the first of these entries is positive. If the sign of a
+/// column of U is changed for this purpose, the sign of the same column of W is changed too.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model<T> {
     /// The number of components k; at least 1. It is smaller than requested if the data have fewer
     /// independent directions.
     pub n_components: usize,
-    /// U, of shape (`n_labels`, k). `None` for [`Embedding::Pca`]. Rows of labels that occur in no
-    /// training row are zero, also for [`Embedding::Gaussian`].
+    /// U, of shape (`n_labels`, k). `None` for [`Embedding::Pca`]. The rows of labels that occur in no
+    /// training row are zero, even for [`Embedding::Gaussian`].
     pub label_embedding: Option<Vec<T>>,
     /// W, of shape (`n_features`, k). If X is sparse, rows of features without a stored value are
     /// zero.
     pub coef: Vec<T>,
-    /// Added to `XW`; shape (k,). Zero if neither `center` nor `fit_intercept` is set.
+    /// The intercept that is added to `XW`; shape (k,). Zero if neither `center` nor `fit_intercept` is set.
     pub intercept: Vec<T>,
-    /// Estimates of the leading eigenvalues of B, or of `XᵀΩX` for [`Embedding::Pca`]. They are in
-    /// decreasing order, one for each component. `None` for [`Embedding::Gaussian`].
+    /// Estimates of the leading eigenvalues of the matrix B (see the documentation of the crate). For
+    /// [`Embedding::Pca`], estimates of the leading eigenvalues of `XᵀΩX`. There is one eigenvalue for each
+    /// component, in decreasing order. `None` for [`Embedding::Gaussian`].
     pub eigenvalues: Option<Vec<f64>>,
-    /// Largest number of conjugate gradient steps taken by any panel of 32 right-hand sides. It is
-    /// 1 for a factorization.
+    /// Largest number of conjugate gradient steps taken by any panel of 32 right-hand sides. It is 1 if the
+    /// equations are solved by a factorization.
     pub n_steps: usize,
-    /// Number of right-hand sides, over all regressions, that have not reached `tol`. It is 0 if no
+    /// Number of right-hand sides in all regressions that have not reached the tolerance `tol`. It is 0 if no
     /// `tol` was given.
     pub n_unfinished: usize,
     /// Ridge of the regressions for U, relative to the mean diagonal of `XᵀΩX`. It is 0 for
@@ -71,8 +72,8 @@ pub struct Model<T> {
 ///
 /// # Errors
 ///
-/// [`Error::Shape`] if there is not one weight per row. [`Error::TooLarge`] if there is not enough
-/// memory.
+/// Returns [`Error::Shape`] if there is not one weight per row. Returns [`Error::TooLarge`] if there is not
+/// enough memory.
 pub(crate) fn rows_of<T: Real>(
     n_rows: usize,
     n_values: impl Fn(usize) -> usize,
@@ -107,19 +108,20 @@ impl Checked {
     /// `x` has shape (`n_rows`, `n_features`), and `y` has shape (`n_rows`, `n_labels`).
     /// `sample_weight` has one weight ≥ 0 per row. `None` means that all weights are 1.
     ///
-    /// The same data, parameters and seed give exactly the same result for any number of threads.
-    /// The watch counts panels of 32 right-hand sides.
+    /// The same data, parameters and seed give exactly the same result for any number of threads. `watch`
+    /// counts panels of 32 right-hand sides.
     ///
-    /// Memory: `y` and sparse `x` are copied, and each copy is stored by row and by column. The fit
-    /// also needs `2 (k + n_oversamples)` numbers per label, `2 k` numbers per feature, and
-    /// `6 · 32` numbers per feature and thread. `Cholesky` adds two matrices of features ×
-    /// features. `Dual` adds two matrices of rows × rows, or four if a ridge is chosen.
+    /// The fit copies `y` and sparse `x`, and stores each copy by row and by column. The fit also needs `2 (k
+    /// + n_oversamples)` numbers per label, `2 k` numbers per feature, and `6 · 32` numbers per feature and
+    /// thread. The solver `Cholesky` also needs two matrices of features × features. The solver `Dual` also
+    /// needs two matrices of rows × rows, or four such matrices if a ridge is chosen.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if sizes disagree. [`Error::Param`] if `n_components` is a fraction (see
-    /// [`n_components`](Self::n_components)), or if products overflow. [`Error::TooLarge`] if there
-    /// is not enough memory. [`Error::Stopped`] if `watch` was stopped.
+    /// Returns [`Error::Shape`] if the sizes of the arrays do not match. Returns [`Error::Param`] if
+    /// `n_components` is a fraction (see [`n_components`](Self::n_components)), or if products overflow.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+    /// requested a stop.
     pub fn fit<I: Index, J: Index, T: Real>(
         &self,
         x: Matrix<'_, I, T>,
@@ -131,7 +133,7 @@ impl Checked {
         let Components::Count(k) = params.n_components else {
             return Err(Error::Param {
                 name: "n_components",
-                expected: "resolved to an integer before the fit",
+                expected: "an integer (`Checked::n_components` converts fractions)",
                 got: format!("{:?}", params.n_components),
             });
         };
@@ -149,9 +151,8 @@ impl Checked {
         self.fit_problem(k, &problem, sizes, weight_scale, watch)
     }
 
-    /// Does the work of [`fit`](Self::fit) for prepared data, which no longer depend on the
-    /// caller's index types. `sizes` are the numbers of features and labels. `weight_scale` is the
-    /// scale of the row weights.
+    /// Does the work of [`fit`](Self::fit) for prepared data, which do not depend on the caller's index
+    /// types. `sizes` are the numbers of features and labels. `weight_scale` is the scale of the row weights.
     fn fit_problem<T: Real>(
         &self,
         k: usize,
@@ -270,9 +271,9 @@ struct Fitting<'a, T> {
     params: &'a crate::Params,
     problem: &'a Problem<'a, T>,
     watch: &'a Watch,
-    /// Largest number of steps taken by any panel so far.
+    /// Largest number of conjugate gradient steps taken by any panel of right-hand sides so far.
     n_steps: usize,
-    /// Number of right-hand sides of all regressions so far that did not reach the tolerance.
+    /// Number of right-hand sides that have not reached the tolerance, in all regressions so far.
     n_unfinished: usize,
 }
 
@@ -281,7 +282,7 @@ impl<T: Real> Fitting<'_, T> {
     /// the crate). Returns U with at most `k` columns, and the leading eigenvalues of B for the
     /// scaled data.
     ///
-    /// Takes `n_iter + 1` products with B and the same number of orthogonalizations.
+    /// The range finder computes `n_iter + 1` products with B and `n_iter + 1` orthogonalizations.
     fn range(
         &mut self,
         regression: &Regression<T>,
@@ -321,8 +322,7 @@ impl<T: Real> Fitting<'_, T> {
     /// Computes the product `T = BQ = YᵀΩXZ`, where Z is the regression of `YQ` on X. Also returns
     /// the singular values and right singular vectors of T.
     ///
-    /// Panels of Q are independent and run in parallel. Each finished panel is reported to the
-    /// watch.
+    /// Panels of Q are independent and run in parallel. `watch` counts the finished panels.
     fn apply(
         &mut self,
         regression: &Regression<T>,
@@ -345,7 +345,8 @@ impl<T: Real> Fitting<'_, T> {
         Ok((t, spectrum))
     }
 
-    /// Records the steps and the unfinished right-hand sides of panels, and returns the panels.
+    /// Records the number of steps and the number of unfinished right-hand sides of each panel. Returns the
+    /// panels without these numbers.
     fn note(&mut self, panels: Vec<(Vec<Lanes<T>>, usize, usize)>) -> Vec<Vec<Lanes<T>>> {
         few(panels.into_iter().map(|(panel, n_steps, n_unfinished)| {
             self.n_steps = self.n_steps.max(n_steps);
@@ -354,10 +355,10 @@ impl<T: Real> Fitting<'_, T> {
         }))
     }
 
-    /// Computes U and its eigenvalues from the last basis `q`, the product `t` and the spectrum of
-    /// `t`. The signs of the columns are chosen as described in [`Model`].
+    /// Computes U and its eigenvalues from the last basis `q`, the product `t = Bq` and the singular value
+    /// decomposition of `t`. The signs of the columns are chosen as described in [`Model`].
     ///
-    /// U has at most `k` columns. It has fewer if `t` has a lower numerical rank. If `t` is zero, U
+    /// U has at most `k` columns. It has fewer columns if `t` has a lower numerical rank. If `t` is zero, U
     /// has one column of zeros.
     fn basis(
         &self,
@@ -395,10 +396,10 @@ impl<T: Real> Fitting<'_, T> {
         })
     }
 
-    /// Returns leave-one-out predictions of `YU`; shape (`n_rows`, k). Each row is predicted by a
-    /// fit without this row. The prediction is `ȳU + t − (t − p)/(1 − h)`. Here t is the centred
-    /// row of `YU`, p is the prediction of t by the fit to all rows, and h is the leverage of the
-    /// row. ȳ are the means that centring subtracts from Y, or 0 without centring.
+    /// Returns leave-one-out predictions of `YU`; shape (`n_rows`, k). Each row is predicted by a fit without
+    /// this row. The prediction is `ȳU + t − (t − p)/(1 − h)`. Here t is the centred row of `YU`, p is the
+    /// prediction of t by the fit to all rows, and h is the leverage of the row. The vector ȳ holds the means
+    /// that centring subtracts from Y. It is 0 without centring.
     fn leave_one_out(
         &self,
         regression: &Regression<T>,
@@ -411,7 +412,7 @@ impl<T: Real> Fitting<'_, T> {
         // learn nothing but this from the predictions.
         let leverages = regression.leverages(self.problem, false, self.params.seed, self.watch)?;
         let k = u.n_cols;
-        let mut out = filled("predictions of rows", 0.0f32, rows.n() * k)?;
+        let mut out = filled("number of predictions", 0.0f32, rows.n() * k)?;
         let panels = u.panels.par_iter().zip(&w.panels).map(|(u, w)| {
             let mut values = predictions(rows, y, u, self.watch)?;
             let predicted = predictions(rows, x, w, self.watch)?;
@@ -438,7 +439,7 @@ impl<T: Real> Fitting<'_, T> {
         Ok(out)
     }
 
-    /// Returns U for [`Embedding::Gaussian`]: standard normal numbers divided by √k. This preserves
+    /// Returns U for [`Embedding::Gaussian`]: standard normal numbers divided by √k. This matrix preserves
     /// distances between label vectors on average. k is at most `n_labels`.
     fn gaussian(&self, k: usize, n_labels: usize) -> Result<Tall<T>, Error> {
         let y = &self.problem.y;
@@ -484,8 +485,8 @@ impl<T: Real> Fitting<'_, T> {
 
     /// Returns W in the caller's order of features, multiplied by `scale`, and the intercept.
     ///
-    /// With centring, the intercept is `ȳU − x̄ᵀW`. Otherwise it is the weight of the column of
-    /// ones. `scale` is the scale of X if W was fitted to the scaled values, and 1 for principal
+    /// With centring, the intercept is `ȳU − x̄ᵀW`. Without centring, the intercept is the weight of the
+    /// column of ones. `scale` is the scale of X if W was fitted to the scaled values, and 1 for principal
     /// components. `u` is `None` if there is no label embedding.
     fn original(
         &self,
@@ -514,12 +515,12 @@ impl<T: Real> Fitting<'_, T> {
 
 /// Copies a matrix into an array of shape (`n_rows`, `n_cols`), row by row, multiplied by `scale`.
 ///
-/// Row r is copied to row `original(r)`. It is left out if `original(r)` is `None`. Rows of the
-/// result without a source row are zero.
+/// Row r is copied to row `original(r)`. If `original(r)` is `None`, row r is left out. Rows of the result
+/// without a source row are zero.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if the result does not fit in memory.
+/// Returns [`Error::TooLarge`] if the result does not fit in memory.
 fn by_row<T: Real>(
     tall: &Tall<T>,
     n_rows: usize,

@@ -23,7 +23,7 @@ const FEATURES_OF_DENSE_STRIP: usize = 256;
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if n² overflows or the matrix does not fit in memory.
+/// Returns [`Error::TooLarge`] if n² overflows or the matrix does not fit in memory.
 fn square(n: usize) -> Result<Vec<f64>, Error> {
     let size = n.checked_mul(n).ok_or_else(|| Error::TooLarge {
         what: "the Gram matrix",
@@ -34,11 +34,13 @@ fn square(n: usize) -> Result<Vec<f64>, Error> {
 
 /// Computes the lower triangle of `XᵀΩX`, row by row. Entries above the diagonal are arbitrary.
 ///
-/// Takes O(Σ z²) time, summed over rows with z stored values. Takes O(n d²) time for dense X.
+/// For sparse X, the time is O(Σ z²). The sum is over rows, and z is the number of stored values of a row.
+/// For dense X, the time is O(n d²).
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was stopped.
+/// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+/// requested a stop.
 pub(crate) fn gram_of_features<T: Real>(
     rows: &Rows<T>,
     x: &Design<'_, T>,
@@ -69,8 +71,9 @@ pub(crate) fn gram_of_features<T: Real>(
     Ok(gram)
 }
 
-/// Computes the strip of `features` for sparse X, before centring. For each stored value of a
-/// feature, a multiple of its row is added to the strip. Entries above the diagonal are left out.
+/// Computes the rows `features` of the Gram matrix for sparse X, before centring. For each stored value of a
+/// feature, a multiple of the row of X that contains the value is added. Entries above the diagonal are left
+/// out.
 fn sparse_strip<T: Real>(
     rows: &Rows<T>,
     blocks: &RowBlocks<T>,
@@ -99,8 +102,8 @@ fn sparse_strip<T: Real>(
     Ok(())
 }
 
-/// Computes the strip of `features` for dense X as matrix products over slabs of rows. The rows are
-/// centred and multiplied by the square roots of their weights.
+/// Computes the rows `features` of the Gram matrix for dense X. The result is a sum of matrix products over
+/// groups of rows of X. These rows are centred and multiplied by the square roots of their weights.
 fn dense_strip<T: Real>(
     rows: &Rows<T>,
     x: &Design<'_, T>,
@@ -132,11 +135,12 @@ fn dense_strip<T: Real>(
 /// Computes the lower triangle of `Ω^{1/2} X Xᵀ Ω^{1/2}`, row by row. Entries above the diagonal
 /// are arbitrary.
 ///
-/// Takes O(n nnz(X)) time. Each panel of 32 rows is multiplied by X, in the precision of X.
+/// The time is O(n nnz(X)). Each panel of 32 rows is multiplied by X, in the precision of X.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was stopped.
+/// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+/// requested a stop.
 pub(crate) fn gram_of_rows<T: Real>(
     rows: &Rows<T>,
     x: &Design<'_, T>,

@@ -1,16 +1,16 @@
 //! Computes leverages. The leverage of a row measures how much its prediction depends on its own
 //! target.
 //!
-//! The leverage of row i is `h_i = ω_i x_iᵀ (XᵀΩX + λI)⁻¹ x_i`. With centring, `ω_i / Σω` is added
-//! for the means. Let r be the residual of a row. A fit without the row would have the residual
-//! `r / (1 − h)` for this row. This is exact if the ridge is the same with and without the row. One
-//! fit therefore gives the leave-one-out errors of all rows. [`choice`](crate::choice) compares
-//! these errors for several ridges.
+//! The leverage of row i is `h_i = ω_i x_iᵀ (XᵀΩX + λI)⁻¹ x_i`. With centring, `ω_i / Σω` is added, because
+//! the row also contributes to the means. Let r be the residual of a row. A fit without the row would have
+//! the residual `r / (1 − h)` for this row. This is exact if the ridge is the same with and without the row.
+//! One fit therefore gives the leave-one-out errors of all rows. [`choice`](crate::choice) compares these
+//! errors for several ridges.
 //!
-//! If the Gram matrix of the features is factorized, exact leverages are quadratic forms of the
-//! rows with the inverse of this matrix. If the Gram matrix K of the rows is factorized, exact
-//! leverages are `1 − λ (K + λI)⁻¹_ii`. With conjugate gradients, nothing is factorized. Leverages
-//! are then estimated from the solutions for random vectors of signs.
+//! If the Gram matrix of the features is factorized, exact leverages are quadratic forms of the rows with the
+//! inverse of this matrix. If the Gram matrix K of the rows is factorized, exact leverages are `1 − λ (K +
+//! λI)⁻¹_ii`. With conjugate gradients, nothing is factorized. Leverages are then estimated from the
+//! solutions for random vectors with the entries 1 and −1.
 
 use crate::cg;
 use crate::design::{Cells, Design, Rows, SLAB};
@@ -23,29 +23,30 @@ use manylabel_dense::zeros;
 use manylabel_sparse::{LANES, Lanes, Real, RowBlocks};
 use rayon::prelude::*;
 
-/// Number of panels of random signs that are used to estimate leverages with conjugate gradients.
-/// With 2 · 32 vectors and equal weights, the standard deviation is at most `√(h (1 − h) / 64)`,
-/// which is at most 0.06.
+/// Number of panels of 32 random sign vectors that are used to estimate leverages with conjugate gradients.
+/// With 2 · 32 vectors and equal row weights, the standard deviation of an estimate is at most `√(h (1 − h) /
+/// 64)`. This bound is at most 0.0625.
 const PANELS: usize = 2;
 
 /// Upper limit of exact leverages. If a feature occurs in a single row, the leverage of this row is
 /// nearly 1. `1 − h` would then consist mostly of rounding errors.
 const LARGEST_EXACT: f64 = 1.0 - 1e-6;
-/// Upper limit of estimated leverages. It is lower because estimates have random errors.
+/// Upper limit of estimated leverages. It is lower than the limit of exact leverages, because estimates have
+/// random errors.
 const LARGEST_ESTIMATED: f64 = 0.95;
 
 impl<T: Real> Regression<T> {
     /// Returns the leverages of all rows, in [0, 1).
     ///
-    /// Leverages are exact if the regression uses a factorization. Their cost is similar to
-    /// computing the Gram matrix and about two factorizations. With conjugate gradients, leverages
-    /// are estimated from the fits of 64 random vectors, which depend on `seed`. If `with_means` is
-    /// true and X is centred, the part `ω_i / Σω` of the means is added.
+    /// Leverages are exact if the regression uses a factorization. Their cost is similar to computing the
+    /// Gram matrix and about two factorizations. With conjugate gradients, leverages are estimated from the
+    /// fits of 64 random vectors, which depend on `seed`. If `with_means` is true and X is centred, the
+    /// contribution `ω_i / Σω` of the means is added.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+    /// requested a stop.
     pub(crate) fn leverages(
         &self,
         problem: &Problem<'_, T>,
@@ -80,8 +81,8 @@ impl<T: Real> Regression<T> {
     }
 }
 
-/// Returns estimates of the leverages. They do not include the part of the means and are not
-/// limited to [0, 1).
+/// Returns estimates of the leverages. The estimates do not include the contribution `ω_i / Σω` of the means
+/// and are not limited to [0, 1).
 ///
 /// Let H be the matrix that maps targets to predictions, and z a vector of independent random
 /// signs. The expectation of `z_i (Hz)_i` is then `H_ii`. The result is the mean over [`PANELS`] ·
@@ -129,7 +130,8 @@ fn estimates<T: Real>(
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was stopped.
+/// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+/// requested a stop.
 pub(crate) fn predictions<T: Real>(
     rows: &Rows<T>,
     x: &Design<'_, T>,
@@ -162,7 +164,7 @@ fn of_features<T: Real>(
         };
         let weighted = cut.clone().zip(squares);
         let weighted = weighted.map(|(row, square)| rows.weight(row) * square);
-        collected("rows of a block", weighted)
+        collected("number of rows of a block", weighted)
     });
     let blocks = parts(blocks)?;
     let mut all = reserved("number of rows", rows.n())?;
@@ -172,8 +174,8 @@ fn of_features<T: Real>(
     Ok(all)
 }
 
-/// Returns `x_iᵀ M x_i` for the rows of a sparse block. A row with z stored values takes O(z²)
-/// time. With centring, the square is expanded, so that rows stay sparse.
+/// Returns `x_iᵀ M x_i` for the rows of a sparse block. A row with z stored values takes O(z²) time. With
+/// centring, the product `(x_i − x̄)ᵀ M (x_i − x̄)` is expanded, so that rows stay sparse.
 fn of_sparse_block<T: Real>(
     blocks: &RowBlocks<T>,
     at: usize,
@@ -195,7 +197,7 @@ fn of_sparse_block<T: Real>(
         mean.iter().zip(&of_mean).map(|(a, b)| a.f64() * b).sum()
     });
     let block = &blocks.blocks()[at];
-    let mut squares = reserved("rows of a block", block.n_rows())?;
+    let mut squares = reserved("number of rows of a block", block.n_rows())?;
     for row in 0..block.n_rows() {
         watch.step(0)?;
         let (cols, values) = block.row(row);
@@ -217,8 +219,8 @@ fn of_sparse_block<T: Real>(
     Ok(squares)
 }
 
-/// Returns `x_iᵀ M x_i` for the rows of a dense block, by matrix products over slabs of rows. Takes
-/// O(d²) time per row.
+/// Returns `x_iᵀ M x_i` for the rows of a dense block, by matrix products over groups of rows. The time is
+/// O(d²) per row.
 fn of_dense_block<T: Real>(
     x: &Design<'_, T>,
     at: usize,
@@ -226,13 +228,13 @@ fn of_dense_block<T: Real>(
     inverse: &Mat<f64>,
     watch: &Watch,
 ) -> Result<Vec<f64>, Error> {
-    let mut squares = reserved("rows of a block", cut.len())?;
+    let mut squares = reserved("number of rows of a block", cut.len())?;
     for first in cut.clone().step_by(SLAB) {
         watch.step(0)?;
         let slab = first..(first + SLAB).min(cut.end);
         let n_rows = slab.len();
         let cells = x.centred(at, cut, slab, |_| 1.0)?;
-        let mut products = zeros::<f64>("rows of X", x.n_cols(), n_rows)?;
+        let mut products = zeros::<f64>("a copy of X", x.n_cols(), n_rows)?;
         matmul(
             &mut products,
             Accum::Replace,

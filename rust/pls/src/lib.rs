@@ -26,18 +26,18 @@
 //! In total there are `n_iter + 1` regressions with ℓ right-hand sides for U, and one regression
 //! with k right-hand sides for W.
 //!
-//! This is algorithm 1 of Mineiro and Karampatziakis, "Fast Label Embeddings for Extremely Large
-//! Output Spaces" (2014). Its line 8 is read as `F = (YᵀXZ)ᵀ(YᵀXZ)`, because the shapes in the
-//! printed formula do not match. The ridge and the row weights are from "Scalable Multilabel
-//! Prediction via Randomized Methods" (2015) by the same authors.
+//! This is algorithm 1 of Mineiro and Karampatziakis, "Fast Label Embeddings for Extremely Large Output
+//! Spaces" (2014). In the printed line 8, the shapes of the matrices do not match. It is read as `F =
+//! (YᵀXZ)ᵀ(YᵀXZ)`. The ridge and the row weights are from "Scalable Multilabel Prediction via Randomized
+//! Methods" (2015) by the same authors.
 //!
 //! # Regressions and ridges
 //!
-//! A regression is solved by a Cholesky factorization of a Gram matrix or by preconditioned
-//! conjugate gradients; see [`Solver`]. Ridges are relative to the mean diagonal of `XᵀΩX`, so they
-//! do not depend on the scale of X. [`Ridge::Auto`] chooses the ridge with the smallest
-//! leave-one-out error. A single fit gives this error. A fit without row i would have the residual
-//! `r_i / (1 − h_i)` for row i, where `h_i` is the leverage of the row.
+//! A regression is solved by a Cholesky factorization of a Gram matrix or by preconditioned conjugate
+//! gradients; see [`Solver`]. Ridges are relative to the mean diagonal of `XᵀΩX`, so they do not depend on
+//! the scale of X. [`Ridge::Auto`] chooses the ridge with the smallest leave-one-out error. One fit to all
+//! rows is enough to compute this error. A fit without row i would have the residual `r_i / (1 − h_i)` for
+//! row i. Here `r_i` is the residual of the fit to all rows, and `h_i` is the leverage of row i.
 //!
 //! # Cost
 //!
@@ -47,17 +47,17 @@
 //!
 //! # Data structures and determinism
 //!
-//! Tall matrices are stored as panels of 32 columns. A panel is the unit of work of one thread. A
-//! product processes one panel, one block of rows after the other. No sum is computed by several
-//! threads, so results are exactly the same for any number of threads. Random numbers depend only
-//! on the seed and on their position.
+//! Tall matrices are stored as panels of 32 columns. A panel is the unit of work of one thread. To multiply a
+//! panel, a thread processes one block of rows after the other. No sum is computed by several threads, so
+//! results are exactly the same for any number of threads. Random numbers depend only on the seed and on
+//! their position.
 //!
 //! Matrices are stored and multiplied in the precision of X. Orthogonalizations, Gram matrices and
-//! their factorizations are in double precision.
+//! factorizations are computed in double precision.
 //!
-//! A fit never forms a matrix of labels × labels or of rows × labels. It forms a matrix of
-//! features × features or of rows × rows only if the solver factorizes such a matrix. It keeps
-//! rows × k numbers only for [`Params::leave_one_out`].
+//! A fit never forms a matrix of labels × labels or of rows × labels. It forms a matrix of features ×
+//! features or of rows × rows only if the solver factorizes such a matrix. A fit stores k numbers per row
+//! only if [`Params::leave_one_out`] is set.
 //!
 //! # Example
 //!

@@ -4,14 +4,13 @@
 //! order of the draws or on the thread. A random matrix is therefore the same for any number of
 //! threads. No generator state has to be passed around.
 //!
-//! Two hashes of the seed and the row give the start of a `SplitMix64` sequence. Column j uses the
-//! numbers 2j + 1 and 2j + 2 of the sequence. The Box–Muller transform turns them into one normal
-//! number.
+//! The seed and the row are hashed to the start of a `SplitMix64` sequence. Column j uses the numbers 2j + 1
+//! and 2j + 2 of the sequence. The Box–Muller transform turns them into one normal number.
 
 use std::f64::consts::TAU;
 
-/// The output function of the generator `SplitMix64` (Steele, Lea, Flood 2014). It is a bijection.
-/// Each output bit depends on all bits of `z`.
+/// Computes the output function of the generator `SplitMix64` (Steele, Lea, Flood 2014). The function is a
+/// bijection. Each output bit depends on all bits of `z`.
 fn mixed(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,8 +1,8 @@
 //! Defines the parameters of the embedding and their ranges.
 //!
-//! [`Params`] holds the values chosen by the user. [`Params::check`] turns them into a
-//! [`Checked`](crate::Checked). Only a [`Checked`](crate::Checked) can be fitted, so a fit never
-//! sees a parameter out of range. The defaults equal the defaults of the Python estimator.
+//! [`Params`] holds the values chosen by the user. [`Params::check`] checks the ranges and returns a
+//! [`Checked`](crate::Checked). The method `fit` belongs to [`Checked`](crate::Checked), so a fit never sees
+//! a parameter out of range. The defaults equal the defaults of the Python estimator.
 
 use manylabel_base::range::{at_least_one, ensure, not_negative, positive};
 use manylabel_base::{Error, checked};
@@ -13,21 +13,21 @@ pub enum Components {
     /// A fixed number of components; ≥ 1. The fit returns fewer if the data have fewer independent
     /// directions.
     Count(usize),
-    /// The smallest k for which the k largest eigenvalues of `YᵀΩY` (not centred) sum to more than
-    /// this fraction of its trace; in (0, 1).
-    /// [`Checked::n_components`](crate::Checked::n_components) converts the fraction to a count
-    /// before the fit.
+    /// A fraction in (0, 1) of the trace of `YᵀΩY`, where Y is not centred. The number of components is the
+    /// smallest k for which the k largest eigenvalues of this matrix sum to more than the fraction.
+    /// [`Checked::n_components`](crate::Checked::n_components) converts the fraction to a count before the
+    /// fit.
     Share(f64),
 }
 
-/// The formula for U. It uses the last product `T = BQ` and the eigenvectors V of `TᵀT`.
+/// The formula for U. It uses the last product `T = BQ` (see the [crate](crate)) and the eigenvectors V of
+/// `TᵀT`.
 ///
-/// Both variants give orthonormal columns and cost the same.
+/// The two variants give orthonormal columns and take the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Variant {
-    /// `U = T V diag(μ)^{−1/2}`, where μ are the eigenvalues of `TᵀT`. The code of Mineiro and
-    /// Karampatziakis uses this basis. It is as accurate as one more iteration of the range finder,
-    /// at no extra cost.
+    /// `U = T V diag(μ)^{−1/2}`, where μ are the eigenvalues of `TᵀT`. The code of Mineiro and Karampatziakis
+    /// uses this formula. It is as accurate as one more iteration of the range finder, at no extra cost.
     Power,
     /// `U = Q V`, as printed in the papers of Mineiro and Karampatziakis (see the [crate](crate)).
     Ritz,
@@ -46,7 +46,7 @@ pub enum Embedding {
     Pca,
 }
 
-/// A ridge, or the instruction to choose one.
+/// A fixed ridge, or the instruction to choose a ridge.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Ridge {
     /// The ridge with the smallest leave-one-out error among the ridges that are tried.
@@ -66,8 +66,8 @@ pub enum Solver {
     Auto,
     /// Factorizes the Gram matrix of the features (d, d).
     Cholesky,
-    /// Uses conjugate gradients, preconditioned by the diagonal. Each pass over X serves 32
-    /// right-hand sides.
+    /// Uses conjugate gradients, preconditioned by the diagonal. Each pass over X multiplies 32 right-hand
+    /// sides.
     Cg,
     /// Factorizes the Gram matrix of the rows (n, n).
     Dual,
@@ -85,11 +85,11 @@ pub struct Params {
     /// Number of iterations of the range finder (q in the papers of Mineiro and Karampatziakis).
     /// With 0, the random matrix is only orthogonalized.
     pub n_iter: usize,
-    /// Ridge of the regressions for U, relative to the mean diagonal of `XᵀΩX`. [`Ridge::Auto`]
-    /// chooses it for 32 random combinations of the labels.
+    /// Ridge of the regressions for U, relative to the mean diagonal of `XᵀΩX`. [`Ridge::Auto`] chooses this
+    /// ridge for 32 random combinations of the labels.
     pub l2: Ridge,
-    /// Ridge of the regression for W, relative to the ridge of the regressions for U.
-    /// [`Ridge::Auto`] chooses it for the first 32 columns of `YU`. It is 0 if `l2` is 0.
+    /// Ridge of the regression for W, relative to the ridge of the regressions for U. [`Ridge::Auto`] chooses
+    /// this ridge for the first 32 columns of `YU`. If `l2` is 0, the ridge for W is 0.
     pub l2_final: Ridge,
     /// The formula for U.
     pub variant: Variant,
@@ -103,9 +103,9 @@ pub struct Params {
     pub solver: Solver,
     /// Maximum number of steps of conjugate gradients; ≥ 1.
     pub max_iter: usize,
-    /// Tolerance, relative to the norm of the first residual; finite and > 0. A right-hand side is
-    /// solved once the norm of its residual is at most `tol` times this norm. `None` means 10⁻³ in
-    /// double precision and 10⁻² in single precision.
+    /// Tolerance of conjugate gradients; finite and > 0. A right-hand side is solved once the norm of its
+    /// residual is at most `tol` times the norm of its first residual. `None` means 10⁻³ in double precision
+    /// and 10⁻² in single precision.
     pub tol: Option<f64>,
     /// Seed of all random numbers. They are used for the random matrix, the Gaussian embedding, and
     /// the signs that estimate leverages.

@@ -1,7 +1,7 @@
 //! Multiplies rows by a matrix with few columns: `XW + b` for a fitted model, and `YU` for labels.
 //!
-//! This is all that is needed to transform new rows. [`project`] reads the model's arrays directly,
-//! in their own precision. Nothing is prepared in advance.
+//! A fitted model needs only this product to transform new rows. [`project`] reads the arrays of the model
+//! directly, in the precision of the arrays. Nothing is prepared in advance.
 //!
 //! ```
 //! use manylabel_base::Watch;
@@ -23,20 +23,20 @@ use manylabel_simd::wide;
 use manylabel_sparse::{Index, Real};
 use rayon::prelude::*;
 
-/// Number of rows that one thread projects between two calls of the watch. [`project`] uses no
-/// threads for this number of rows or fewer.
+/// Number of rows that one thread projects between two checks for a stop request of the caller. For at most
+/// this number of rows, [`project`] runs on the calling thread.
 pub const ROWS_AT_ONCE: usize = 64;
 
 /// Computes `XW + b` and returns it row by row; shape (`n_rows`, k).
 ///
-/// `coef` is W, stored row by row with shape (`n_cols`, k). `intercept` is b, with shape (k,).
-/// Values of `x` are converted to the precision of W, and sums are computed in this precision.
-/// Takes O(nnz(X) k) time. The result does not depend on the number of threads.
+/// `coef` is W, stored row by row with shape (`n_cols`, k). `intercept` is b, with shape (k,). Values of `x`
+/// are converted to the precision of W, and sums are computed in this precision. The time is O(nnz(X) k). The
+/// result does not depend on the number of threads.
 ///
 /// # Errors
 ///
-/// [`Error::Shape`] if W has another size. [`Error::TooLarge`] if the result does not fit in
-/// memory. [`Error::Stopped`] if the watch was stopped.
+/// Returns [`Error::Shape`] if the size of W does not match `x` and `intercept`. Returns [`Error::TooLarge`]
+/// if the result does not fit in memory. Returns [`Error::Stopped`] if the caller requested a stop.
 pub fn project<I: Index, V: Real, T: Real>(
     x: Matrix<'_, I, V>,
     coef: &[T],
@@ -79,7 +79,7 @@ pub fn project<I: Index, V: Real, T: Real>(
     Ok(out)
 }
 
-/// Adds the rows `cols` of `coef` to `out`, each times its value.
+/// Multiplies the rows `cols` of `coef` by `values` and adds the products to `out`.
 #[wide]
 fn add_sparse<I: Index, V: Real, T: Real>(cols: &[I], values: &[V], coef: &[T], out: &mut [T]) {
     let k = out.len();
@@ -89,7 +89,7 @@ fn add_sparse<I: Index, V: Real, T: Real>(cols: &[I], values: &[V], coef: &[T], 
     }
 }
 
-/// Adds all rows of `coef` to `out`, each times its value.
+/// Multiplies all rows of `coef` by `values` and adds the products to `out`.
 #[wide]
 fn add_dense<V: Real, T: Real>(values: &[V], coef: &[T], out: &mut [T]) {
     for (&value, coef) in values.iter().zip(coef.chunks(out.len())) {
@@ -97,8 +97,8 @@ fn add_dense<V: Real, T: Real>(values: &[V], coef: &[T], out: &mut [T]) {
     }
 }
 
-/// Computes `out += value · coef`, number by number. It is part of the loops that call it, so that the
-/// instruction set is chosen once per row and not once per value.
+/// Computes `out += value · coef`, element by element. The function is inlined into the loops that call it.
+/// So the instruction set is chosen once per row and not once per value.
 #[inline(always)]
 fn add_scaled<T: Real>(value: T, coef: &[T], out: &mut [T]) {
     for (out, &coef) in out.iter_mut().zip(coef) {

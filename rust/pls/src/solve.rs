@@ -3,8 +3,8 @@
 //!
 //! [`Regression`] solves for one ridge by one of three methods:
 //!
-//! - [`Method::ConjugateGradients`] iterates on `(XᵀΩX + λI) Z = XᵀΩYQ`. It needs no preparation.
-//!   Each step of a solution makes a pass over X.
+//! - [`Method::ConjugateGradients`] iterates on `(XᵀΩX + λI) Z = XᵀΩYQ`. It needs no preparation. Each step
+//!   makes a pass over X.
 //! - [`Method::Features`] factorizes `XᵀΩX + λI` once in O(d³) time. Each solution takes O(d² ·
 //!   32).
 //! - [`Method::Rows`] uses `K = Ω^{1/2} X Xᵀ Ω^{1/2}`. The solution can also be written as
@@ -43,9 +43,9 @@ const LARGEST_RIDGE: f64 = 1e30;
 /// The data of a fit: the rows and the two matrices, scaled and divided into blocks in the same
 /// way.
 pub(crate) struct Problem<'a, T> {
-    /// Blocks and weights of the rows.
+    /// The blocks and the weights of the rows.
     pub(crate) rows: Rows<T>,
-    /// Features.
+    /// The features X.
     pub(crate) x: Design<'a, T>,
     /// Labels.
     pub(crate) y: Design<'a, T>,
@@ -65,8 +65,8 @@ pub(crate) enum Method<T> {
 /// Ridge regressions with one ridge, prepared for any right-hand sides.
 pub(crate) struct Regression<T>(pub(crate) Method<T>);
 
-/// The Gram matrix, without a ridge, that regressions with different ridges use. Its lower triangle
-/// is stored row by row.
+/// The Gram matrix without a ridge. Regressions with different ridges use the same Gram matrix. Its lower
+/// triangle is stored row by row.
 pub(crate) enum Gram {
     /// Conjugate gradients need no Gram matrix.
     None,
@@ -81,8 +81,8 @@ impl Gram {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+    /// requested a stop.
     pub(crate) fn new<T: Real>(
         params: &Params,
         problem: &Problem<'_, T>,
@@ -109,14 +109,14 @@ impl Gram {
 impl<T: Real> Regression<T> {
     /// Prepares regressions with a ridge of `l2` times the mean diagonal of `XᵀΩX`.
     ///
-    /// The mean is over `n_features` entries, including all of the caller's features and a column
-    /// of ones. Features without stored values count as 0.
+    /// The mean is over `n_features` entries: all features of the caller, and the column of ones if there is
+    /// one. A feature without stored values adds 0 to the mean.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if the inverse diagonal overflows or no factorization is found.
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// Returns [`Error::Param`] if the inverse diagonal overflows or no factorization is found. Returns
+    /// [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller requested
+    /// a stop.
     pub(crate) fn new(
         params: &Params,
         problem: &Problem<'_, T>,
@@ -139,7 +139,7 @@ impl<T: Real> Regression<T> {
                 if preconditioner.iter().any(|entry| !entry.f64().is_finite()) {
                     return Err(Error::Param {
                         name: "l2",
-                        expected: "> 0 if the scales of features differ so much and X is not float64",
+                        expected: "> 0, because the scales of the features differ too much for float32",
                         got: l2.to_string(),
                     });
                 }
@@ -165,12 +165,12 @@ impl<T: Real> Regression<T> {
         }))
     }
 
-    /// Solves for the targets `Yq`. `q` has a line of 32 numbers for each label.
+    /// Solves the regression of the targets `Yq` on X. `q` has a line of 32 numbers for each label.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+    /// requested a stop.
     pub(crate) fn fit(
         &self,
         problem: &Problem<'_, T>,
@@ -216,7 +216,7 @@ impl<T: Real> Regression<T> {
     }
 }
 
-/// Wraps the solution of a factorization.
+/// Returns a [`Fit`] with the solution of a factorization.
 fn direct<T>(z: Vec<Lanes<T>>) -> Fit<T> {
     Fit {
         z,
@@ -225,7 +225,7 @@ fn direct<T>(z: Vec<Lanes<T>>) -> Fit<T> {
     }
 }
 
-/// Multiplies the line of each row by the square root of the weight of the row.
+/// Multiplies the 32 numbers of each row by the square root of the weight of the row.
 fn scale_by_roots<T: Real>(rows: &Rows<T>, r: &mut [Lanes<T>]) {
     for (row, r) in r.iter_mut().enumerate() {
         let root = T::of(rows.weight(row).sqrt());
@@ -241,9 +241,9 @@ fn scale_by_roots<T: Real>(rows: &Rows<T>, r: &mut [Lanes<T>]) {
 ///
 /// # Errors
 ///
-/// [`Error::Param`] if no ridge up to [`LARGEST_RIDGE`] is sufficient. This happens only if entries
-/// are not finite. [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the
-/// watch was stopped.
+/// Returns [`Error::Param`] if no ridge up to [`LARGEST_RIDGE`] is sufficient. This happens only if entries
+/// are not finite. Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if
+/// the caller requested a stop.
 fn factor(
     gram: &[f64],
     n: usize,
@@ -263,8 +263,8 @@ fn factor(
         if ridge >= LARGEST_RIDGE {
             return Err(Error::Param {
                 name: "X",
-                expected: "scaled so that products are finite",
-                got: "a Gram matrix without a Cholesky factorization".into(),
+                expected: "scaled so that products of its values are finite",
+                got: "values with infinite or NaN products".into(),
             });
         }
         ridge *= 16.0;

@@ -5,9 +5,9 @@
 //! in double precision. These operations are a QR decomposition by chunks ([`Tall::spectrum`]) and
 //! products with small matrices ([`Tall::times`]).
 //!
-//! Mineiro and Karampatziakis use the eigenvectors of `TᵀT`. Here they are computed as the right
-//! singular vectors of the triangular factor R of T. This is more accurate, because the condition
-//! number of `TᵀT` is the square of the condition number of R.
+//! Mineiro and Karampatziakis use the eigenvectors of `TᵀT`. Here these eigenvectors are computed as the
+//! right singular vectors of the triangular factor R of T. This method is more accurate, because the
+//! condition number of `TᵀT` is the square of the condition number of R.
 //!
 //! Chunks depend only on the shape of the matrix, so the result does not depend on the number of
 //! threads.
@@ -30,8 +30,8 @@ pub(crate) struct Tall<T> {
     pub(crate) panels: Vec<Vec<Lanes<T>>>,
 }
 
-/// The text in errors if a chunk does not fit in memory.
-const WHAT: &str = "rows of the embedding";
+/// The name in error messages if a group of rows does not fit in memory.
+const WHAT: &str = "the matrix of the embedding";
 
 /// Singular values in decreasing order, and right singular vectors as columns.
 pub(crate) type Spectrum = manylabel_dense::Pairs;
@@ -65,9 +65,9 @@ impl<T: Real> Tall<T> {
 
     /// Returns the triangular factor R of a QR decomposition. R has at most `n_cols` rows.
     ///
-    /// Each chunk of rows is decomposed on its own. The factors of four chunks are then stacked and
-    /// decomposed again, until a single factor is left. Takes O(`n_rows` `n_cols`²) time on all
-    /// threads, in double precision.
+    /// Each chunk of rows is decomposed separately. The factors of four chunks are then stacked and
+    /// decomposed again, until a single factor is left. The time is O(`n_rows` `n_cols`²) on all threads, in
+    /// double precision.
     fn triangle(&self, watch: &Watch) -> Result<Mat<f64>, Error> {
         let factors = self.chunks().into_par_iter().map(|rows| {
             watch.step(0)?;
@@ -99,8 +99,8 @@ impl<T: Real> Tall<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if the matrix has entries that are not finite. [`Error::TooLarge`] if there
-    /// is not enough memory. [`Error::Stopped`] if the watch was stopped.
+    /// Returns [`Error::Param`] if the matrix has entries that are not finite. Returns [`Error::TooLarge`] if
+    /// there is not enough memory. Returns [`Error::Stopped`] if the caller requested a stop.
     pub(crate) fn spectrum(&self, watch: &Watch) -> Result<Spectrum, Error> {
         if self.n_rows == 0 || self.n_cols == 0 {
             return Ok(Spectrum {
@@ -112,8 +112,8 @@ impl<T: Real> Tall<T> {
         // A decomposition of finite numbers always succeeds.
         let failed = || Error::Param {
             name: "X",
-            expected: "scaled so that products are finite",
-            got: "products without a singular value decomposition".into(),
+            expected: "scaled so that products of its values are finite",
+            got: "values with infinite or NaN products".into(),
         };
         singular(WHAT, triangle.as_ref())?.ok_or_else(failed)
     }
@@ -123,8 +123,8 @@ impl<T: Real> Tall<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+    /// requested a stop.
     pub(crate) fn times(&self, small: MatRef<'_, f64>, watch: &Watch) -> Result<Self, Error> {
         let n_cols = small.ncols();
         let chunks = self.chunks();
@@ -156,13 +156,13 @@ impl<T: Real> Tall<T> {
 
     /// Returns the leading left singular vectors `T V_k diag(s_k)⁻¹` as orthonormal columns.
     ///
-    /// `spectrum` must be the spectrum of this matrix. The result has `k` columns. It has fewer if
-    /// fewer singular values exceed the [`noise`].
+    /// `spectrum` must be the spectrum of this matrix. The result has `k` columns. It has fewer columns if
+    /// fewer than `k` singular values exceed the [`noise`].
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+    /// requested a stop.
     pub(crate) fn orthonormal(
         &self,
         spectrum: &Spectrum,
@@ -200,7 +200,7 @@ impl<T: Real> Tall<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the matrix does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the matrix does not fit in memory.
     pub(crate) fn from_fn(
         n_rows: usize,
         n_cols: usize,
@@ -222,12 +222,12 @@ impl<T: Real> Tall<T> {
         })
     }
 
-    /// Returns a matrix of the same shape. Each panel is `product` of the corresponding panel of
-    /// this matrix. Panels are computed in parallel.
+    /// Returns a matrix of the same shape. Each panel of the result is the result of `product` for the same
+    /// panel of this matrix. Panels are computed in parallel.
     ///
     /// # Errors
     ///
-    /// The errors of `product`.
+    /// Returns any error of `product`.
     pub(crate) fn map_panels(
         &self,
         product: impl Fn(&[Lanes<T>]) -> Result<Vec<Lanes<T>>, Error> + Sync,
@@ -240,9 +240,9 @@ impl<T: Real> Tall<T> {
         })
     }
 
-    /// Flips the sign of each column if its entry with the largest absolute value is negative. If
-    /// several entries have this absolute value, the first one decides. The sign of a singular
-    /// vector is arbitrary, so this makes singular vectors reproducible.
+    /// Flips the sign of each column whose entry with the largest absolute value is negative. If several
+    /// entries have this absolute value, the first one decides. The signs of singular vectors are arbitrary.
+    /// This choice makes the signs reproducible.
     pub(crate) fn settle_signs(&mut self) {
         for panel in &mut self.panels {
             let mut largest = [0.0f64; LANES];

@@ -1,4 +1,4 @@
-//! Types and conversions for the arrays that the module returns to Python.
+//! Defines the types and conversions of the arrays that the module returns to Python.
 
 use numpy::{Element, IntoPyArray, PyArray1, PyArray2};
 use pyo3::exceptions::PyMemoryError;
@@ -10,7 +10,7 @@ pub(crate) type I32s<'py> = Bound<'py, PyArray1<i32>>;
 pub(crate) type I64s<'py> = Bound<'py, PyArray1<i64>>;
 pub(crate) type F32s<'py> = Bound<'py, PyArray1<f32>>;
 pub(crate) type F64s<'py> = Bound<'py, PyArray1<f64>>;
-/// A matrix in single precision, in C order.
+/// A numpy matrix in single precision, in C order.
 pub(crate) type F32Rows<'py> = Bound<'py, PyArray2<f32>>;
 
 /// Moves a vector into a numpy array without a copy.
@@ -25,8 +25,8 @@ pub(crate) fn handed<T: Element>(
     granted(|| Ok(values.into_pyarray(py)))
 }
 
-/// Creates Python objects with functions that panic if the interpreter has no memory for an object. The
-/// functions must not panic for any other reason.
+/// Calls `make`, which creates Python objects and panics if the interpreter has no memory for an object.
+/// `make` must not panic for any other reason.
 ///
 /// # Errors
 ///

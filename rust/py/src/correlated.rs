@@ -1,5 +1,5 @@
-//! Python functions of `manylabel.correlated`: they fit the correlated logistic model and make its
-//! scorer.
+//! Defines the Python functions of `manylabel.correlated`. They fit the correlated logistic model and make
+//! its scorer.
 
 use crate::arrays::{F64s, handed};
 use crate::csr::{Examples, positions};
@@ -33,8 +33,8 @@ pub(crate) fn check_correlated(params: Named<'_>) -> PyResult<()> {
     checked(&params).map(drop)
 }
 
-/// Copies a matrix in compressed rows of length `width`, or in compressed columns. Its structure is
-/// checked first. `name` is the name of the attribute, for error messages.
+/// Checks the structure of a CSR matrix with `width` columns, or of a CSC matrix with `width` rows, and
+/// copies the matrix. `name` is the name of the attribute in error messages.
 fn to_rows(matrix: &HeldCsr<f64>, name: &'static str, width: usize) -> Result<Matrix, Error> {
     with_held!(matrix, |matrix| {
         CsrView::new(name, &matrix.indptr, &matrix.indices, &matrix.data, width)?;
@@ -48,7 +48,7 @@ fn to_rows(matrix: &HeldCsr<f64>, name: &'static str, width: usize) -> Result<Ma
     })
 }
 
-/// Converts indptr and indices to the types of the algorithm crate.
+/// Converts indptr and indices to the types of the crate that scores.
 fn positions_of<I: Index>(
     name: &'static str,
     indptr: &[I],
@@ -82,7 +82,7 @@ pub(crate) struct PyCorrelated {
 }
 
 impl PyCorrelated {
-    /// Copies the couplings. The copy has one row for each label.
+    /// Copies the couplings between labels. The copy has one row for each label.
     fn couplings(&self) -> Result<Matrix, Error> {
         let n_labels = self.intercept.len();
         let couplings = to_rows(&self.correlations, "correlations_", n_labels)?;
@@ -91,14 +91,15 @@ impl PyCorrelated {
     }
 }
 
-/// A fitted estimator. It holds copies of the arrays that Python stores in another form than scoring
-/// needs.
+/// A fitted estimator, prepared for scoring. Scoring needs some arrays in another form than Python, and this
+/// struct holds converted copies of these arrays.
 struct Decoded {
     fitted: PyCorrelated,
     /// The method that decodes label sets.
     method: Method,
     couplings: Matrix,
-    /// The ends of the label sets. Set s has the labels `set_labels[set_ends[s]..set_ends[s + 1]]`.
+    /// The ends of the label sets in `set_labels`. Label set s has the labels
+    /// `set_labels[set_ends[s]..set_ends[s + 1]]`.
     set_ends: Vec<usize>,
     set_labels: Vec<u32>,
 }
@@ -171,15 +172,15 @@ type Fitted<'py> = (
 
 /// Fits the correlated logistic model.
 ///
-/// `start` is a fitted estimator with the same features and labels. The fit starts from its weights and
-/// couplings.
+/// `start` is a fitted estimator with the same features and labels, or None. If it is not None, the fit
+/// starts from the weights and couplings of `start`.
 ///
 /// Returns a tuple:
 ///
 /// - the arrays of the weights (`n_features`, `n_labels`) in compressed rows;
 /// - the intercepts;
 /// - the arrays of the couplings (`n_labels`, `n_labels`);
-/// - the positions of the label sets;
+/// - the arrays indptr and indices of the label sets;
 /// - the energies of the label sets;
 /// - a tuple of the objective, the KKT violation, the number of iterations, and whether the fit
 ///   converged.

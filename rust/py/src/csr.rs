@@ -1,8 +1,8 @@
 //! Borrows the arrays of scipy's sparse matrices by their attribute names. No element is copied.
 //!
-//! Three types represent a matrix. [`PyCsr`] holds references to its arrays. [`Unchecked`] has their
-//! slices, which can be sent to other threads. [`Sparse`] has a checked structure. The check takes
-//! O(rows + nnz) time and does not need the interpreter.
+//! Three types represent a matrix. [`PyCsr`] holds references to the numpy arrays. [`Unchecked`] holds slices
+//! of these arrays, which can be sent to other threads. [`Sparse`] is a matrix with a checked structure. The
+//! check takes O(rows + nnz) time and does not need the GIL.
 
 use crate::arrays::handed;
 use crate::error::to_py;
@@ -22,7 +22,7 @@ pub(crate) struct Borrowed<'py, I: Element, T: Element> {
 }
 
 impl<I: Element + Index, T: Element> Borrowed<'_, I, T> {
-    /// Borrows the arrays as slices. `name` is the argument to name in error messages.
+    /// Borrows the arrays as slices. `name` is the name of the argument in error messages.
     ///
     /// # Errors
     ///
@@ -61,7 +61,7 @@ impl<'a, I: Index, T> Arrays<'a, I, T> {
     /// # Errors
     ///
     /// Returns [`Error::Shape`] if the length of indptr is not the number of rows plus 1. Returns
-    /// [`Error::Csr`] for the first row that breaks a rule.
+    /// [`Error::Csr`] for the first invalid row.
     fn view(self) -> Result<CsrView<'a, I, T>, Error> {
         same("length of indptr", self.shape.0 + 1, self.indptr.len())?;
         CsrView::new(
@@ -74,8 +74,8 @@ impl<'a, I: Index, T> Arrays<'a, I, T> {
     }
 }
 
-/// A CSR matrix that `estimator/validation.py` passes. Indices have 32 or 64 bits, and values have
-/// single or double precision.
+/// A CSR matrix that the Python module `estimator/validation.py` passes. Indices have 32 or 64 bits, and
+/// values have single or double precision.
 #[derive(FromPyObject)]
 pub(crate) enum PyCsr<'py> {
     I32F32(Borrowed<'py, i32, f32>),
@@ -84,9 +84,9 @@ pub(crate) enum PyCsr<'py> {
     I64F64(Borrowed<'py, i64, f64>),
 }
 
-/// Returns true if the core accepts a matrix without conversion. Such a matrix is in CSR form with
-/// supported types, contiguous arrays, a valid structure, and sorted, unique columns. The check takes
-/// O(rows + nnz) time and raises no exception.
+/// Returns true if the extension module accepts a matrix without conversion. Such a matrix is a CSR matrix
+/// with supported types, contiguous arrays and a valid structure. The columns of each row are sorted and
+/// unique. The check takes O(rows + nnz) time and raises no exception.
 #[pyfunction]
 pub(crate) fn is_canonical(matrix: &Bound<'_, PyAny>) -> bool {
     let matrix: Result<PyCsr<'_>, _> = matrix.extract();
@@ -97,8 +97,8 @@ pub(crate) fn is_canonical(matrix: &Bound<'_, PyAny>) -> bool {
     })
 }
 
-/// A CSR matrix of supported types whose structure has not been checked yet. [`sparse`](Self::sparse)
-/// is called inside [`run`](crate::run::run), while the interpreter is released.
+/// A CSR matrix of supported types whose structure has not been checked yet. [`sparse`](Self::sparse) is
+/// called inside [`run`](crate::run::run), while the GIL is released.
 #[derive(Clone, Copy)]
 pub(crate) enum Unchecked<'a> {
     I32F32(Arrays<'a, i32, f32>),
@@ -122,7 +122,7 @@ impl<'a> Unchecked<'a> {
         })
     }
 
-    /// Checks the structure. Then copies the matrix in single precision, without stored zeros.
+    /// Checks the structure. Then copies the matrix in single precision, without explicit zeros.
     ///
     /// # Errors
     ///
@@ -134,7 +134,7 @@ impl<'a> Unchecked<'a> {
 }
 
 impl PyCsr<'_> {
-    /// Returns the numbers of rows and columns that the matrix reports.
+    /// Returns the numbers of rows and columns according to the shape of the matrix.
     pub(crate) fn shape(&self) -> (usize, usize) {
         match self {
             Self::I32F32(m) => m.shape,
@@ -144,7 +144,7 @@ impl PyCsr<'_> {
         }
     }
 
-    /// Borrows the arrays as slices. `name` is the argument to name in error messages.
+    /// Borrows the arrays as slices. `name` is the name of the argument in error messages.
     ///
     /// # Errors
     ///
@@ -185,7 +185,7 @@ impl Examples<'_> {
 }
 
 /// Evaluates `$body` with `$view` bound to the checked view of the labels. Labels have values in single
-/// precision, and positions of 32 or 64 bits.
+/// precision, and 32-bit or 64-bit indices.
 macro_rules! with_labels {
     ($labels:expr, |$view:ident| $body:expr) => {
         match $labels.sparse()? {
@@ -201,7 +201,7 @@ macro_rules! with_labels {
 }
 pub(crate) use with_labels;
 
-/// Borrows the values of an optional array.
+/// Borrows the values of a numpy array, or returns `None` if there is no array.
 ///
 /// # Errors
 ///
@@ -212,19 +212,19 @@ pub(crate) fn values<'a, T: Element>(
     Ok(array.map(|array| array.as_slice()).transpose()?)
 }
 
-/// The arrays of a compressed sparse matrix for scipy: indptr, indices and data. Positions have 32 bits
-/// if they fit, otherwise 64 bits.
+/// The arrays of a compressed sparse matrix for scipy: indptr, indices and data. The arrays indptr and
+/// indices have 32 bits if their numbers fit, otherwise 64 bits.
 pub(crate) type CsrArrays<'py> = (
     Bound<'py, PyAny>,
     Bound<'py, PyAny>,
     Bound<'py, PyArray1<f32>>,
 );
 
-/// Converts a matrix to numpy arrays. Values are moved without a copy, and positions are converted.
+/// Converts a matrix to numpy arrays. Values are moved without a copy, and indptr and indices are converted.
 ///
 /// # Errors
 ///
-/// Raises `MemoryError` if there is no memory for the positions.
+/// Raises `MemoryError` if there is no memory for indptr and indices.
 pub(crate) fn csr_arrays(py: Python<'_>, matrix: CsrOwned) -> PyResult<CsrArrays<'_>> {
     let (indptr, indices) = positions(py, &matrix.indptr, &matrix.indices, matrix.n_cols)?;
     Ok((indptr, indices, handed(py, matrix.values)?))
@@ -233,7 +233,7 @@ pub(crate) fn csr_arrays(py: Python<'_>, matrix: CsrOwned) -> PyResult<CsrArrays
 /// The arrays indptr and indices of a matrix, which have the same type.
 type Positions<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
 
-/// Converts indptr and indices to numpy arrays. They have 32 bits if the number of entries and the
+/// Converts indptr and indices to numpy arrays. The arrays have 32 bits if the number of entries and the
 /// number of columns fit in 32 bits, otherwise 64 bits.
 ///
 /// # Errors

@@ -1,7 +1,6 @@
-//! Python functions of `manylabel.datasets`: they read and write files.
+//! Defines the Python functions of `manylabel.datasets`, which read and write files.
 //!
-//! Files are read while the interpreter is released. The arrays are converted to numpy arrays
-//! afterwards.
+//! Files are read while the GIL is released. The arrays are converted to numpy arrays afterwards.
 
 use crate::arrays::{granted, handed};
 use crate::csr::PyCsr;
@@ -33,11 +32,11 @@ type Relation<'py> = (
     Bound<'py, PyList>,
 );
 
-/// The content of a file that was read without the interpreter. When this function is called with the
-/// interpreter, it makes the arrays.
+/// The content of a file that was read while the GIL was released. This function is called with the GIL and
+/// creates the numpy arrays.
 type Read = Box<dyn for<'py> FnOnce(Python<'py>) -> PyResult<Examples<'py>> + Send>;
 
-/// Reads a file in the format of the Extreme Classification Repository. With `double`, X has double
+/// Reads a file in the format of the Extreme Classification Repository. If `double` is true, X has double
 /// precision, otherwise single precision.
 #[pyfunction]
 #[pyo3(signature = (path, *, double, n_threads))]
@@ -69,7 +68,7 @@ fn read<I: Index + Element, V: Real + Element>(file: XcFile<'_>) -> Result<Read,
     }))
 }
 
-/// The arrays of a CSR matrix. scipy expects the same type for the two index arrays. This type is `I`,
+/// The arrays of a CSR matrix. scipy expects the same integer type for indptr and indices. This type is `I`,
 /// or a 64-bit integer if there are more entries than `I` can count.
 enum Arrays<I, V> {
     Narrow(Vec<I>, Vec<I>, Vec<V>),
@@ -121,7 +120,7 @@ impl<I: Index + Element> Arrays<I, i32> {
     }
 }
 
-/// Writes a file in the format of the Extreme Classification Repository. Stored zeros are left out.
+/// Writes a file in the format of the Extreme Classification Repository. Explicit zeros are left out.
 #[pyfunction]
 pub(crate) fn write_xc(py: Python<'_>, path: PathBuf, x: PyCsr<'_>, y: PyCsr<'_>) -> PyResult<()> {
     let (x, y) = (x.unchecked("X")?, y.unchecked("Y")?);
@@ -133,9 +132,9 @@ pub(crate) fn write_xc(py: Python<'_>, path: PathBuf, x: PyCsr<'_>, y: PyCsr<'_>
 
 /// Reads an ARFF file.
 ///
-/// `xml` is the path of the file that names the labels, or None. `ignore` lists the names of attributes
-/// to skip. With `missing_is_absent`, a missing label value counts as absent; otherwise it is an error.
-/// With `double`, X has double precision, otherwise single precision.
+/// `xml` is the path of the file that names the labels, or None. `ignore` lists the names of attributes to
+/// skip. If `missing_is_absent` is true, a label with a missing value counts as absent. Otherwise a missing
+/// label value is an error. If `double` is true, X has double precision, otherwise single precision.
 #[pyfunction]
 #[pyo3(signature = (path, xml, *, ignore, missing_is_absent, double))]
 pub(crate) fn read_arff(

@@ -1,5 +1,5 @@
-//! The feature matrix X that `estimator/validation.py` passes: sparse or dense, in single or double
-//! precision.
+//! Borrows the feature matrix X that the Python module `estimator/validation.py` passes. X is sparse or
+//! dense, in single or double precision.
 
 use crate::csr::{PyCsr, Unchecked};
 use crate::error::to_py;
@@ -8,7 +8,7 @@ use manylabel_sparse::{DenseView, Features};
 use numpy::{PyReadonlyArray2, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
-/// A feature matrix. No element is copied.
+/// A feature matrix of Python. No element is copied.
 pub(crate) enum PyFeatures<'py> {
     Dense32(PyReadonlyArray2<'py, f32>),
     Dense64(PyReadonlyArray2<'py, f64>),
@@ -18,8 +18,8 @@ pub(crate) enum PyFeatures<'py> {
 impl<'a, 'py> FromPyObject<'a, 'py> for PyFeatures<'py> {
     type Error = PyErr;
 
-    /// Tests first whether x is an array. A failed conversion creates an exception, which takes as long
-    /// as scoring a row.
+    /// Converts x to one of the variants. The function first tests whether x is a numpy array, because a
+    /// failed conversion takes as long as scoring a row.
     fn extract(x: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         if x.cast::<PyUntypedArray>().is_err() {
             return x.extract().map(Self::Sparse);
@@ -31,7 +31,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for PyFeatures<'py> {
     }
 }
 
-/// A feature matrix whose structure is checked later, while the interpreter is released.
+/// A feature matrix whose structure is checked later, while the GIL is released.
 #[derive(Clone, Copy)]
 pub(crate) enum Given<'a> {
     Dense32(DenseView<'a, f32>),

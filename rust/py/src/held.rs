@@ -1,8 +1,7 @@
 //! Holds the numpy arrays that a scorer borrows during its whole life.
 //!
-//! Nothing is copied: a reference keeps each array alive. If a fitted array is changed in place, the
-//! scores change. Positions are checked again whenever they are used, so the worst consequence of a
-//! change is an error.
+//! Nothing is copied: a reference keeps each array alive. If a fitted array is changed in place, the scores
+//! change. Indices are checked again whenever they are used, so a change causes at worst an error.
 
 use manylabel_base::Error;
 use manylabel_base::range::same;
@@ -26,7 +25,7 @@ unsafe impl<T: Element> Send for Held<T> {}
 unsafe impl<T: Element> Sync for Held<T> {}
 
 impl<T> Held<T> {
-    /// Holds `values`, which must be the values of `array`.
+    /// Keeps `array` alive and borrows `values`, which must be the values of `array`.
     fn new(values: &[T], array: &Bound<'_, PyAny>) -> Self {
         Self {
             start: NonNull::from(values).cast(),
@@ -69,7 +68,7 @@ impl<T> HeldMatrix<T> {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Param`] with `name` if the values are in Fortran order.
+    /// Returns [`Error::Param`] for the parameter `name` if the values are in Fortran order.
     pub(crate) fn by_rows(&self, name: &'static str) -> Result<&[T], Error> {
         if self.in_order {
             return Ok(&self.values);
@@ -109,24 +108,24 @@ pub(crate) struct HeldSparse<I: Element, T: Element> {
 }
 
 impl<I: Element + Index, T: Element> HeldSparse<I, T> {
-    /// Returns the checked view of a CSR matrix. `name` is the attribute to name in error messages.
+    /// Returns the checked view of a CSR matrix. `name` is the name of the attribute in error messages.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Csr`] for the first row that breaks a rule.
+    /// Returns [`Error::Csr`] for the first invalid row.
     pub(crate) fn rows(&self, name: &'static str) -> Result<CsrView<'_, I, T>, Error> {
         self.check_ends(name, self.shape.0)?;
         CsrView::new(name, &self.indptr, &self.indices, &self.data, self.shape.1)
     }
 
-    /// Returns the checked view of the weights `coef_`, a CSC matrix (`n_labels`, `n_features`). The
-    /// view is a CSR matrix with one row for each feature. `n_features` is None if the caller does not
-    /// know it.
+    /// Returns the checked view of the weights `coef_`, a CSC matrix (`n_labels`, `n_features`). The view is
+    /// a CSR matrix with one row for each feature. `n_features` is None if the caller does not know the
+    /// number of features.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Shape`] if the matrix has a different shape. Returns [`Error::Csr`] for the
-    /// first column that breaks a rule.
+    /// Returns [`Error::Shape`] if the matrix has a different shape. Returns [`Error::Csr`] for the first
+    /// invalid column.
     pub(crate) fn by_feature(
         &self,
         n_labels: usize,
@@ -148,19 +147,19 @@ impl<I: Element + Index, T: Element> HeldSparse<I, T> {
         Err(Error::Csr {
             matrix,
             row: 0,
-            rule: format!("{} entries of indptr for {n_rows} rows", self.indptr.len()),
+            rule: format!("indptr has {} entries for {n_rows} rows", self.indptr.len()),
         })
     }
 }
 
-/// A sparse matrix with positions of 32 or 64 bits.
+/// A sparse matrix with 32-bit or 64-bit indices.
 #[derive(FromPyObject)]
 pub(crate) enum HeldCsr<T: Element> {
     I32(HeldSparse<i32, T>),
     I64(HeldSparse<i64, T>),
 }
 
-/// Evaluates `$body` with `$m` bound to the arrays of `$matrix`, for positions of 32 or 64 bits.
+/// Evaluates `$body` with `$m` bound to the arrays of `$matrix`, for 32-bit or 64-bit indices.
 macro_rules! with_held {
     ($matrix:expr, |$m:ident| $body:expr) => {
         match $matrix {

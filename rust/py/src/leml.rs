@@ -1,5 +1,5 @@
-//! Python functions of `manylabel.linear` for LEML: they fit the model and make the scorer of low-rank
-//! factors.
+//! Defines the Python functions of `manylabel.linear` for LEML. They fit the model and make the scorer of
+//! low-rank factors.
 
 use crate::arrays::{F32Rows, F32s, F64s, I32s, handed};
 use crate::csr::{Examples, PyCsr, Unchecked};
@@ -79,7 +79,7 @@ pub(crate) fn fit_leml<'py>(
     ))
 }
 
-/// The attributes that scoring needs of a fitted estimator with low-rank factors.
+/// The attributes of a fitted estimator with low-rank factors that scoring needs.
 #[derive(FromPyObject)]
 pub(crate) struct PyLowRank {
     #[pyo3(attribute("features_"))]

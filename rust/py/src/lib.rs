@@ -1,31 +1,31 @@
-//! The extension module `manylabel._core`. This is the only crate that uses pyo3 and numpy.
+//! Defines the extension module `manylabel._core`. This is the only crate that uses pyo3 and numpy.
 //!
-//! Each algorithm crate has a file here. The file turns arrays into views, calls the algorithm through
-//! [`run`](mod@run), and returns the result as numpy arrays without a copy. The algorithms themselves
-//! are in the other crates.
+//! The crate of each algorithm has a file here. The functions in this file borrow numpy arrays as views and
+//! call the algorithm through [`run`](mod@run). They return the result as numpy arrays without a copy. The
+//! algorithms themselves are in the other crates.
 //!
 //! # How a call works
 //!
-//! A function that fits a model takes three kinds of arguments: its data, its parameters by name
+//! A function that fits a model takes three kinds of arguments. They are the data, the parameters by name
 //! ([`params`]), and the number of threads with a progress callback ([`run::Job`]). Sparse matrices are
-//! borrowed by scipy's attribute names ([`csr`]), dense matrices as numpy arrays ([`features`]). The
-//! structure of a matrix is checked after the interpreter is released, because the check takes time. A
-//! fit returns a tuple, in the order that its documentation lists. The Python estimator stores the
-//! items as attributes.
+//! borrowed by scipy's attribute names ([`csr`]), and dense matrices are borrowed as numpy arrays
+//! ([`features`]). The structure of a matrix is checked after the GIL is released, because the check takes
+//! time. A fit returns a tuple, and its documentation lists the items in order. The Python estimator stores
+//! the items as attributes.
 //!
-//! Predictions use a [`scorer::Scorer`]. It is made once from the attributes of a fitted estimator and
-//! borrows their arrays ([`held`]).
+//! Predictions use a [`scorer::Scorer`]. A scorer is made once from the attributes of a fitted estimator and
+//! borrows the arrays in these attributes ([`held`]).
 //!
 //! # Errors
 //!
-//! [`error`] converts the error type of the library to Python exceptions. A panic of a kernel raises
+//! [`error`] converts the error type of the library to Python exceptions. A panic in Rust code raises
 //! `RuntimeError`. A lack of memory raises `MemoryError` ([`reserve`]).
 //!
 //! # Where types are checked
 //!
-//! Python checks types, finite values and shapes (`estimator/validation.py`). The algorithm crates
-//! check the ranges of parameters. `CsrView` checks the structure of sparse matrices. If an array has
-//! another type or layout than this crate expects, this is an error; the array is not converted.
+//! Python checks types, finite values and shapes (`estimator/validation.py`). The crates of the algorithms
+//! check the ranges of parameters. `CsrView` checks the structure of sparse matrices. This crate never
+//! converts an array: an array with an unexpected type or layout is an error.
 #![allow(
     clippy::needless_pass_by_value,
     reason = "pyo3 hands arguments over by value"

@@ -1,5 +1,5 @@
-//! Python functions of `manylabel.linear` for DiSMEC: they fit the model and make the scorer of sparse
-//! weights.
+//! Defines the Python functions of `manylabel.linear` for DiSMEC. They fit the model and make the scorer of
+//! sparse weights.
 
 use crate::arrays::{F32s, F64s, I32s, handed};
 use crate::csr::{CsrArrays, Examples, PyCsr, csr_arrays, values};
@@ -25,7 +25,7 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
     })
 }
 
-/// Scales columns to unit variance. With `center`, the means of columns that are mostly nonzero are
+/// Scales columns to unit variance. If `center` is true, the means of columns that are mostly nonzero are
 /// subtracted first.
 ///
 /// Returns the arrays of the scaled matrix, the shift of each column, and the scale of each column. The
@@ -85,7 +85,7 @@ pub(crate) fn fit_dismec<'py>(
     ))
 }
 
-/// The attributes that scoring needs of a fitted estimator with sparse weights.
+/// The attributes of a fitted estimator with sparse weights that scoring needs.
 #[derive(FromPyObject)]
 pub(crate) struct PyLinear {
     /// The weights, a CSC matrix (`n_labels`, `n_features`). In this form, the weights of a feature are
@@ -94,7 +94,7 @@ pub(crate) struct PyLinear {
     coef: HeldCsr<f32>,
     #[pyo3(attribute("intercept_"))]
     intercept: Held<f32>,
-    /// The number of features. It is missing in models that are not estimators.
+    /// The number of features. Models that are not estimators do not have this attribute.
     #[pyo3(attribute("n_features_in_"), default)]
     n_features: Option<usize>,
     #[pyo3(attribute("_normalizes_rows"))]

@@ -1,4 +1,4 @@
-//! Python functions of `manylabel.link`: they fit the smooth link and make its scorer.
+//! Defines the Python functions of `manylabel.link`. They fit the smooth link and make its scorer.
 
 use crate::arrays::{F32Rows, F32s, F64s, I32s, handed};
 use crate::csr::{Examples, values};
@@ -15,7 +15,7 @@ use manylabel_score::Model;
 use numpy::{Element, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
-/// The kernels, by their names in Python.
+/// The kernel functions with their names in Python.
 const KERNELS: [(&str, Kernel); 8] = [
     ("gaussian", Kernel::Gaussian),
     ("matern-3", Kernel::Matern3),
@@ -107,12 +107,12 @@ pub(crate) fn link_scorer(model: PyLink) -> PyResult<Scorer> {
     Scorer::new(model)
 }
 
-/// Returns the values of a matrix, row by row. This function checks the order, because `as_slice` also
-/// accepts Fortran order.
+/// Returns the values of a matrix, row by row. The function checks that the matrix is in C order, because
+/// `as_slice` also accepts Fortran order.
 ///
 /// # Errors
 ///
-/// Raises `ValueError` with `name` if the matrix is not in C order.
+/// Raises `ValueError` if the matrix is not in C order. `name` is the name of the matrix in the message.
 fn by_rows<'a, T: Element>(
     name: &'static str,
     matrix: &'a PyReadonlyArray2<'_, T>,
@@ -159,8 +159,8 @@ type Fitted<'py> = (
 
 /// Fits the smooth link.
 ///
-/// `predictions` (`n_rows`, k) replaces the projections of the rows if it is not None. `held_out` marks
-/// the held-out rows, whose loss determines when the fit stops.
+/// If `predictions` (`n_rows`, k) is not None, these numbers replace the projections of the rows. `held_out`
+/// marks the held-out rows, whose loss determines when the fit stops.
 ///
 /// Returns a tuple:
 ///

@@ -1,7 +1,7 @@
 //! Reads the parameters of an estimator by name, after `estimator/parameters.py` has checked them.
 //!
-//! The parameters arrive in a dict. So a new parameter is added in one struct, and no function needs
-//! another argument.
+//! Python passes the parameters in a dict. So a new parameter needs a new field in one struct, but no new
+//! function argument.
 
 use manylabel_base::few;
 use pyo3::exceptions::PyValueError;
@@ -24,8 +24,8 @@ impl<'py> Named<'py> {
     ///
     /// # Errors
     ///
-    /// Raises `KeyError` if there is no such parameter, or an exception such as `TypeError` if it has
-    /// another type.
+    /// Raises `KeyError` if there is no such parameter. Raises an exception such as `TypeError` if the value
+    /// has another type.
     pub(crate) fn get<T: FromPyObjectOwned<'py>>(&self, name: &str) -> PyResult<T> {
         self.0
             .as_any()
@@ -47,7 +47,7 @@ impl<'py> Named<'py> {
         value.extract().map(Some).map_err(Into::into)
     }
 
-    /// Returns the value that `values` assigns to the string value of a parameter.
+    /// Looks up the string value of a parameter in `values` and returns the item with this name.
     ///
     /// # Errors
     ///
@@ -63,11 +63,11 @@ impl<'py> Named<'py> {
     }
 }
 
-/// Makes a struct of parameters and checks it.
+/// Makes a struct of parameters and checks the ranges of the parameters.
 ///
-/// The fields before the semicolon have the names of the parameters from which they are read. The
-/// fields after the semicolon are given as `field: value`. If the first field is `seed`, it is read
-/// from `random_state`.
+/// Each field before the semicolon is read from the parameter with the same name. Each field after the
+/// semicolon is given as `field: value`. If the first field is `seed`, it is read from the parameter
+/// `random_state`.
 macro_rules! from_named {
     ($named:expr, $params:ident { seed, $($field:ident),*; $($others:tt)* }) => {
         $crate::params::from_named!($named, $params {

@@ -1,5 +1,5 @@
-//! Python functions of `manylabel.partition`: blocks of rows and labels, k-means, the router, and
-//! scoring by blocks.
+//! Defines the Python functions of `manylabel.partition`. They compute blocks of rows and labels, run
+//! k-means, fit the router, and score rows with the models of the blocks.
 
 use crate::arrays::{F32s, F64s, I32s, I64s, handed};
 use crate::csr::{CsrArrays, PyCsr, csr_arrays, values};
@@ -21,14 +21,14 @@ use manylabel_sparse::{CsrOwned, CsrView, Index, TopK, Value, with_sparse};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 
-/// Converts row, label or cluster numbers, which are below 2³¹, to a numpy array.
+/// Converts numbers of rows, labels or clusters to a numpy array. The numbers must be below 2³¹.
 fn to_i32<'py>(py: Python<'py>, numbers: &[u32]) -> PyResult<I32s<'py>> {
     let numbers = numbers.iter().map(|&number| number as i32);
     handed(py, collected("number of rows", numbers).map_err(to_py)?)
 }
 
-/// Converts cluster numbers from a numpy array. A negative number becomes larger than all valid
-/// numbers, so that it causes an error later.
+/// Converts cluster numbers from a numpy array. A negative number becomes larger than all valid numbers, so
+/// it causes an error later.
 fn to_u32(numbers: &PyReadonlyArray1<'_, i32>) -> PyResult<Vec<u32>> {
     let numbers = numbers.as_slice()?.iter();
     collected("number of rows", numbers.map(|&number| number as u32)).map_err(to_py)
@@ -47,7 +47,7 @@ fn to_i64<'py>(py: Python<'py>, ends: &[usize]) -> PyResult<I64s<'py>> {
 /// - the block of each row;
 /// - the ends of the label sets;
 /// - the labels of the sets;
-/// - the objective after each half step;
+/// - the objective after each half step (a new assignment of the rows or of the labels);
 /// - the number of captured labels.
 ///
 /// A label of a row is captured if the label set of the row's block contains it.
@@ -76,8 +76,8 @@ pub(crate) fn fit_partition<'py>(
     ))
 }
 
-/// Finds the best label sets for given blocks of rows. Returns the ends of the sets, their labels, and
-/// the number of captured labels.
+/// Finds the best label sets for given blocks of rows. Returns the ends of the sets, their labels, and the
+/// number of captured labels. A label of a row is captured if the label set of the row's block contains it.
 #[pyfunction]
 pub(crate) fn partition_labels<'py>(
     py: Python<'py>,
@@ -102,7 +102,7 @@ pub(crate) fn partition_labels<'py>(
     ))
 }
 
-/// Clusters rows after scaling them to unit length. The number of clusters is `n_clusters`. If
+/// Scales rows to unit length and divides them into clusters. The number of clusters is `n_clusters`. If
 /// `n_clusters` is None, clusters have about `leaf_size` rows.
 ///
 /// Returns a tuple:
@@ -139,7 +139,7 @@ pub(crate) fn fit_kmeans<'py>(
     ))
 }
 
-/// Fits the router.
+/// Fits the router, which predicts the blocks of a row.
 ///
 /// Returns a tuple:
 ///
@@ -176,9 +176,9 @@ pub(crate) fn fit_router<'py>(
     ))
 }
 
-/// Determines how many blocks each row is sent to. A row is sent to the `most` most probable blocks. If
-/// `share` is given, it is sent to the smallest number of these blocks that hold at least this fraction
-/// of their total probability.
+/// Determines how many blocks each row is sent to. A row is sent to at most `most` blocks, which are its most
+/// probable blocks. If `share` is given, the row is sent to as few of these blocks as possible. These few
+/// blocks must have at least the fraction `share` of the total probability of the `most` blocks.
 #[derive(FromPyObject, Clone, Copy)]
 pub(crate) struct PyRouting {
     most: usize,
@@ -194,8 +194,8 @@ impl From<PyRouting> for Routing {
     }
 }
 
-/// Returns the scores of the blocks that each row is sent to, computed by the router, as the arrays of
-/// a CSR matrix.
+/// Computes with the router which blocks each row is sent to. Returns the scores of these blocks as the
+/// arrays of a CSR matrix.
 #[pyfunction]
 pub(crate) fn route<'py>(
     py: Python<'py>,
@@ -217,13 +217,13 @@ pub(crate) struct PyBlock {
     labels: Held<i32>,
     /// The scorer of the block, or None for a block without labels.
     scorer: Option<Py<Scorer>>,
-    /// The numbers of the block's labels in `scorer`. Needed if `scorer` has more labels than the
-    /// block.
+    /// The numbers of the block's labels in `scorer`. The numbers are needed only if `scorer` has more labels
+    /// than the block.
     places: Option<Held<i32>>,
-    /// The factor that converts scores to log-odds, which are `factor · (score − zero)`.
+    /// The factor that converts scores to log-odds. The log-odds are `factor · (score − zero)`.
     factor: f32,
     zero: f32,
-    /// The threshold: labels with higher scores are predicted. If it is None, the best label is
+    /// The threshold. Labels with higher scores are predicted. If the threshold is None, the best label is
     /// predicted.
     least: Option<f32>,
 }
@@ -250,8 +250,9 @@ impl PyBlock {
     }
 }
 
-/// A linear model whose labels the blocks share. It has three items: the weights, a CSC matrix
-/// (`n_labels`, `n_features`); the intercepts; and whether rows are scaled to unit length.
+/// A linear model for the labels of all blocks. It has three items. The first item is the weights, a CSC
+/// matrix (`n_labels`, `n_features`). The second item is the intercepts. The third item is true if rows are
+/// scaled to unit length.
 struct Weights(HeldCsr<f32>, Held<f32>, bool);
 
 impl Parts for Weights {
@@ -272,7 +273,7 @@ impl Parts for Weights {
     }
 }
 
-/// The same linear model, with its weights stored by label.
+/// A linear model like [`Weights`], with its weights stored by label.
 struct WeightsByLabel<'a> {
     coef: Turned,
     n_features: usize,
@@ -289,7 +290,7 @@ impl ByLabel for WeightsByLabel<'_> {
         let of_label = |at: usize| self.coef.column(labels[at].get());
         let part = Turned::new(labels.len(), self.n_features, of_label)?;
         let intercept = labels.iter().map(|label| self.intercept[label.get()]);
-        let intercept = collected("labels of a block", intercept)?;
+        let intercept = collected("number of labels of a block", intercept)?;
         let Turned { ends, rows, values } = &part;
         then(&linear::Scorer::new(
             ends,
@@ -301,7 +302,7 @@ impl ByLabel for WeightsByLabel<'_> {
     }
 }
 
-/// The prepared models of a block classifier. A [`Scorer`] keeps them alive.
+/// The prepared models of a block classifier. A [`Scorer`] keeps the models alive.
 struct PyBlockModel {
     router: Py<Scorer>,
     blocks: Vec<PyBlock>,
@@ -331,8 +332,8 @@ impl Source for PyBlockModel {
 /// Prepares a block classifier for scoring.
 ///
 /// `blocks` must be in the order of the router's labels. If the blocks are parts of one linear model,
-/// `weights` is the tuple `(coef_, intercept_, normalize)` of this model. Then scoring many rows is
-/// faster.
+/// `weights` is the tuple `(coef_, intercept_, normalize)` of this model. With `weights`, scoring many rows
+/// is faster.
 #[pyfunction]
 pub(crate) fn block_scorer(
     router: Py<Scorer>,
@@ -353,7 +354,7 @@ pub(crate) fn block_scorer(
 /// Merges the scores of the blocks that rows were sent to.
 ///
 /// `labels` and `scores` have one array for each block. Returns the arrays of a CSR matrix (`n_rows`,
-/// `n_labels`). It has the `k` best labels of each row, or all labels with a score if `k` is None.
+/// `n_labels`). Each row of this matrix has the `k` best labels, or all labels with a score if `k` is None.
 #[pyfunction]
 pub(crate) fn merge_blocks<'py>(
     py: Python<'py>,

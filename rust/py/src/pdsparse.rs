@@ -1,5 +1,5 @@
-//! Python functions of `manylabel.linear` for PD-Sparse. The scorer for its weights is in `linear`,
-//! like the scorer for DiSMEC.
+//! Defines the Python function of `manylabel.linear` that fits PD-Sparse. The module `linear` contains the
+//! scorer for the fitted weights.
 
 use crate::arrays::{F32s, F64s, handed};
 use crate::csr::{CsrArrays, Examples, csr_arrays, values};
@@ -23,7 +23,8 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
 
 /// Fits PD-Sparse.
 ///
-/// `held_out` marks the held-out rows. Their precision determines the best pass.
+/// `held_out` marks the held-out rows. The fit keeps the weights of the pass with the best precision on these
+/// rows.
 ///
 /// Returns a tuple:
 ///

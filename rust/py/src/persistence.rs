@@ -1,5 +1,5 @@
-//! Computes the checksum of model files: CRC-32, as in zip and zlib. It is fast enough to be checked at
-//! every load.
+//! Computes the checksum of model files, which is CRC-32 as in zip and zlib. The checksum is fast enough to
+//! be checked whenever a file is loaded.
 
 use crate::error::to_py;
 use crate::run::run;
@@ -9,8 +9,8 @@ use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use rayon::prelude::*;
 
-/// Number of bytes that are hashed as one unit of work. This takes about a millisecond if the bytes are
-/// in memory.
+/// Number of bytes that are hashed as one unit of work. Hashing these bytes takes about a millisecond if they
+/// are in memory.
 const CHUNK: usize = 4 << 20;
 
 /// The number of threads. Two threads nearly use the full bandwidth of ordinary memory, so more threads
@@ -19,9 +19,9 @@ const N_THREADS: usize = 2;
 
 /// Computes the CRC-32 of `data`. `start` is the CRC-32 of the bytes before `data`.
 ///
-/// The result equals `zlib.crc32(data, start)`. More than 4 MiB are hashed on two threads while the
-/// interpreter is released. The result does not depend on how the data are divided into chunks, because
-/// the CRCs of adjacent chunks combine exactly.
+/// The result equals `zlib.crc32(data, start)`. More than 4 MiB are hashed on two threads while the GIL is
+/// released. The result does not depend on how the data are divided into chunks, because the CRCs of adjacent
+/// chunks combine exactly.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! Python functions of `manylabel.pls`: they fit randomized label embeddings and project features with
-//! them.
+//! Defines the Python functions of `manylabel.pls`. They fit randomized label embeddings and project features
+//! with the fitted matrices.
 //!
 //! X may be sparse or dense, in single or double precision. The model has the precision of X.
 
@@ -54,8 +54,8 @@ enum PyComponents {
     Share(f64),
 }
 
-/// Returns the number of components. If the parameter is a fraction, this is the number of components
-/// that keep this fraction of the label covariance.
+/// Returns the number of components. If the parameter is a fraction, returns the smallest number of
+/// components that keep this fraction of the label covariance.
 #[pyfunction]
 pub(crate) fn pls_n_components(
     py: Python<'_>,
@@ -119,8 +119,8 @@ impl From<Model<f64>> for AnyModel {
 /// - W (`n_features`, k);
 /// - the intercept;
 /// - the eigenvalues or None;
-/// - the number of steps;
-/// - the number of unfinished right-hand sides;
+/// - the number of conjugate gradient steps;
+/// - the number of right-hand sides that have not converged;
 /// - the ridges of U and of W;
 /// - the leave-one-out predictions (`n_rows`, k) or None.
 #[pyfunction]
@@ -221,7 +221,7 @@ pub(crate) fn pls_project<'py>(
     })
 }
 
-/// Computes [`pls_project`] for one precision of W.
+/// Does the work of [`pls_project`] for one precision of W.
 fn projected<'py, T: Real + Element>(
     py: Python<'py>,
     x: &PyFeatures<'py>,

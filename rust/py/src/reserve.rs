@@ -1,17 +1,17 @@
-//! The allocator of the extension module: the allocator of the system, with a reserve for small
-//! requests.
+//! Defines the allocator of the extension module: the allocator of the system, with a memory reserve for
+//! small requests.
 //!
-//! The standard library of Rust aborts the process if it cannot get memory. So vectors that grow with
-//! the input are allocated by functions that return an error instead (`manylabel_base::filled` and
-//! similar). The many small vectors are not allocated in this way. Neither are vectors of other crates,
-//! such as the packing buffers of a matrix product. The reserve exists for these allocations:
+//! The standard library of Rust aborts the process if an allocation fails. So vectors that grow with the
+//! input are allocated by functions that return an error instead (`manylabel_base::filled` and similar). The
+//! many small vectors are not allocated in this way. External libraries also allocate vectors in the standard
+//! way, for example the buffers of a matrix product. The reserve exists for these allocations:
 //!
 //! 1. If the system refuses a small request, the reserve is freed and the request is repeated.
-//! 2. The current work ends with `MemoryError` at its next check of the watch.
+//! 2. The current work ends with `MemoryError` at its next check for a stop request.
 //! 3. Before the next work starts, the reserve is allocated again.
 //!
-//! The reserve is address space that is never written to. It counts towards the limit of `ulimit -v`,
-//! but not towards resident memory.
+//! The reserve is address space that is never written to. The reserve counts towards the limit of `ulimit
+//! -v`, but not towards resident memory.
 
 use manylabel_base::{Error, is_low, ran_low, recovered};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -31,9 +31,9 @@ static ALLOCATOR: WithReserve = WithReserve {
 /// return an error.
 const SMALL: usize = 8 << 20;
 
-/// The size of the reserve. It is enough for a few small requests of each thread until the thread
-/// checks the watch and stops. glibc maps a block above 32 MiB separately, so freeing the block returns
-/// all of it to the system.
+/// The size of the reserve. The reserve is enough for a few small requests of each thread until the thread
+/// stops. The C library glibc maps a block above 32 MiB separately. So when the block is freed, all of its
+/// memory returns to the system.
 const RESERVE: Layout = match Layout::from_size_align(64 << 20, 16) {
     Ok(layout) => layout,
     Err(_) => panic!("a power of two is an alignment"),
@@ -46,7 +46,7 @@ struct WithReserve {
 }
 
 impl WithReserve {
-    /// Frees the reserve and tells kernels to stop. Returns false if there was no reserve.
+    /// Frees the reserve and requests that running computations stop. Returns false if there was no reserve.
     #[cold]
     fn open(&self) -> bool {
         let reserve = self.reserve.swap(ptr::null_mut(), AcqRel);

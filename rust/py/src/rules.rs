@@ -1,4 +1,5 @@
-//! Python functions of `manylabel.rules`: they fit boosted rules and make their scorer.
+//! Defines the Python functions of `manylabel.rules`. They fit boosted rules and make the scorer of the
+//! rules.
 
 use crate::arrays::{F32s, F64s, I32s, I64s, U8s, handed};
 use crate::csr::{CsrArrays, Examples, PyCsr, csr_arrays, values};
@@ -88,7 +89,7 @@ impl PyRules {
         Rules::new(bodies, heads.rows("heads_")?, self.n_features)
     }
 
-    /// Copies the rules, for a fit that continues from them.
+    /// Copies the rules, so that a fit can continue from these rules.
     fn start(&self) -> Result<Model, Error> {
         with_held!(&self.heads, |heads| self
             .rules(heads)?
@@ -117,12 +118,13 @@ pub(crate) fn rules_scorer(model: PyRules) -> PyResult<Scorer> {
 
 /// Fits boosted rules.
 ///
-/// `held_out` marks the held-out rows, whose loss determines when the fit stops. `categorical` lists
-/// the categorical features. `start` is a fitted estimator, and the fit adds rules to its rules.
+/// `held_out` marks the held-out rows, whose loss determines when the fit stops. `categorical` lists the
+/// categorical features. `start` is a fitted estimator or None. If it is not None, the fit adds rules to the
+/// rules of `start`.
 ///
 /// Returns a tuple:
 ///
-/// - the ends of the rules in the arrays of conditions;
+/// - the end of each rule in the arrays of conditions;
 /// - the features of the conditions;
 /// - the operators of the conditions;
 /// - the thresholds of the conditions;

@@ -1,9 +1,9 @@
-//! Runs long work while the interpreter is released. All long work goes through [`run`].
+//! Runs long computations while the GIL is released. All long computations are started by [`run`].
 //!
-//! The work runs on its own thread pool. Meanwhile the calling thread polls signals and reports
-//! progress. Kernels use only a [`Watch`]: they count finished units in it. After Ctrl-C or an
-//! exception of the progress callback, the watch tells them to stop. If work takes less time than
-//! starting threads, it runs on the calling thread instead ([`run_here`], [`score`]).
+//! The work runs on its own thread pool. Meanwhile the calling thread polls signals and reports progress. The
+//! computation counts its finished units in a [`Watch`]. After Ctrl-C or an exception of the progress
+//! callback, the [`Watch`] tells the computation to stop. Work that takes less time than starting threads
+//! runs on the calling thread instead ([`run_here`], [`score`]).
 
 use crate::error::to_py;
 use crate::reserve::ensure_reserve;
@@ -22,11 +22,11 @@ use std::time::Duration;
 const POLL: Duration = Duration::from_millis(50);
 /// Stack size of each thread, in bytes. This is the default of Rust.
 const STACK: usize = 2 << 20;
-/// Amount of free memory, in bytes. If a thread does not start and less memory is free, the cause is
-/// taken to be a lack of memory. The C library reserves this amount for small allocations of a thread.
+/// Free memory, in bytes, that a thread needs to start. If a thread does not start and less memory is free,
+/// the error reports a lack of memory. The C library reserves this amount for small allocations of a thread.
 const SPARE: usize = 64 << 20;
 
-/// Runs `work` on `n_threads` threads while the interpreter is released.
+/// Runs `work` on `n_threads` threads while the GIL is released.
 ///
 /// The thread pool exists only during the call, so it does not have to survive a fork. If `progress` is
 /// given, it is called with the number of finished units at every poll, and once at the end. If
@@ -35,8 +35,8 @@ const SPARE: usize = 64 << 20;
 ///
 /// # Errors
 ///
-/// Returns any error of `work`, as a Python exception. Raises `RuntimeError` if the system cannot start
-/// a thread, or if a kernel panicked. Raises `MemoryError` if memory ran out.
+/// Returns any error of `work`, as a Python exception. Raises `RuntimeError` if the system cannot start a
+/// thread, or if `work` panicked. Raises `MemoryError` if memory ran out.
 pub(crate) fn run<T: Send>(
     py: Python<'_>,
     n_threads: usize,
@@ -54,8 +54,8 @@ pub(crate) fn run<T: Send>(
     Ok(found.expect("work that ends without an error has a result"))
 }
 
-/// Runs work that stores its result itself. This function is compiled once, while [`run`] is compiled
-/// for each type of result.
+/// Does the work of [`run`] that does not depend on the type of the result. This function is compiled only
+/// once.
 fn run_to_end(
     py: Python<'_>,
     n_threads: usize,
@@ -128,7 +128,7 @@ impl Job {
     }
 }
 
-/// Runs `work` on the calling thread while the interpreter is released. Use it for work that takes less
+/// Runs `work` on the calling thread while the GIL is released. Use this function for work that takes less
 /// time than starting a thread pool. The work cannot be interrupted.
 ///
 /// # Errors
@@ -145,7 +145,8 @@ pub(crate) fn run_here<T: Send>(
         .map_err(to_py)
 }
 
-/// Scores rows: on the calling thread if `few` is true, otherwise with [`run`].
+/// Runs `work`, which scores rows. If `few` is true, the work runs on the calling thread, otherwise with
+/// [`run`].
 ///
 /// # Errors
 ///
@@ -173,9 +174,9 @@ fn report(progress: Option<&Py<PyAny>>, done: usize) -> PyResult<()> {
 
 /// Returns the exception for a thread that the system did not start.
 ///
-/// If memory is short, the message of the system is also "temporarily unavailable". To recognize this
-/// case, the function requests the memory that the threads need, plus [`SPARE`]. The threads that did
-/// start have freed their memory before.
+/// If memory is short, the message of the system is only "temporarily unavailable". To recognize this case,
+/// the function tries to allocate the memory that the threads need, plus [`SPARE`]. The threads that did
+/// start have already freed their memory at this point.
 fn no_thread(n_threads: usize, error: &dyn Display) -> PyErr {
     let stacks = n_threads.saturating_add(1).saturating_mul(STACK);
     let asked = stacks.saturating_add(SPARE);
@@ -187,13 +188,13 @@ fn no_thread(n_threads: usize, error: &dyn Display) -> PyErr {
     PyRuntimeError::new_err(format!("cannot start all {n_threads} threads: {error}"))
 }
 
-/// Returns the exception for a kernel that panicked. Unlike the exception of pyo3, it is caught by
-/// `except Exception`.
+/// Returns the exception for a panic in Rust code. Unlike the exception of pyo3, `except Exception` catches
+/// this exception.
 fn panicked(panic: &(dyn Any + Send)) -> PyErr {
     let cause = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => *text,
         (_, Some(text)) => text,
-        _ => "a kernel panicked",
+        _ => "a computation panicked",
     };
     PyRuntimeError::new_err(format!("internal error in manylabel: {cause}"))
 }

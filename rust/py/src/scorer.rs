@@ -1,9 +1,9 @@
 //! Defines `manylabel._core.Scorer`: a fitted model of any kind, prepared for predictions.
 //!
-//! Each estimator has a function `*_scorer`, which reads the attributes of the estimator into a
-//! [`Source`]. The source holds the arrays. The [`Model`] made from the source borrows these arrays,
-//! and the scorer owns source and model. The model is prepared only once, even if a thousand single
-//! rows are scored afterwards.
+//! Each estimator has a function `*_scorer`, which reads the attributes of the estimator into a [`Source`].
+//! The source holds the arrays. A [`Model`] that is made from the source borrows these arrays. The scorer
+//! owns the source and the model. The model is prepared only once, even if a thousand single rows are scored
+//! afterwards.
 
 use crate::arrays::handed;
 use crate::csr::{CsrArrays, PyCsr, csr_arrays};
@@ -42,8 +42,8 @@ self_cell!(
 
 /// A fitted model that is prepared for predictions.
 ///
-/// A scorer is made once from the arrays of an estimator. It borrows the arrays and keeps them alive,
-/// so they must not be changed while the scorer exists. Threads can share a scorer.
+/// A scorer is made once from the arrays of an estimator. It borrows the arrays and keeps them alive. The
+/// arrays must not be changed while the scorer exists. Threads can share a scorer.
 #[pyclass(frozen, module = "manylabel._core")]
 pub(crate) struct Scorer(Fitted);
 
@@ -64,8 +64,8 @@ impl Scorer {
         self.0.borrow_dependent().as_ref()
     }
 
-    /// Calls `ask` with the model and the rows. The call runs on the calling thread if there are so few
-    /// rows that threads would not help, otherwise with [`run`](crate::run::run).
+    /// Calls `ask` with the model and the rows. If there are so few rows that threads would not help, the
+    /// call runs on the calling thread. Otherwise the call runs with [`run`](crate::run::run).
     ///
     /// # Errors
     ///
@@ -95,8 +95,9 @@ pub(crate) enum PyBounds<'py> {
 
 #[pymethods]
 impl Scorer {
-    /// Returns the `k` best labels of each row, as the arrays of a CSR matrix. `beam` is the beam width
-    /// of models that search for labels. `None` means the beam width of the model.
+    /// Returns the `k` best labels of each row, as the arrays of a CSR matrix. `beam` is the number of nodes
+    /// that a label tree searches on each level. `None` means the beam width of the model. Other models
+    /// ignore `beam`.
     #[pyo3(signature = (x, k, n_threads, beam=None))]
     fn topk<'py>(
         &self,

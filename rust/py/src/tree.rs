@@ -1,4 +1,4 @@
-//! Fits label trees and scores rows with them, for `manylabel.tree`.
+//! Defines the Python functions of `manylabel.tree`. They fit label trees and make the scorer of the trees.
 
 use crate::arrays::handed;
 use crate::csr::Examples;
@@ -13,7 +13,7 @@ use manylabel_tree::{Arrays, Checked, Combine, Params};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// The values of the parameter `combine` and what they mean in the core.
+/// The names of the values of the parameter `combine` in Python, with the values.
 const COMBINE: [(&str, Combine); 2] = [("product", Combine::Product), ("leaf", Combine::Leaf)];
 
 /// Converts the parameters of a fit and checks their ranges.
@@ -41,8 +41,12 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
 
 /// Fits label trees.
 ///
-/// Returns four values: a dict from attribute names to the fitted arrays, the learned threshold or None, the
-/// largest number of steps of a classifier, and the number of classifiers that did not converge.
+/// Returns a tuple:
+///
+/// - a dict from attribute names to the fitted arrays;
+/// - the learned threshold or None;
+/// - the largest number of steps of a classifier;
+/// - the number of classifiers that did not converge.
 #[pyfunction]
 pub(crate) fn fit_tree<'py>(
     py: Python<'py>,

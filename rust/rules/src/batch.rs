@@ -1,32 +1,33 @@
 //! Computes sums and products over up to eight rows of gradients at a time.
 //!
-//! The outer loops run over chunks of labels. The inner loops run over the rows of the batch. The
-//! sum of a chunk stays in registers while the rows are added. It is loaded and stored once per
-//! batch instead of once per row.
+//! The outer loops run over chunks of labels. The inner loops run over the rows of the batch. The sum of a
+//! chunk stays in registers while the rows are added. So each sum is loaded and stored once per batch instead
+//! of once per row.
 //!
-//! Each label is summed on its own, in the order of the rows. Splitting the rows into other batches
-//! therefore gives exactly the same results.
+//! Each label is summed separately, in the order of the rows. Splitting the rows into other batches therefore
+//! gives exactly the same results.
 
 use crate::lanes::{WIDTH, chunks, chunks_mut, dot, total};
 
-/// Largest number of rows per batch. It is small because most sets of rows to add are small.
+/// Largest number of rows per batch. A larger number would not help, because most calls add only a few rows.
 pub(crate) const ROWS_AT_ONCE: usize = 8;
 
-/// Batches with fewer rows than this compute each product completely before the next one. With so
-/// few rows, the second loop of [`Batch::products`] would have to wait for the stores of the first
-/// loop.
+/// Smallest number of rows for which [`Batch::products`] uses two loops. With fewer rows, the second loop
+/// would have to wait for the stores of the first loop. Each product is then computed completely before the
+/// next product.
 const FEW_ROWS: usize = 5;
 
 /// One number per row of a batch.
 pub(crate) type OfRows = [f64; ROWS_AT_ONCE];
 
-/// Up to [`ROWS_AT_ONCE`] padded rows of gradients with their weights.
+/// Up to [`ROWS_AT_ONCE`] rows of gradients with their weights. Each row is padded to a multiple of eight
+/// labels.
 pub(crate) struct Batch<'a> {
-    /// The gradients of all training rows, as chunks.
+    /// The gradients of all training rows, in chunks of eight labels.
     gradients: &'a [[f64; WIDTH]],
-    /// Index of the first chunk of each row of the batch.
+    /// Index in `gradients` of the first chunk of each row of the batch.
     starts: [usize; ROWS_AT_ONCE],
-    /// Weights of the rows; 0 beyond `n_rows`.
+    /// Weights of the rows. Entries beyond `n_rows` are 0.
     weights: OfRows,
     /// `w (1 − Σ_k |g_k|)` of the rows.
     rests: OfRows,
@@ -35,8 +36,9 @@ pub(crate) struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Collects the first [`ROWS_AT_ONCE`] of `rows`. `weights` and `rests` have one entry for
-    /// every training row. `rests` must not be multiplied by the weights yet.
+    /// Collects the first [`ROWS_AT_ONCE`] of `rows`. `weights` and `rests` have one entry for every training
+    /// row. `rests` holds `1 − Σ_k |g_k|` for each row, which this function multiplies by the weight of the
+    /// row.
     #[inline(always)]
     pub(crate) fn new(
         gradients: &'a [f64],
@@ -61,7 +63,7 @@ impl<'a> Batch<'a> {
         batch
     }
 
-    /// Returns chunk `c` of every row of the batch, in order.
+    /// Returns chunk `c` (eight labels) of every row of the batch, in the order of the rows.
     #[inline(always)]
     fn column(&self, c: usize) -> impl Iterator<Item = &'a [f64; WIDTH]> {
         let gradients = self.gradients;

@@ -1,53 +1,53 @@
-//! Assigns labels to bins, so that labels with similar optimal scores share one score
-//! (gradient-based label binning; GBLB, sections 3.2 and 3.3).
+//! Assigns labels to bins, so that labels with similar optimal scores get the same score. This method is
+//! gradient-based label binning (GBLB, sections 3.2 and 3.3).
 //!
-//! The criterion of a label is the optimal score of the label on its own: `c_k = −g_k / (h_kk + ω)`
-//! (equation 11). Negative and positive criteria are binned separately, into B₋ and B₊ bins. The
-//! bins of a sign have equal width and cover the range of the criteria with that sign. A criterion
-//! c is in bin `at(c)` (equations 14 and 15):
+//! The criterion of a label is the optimal score of the label if no other label is scored: `c_k = −g_k /
+//! (h_kk + ω)` (equation 11). Negative criteria are divided into B₋ bins and positive criteria into B₊ bins.
+//! The bins for one sign have equal width and cover the range of the criteria with this sign. A criterion c
+//! is in bin `at(c)` (equations 14 and 15):
 //!
 //! ```text
 //! at(c) = min(⌊(c − lowest) / width⌋, B − 1),    width = (highest − lowest) / B
 //! ```
 //!
-//! Labels with a gradient of 0 belong to no bin, and their score is exactly 0. If all criteria of a
-//! sign are equal up to rounding, their labels share one bin. [`Binning`] gives the number of bins
-//! B of a sign as a function of the number of labels with that sign. Some bins may be empty. The
-//! head solver skips empty bins.
+//! Labels with a gradient of 0 belong to no bin, and their score is exactly 0. If all criteria with one sign
+//! are equal up to rounding, their labels are in the same bin. [`Binning`] gives the number of bins B of a
+//! sign as a function of the number of labels with that sign. Some bins may be empty. The head solver skips
+//! empty bins.
 //!
-//! Every candidate set of rows has its own bins. The exact search therefore calls
-//! [`Binner::assign`] once per candidate. A call costs O(labels) and needs no sort. The order of
+//! In the exact search for conditions, every candidate set of rows has its own bins. The search therefore
+//! calls [`Binner::assign`] once per candidate. A call takes O(labels) time and does not sort. The order of
 //! the labels affects neither the criteria nor the bins.
 
 use crate::Binning;
 use crate::lanes::{WIDTH, chunks, chunks_mut, total};
 
-/// The bin number of labels that belong to no bin. Bin numbers are stored as `f64`. The labels of a
-/// bin can then be selected by comparing SIMD lanes of `f64`.
+/// The bin number of labels that belong to no bin. Bin numbers are stored as `f64`, so that SIMD comparisons
+/// of `f64` can select the labels of a bin.
 pub(crate) const NONE: f64 = -1.0;
 
-/// Criteria count as equal if their difference, relative to the largest criterion, is below this
-/// value. Labels with equal gradients have equal sums, but differences of such sums may contain
+/// Criteria (optimal scores of single labels) count as equal if their difference, relative to the largest
+/// criterion, is below this value. The tolerance is needed because differences of equal sums may contain
 /// rounding errors.
 const ROUNDING: f64 = 1e-9;
 
-/// Added to every diagonal entry before dividing by it. It matters only without L2 regularization.
-/// Its square is still a normal floating-point number.
+/// A number that is added to every diagonal entry before a division by the entry. It matters only without L2
+/// regularization. Its square is still a normal floating-point number.
 pub(crate) const LEAST_DIAGONAL: f64 = 1e-150;
 
 /// Assigns labels to bins.
 ///
-/// Bins of negative criteria are numbered from 0 upwards. Bins of positive criteria are numbered
-/// from `n_bins − 1` downwards. With this numbering, few labels change their bin number when the
-/// number of bins of a sign changes.
+/// The criterion of a label is its optimal score if no other label is scored. Bins of negative criteria are
+/// numbered from 0 upwards. Bins of positive criteria are numbered from `n_bins − 1` downwards. With this
+/// numbering, few labels change their bin number when the number of bins of a sign changes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Binner {
     /// The parameters for the number of bins of each sign.
     binning: Binning,
-    /// Largest total number of bins over all divisions of the labels into negative and positive
-    /// ones, empty bins included. All bin numbers are below `n_bins`.
+    /// Largest total number of bins for any number of labels with negative and positive optimal scores. Empty
+    /// bins are included. All bin numbers are below `n_bins`.
     pub(crate) n_bins: usize,
-    /// Whether each sign has at most one bin. The bin of a label then depends only on the sign of
+    /// True if there is at most one bin for each sign. The bin of a label then depends only on the sign of
     /// its gradient.
     pub(crate) signs_only: bool,
     /// The L2 weight ω.
@@ -85,11 +85,12 @@ impl Binner {
         share.clamp(min_bins, max_bins).min(n)
     }
 
-    /// Writes the bin number of every label to `bins`, or [`NONE`] for labels without a bin. `g`
-    /// and `h` are the sums of gradients and of Hessian diagonals over a set of rows. Diagonals
-    /// below 0, which rounding may cause, count as 0.
+    /// Writes the bin number of every label to `bins`. The number is [`NONE`] for labels without a bin. `g`
+    /// and `h` are the sums of gradients and of Hessian diagonals over a set of rows. Diagonals below 0,
+    /// which rounding may cause, count as 0.
     ///
-    /// `criteria` is working space. All four slices are padded rows of the same length.
+    /// `criteria` is working space. All four slices have the same length, which is a multiple of eight
+    /// labels.
     #[inline(always)]
     pub(crate) fn assign(&self, g: &[f64], h: &[f64], criteria: &mut [f64], bins: &mut [f64]) {
         if self.signs_only {
@@ -183,9 +184,8 @@ impl Binner {
     }
 }
 
-/// Largest number of bins for which [`add_up`] makes one masked pass over the labels per bin.
-/// Adding to bins in memory would be slower, because an addition may have to wait for the previous
-/// one.
+/// Largest number of bins for which [`add_up`] makes one masked pass over the labels per bin. Adding to bins
+/// in memory would be slower, because an addition may have to wait for the previous addition.
 const FEW_BINS: usize = 8;
 
 /// Returns `x` if `keep` is true, else 0. The function masks the binary representation, because the
@@ -260,8 +260,8 @@ mod tests {
     use super::*;
     use crate::lanes::padded;
 
-    /// Computes bins directly from the definition. Each label gets the sign of its criterion, and
-    /// the number of its bin among the bins of that sign.
+    /// Computes bins directly from the definition. Returns, for each label, the sign of its optimal score and
+    /// the number of its bin among the bins for this sign.
     fn expected(binning: Binning, g: &[f64], h: &[f64], l2: f64) -> Vec<Option<(bool, usize)>> {
         let criteria: Vec<f64> = g.iter().zip(h).map(|(g, h)| -g / (h + l2)).collect();
         let mut bins = vec![None; g.len()];

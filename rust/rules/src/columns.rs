@@ -1,33 +1,32 @@
 //! Stores the features of the training rows column by column, sorted by value.
 //!
-//! Fitting scans thresholds of single features, so X is transposed and sorted once. The distinct
-//! values of a feature are numbered in ascending order. The number of a value is its *code*.
-//! Conditions compare codes, which are exact integers. A threshold is computed from values only
-//! after its condition has been chosen.
+//! A fit tries thresholds of single features, so X is transposed and sorted once. The distinct values of a
+//! feature are numbered in ascending order. The number of a value is its *code*. Conditions compare codes,
+//! which are exact integers. A threshold is computed from values only after its condition has been chosen.
 //!
 //! There are two kinds of columns:
 //!
 //! - A *full* column has non-zero values in at least half of the rows without a missing value. It
 //!   stores zeros like any other value. It also stores the code of every row.
-//! - A *sparse* column stores only the rows with a value other than 0, and the codes of these rows.
-//!   All remaining rows that are not missing have the value 0, with the code `implicit`. Scans of a
-//!   sparse column do not visit the rows with the value 0.
+//! - A *sparse* column stores only the rows with a value other than 0, and the codes of these rows. All
+//!   remaining rows that are not missing have the value 0, with the code `implicit`. The search does not
+//!   visit the rows of a sparse column with the value 0.
 //!
 //! For the fast search, the codes are also divided into at most [`GROUPS`] groups with similar
 //! numbers of rows. The groups are computed once, from all training rows.
 //!
-//! X is read as `f32`, the type of thresholds. Infinite values are an error. NaN marks a missing
-//! value, which satisfies no condition.
+//! X is read as `f32`, the type of thresholds. Infinite values are an error. NaN marks a missing value. A
+//! missing value satisfies no condition.
 
 use crate::Operator;
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, reserved};
 use manylabel_sparse::{CsrView, Index, Value};
 use rayon::prelude::*;
 
-/// The code of a missing value in [`Column::by_row`].
+/// The number that [`Column::by_row`] holds for rows with a missing value.
 pub(crate) const MISSING: u32 = u32::MAX;
 
-/// Number of rows of X that are read between two calls of the watch.
+/// Number of rows of X that are read between two checks for a stop request of the caller.
 const ROWS_PER_STEP: usize = 4096;
 
 /// Number of groups of values per feature. The fast search tries only the boundaries between groups
@@ -37,27 +36,27 @@ pub(crate) const GROUPS: usize = 64;
 /// One feature of the training rows.
 #[derive(Debug, Default)]
 pub(crate) struct Column {
-    /// Distinct values in ascending order, indexed by code. A sparse column always contains the
-    /// value 0.
+    /// Distinct values of the feature in ascending order. The index of a value is its code. A sparse column
+    /// always contains the value 0.
     pub(crate) values: Vec<f32>,
     /// Row numbers, sorted by value and then by row number. A sparse column lists the rows with a
     /// value other than 0. A full column lists all rows without a missing value.
     pub(crate) rows: Vec<u32>,
-    /// For a sparse column, the code of each entry of `rows`. Empty for a full column.
+    /// For a sparse column, the code (index in `values`) of each entry of `rows`. The vector is empty for a
+    /// full column.
     codes: Vec<u32>,
-    /// For a full column, the code of every training row, or [`MISSING`]. Empty for a sparse
-    /// column.
+    /// For a full column, the code (index in `values`) of every training row, or [`MISSING`]. The vector is
+    /// empty for a sparse column.
     by_row: Vec<u32>,
-    /// The group of each code, ascending, for the fast search. Groups have similar numbers of rows.
-    /// In a sparse column, the value 0 forms its own group.
+    /// The group of each value in `values`, in ascending order, for the fast search. Groups have similar
+    /// numbers of rows. In a sparse column, the value 0 has a group of its own.
     pub(crate) groups: Vec<u8>,
-    /// Rows with a missing value, ascending.
+    /// Rows with a missing value, in ascending order.
     pub(crate) missing: Vec<u32>,
-    /// For a sparse column, the code of 0, which is the value of the rows that are not stored.
-    /// `None` for a full column.
+    /// For a sparse column, the code (index in `values`) of the value 0. Rows that are not stored have this
+    /// value. `None` for a full column.
     pub(crate) implicit: Option<u32>,
-    /// Whether the values are categories rather than magnitudes. Conditions on categories use = and
-    /// ≠.
+    /// True if the values are categories and not magnitudes. Conditions on categories use = and ≠.
     pub(crate) nominal: bool,
 }
 
@@ -76,15 +75,15 @@ impl Columns {
     /// Transposes and sorts X. Marks the features listed in `nominal` as nominal. Columns are
     /// sorted in parallel.
     ///
-    /// Takes O(nnz log n) time for n rows. A sparse column needs 8 bytes per stored value, and a
-    /// full column 8 bytes per row. Each column also needs 5 bytes per distinct value. Sorting
-    /// temporarily needs about twice this memory.
+    /// The time is O(nnz log n) for n rows. A sparse column needs 8 bytes per stored value. A full column
+    /// needs 8 bytes per row. Each column also needs 5 bytes per distinct value. Sorting temporarily needs
+    /// about twice this memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if a value is infinite as `f32`, or if `nominal` contains a number that is
-    /// not a feature of X. [`Error::TooLarge`] if the columns do not fit in memory.
-    /// [`Error::Stopped`] if `watch` was stopped.
+    /// Returns [`Error::Param`] if a value is infinite as `f32`, or if `nominal` contains a number that is
+    /// not a feature of X. Returns [`Error::TooLarge`] if the columns do not fit in memory. Returns
+    /// [`Error::Stopped`] if the caller requested a stop.
     pub(crate) fn new<I: Index, T: Value>(
         x: CsrView<'_, I, T>,
         nominal: &[usize],
@@ -133,8 +132,8 @@ impl Columns {
         Self::sorted(&counts, &mut entries, n_rows, nominal, watch)
     }
 
-    /// Builds the columns from `left`, which holds the values other than 0 with their rows, one
-    /// column after the other. `counts` gives the number of entries of each column.
+    /// Builds the columns from `left`, which holds the nonzero values with their rows, one column after the
+    /// other. `counts` gives the number of entries of each column.
     fn sorted(
         counts: &[usize],
         mut left: &mut [(f32, u32)],
@@ -157,7 +156,7 @@ impl Columns {
             let Some(column) = columns.get_mut(col) else {
                 return Err(Error::Param {
                     name: "categorical_features",
-                    expected: "feature numbers of X",
+                    expected: "valid feature numbers of X",
                     got: col.to_string(),
                 });
             };
@@ -178,12 +177,12 @@ fn single<T: Value>(value: T) -> f32 {
 }
 
 impl Column {
-    /// Builds a column from its values other than 0 and the rows of these values. Reorders
+    /// Builds a column from `stored`, which holds the nonzero values and their rows. The function reorders
     /// `stored`.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the column does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the column does not fit in memory.
     fn new(stored: &mut [(f32, u32)], n_rows: usize) -> Result<Self, Error> {
         let missing = stored.iter().filter(|entry| entry.0.is_nan());
         let missing = collected("missing values", missing.map(|entry| entry.1))?;
@@ -257,7 +256,7 @@ impl Column {
         })
     }
 
-    /// Returns the code of the row `rows[at]`.
+    /// Returns the code (index in `values`) of the row `rows[at]`.
     #[inline(always)]
     pub(crate) fn code(&self, at: usize) -> u32 {
         if self.by_row.is_empty() {
@@ -267,13 +266,13 @@ impl Column {
         }
     }
 
-    /// Returns the code of every training row, or `None` if the column is sparse.
+    /// Returns the code (index in `values`) of every training row, or `None` if the column is sparse.
     pub(crate) fn codes_by_row(&self) -> Option<&[u32]> {
         (self.implicit.is_none()).then_some(&self.by_row[..])
     }
 
-    /// Returns a function that is true for the codes that satisfy a condition. [`MISSING`]
-    /// satisfies no condition.
+    /// Returns a function that is true for the codes (indices in `values`) that satisfy a condition.
+    /// [`MISSING`] satisfies no condition.
     fn satisfying(&self, operator: Operator, threshold: f32) -> impl Fn(u32) -> bool + use<> {
         let below = self.values.partition_point(|&value| value <= threshold) as u32;
         let equal = self.values.partition_point(|&value| value < threshold) as u32..below;
@@ -285,15 +284,16 @@ impl Column {
         }
     }
 
-    /// Splits `rows` (ascending) into the rows that satisfy a condition and the rows that do not,
-    /// each in ascending order. Rows with a missing value do not satisfy the condition. `is_among`
-    /// returns whether a row is one of `rows`.
+    /// Splits `rows` into the rows that satisfy a condition and the rows that do not satisfy it. `rows` and
+    /// the two results are in ascending order. Rows with a missing value do not satisfy the condition.
+    /// `is_among` returns whether a row is one of `rows`.
     ///
-    /// For a sparse column, only stored rows are tested. All other rows are copied without a test.
+    /// In a sparse column, only the stored rows are tested. All other rows have the value 0, so they are
+    /// copied without a test.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the result does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the result does not fit in memory.
     pub(crate) fn part(
         &self,
         operator: Operator,
@@ -329,12 +329,12 @@ impl Column {
         })
     }
 
-    /// Clears the marks of rows that do not satisfy a condition. `marks` has one entry per training
-    /// row. Takes O(rows).
+    /// Clears the marks of rows that do not satisfy a condition. `marks` has one entry per training row. The
+    /// time is O(rows).
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if a list of rows does not fit in memory.
+    /// Returns [`Error::TooLarge`] if a list of rows does not fit in memory.
     pub(crate) fn narrow(
         &self,
         operator: Operator,
@@ -367,9 +367,9 @@ impl Column {
         Ok(())
     }
 
-    /// Returns a threshold between two codes. The threshold is at least the value of `low` and less
-    /// than the value of `high`. It is the midpoint rounded to `f32`. If rounding gives the value
-    /// of `high`, the value of `low` is used instead.
+    /// Returns a threshold between the values with the codes `low` and `high`. The threshold is at least the
+    /// lower value and less than the higher value. It is the midpoint of the two values, rounded to `f32`. If
+    /// rounding gives the higher value, the lower value is returned instead.
     pub(crate) fn between(&self, low: u32, high: u32) -> f32 {
         let (low, high) = (self.values[low as usize], self.values[high as usize]);
         // The midpoint is computed in double precision, where neither the sum nor the difference
@@ -383,7 +383,7 @@ impl Column {
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if the result does not fit in memory.
+/// Returns [`Error::TooLarge`] if the result does not fit in memory.
 pub(crate) fn select(
     rows: impl ExactSizeIterator<Item = u32>,
     is_wanted: impl Fn(u32) -> bool,
@@ -400,12 +400,12 @@ pub(crate) fn select(
     Ok(selected)
 }
 
-/// Returns `rows` without the rows in `gone`. `gone` must be a subset of `rows`. Each slice must be
-/// ascending.
+/// Returns `rows` without the rows in `gone`. `gone` must be a subset of `rows`. Each slice must be in
+/// ascending order.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if the result does not fit in memory.
+/// Returns [`Error::TooLarge`] if the result does not fit in memory.
 #[expect(clippy::disallowed_methods, reason = "the capacity is reserved")]
 fn without(rows: &[u32], gone: &[u32]) -> Result<Vec<u32>, Error> {
     let mut kept = reserved("number of rows", rows.len() - gone.len())?;
@@ -426,12 +426,12 @@ fn without(rows: &[u32], gone: &[u32]) -> Result<Vec<u32>, Error> {
     Ok(kept)
 }
 
-/// Divides codes into at most [`GROUPS`] groups. An implicit zero may add up to two groups. `codes`
-/// are the codes of the stored rows, ascending.
+/// Divides the values of a column, which are given as codes, into at most [`GROUPS`] groups. If the column is
+/// sparse, there may be up to two more groups. `codes` are the codes of the stored rows, in ascending order.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if a number per value does not fit in memory.
+/// Returns [`Error::TooLarge`] if memory is too short for one number per value.
 fn groups(codes: &[u32], n_codes: usize, implicit: Option<u32>) -> Result<Vec<u8>, Error> {
     // Codes ascend, and every code except the implicit zero has stored rows.
     let mut runs = codes.chunk_by(|a, b| a == b).map(<[u32]>::len);

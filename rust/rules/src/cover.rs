@@ -1,13 +1,13 @@
-//! Finds the rules that cover each row, for sixty-four rows at a time.
+//! Finds the rules that cover each row, for 64 rows at a time.
 //!
-//! Prediction processes rows in blocks of [`ROWS`] rows. Only features that occur in some condition
-//! matter. Their values are copied from the sparse rows into a dense block with one array of 64
-//! values per feature, called a *slot*. A condition then compares 64 adjacent values with one
-//! threshold. The result is a 64-bit [`Mask`] with one bit per row.
+//! Prediction processes rows in blocks of [`ROWS`] rows. Only features that occur in a condition matter. The
+//! values of these features are copied from the sparse rows into a dense block. The block has one array of 64
+//! values per feature, called a *slot*. A condition then compares 64 adjacent values with one threshold. The
+//! result is a 64-bit [`Mask`] with one bit per row.
 //!
-//! A block costs O(stored values of the rows + tested conditions · 64). Testing a rule stops as
-//! soon as no row of the block satisfies the conditions tested so far. Values that are not stored
-//! are 0. NaN satisfies no condition.
+//! The time per block is O(stored values of the rows + tested conditions · 64). The test of a rule stops as
+//! soon as no row of the block satisfies all conditions tested so far. Values that are not stored are 0. NaN
+//! satisfies no condition.
 
 use crate::model::{Operator, Rules};
 use manylabel_base::{Error, filled, push, reserved};
@@ -18,13 +18,13 @@ use std::ops::Range;
 /// Number of rows per block. It equals the number of bits of a [`Mask`].
 pub(crate) const ROWS: usize = 64;
 
-/// A set of rows of a block. Bit i is set if row i is in the set.
+/// A set of rows in a block of 64 rows. Bit i is set if row i is in the set.
 pub(crate) type Mask = u64;
 
 /// The values of one feature in a block of rows.
 type Lanes = [f32; ROWS];
 
-/// Returns the rows in a mask, ascending.
+/// Returns the rows in a mask, in ascending order.
 #[inline(always)]
 pub(crate) fn bits(mut mask: Mask) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
@@ -34,7 +34,7 @@ pub(crate) fn bits(mut mask: Mask) -> impl Iterator<Item = usize> {
     })
 }
 
-/// A condition on the feature in a slot.
+/// A condition on the feature in a slot (the 64 values of one feature in a block of rows).
 #[derive(Debug, Clone, Copy)]
 struct Condition {
     /// Index into [`Block::values`].
@@ -43,37 +43,39 @@ struct Condition {
     threshold: f32,
 }
 
-/// The bodies of some rules, prepared for blocks of rows.
+/// The bodies of one or more rules, prepared for tests on blocks of rows.
 #[derive(Debug)]
 pub(crate) struct Bodies {
-    /// For each feature, one more than the number of its slot, or 0 if no condition uses the
-    /// feature. The last entry belongs to the highest-numbered feature that a condition uses.
+    /// For each feature, the number of its slot in a [`Block`] plus 1, or 0 if no condition uses the feature.
+    /// The last entry is for the highest feature number that a condition uses.
     slots: Vec<u32>,
     /// Number of features that conditions use.
     n_slots: usize,
     /// The conditions of all rules, rule by rule.
     conditions: Vec<Condition>,
-    /// For each rule, its number and the end of its conditions in `conditions`.
+    /// The number of each rule, with the end of its conditions in `conditions`.
     ends: Vec<(u32, usize)>,
 }
 
-/// Working space for a block of rows, and the rules that cover rows of the block. [`Bodies::block`]
-/// allocates it. It can be reused for any number of blocks.
+/// Working space for a block of rows, and the rules that cover rows of the block. [`Bodies::block`] allocates
+/// the working space, which can be reused for any number of blocks.
 #[derive(Debug)]
 pub(crate) struct Block {
-    /// The values of each slot. All values are 0 between two blocks.
+    /// The values of each slot (one feature for 64 rows). All values are 0 before and after the processing of
+    /// a block.
     values: Vec<Lanes>,
-    /// The rules that cover at least one row, in ascending order, each with the rows it covers.
+    /// The rules that cover at least one row of the block, in ascending order. Each rule comes with the rows
+    /// that it covers.
     pub(crate) fired: Vec<(u32, Mask)>,
 }
 
 impl Bodies {
-    /// Prepares the bodies of the rules in `range`. Takes O(number of the highest feature used +
+    /// Prepares the bodies of the rules in `range`. The time is O(conditions + largest feature number in the
     /// conditions).
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if one number per feature and the conditions do not fit in memory.
+    /// Returns [`Error::TooLarge`] if one number per feature and the conditions do not fit in memory.
     pub(crate) fn new<I: Index>(rules: &Rules<'_, I>, range: Range<usize>) -> Result<Self, Error> {
         let features = range.clone().flat_map(|rule| rules.body(rule));
         let n_named = features.map(|(feature, ..)| feature + 1).max().unwrap_or(0);
@@ -107,7 +109,7 @@ impl Bodies {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the slots, or one number per rule, do not fit in memory.
+    /// Returns [`Error::TooLarge`] if the values of the slots, or one number per rule, do not fit in memory.
     pub(crate) fn block(&self) -> Result<Block, Error> {
         Ok(Block {
             values: filled("a block of rows", [0.0; ROWS], self.n_slots)?,
@@ -149,8 +151,9 @@ impl Bodies {
         }
     }
 
-    /// Calls `visit` with the slot and the value of each stored value of a row, for features with a
-    /// slot. Returns the total number of stored values of the row.
+    /// Visits the stored values of a row. Calls `visit(slot, value)` for each value of a feature that
+    /// conditions use. `slot` is the number of the feature among these features. Returns the total number of
+    /// stored values of the row.
     #[inline(always)]
     fn each_value<I: Index, T: Value>(
         &self,
@@ -168,7 +171,7 @@ impl Bodies {
     }
 }
 
-/// Appends to `fired` each rule that covers at least one row of `all`, together with the covered
+/// Appends to `fired` each rule that covers at least one row of the set `all`, together with the covered
 /// rows. `fired` must have capacity for all rules.
 #[wide]
 fn fire(
@@ -194,7 +197,7 @@ fn fire(
     }
 }
 
-/// Returns the rows with values that satisfy a condition.
+/// Returns the rows whose values satisfy a condition.
 #[inline(always)]
 #[expect(clippy::float_cmp, reason = "nominal values are codes")]
 fn satisfied(values: &Lanes, condition: Condition) -> Mask {
@@ -208,7 +211,7 @@ fn satisfied(values: &Lanes, condition: Condition) -> Mask {
     }
 }
 
-/// Returns the rows with values that pass a test.
+/// Returns the rows whose values pass a test.
 #[inline(always)]
 fn mask(values: &Lanes, test: impl Fn(f32) -> bool) -> Mask {
     (0..ROWS).fold(0, |mask, row| mask | Mask::from(test(values[row])) << row)

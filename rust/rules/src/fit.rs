@@ -1,26 +1,26 @@
 //! Fits rules one after the other by gradient boosting. Each rule is fitted to the gradients at the
 //! scores of all previous rules.
 //!
-//! 1. The default rule covers all rows. Its head is solved over all rows used for learning, and is
-//!    not multiplied by the learning rate. With safeguarded steps, Newton steps are repeated until
-//!    the loss stops falling.
-//! 2. For each further rule, a bootstrap sample of the rows is drawn, and the body of the rule is
-//!    grown on the sample (`grow.rs`). Boosting ends early if no condition can be found.
-//! 3. The head is solved again over all covered rows used for learning, with their original
-//!    weights. These rows include covered rows outside the sample. With safeguarded steps, the head
-//!    may be shortened. The head is then multiplied by the learning rate and rounded to `f32`.
+//! 1. The default rule covers all rows. Its head is solved over all rows used for learning, and is not
+//!    multiplied by the learning rate. If steps are safeguarded, Newton steps are repeated until the loss
+//!    stops falling.
+//! 2. For each further rule, a bootstrap sample of the rows is drawn, and the body of the rule is grown on
+//!    the sample (`grow.rs`). The fit ends early if no condition can be found.
+//! 3. The head is solved again over all covered rows used for learning, with their original weights. These
+//!    rows include covered rows outside the sample. If steps are safeguarded, the head may be shortened. The
+//!    head is then multiplied by the learning rate and rounded to `f32`.
 //! 4. The head is added to the scores of all covered rows, including held-out rows. The gradients
 //!    of these rows are updated.
-//! 5. If there are held-out rows, their mean loss is recorded after each rule. Fitting stops after
-//!    [`Params::n_iter_no_change`] rules without a new minimum. The rules after the minimum are
-//!    removed.
+//! 5. If there are held-out rows, their mean loss is recorded after each rule. The fit stops after
+//!    [`Params::n_iter_no_change`] rules without a new minimum. The rules after the minimum are removed.
 //!
 //! A fit can continue from a start model. It first applies the rules of the start model to the
 //! scores, and then adds further rules. Each rule has its own random generator, seeded with the
 //! seed and the number of the rule. The result is therefore the same as in a single fit of all
 //! rules.
 //!
-//! Adding a rule costs O(covered rows · labels). The search in `grow.rs` takes most of the time.
+//! The time to add a rule is O(covered rows · labels). The search in `grow.rs` takes most of the time of a
+//! fit.
 
 use crate::columns::{Columns, select};
 use crate::grow::{Body, Grower};
@@ -34,20 +34,19 @@ use manylabel_base::range::{same, same_rows};
 use manylabel_base::{Error, Watch, collected, copied, filled, push};
 use manylabel_sparse::{CsrOwned, Sparse, with_sparse};
 
-/// Largest number of times that a step is halved. The step is then about 1e-12 of its original
+/// Largest number of times that a step is halved. After 40 halvings, a step has about 1e-12 of its original
 /// length. If the loss still does not fall enough, the step is not taken.
 const MOST_HALVINGS: usize = 40;
 
-/// A step must lower the loss by at least this fraction of the decrease predicted by the slope
-/// (Armijo's rule). The value 1e-4 is suggested by Nocedal and Wright, *Numerical Optimization*,
-/// section 3.1.
+/// The fraction of the decrease predicted by the slope that a step must reach (Armijo's rule). The value 1e-4
+/// is suggested by Nocedal and Wright, *Numerical Optimization*, section 3.1.
 const ARMIJO: f64 = 1e-4;
 
 /// Largest number of Newton steps for a safeguarded default rule.
 const MOST_DEFAULT_STEPS: usize = 50;
 
-/// The default rule with safeguarded steps is finished when a step lowers the loss by at most this
-/// fraction of the loss.
+/// Largest relative decrease of the loss for which a step counts as the last step. Used for the default rule
+/// if steps are safeguarded.
 const DEFAULT_TOLERANCE: f64 = 1e-10;
 
 impl Checked {
@@ -55,28 +54,28 @@ impl Checked {
     ///
     /// - `x` may have missing values (NaN). Features listed in `categorical` are compared by = and
     ///   ≠. All other features are compared by ≤ and >.
-    /// - `sample_weight` multiplies the loss of each row. Without it, every weight is 1. Rows with
-    ///   weight 0 are not used for learning.
+    /// - `sample_weight` multiplies the loss of each row. Without `sample_weight`, every weight is 1. Rows
+    ///   with weight 0 are not used for learning.
     /// - `held_out` marks rows that are not used for learning. Their mean loss determines when
     ///   fitting stops.
     /// - `start` is a model to continue from. Its rules come first and count towards the number of
     ///   rules.
     /// - `watch` counts rules, including the rules of `start`.
     ///
-    /// The same data, parameters and seed give exactly the same model. The number of threads does
-    /// not matter. Fitting all rules in one call gives the same model as fitting some of them first
-    /// and continuing from this start model.
+    /// The same data, parameters and seed give exactly the same model for any number of threads. A fit in two
+    /// parts, where the second part continues from the rules of the first part, gives the same model as a
+    /// single fit.
     ///
-    /// Memory: 16 bytes per row and label, and about 16 bytes per stored feature value. Heads
-    /// without bins, the exact search, and bins with sparse features also need a few matrices of
-    /// labels × labels per thread.
+    /// The fit needs 16 bytes of memory per row and label, and about 16 bytes per stored feature value. In
+    /// some cases, each thread also needs a few matrices of labels × labels. These cases are heads without
+    /// bins, the exact search, and bins with sparse features.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if sizes disagree. [`Error::Param`] if a value of `x` is infinite, or if
-    /// `categorical` contains a number that is not a feature. [`Error::TooLarge`] if there is not
-    /// enough memory, or if `x` has more than 2³² − 1 rows or 2³¹ − 1 features. [`Error::Stopped`]
-    /// if `watch` was stopped.
+    /// Returns [`Error::Shape`] if the sizes of the arrays do not match. Returns [`Error::Param`] if a value
+    /// of `x` is infinite, or if `categorical` contains a number that is not a feature. Returns
+    /// [`Error::TooLarge`] if there is not enough memory, or if `x` has more than 2³² − 1 rows or 2³¹ − 1
+    /// features. Returns [`Error::Stopped`] if the caller requested a stop.
     #[expect(clippy::too_many_arguments, reason = "a fit has this many inputs")]
     pub fn fit(
         &self,
@@ -110,7 +109,7 @@ impl Checked {
     }
 }
 
-/// The state of boosting between rules.
+/// The state of a fit between two rules.
 struct Boosting<'a> {
     /// The parameters, checked to be in range.
     params: &'a Params,
@@ -120,31 +119,32 @@ struct Boosting<'a> {
     method: Method,
     /// Scores and gradients of all training rows.
     statistics: Statistics<'a>,
-    /// Grows bodies. Also holds the sample.
+    /// Grows the bodies of rules. Also holds the sample of the rows.
     grower: Grower<'a>,
-    /// Counts rules.
+    /// The watch, which counts rules.
     watch: &'a Watch,
     /// The weight of each row used for learning, and 0 for all other rows.
     weights: Vec<f64>,
-    /// Rows with positive weight, ascending. Samples are drawn from them.
+    /// Rows with positive weight, in ascending order. Samples are drawn from these rows.
     learned: Vec<u32>,
-    /// Held-out rows, ascending.
+    /// Held-out rows, in ascending order.
     held_out: Vec<u32>,
-    /// Weights of all rows as given by the caller. Empty if no rows are held out.
+    /// Weights of all rows, as the caller gave them. Empty if no rows are held out.
     held_out_weights: Vec<f64>,
     /// Sum of the weights of the held-out rows.
     held_out_weight: f64,
-    /// The rules so far.
+    /// The rules that have been fitted so far.
     model: Model,
 }
 
 impl<'a> Boosting<'a> {
-    /// Starts with scores of 0 and no rules. Sets the weights of held-out rows to 0.
+    /// Returns the state before the first rule. All scores are 0, and the weights of held-out rows are set to
+    /// 0.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+    /// requested a stop.
     fn new(
         params: &'a Params,
         columns: &'a Columns,
@@ -184,14 +184,14 @@ impl<'a> Boosting<'a> {
         })
     }
 
-    /// Takes over the rules of another model, as if they had been fitted here. Computes the
-    /// validation losses of these rules again.
+    /// Continues from the rules of the model `start`, as if this fit had made them. Computes the validation
+    /// losses of these rules again.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the model has another number of labels, or uses a feature that `x` does
-    /// not have. [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch
-    /// was stopped.
+    /// Returns [`Error::Shape`] if the model has another number of labels, or uses a feature that `x` does
+    /// not have. Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
+    /// caller requested a stop.
     fn resume(&mut self, start: Model) -> Result<(), Error> {
         let n_labels = self.statistics.n_labels;
         let what = "labels of the rules to continue from";
@@ -215,14 +215,14 @@ impl<'a> Boosting<'a> {
         Ok(())
     }
 
-    /// Adds the head of a rule of the model to the scores of `rows`, and updates the gradients of
-    /// these rows. `rows` must be the rows that the rule covers. The head is read from the model in
-    /// single precision, so the scores equal the scores computed in prediction.
+    /// Adds the head of a rule of the model to the scores of `rows`, and updates the gradients of these rows.
+    /// `rows` must be the rows that the rule covers. The head is read from the model in single precision, so
+    /// the scores equal the scores of a prediction.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+    /// requested a stop.
     fn apply(&mut self, rule: usize, rows: &[u32]) -> Result<(), Error> {
         let mut head = filled("number of labels", 0.0, self.statistics.stride)?;
         let (labels, values) = self.model.heads.row(rule);
@@ -237,13 +237,12 @@ impl<'a> Boosting<'a> {
         self.note_loss()
     }
 
-    /// Appends the weighted mean loss of the held-out rows to the model, if there are held-out
-    /// rows.
+    /// If there are held-out rows, appends their weighted mean loss to the model.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+    /// requested a stop.
     fn note_loss(&mut self) -> Result<(), Error> {
         if !self.held_out.is_empty() {
             let weight = |row: u32| self.held_out_weights[row as usize];
@@ -254,14 +253,14 @@ impl<'a> Boosting<'a> {
         Ok(())
     }
 
-    /// Fits rules until the wanted number of rules is reached, no condition can be found, or the
-    /// held-out loss has stopped falling. If there are held-out rows, only the rules up to the
-    /// lowest loss are kept. The default rule is always kept.
+    /// Fits rules until the required number of rules is reached, no condition can be found, or the held-out
+    /// loss has stopped falling. If there are held-out rows, only the rules up to the lowest held-out loss
+    /// are kept. The default rule is always kept.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+    /// requested a stop.
     fn run(&mut self) -> Result<(), Error> {
         if self.model.n_rules() == 0 {
             self.add_default_rule()?;
@@ -309,9 +308,9 @@ impl<'a> Boosting<'a> {
         Rng::with_seed(seeds.u64(..) ^ rule.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// Draws the sample of rows for the next rule and stores it as weights in [`Grower::sampled`].
-    /// With bootstrap, the weight of a row is multiplied by the number of times the row was drawn.
-    /// Without bootstrap, the original weights are used.
+    /// Draws the sample of rows for the next rule and stores it as weights in [`Grower::sampled`]. In a
+    /// bootstrap sample, the weight of a row is multiplied by the number of times that the row was drawn.
+    /// Without bootstrap sampling, the original weights are used.
     fn sample(&mut self, rng: &mut Rng) {
         let sampled = &mut self.grower.sampled;
         if !self.params.bootstrap {
@@ -329,7 +328,7 @@ impl<'a> Boosting<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the result does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the result does not fit in memory.
     fn learned_of(&self, rows: &[u32]) -> Result<Vec<u32>, Error> {
         select(rows.iter().copied(), |row| self.weights[row as usize] > 0.0)
     }
@@ -337,14 +336,14 @@ impl<'a> Boosting<'a> {
     /// Adds the default rule, which covers every row. Its head is not multiplied by the learning
     /// rate.
     ///
-    /// With safeguarded steps, the regularization applies to the total of all steps, not to each
-    /// step on its own. The steps update the scores. Afterwards the scores are reset, and the head
-    /// as stored in the model is added.
+    /// If steps are safeguarded, the regularization applies to the total of all steps and not to each step.
+    /// The steps update the scores. Afterwards the scores are reset, and the stored head of the rule is
+    /// added.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+    /// requested a stop.
     fn add_default_rule(&mut self) -> Result<(), Error> {
         let l2 = self.params.l2;
         let stride = self.statistics.stride;
@@ -387,12 +386,12 @@ impl<'a> Boosting<'a> {
         self.push(&body, &total, 1.0)
     }
 
-    /// Solves the head of a body over all covered rows used for learning, and adds the rule.
+    /// Computes the head of a body from all covered rows that are used for learning. Then adds the rule.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+    /// requested a stop.
     fn add_rule(&mut self, body: &Body) -> Result<(), Error> {
         let rows = self.learned_of(&body.rows)?;
         let (mut head, quality) = self.method.head(
@@ -411,17 +410,17 @@ impl<'a> Boosting<'a> {
         self.push(body, &head, self.params.learning_rate)
     }
 
-    /// Halves `head` until the loss of `rows` plus the regularization of `given + head` falls
-    /// enough (see [`ARMIJO`]). Sets `head` to 0 if the loss never falls enough. Returns the
-    /// decrease of the regularized loss.
+    /// Halves `head` until the regularized loss falls enough (see [`ARMIJO`]). The regularized loss is the
+    /// loss of `rows` plus the regularization of `given + head`. If the loss never falls enough, sets `head`
+    /// to 0. Returns the decrease of the regularized loss.
     ///
-    /// `quality` is the quality of `head`. `given` is the sum of all earlier steps of the same
-    /// rule, which the scores already contain.
+    /// `quality` is the change of the objective that the second-order approximation predicts for `head`.
+    /// `given` is the sum of all earlier steps of the same rule. The scores already contain these steps.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+    /// requested a stop.
     fn safeguard(
         &self,
         rows: &[u32],
@@ -456,8 +455,8 @@ impl<'a> Boosting<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+    /// requested a stop.
     fn push(&mut self, body: &Body, head: &[f64], scale: f64) -> Result<(), Error> {
         let conditions = body.conditions.iter();
         self.model.push(

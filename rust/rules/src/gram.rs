@@ -1,11 +1,11 @@
 //! Computes Gram matrices of gradients, `Σ w g gᵀ` over a set of rows.
 //!
-//! Under the example-wise loss, the Hessian of a set of rows is `diag(Σ w |g|) − Σ w g gᵀ`. The
-//! second term is computed as a matrix where many candidates use it: to sum its entries by bins of
-//! labels, or to solve heads of all labels for many rows. In all other cases, products with the
-//! rows themselves are cheaper (`head/solve.rs`).
+//! Under the example-wise loss, the Hessian of a set of rows is `diag(Σ w |g|) − Σ w g gᵀ`. The second term
+//! is computed as a matrix in two cases. In the first case, the entries of the matrix are summed by bins of
+//! labels. In the second case, heads of all labels are solved for many rows. In all other cases, products
+//! with the rows themselves are cheaper (`head/solve.rs`).
 //!
-//! Computing a matrix costs O(rows · labels²). The method depends on the size:
+//! The time to compute a matrix is O(rows · labels²). The method depends on the size:
 //!
 //! - Up to [`FEW_ROWS`] rows are added one by one as outer products.
 //! - With up to [`FEW_LABELS`] labels, tiles of the product are summed in registers, directly from
@@ -23,30 +23,30 @@ use manylabel_base::{Error, parts};
 use manylabel_simd::wide;
 use rayon::prelude::*;
 
-/// Largest number of gradients per block of rows (16 MB). A block has at least [`ROWS`] rows, even
-/// if they have more gradients.
+/// Largest number of gradients per block of rows. A block of this size takes 16 MB. A block has at least
+/// [`ROWS`] rows, even if these rows have more gradients.
 const NUMBERS_OF_BLOCK: usize = 1 << 21;
 
 /// Largest number of rows that are added to a matrix one by one.
 const FEW_ROWS: usize = 4;
 
-/// Number of blocks that have their products in memory at the same time.
+/// Number of blocks of rows whose products are in memory at the same time.
 const BLOCKS_AT_ONCE: usize = 4;
 
-/// Largest number of labels (padded) for which products are summed in registers, without copying
-/// the gradients.
+/// Largest number of labels, rounded up to a multiple of eight, for which products are summed in registers,
+/// without copying the gradients.
 const FEW_LABELS: usize = 64;
 
-/// Number of rows per pass over all pairs of labels, if there are few labels. The gradients of
-/// these rows stay in the first-level cache.
+/// Number of rows per pass over all pairs of labels, if there are at most [`FEW_LABELS`] labels. The
+/// gradients of these rows stay in the first-level cache.
 const NEAR_ROWS: usize = 64;
 
-/// Number of matrix rows that are summed in registers together. Also the largest number of chunks
-/// of each matrix row.
+/// Number of matrix rows that are summed in registers at the same time. Also the largest number of chunks
+/// (eight numbers) of each matrix row that are summed at the same time.
 const SIDE: usize = 4;
 
-/// The matrix `Σ w g gᵀ` over a set of rows. It is a full symmetric matrix, stored row by row with
-/// padded rows.
+/// The matrix `Σ w g gᵀ` over a set of rows. It is a full symmetric matrix, stored row by row. Each row is
+/// padded to a multiple of eight numbers.
 #[derive(Debug)]
 pub(crate) struct Gram {
     /// Length of a matrix row, and number of matrix rows.
@@ -60,19 +60,19 @@ impl Gram {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the matrix does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the matrix does not fit in memory.
     pub(crate) fn new(stride: usize) -> Result<Self, Error> {
         let data = square(stride)?;
         Ok(Self { stride, data })
     }
 
-    /// Computes the matrix of `rows`. `weights` has one entry for every training row. Takes
-    /// O(rows · labels²).
+    /// Computes the matrix of `rows`. `weights` has one entry for every training row. The time is O(rows ·
+    /// labels²).
     ///
     /// # Errors
     ///
-    /// The same as [`Watch::step`](manylabel_base::Watch::step). [`Error::TooLarge`] if the matrix
-    /// does not fit in memory.
+    /// Returns the same errors as [`Watch::step`](manylabel_base::Watch::step). Returns [`Error::TooLarge`]
+    /// if the matrix does not fit in memory.
     pub(crate) fn over(
         statistics: &Statistics<'_>,
         rows: &[u32],
@@ -87,17 +87,18 @@ impl Gram {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the copy does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the copy does not fit in memory.
     pub(crate) fn copied(&self) -> Result<Self, Error> {
         let data = self.data.copied(PRODUCTS)?;
         Ok(Self { data, ..*self })
     }
 
-    /// Adds `scale` times the matrix of `rows`. A `scale` of −1 removes rows.
+    /// Adds `scale` times the matrix `Σ w g gᵀ` of `rows`. A `scale` of −1 removes rows.
     ///
     /// # Errors
     ///
-    /// The same as [`over`](Self::over). After an error, only some of the rows may have been added.
+    /// Returns the same errors as [`over`](Self::over). After an error, only some of the rows may have been
+    /// added.
     pub(crate) fn add_rows(
         &mut self,
         scale: f64,
@@ -160,7 +161,7 @@ impl Gram {
         &self.data[k * self.stride..(k + 1) * self.stride]
     }
 
-    /// Adds `scale · x xᵀ` for a padded row x.
+    /// Adds `scale · x xᵀ` for a vector x, which is padded to a multiple of eight numbers.
     #[inline(always)]
     pub(crate) fn add_outer(&mut self, scale: f64, x: &[f64]) {
         for (row, &entry) in self.data.chunks_exact_mut(self.stride).zip(x) {
@@ -170,13 +171,13 @@ impl Gram {
 }
 
 /// The text in errors if one number per pair of labels does not fit in memory.
-pub(crate) const PRODUCTS: &str = "products of labels";
+pub(crate) const PRODUCTS: &str = "number of pairs of labels";
 
 /// Allocates zeros for all pairs of labels.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if they do not fit in memory.
+/// Returns [`Error::TooLarge`] if the numbers do not fit in memory.
 fn square(stride: usize) -> Result<Aligned, Error> {
     Aligned::zeros(PRODUCTS, stride.saturating_mul(stride))
 }
@@ -186,7 +187,7 @@ fn square(stride: usize) -> Result<Aligned, Error> {
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if the copy does not fit in memory.
+/// Returns [`Error::TooLarge`] if the copy does not fit in memory.
 #[wide]
 fn weighted_rows(
     statistics: &Statistics<'_>,
@@ -218,8 +219,8 @@ fn add_outer_each(
     }
 }
 
-/// Returns whether the processor has an instruction for fused multiply-add. Without the
-/// instruction, `mul_add` is a slow function call.
+/// Returns true if the processor has an instruction for fused multiply-add. Without this instruction,
+/// `mul_add` is a slow function call.
 fn is_fused() -> bool {
     #[cfg(target_arch = "x86_64")]
     return is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");

@@ -1,14 +1,14 @@
-//! Grows the body of a rule. Conditions are added one after the other, and each condition is the
-//! best on a sample of features.
+//! Grows the body of a rule. Conditions are added one after the other. Each condition is the best condition
+//! on a random sample of the features.
 //!
-//! The search starts with all sampled rows. It keeps the rows that satisfy the conditions so far.
-//! For each condition a new sample of features is drawn, and `refine/` returns the best condition
-//! on these features. Growth stops if no condition has a better quality than the current body. It
-//! also stops if at most [`Params::min_coverage`] rows are left, or if there are
-//! [`Params::max_conditions`] conditions.
+//! The search starts with all sampled rows. After each condition, it keeps only the rows that satisfy the
+//! condition. For each condition a new sample of features is drawn, and `refine/` returns the best condition
+//! on these features. The search stops if no condition has a better quality than the current body. It also
+//! stops if at most [`Params::min_coverage`] rows are left, or if there are [`Params::max_conditions`]
+//! conditions.
 //!
-//! The first condition is always accepted. The sampled features may allow no condition at all, for
-//! example if all values are equal. Features are then drawn again, up to [`MOST_DRAWS`] times.
+//! The first condition is always accepted. A sample of features may allow no condition, for example if all
+//! values are equal. For the first condition, another sample is then drawn, up to [`MOST_DRAWS`] times.
 //!
 //! The quality of a candidate is computed on its sampled rows, with their sampled weights. The
 //! finished rule covers all training rows that satisfy the conditions.
@@ -21,24 +21,24 @@ use crate::{Head, Operator, Params};
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, collected, copied, filled, push};
 
-/// Largest number of feature samples for the first condition. The last sample contains all
-/// features. Boosting therefore ends only if no feature allows a condition.
+/// Largest number of feature samples for the first condition. The last sample contains all features. The fit
+/// therefore ends only if no feature allows a condition.
 const MOST_DRAWS: usize = 10;
 
-/// The body of a rule, and the rows and the label that belong to it.
+/// The body of a rule, with the rows that it covers and the label of a single-label head.
 pub(crate) struct Body {
-    /// The conditions, in the order they were found.
+    /// The conditions, in the order in which they were found.
     pub(crate) conditions: Vec<Candidate>,
-    /// All training rows that the body covers, ascending.
+    /// All training rows that the body covers, in ascending order.
     pub(crate) rows: Vec<u32>,
     /// The label of a single-label head; `None` for complete heads.
     pub(crate) label: Option<usize>,
-    /// An approximate head of the covered rows, from which solving starts. Empty unless heads score
+    /// An approximate head of the covered rows. The solver starts from this head. Empty unless heads score
     /// all labels without bins.
     pub(crate) start: Vec<f64>,
 }
 
-/// Grows bodies. Working space is reused from rule to rule.
+/// Grows the bodies of rules. Working space is reused from rule to rule.
 pub(crate) struct Grower<'a> {
     /// The parameters of the fit.
     params: &'a Params,
@@ -46,17 +46,17 @@ pub(crate) struct Grower<'a> {
     columns: &'a Columns,
     /// The method for computing heads.
     method: Method,
-    /// The watch. It is called after each search for a condition.
+    /// The watch, which is checked for a stop request of the caller after each search for a condition.
     watch: &'a Watch,
     /// Weight of each training row in the sample of the next rule. Rows outside the sample have
     /// weight 0.
     pub(crate) sampled: Vec<f64>,
-    /// Index of each training row among the covered rows, or [`ABSENT`]. Indices may be outdated if
-    /// only membership is needed.
+    /// Index of each training row among the covered rows, or [`ABSENT`]. If the search does not need these
+    /// indices, they may be outdated. [`ABSENT`] is always up to date.
     positions: Vec<u32>,
     /// Working space of [`covered`](Self::covered), with one mark per training row.
     marks: Vec<bool>,
-    /// The features. They are in ascending order between two rules.
+    /// The feature numbers. They are in ascending order before and after the growth of a body.
     order: Vec<usize>,
     /// Working space for statistics of rows summed by bins.
     binned: Vec<f64>,
@@ -67,7 +67,7 @@ impl<'a> Grower<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the working space does not fit in memory.
     pub(crate) fn new(
         params: &'a Params,
         columns: &'a Columns,
@@ -88,16 +88,16 @@ impl<'a> Grower<'a> {
         })
     }
 
-    /// Returns the training rows that satisfy all conditions, ascending. Takes O(conditions ·
+    /// Returns the training rows that satisfy all conditions, in ascending order. The time is O(conditions ·
     /// rows).
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the rows do not fit in memory.
+    /// Returns [`Error::TooLarge`] if the rows do not fit in memory.
     ///
     /// # Panics
     ///
-    /// If a condition uses a feature that does not exist.
+    /// Panics if a condition uses a feature that does not exist.
     pub(crate) fn covered(
         &mut self,
         conditions: impl IntoIterator<Item = (usize, Operator, f32)>,
@@ -110,16 +110,15 @@ impl<'a> Grower<'a> {
         select(0..marks.len() as u32, |row| marks[row as usize])
     }
 
-    /// Grows a body on the sample. Returns `None` if no feature allows a condition.
+    /// Grows a body on the sampled rows. Returns `None` if no feature allows a condition.
     ///
-    /// Each accepted condition strictly improves the quality of the body on the sample. An
-    /// estimated quality (see [`Candidate`]) is replaced by the exact quality before the
-    /// comparison.
+    /// Each accepted condition strictly improves the quality of the body on the sample. Before this
+    /// comparison, the exact quality replaces an estimated quality (see [`Candidate`]).
     ///
     /// # Errors
     ///
-    /// [`Error::Stopped`] if the watch was stopped. [`Error::TooLarge`] if there is not enough
-    /// memory.
+    /// Returns [`Error::Stopped`] if the caller requested a stop. Returns [`Error::TooLarge`] if there is not
+    /// enough memory.
     pub(crate) fn grow(
         &mut self,
         statistics: &Statistics<'_>,
@@ -219,8 +218,8 @@ impl<'a> Grower<'a> {
     }
 }
 
-/// Draws samples without replacement from the numbers in `order`. Dropping the value restores the
-/// original order. The samples of a rule therefore do not depend on earlier rules.
+/// Draws samples without replacement from the numbers in `order`. When this value is dropped, the original
+/// order is restored. The samples of a rule therefore do not depend on earlier rules.
 struct Draws<'a> {
     /// The numbers, partly shuffled.
     order: &'a mut [usize],
@@ -247,7 +246,7 @@ impl<'a> Draws<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the list of swaps does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the list of swaps does not fit in memory.
     fn draw(&mut self, rng: &mut Rng, n: usize) -> Result<&[usize], Error> {
         if n >= self.order.len() {
             return Ok(self.order);

@@ -9,27 +9,25 @@
 //! Σ_k e^{−y_k p_k} = Σ_k e^{−|p_k|} + Σ_{k: y_k disagrees with the sign of p_k} 2 sinh |p_k|
 //! ```
 //!
-//! The first sum is the same for all y. The label set with the smallest loss is therefore the one
-//! with the smallest second sum, called the *cost* of y. The terms of the cost are ≥ 0. There is
-//! one term for each label of y with `p_k ≤ 0`, and one for each label with `p_k > 0` that is not
-//! in y. Nothing is subtracted, so small differences are not lost next to a large common term.
+//! The first sum is the same for all y. The label set with the smallest loss is therefore the label set with
+//! the smallest second sum. This sum is called the *cost* of y. The terms of the cost are ≥ 0. There is one
+//! term for each label of y with `p_k ≤ 0`, and one term for each label with `p_k > 0` that is not in y.
+//! Nothing is subtracted, so rounding errors stay small.
 //!
 //! # Search
 //!
-//! The cost of a set is at least its largest term. Sets are grouped by their rarest label. A group
-//! is skipped if the term of that label alone exceeds the cost of the best set so far. Two searches
-//! find the best set:
+//! The cost of a set is at least its largest term. Sets are grouped by their rarest label. A group is skipped
+//! if the term of this label exceeds the cost of the best set so far. Two searches find the best set:
 //!
-//! 1. The first search minimizes the largest term instead of the sum. It only compares values of
-//!    `|p_k|`, so it computes no exponential. Let R be the value `|p_k|` of the largest term of the
-//!    set that it finds. Every other set has a term at least as large.
-//! 2. The second search minimizes the sum of the terms scaled by `e^{−R}`. With this factor, the
-//!    terms that matter neither overflow nor vanish. A term is replaced by infinity without being
-//!    computed if `|p_k|` exceeds a bound derived from R, because a set with such a term costs more
-//!    than the set found first.
+//! 1. The first search minimizes the largest term instead of the sum. This search only compares values of
+//!    `|p_k|`, so it computes no exponential. Let R be the value `|p_k|` of the largest term of the result.
+//!    Every other set has a term at least as large.
+//! 2. The second search minimizes the sum of the terms scaled by `e^{−R}`. With this factor, the terms that
+//!    matter neither overflow nor underflow. If `|p_k|` exceeds a bound derived from R, the term is replaced
+//!    by infinity. A set with such a term costs more than the result of the first search.
 //!
-//! In the worst case a search visits every label of every set, in O(entries + sets · labels with
-//! positive scores). Usually it skips most groups.
+//! In the worst case, a search visits every label of every set, in O(entries + sets · labels with positive
+//! scores). Usually a search skips most groups.
 //!
 //! # Probabilities
 //!
@@ -42,54 +40,55 @@ use manylabel_sparse::{CsrView, Index};
 
 /// The distinct label sets of the training rows, grouped by their rarest label.
 ///
-/// If several sets have the same loss, the set that was given first is predicted. Callers order the
-/// sets by frequency.
+/// If several sets have the smallest loss, the first of these sets is predicted. Callers order the sets by
+/// frequency.
 #[derive(Debug, Clone)]
 pub struct LabelSets {
-    /// The rarest label of each group, and the end of the group in `sets`. The empty set forms the
-    /// first group, which has no label.
+    /// The rarest label of each group, and the end of the group in `sets`. The first group contains the empty
+    /// set and has no label.
     groups: Vec<(Option<u32>, usize)>,
-    /// For each set, its number in the given order and the end of its labels in `labels`. Sets are
-    /// stored group by group, in ascending order within a group.
+    /// For each set, its number in the order of the caller, and the end of its labels in `labels`. Sets are
+    /// stored group by group. Within a group, their numbers ascend.
     sets: Vec<(usize, usize)>,
-    /// The labels of all sets, one set after the other, ascending within a set.
+    /// The labels of all sets, one set after the other. The labels of a set are in ascending order.
     labels: Vec<u32>,
     /// Number of labels of the model.
     n_labels: usize,
-    /// Labels that are in no set, ascending.
+    /// Labels that are in no set, in ascending order.
     absent: Vec<u32>,
 }
 
-/// Working space of a search, reused from row to row. It has capacity for all labels.
+/// Working space of a search, which is reused from row to row. It has capacity for all labels.
 #[derive(Debug)]
 pub(crate) struct Search {
-    /// Labels with positive scores, ascending.
+    /// Labels with positive scores, in ascending order.
     likely: Vec<u32>,
-    /// For each label, the cost if a set disagrees with the sign of its score.
+    /// The term of each label in the cost of a set. A set has this term if it disagrees with the sign of the
+    /// label's score.
     cost: Vec<f64>,
 }
 
 /// The best label set found so far.
 #[derive(Debug, Clone, Copy)]
 struct Best {
-    /// The cost of the set.
+    /// The cost of the label set (see the module documentation).
     cost: f64,
-    /// The number of the set in the given order.
+    /// The number of the set in the order of the caller.
     set: usize,
     /// Start and end of the labels of the set in [`LabelSets::labels`].
     labels: (usize, usize),
-    /// Number of labels on which the set disagrees with the signs of the scores.
+    /// Number of labels for which the set disagrees with the sign of the score.
     n_wrong: usize,
 }
 
 impl LabelSets {
-    /// Reads each row of `sets` as one label set, with one column per label. Values are ignored.
-    /// Takes O(entries + labels + sets · log sets).
+    /// Reads each row of `sets` as one label set. `sets` has one column per label, and its values are
+    /// ignored. The time is O(entries + labels + sets · log sets).
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if `sets` does not have one column per label. [`Error::TooLarge`] if a copy
-    /// of the sets and one number per label do not fit in memory.
+    /// Returns [`Error::Shape`] if `sets` does not have one column per label. Returns [`Error::TooLarge`] if
+    /// a copy of the sets and one number per label do not fit in memory.
     pub fn new<I: Index>(sets: CsrView<'_, I, f32>, n_labels: usize) -> Result<Self, Error> {
         same("labels of label_sets_", n_labels, sets.n_cols())?;
         let mut count = filled("number of labels", 0usize, n_labels)?;
@@ -109,14 +108,14 @@ impl LabelSets {
         let mut new = Self {
             groups: Vec::new(),
             sets: reserved("number of label sets", sets.n_rows())?,
-            labels: reserved("labels of label sets", sets.nnz())?,
+            labels: reserved("number of labels in label sets", sets.nnz())?,
             n_labels,
             absent: collected("number of labels", absent.map(|(label, _)| label))?,
         };
         for group in order.chunk_by(|a, b| a.0 == b.0) {
             for &(_, set) in group {
                 let labels = sets.row(set).0.iter().map(|label| label.get() as u32);
-                extend("labels of label sets", &mut new.labels, labels)?;
+                extend("number of labels in label sets", &mut new.labels, labels)?;
                 new.sets.push((set, new.labels.len()));
             }
             let end = (group[0].0, new.sets.len());
@@ -130,7 +129,7 @@ impl LabelSets {
         self.n_labels
     }
 
-    /// Returns the labels that are in no set, ascending. Such labels are never predicted.
+    /// Returns the labels that are in no set, in ascending order. Such labels are never predicted.
     pub fn absent(&self) -> &[u32] {
         &self.absent
     }
@@ -139,7 +138,7 @@ impl LabelSets {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if there is no label set.
+    /// Returns [`Error::Param`] if there is no label set.
     pub(crate) fn check_any(&self) -> Result<(), Error> {
         if self.sets.is_empty() {
             return Err(Error::Param {
@@ -151,9 +150,9 @@ impl LabelSets {
         Ok(())
     }
 
-    /// Returns the labels, ascending, of the set with the smallest example-wise loss at these
-    /// scores. If several sets have the smallest loss, the first one is returned. `scores` must be
-    /// `n_labels` finite numbers. There must be at least one set.
+    /// Finds the label set with the smallest example-wise loss at these scores, and returns its labels in
+    /// ascending order. If several sets have the smallest loss, the first of these sets is returned. `scores`
+    /// must be `n_labels` finite numbers. There must be at least one set.
     pub(crate) fn nearest(&self, scores: &[f64], search: &mut Search) -> &[u32] {
         let dearest = self.minimax(scores, search);
         // A sum of n terms is at most n times the largest term. If the argument of sinh grows by d,
@@ -173,9 +172,9 @@ impl LabelSets {
         &self.labels[start..end]
     }
 
-    /// Writes the probability of each label. The probability of a label set is proportional to
-    /// `1 / (1 + Σ_k e^{−y_k p_k})`. Takes O(entries + sets · labels with positive scores). There
-    /// must be at least one set.
+    /// Writes the probability of each label. The probability of a label set is proportional to `1 / (1 + Σ_k
+    /// e^{−y_k p_k})`. The time is O(entries + sets · labels with positive scores). There must be at least
+    /// one set.
     pub(crate) fn marginals(&self, scores: &[f64], search: &mut Search, out: &mut [f64]) {
         let scale = self.minimax(scores, search).cost;
         let mut common = (-scale).exp();
@@ -203,8 +202,8 @@ impl LabelSets {
         }
     }
 
-    /// Returns the set with the smallest largest term. Stores `|p_k|` as costs in `search`,
-    /// together with the labels with positive scores.
+    /// Returns the set whose largest term is smallest (see the module documentation). Stores `|p_k|` as the
+    /// cost of each label in `search`. Also stores the labels with positive scores there.
     #[expect(clippy::disallowed_methods, reason = "the capacity is reserved")]
     fn minimax(&self, scores: &[f64], search: &mut Search) -> Best {
         search.cost.clear();
@@ -215,8 +214,8 @@ impl LabelSets {
         self.least(scores, search, f64::max)
     }
 
-    /// Returns the set with the smallest cost. If several sets have the smallest cost, the first
-    /// one is returned. `join` combines two costs ≥ 0 into their maximum or their sum.
+    /// Returns the set with the smallest cost. If several sets have the smallest cost, the first of these
+    /// sets is returned. `join` combines two costs ≥ 0 into their maximum or their sum.
     fn least(
         &self,
         scores: &[f64],
@@ -277,7 +276,7 @@ impl Search {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if two numbers per label do not fit in memory.
+    /// Returns [`Error::TooLarge`] if two numbers per label do not fit in memory.
     pub(crate) fn new(n_labels: usize) -> Result<Self, Error> {
         Ok(Self {
             likely: reserved("number of labels", n_labels)?,
@@ -285,9 +284,9 @@ impl Search {
         })
     }
 
-    /// Returns the cost of a label set, and the number of labels on which the set disagrees with
-    /// the scores. Returns `None` if the cost exceeds `most`. Terms are joined in ascending order
-    /// of labels, so equal sets have equal costs.
+    /// Returns the cost of a label set, and the number of labels for which the set disagrees with the sign of
+    /// the score. Returns `None` if the cost exceeds `most`. Terms are joined in ascending order of labels,
+    /// so equal sets have equal costs.
     #[inline(always)]
     fn cost_of(
         &self,

@@ -1,11 +1,11 @@
-//! Provides arithmetic on rows of labels, eight labels at a time.
+//! Provides arithmetic on arrays with one number per label. Eight labels are processed at a time.
 //!
 //! All rows of scores, gradients and sums are padded to a multiple of [`WIDTH`] labels. Padding
 //! labels have gradients of 0. Sums over a padded row therefore equal sums over the labels.
 //!
-//! The functions here are `#[inline(always)]`. They are inlined into the calling loop, which the
-//! `wide` attribute compiles for several instruction sets. Sums over rows process each label on its
-//! own, in the order of the rows. Labels with equal gradients therefore have exactly equal sums.
+//! The functions here are inlined into the calling loop (`#[inline(always)]`). The `wide` attribute compiles
+//! this loop for several instruction sets. Each label is summed separately, in the order of the rows. Labels
+//! with equal gradients therefore have exactly equal sums.
 
 use manylabel_base::{Error, filled};
 pub(crate) use manylabel_simd::{add_scaled, total};
@@ -14,9 +14,9 @@ use std::ops::{Deref, DerefMut};
 /// Number of labels per chunk. Eight `f64` fill one cache line.
 pub(crate) const WIDTH: usize = 8;
 
-/// A vector of `f64` that starts at the beginning of a cache line. No chunk of a padded row then
-/// crosses two cache lines, which would double the time to read or write the chunk. If the
-/// allocation cannot be aligned, access is slower, but results are the same.
+/// A vector of `f64` that starts at the beginning of a cache line. A chunk of eight numbers then lies in one
+/// cache line. Reading or writing a chunk in two cache lines would take twice as long. If the allocation
+/// cannot be aligned, access is slower, but results are the same.
 #[derive(Debug)]
 pub(crate) struct Aligned {
     /// The allocation, up to seven numbers longer than the vector.
@@ -28,11 +28,11 @@ pub(crate) struct Aligned {
 }
 
 impl Aligned {
-    /// Allocates `len` zeros. `what` is the text in the error.
+    /// Allocates `len` zeros. The error message contains `what`.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the zeros do not fit in memory.
+    /// Returns [`Error::TooLarge`] if the zeros do not fit in memory.
     pub(crate) fn zeros(what: &'static str, len: usize) -> Result<Self, Error> {
         let room = filled(what, 0.0, len.saturating_add(WIDTH - 1))?;
         let start = room.as_ptr().align_offset(size_of::<[f64; WIDTH]>());
@@ -40,11 +40,11 @@ impl Aligned {
         Ok(Self { room, start, len })
     }
 
-    /// Returns a copy of the vector. `what` is the text in the error.
+    /// Returns a copy of the vector. The error message contains `what`.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the copy does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the copy does not fit in memory.
     pub(crate) fn copied(&self, what: &'static str) -> Result<Self, Error> {
         let mut copy = Self::zeros(what, self.len)?;
         copy.copy_from_slice(self);
@@ -73,20 +73,20 @@ pub(crate) fn padded(n: usize) -> usize {
     n.next_multiple_of(WIDTH)
 }
 
-/// Returns the chunks of a padded row.
+/// Returns the chunks of eight labels of a padded row.
 #[inline(always)]
 pub(crate) fn chunks(row: &[f64]) -> &[[f64; WIDTH]] {
     row.as_chunks().0
 }
 
-/// Returns the chunks of a padded row, mutable.
+/// Returns the mutable chunks of eight labels of a padded row.
 #[inline(always)]
 pub(crate) fn chunks_mut(row: &mut [f64]) -> &mut [[f64; WIDTH]] {
     row.as_chunks_mut().0
 }
 
-/// Returns `Σ_k x_k y_k` of two padded rows. Labels are first summed by lane, and then the eight
-/// lanes are added. The order of the sum is therefore fixed.
+/// Returns `Σ_k x_k y_k` of two padded rows. First, eight partial sums are computed, each over every eighth
+/// label. Then the partial sums are added. The order of the sum is therefore fixed.
 #[inline(always)]
 pub(crate) fn dot(x: &[f64], y: &[f64]) -> f64 {
     let mut sums = [0.0; WIDTH];

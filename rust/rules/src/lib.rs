@@ -5,18 +5,17 @@
 //! of a row is the sum of the heads of all rules that cover the row. The first rule is the default
 //! rule. It has no conditions and covers every row.
 //!
-//! Rules are fitted one after the other. Let g and H be the gradients and Hessians of the loss at
-//! the current scores, summed over the covered rows. A head p minimizes the second-order
-//! approximation `gᵀp + ½ pᵀ(H + ωI)p`, so it solves `(H + ωI) p = −g` (GBLB, equation 7). The
-//! minimum, `½ gᵀp`, is the *quality* of the body; lower is better. A body grows by adding the
-//! condition that lowers the quality most, until no condition improves the quality. The head is
-//! then solved again on all covered training rows. It is multiplied by the learning rate and added
-//! to the scores of these rows.
+//! Rules are fitted one after the other. Let g and H be the gradients and Hessians of the loss at the current
+//! scores, summed over the covered rows. A head p minimizes the second-order approximation `gᵀp + ½ pᵀ(H +
+//! ωI)p`. So p solves `(H + ωI) p = −g` (GBLB, equation 7). The minimum, `½ gᵀp`, is the *quality* of the
+//! body. A lower quality is better. The condition that lowers the quality most is added to the body, until no
+//! condition lowers the quality. The head is then computed again from all covered training rows. It is
+//! multiplied by the learning rate and added to the scores of these rows.
 //!
-//! Under the label-wise logistic loss, H is diagonal and labels are independent of one another.
-//! Under the example-wise logistic loss, labels depend on one another. A head for K labels is then
-//! the solution of a system of K equations. Gradient-based label binning (GBLB) gives labels with
-//! similar optimal scores a common score. The system then has one equation per bin of labels.
+//! Under the label-wise logistic loss, H is diagonal and labels are independent of one another. Under the
+//! example-wise logistic loss, labels depend on one another. A head for K labels is then the solution of a
+//! system of K equations. Gradient-based label binning (GBLB) gives the same score to labels with similar
+//! optimal scores. The system then has one equation per bin of labels.
 //!
 //! # Algorithm
 //!
@@ -41,7 +40,7 @@
 //! | `refine/` | the search for the next condition, exact or fast |
 //! | `fit.rs`, `grow.rs` | boosting: samples, rules, steps, early stopping; how a rule grows |
 //! | `pace.rs` | when long loops check for a stop |
-//! | `model.rs` | the rules as plain arrays |
+//! | `model.rs` | arrays that store the rules |
 //! | `cover.rs`, `predict.rs`, `known.rs` | the rules that cover a row; scores; label sets and marginals |
 //!
 //! # Invariants
@@ -50,7 +49,7 @@
 //!   Statistics of single rows need N · K numbers, not N · K².
 //! - Results do not depend on the number of threads. Sums over rows are computed in blocks of fixed
 //!   size, and the blocks are added in order.
-//! - If the system does not grant memory, an error is returned. The process does not abort.
+//! - If memory is short, the functions return an error and do not abort the process.
 //!
 //! # References
 //!

@@ -9,16 +9,16 @@
 //! | gradient | `g_k = −y_k q_k` | `g_k = −y_k q_k` |
 //! | Hessian | `diag(q (1 − q))` | `diag(q) − g gᵀ` |
 //!
-//! The diagonal of the Hessian is `q_k (1 − q_k)` for both losses. Because y = ±1, `q_k = |g_k|`.
-//! The gradient of a row therefore determines its Hessian, and no Hessian of a row is stored.
+//! The diagonal of the Hessian is `q_k (1 − q_k)` for both losses. Because y = ±1, `q_k = |g_k|`. The
+//! gradient of a row therefore determines its Hessian, so the Hessian is not stored.
 //!
-//! Labels are not stored as separate numbers. The sign bit of a gradient is the sign bit of `−y`,
-//! even if the gradient is 0. A present label has a gradient of −0.0 or less. An absent label has a
-//! gradient of +0.0 or more. Every function here keeps these signs.
+//! Labels are not stored as separate numbers. The sign bit of a gradient is the sign bit of `−y`, even if the
+//! gradient is 0. If the row has label k, its gradient `g_k` is −0.0 or less. Otherwise `g_k` is +0.0 or
+//! more. Every function here keeps these signs.
 //!
-//! Under the example-wise loss, `1 − Σ_k q_k = 1 / (1 + Σ_k e^{z_k})` is stored per row as `rest`.
-//! It equals e^{−loss}. With it, gradients can be updated by multiplication when a head is added to
-//! the scores ([`Factors`]). The update needs no exponential per row and label.
+//! Under the example-wise loss, `1 − Σ_k q_k = 1 / (1 + Σ_k e^{z_k})` is stored per row as `rest`. The value
+//! of `rest` equals e^{−loss}. With this value, gradients can be updated by multiplication when a head is
+//! added to the scores ([`Factors`]). The update needs no exponential per row and label.
 //!
 //! All rows are padded (see `lanes.rs`). Padding labels have scores of [`PADDING`] and gradients of
 //! 0.
@@ -28,7 +28,7 @@ use crate::lanes::{Aligned, WIDTH, chunks, chunks_mut, total};
 use manylabel_base::Error;
 use manylabel_simd::{exp, wide};
 
-/// The score of padding labels, which count as absent. It is so low that `e^{z}` is 0.
+/// The score of padding labels. These labels count as absent. The score is so low that `e^{z}` is 0.
 pub(crate) const PADDING: f64 = -1e6;
 
 /// Replaces the gradients of one row by the gradients at `scores`, in O(labels). The sign bits are
@@ -80,9 +80,9 @@ pub(crate) fn refresh(loss: Loss, scores: &[f64], gradients: &mut [f64]) -> f64 
     }
 }
 
-/// Factors that update the weights `e^{z_k}` of the example-wise loss when a head is added to the
-/// scores of a row. The factor is `e^{p_k}` for an absent label and `e^{−p_k}` for a present label.
-/// The factors are the same for all rows, so exponentials are computed once per head.
+/// Factors that update the weights `e^{z_k}` of the example-wise loss when a head is added to the scores of a
+/// row. The factor of label k is `e^{p_k}` if the label is absent and `e^{−p_k}` if the label is present. The
+/// factors are the same for all rows, so exponentials are computed once per head.
 pub(crate) struct Factors {
     /// Factors of absent labels.
     absent: Aligned,
@@ -90,21 +90,22 @@ pub(crate) struct Factors {
     present: Aligned,
 }
 
-/// Gradients are computed from scores if a score of the head has at least this magnitude.
+/// Upper limit of the absolute scores of a head for updates by [`Factors`]. If a score is at least this
+/// large, gradients are computed from the scores instead.
 const LARGEST_STEP: f64 = 200.0;
 
-/// Gradients are computed from scores if `q_k` of some label, or `rest`, is not above this value.
-/// Together with [`LARGEST_STEP`], products of factors and `q_k` are at least
-/// `e^−200 · 1e-200 ≈ 1e-287`, which is still a normal number.
+/// Lower limit of `q_k` and `1 − Σ_k q_k` for updates by [`Factors`]. If a value is not above this limit,
+/// gradients are computed from the scores instead. With this limit and [`LARGEST_STEP`], products of factors
+/// and `q_k` are at least `e^−200 · 1e-200 ≈ 1e-287`, which is still a normal number.
 const LEAST_SHARE: f64 = 1e-200;
 
 impl Factors {
-    /// Returns the factors of a padded head multiplied by `scale`. Returns `None` if some score has
-    /// a magnitude of [`LARGEST_STEP`] or more, because products might overflow.
+    /// Returns the factors of `scale · head`. Returns `None` if the absolute value of a score is
+    /// [`LARGEST_STEP`] or more, because products might overflow.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if two numbers per label do not fit in memory.
+    /// Returns [`Error::TooLarge`] if two numbers per label do not fit in memory.
     pub(crate) fn new(scale: f64, head: &[f64]) -> Result<Option<Self>, Error> {
         let steps = || head.iter().map(|head| scale * head);
         if !steps().all(|step| step.abs() < LARGEST_STEP) {
@@ -119,11 +120,11 @@ impl Factors {
         Ok(Some(Self { absent, present }))
     }
 
-    /// Sums `q_k` times its factor over the labels of a row. Returns one partial sum per lane;
-    /// [`total`] adds them up.
+    /// Sums `q_k` times its factor over the labels of a row. Returns eight partial sums, which [`total`]
+    /// adds.
     ///
-    /// The total plus `rest` is the value of `1 + Σ_k e^{z_k}` after the step divided by its value
-    /// before the step. The logarithm of this ratio is the change of the loss.
+    /// Let s be the value of `1 + Σ_k e^{z_k}` before the step, and t the value after the step. The total
+    /// plus `rest` is t / s. The logarithm of this ratio is the change of the loss.
     #[inline(always)]
     pub(crate) fn ratio(&self, gradients: &[f64]) -> [f64; WIDTH] {
         let mut sums = [0.0; WIDTH];
@@ -136,9 +137,8 @@ impl Factors {
         sums
     }
 
-    /// Multiplies the gradients of a row by their factors. Returns the same sums as
-    /// [`ratio`](Self::ratio). The gradients still have to be divided by a common divisor;
-    /// [`scale`] does this.
+    /// Multiplies the gradients of a row by their factors. Returns the same sums as [`ratio`](Self::ratio).
+    /// Afterwards the gradients must be divided by a common divisor with [`scale`].
     #[inline(always)]
     pub(crate) fn advance(&self, gradients: &mut [f64]) -> [f64; WIDTH] {
         let mut sums = [0.0; WIDTH];
@@ -156,9 +156,9 @@ impl Factors {
 /// Divides the gradients of a row and `rest` by `rest + ratio`. `ratio` is the total of the sums
 /// that [`Factors::advance`] returned. Afterwards the gradients belong to the new scores.
 ///
-/// Returns false if numbers have become so small that the caller must compute the gradients from
-/// the scores. Each update has a rounding error of a few units in the last place. These errors add
-/// up over several updates.
+/// Returns false if a number has become too small. The caller must then compute the gradients from the
+/// scores. Each update has a rounding error of a few units in the last place. These errors add up over
+/// several updates.
 #[inline(always)]
 pub(crate) fn scale(n_labels: usize, ratio: f64, gradients: &mut [f64], rest: &mut f64) -> bool {
     let scale = 1.0 / (*rest + ratio);
@@ -263,7 +263,7 @@ mod tests {
         (p, g)
     }
 
-    /// Returns rows of 1 to 11 labels with random scores in ±4.
+    /// Returns rows of 1 to 11 labels with random scores between −4 and 4.
     fn rows() -> Vec<(Vec<f64>, Vec<f64>)> {
         let mut rng = fastrand::Rng::with_seed(0);
         (0..40)
@@ -322,8 +322,8 @@ mod tests {
         }
     }
 
-    /// Updates gradients and `rest` by factors, in the way of
-    /// [`Statistics`](crate::statistics::Statistics).
+    /// Updates gradients and `rest = 1 − Σ_k |g_k|` by factors, as
+    /// [`Statistics`](crate::statistics::Statistics) does.
     fn advance(factors: &Factors, n_labels: usize, g: &mut [f64], rest: &mut f64) -> bool {
         let ratio = total(&factors.advance(g));
         scale(n_labels, ratio, g, rest)

@@ -1,19 +1,19 @@
-//! Stores rules as plain arrays. Fitting returns such arrays, and prediction borrows them.
+//! Stores rules in plain arrays. A fit returns these arrays, and predictions borrow them.
 //!
-//! [`Model`] owns the arrays. [`Rules`] borrows arrays from anywhere, for example from numpy, after
-//! [`Rules::new`] has checked them. The bodies are stored like the rows of a CSR matrix. Rule r has
-//! the conditions `indptr[r]..indptr[r + 1]`. Condition c compares feature `feature[c]` by
-//! `operator[c]` with `threshold[c]`.
+//! [`Model`] owns the arrays. [`Rules`] borrows arrays from any owner, for example from numpy. [`Rules::new`]
+//! checks the arrays first. The bodies are stored like the rows of a CSR matrix. Rule r has the conditions
+//! `indptr[r]..indptr[r + 1]`. Condition c compares feature `feature[c]` by `operator[c]` with
+//! `threshold[c]`.
 //!
-//! Complete heads store a score for every label, zeros included. Prediction can then add them
-//! without looking at label numbers. Single-label heads store only the one score that is not 0.
+//! Complete heads store a score for every label, including zeros. Predictions can then add the scores without
+//! reading label numbers. Single-label heads store only the score of their label.
 
 use manylabel_base::range::same;
 use manylabel_base::{Error, copied, extend, push, reserved};
 use manylabel_sparse::{CsrOwned, CsrView, Index};
 
-/// The comparison of a feature value with a threshold. A missing value (NaN) satisfies no
-/// condition. The discriminants are the numbers stored in arrays and model files.
+/// The comparison of a feature value with a threshold. A missing value (NaN) satisfies no condition. Arrays
+/// and model files store the discriminants of this enum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Operator {
@@ -44,7 +44,7 @@ impl Operator {
 /// row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
-    /// The end of the conditions of each rule, after an initial 0. Has `n_rules + 1` entries in
+    /// The number 0, followed by the end of the conditions of each rule. Has `n_rules + 1` entries in
     /// non-decreasing order.
     pub body_indptr: Vec<i64>,
     /// Feature of each condition.
@@ -67,7 +67,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory.
+    /// Returns [`Error::TooLarge`] if there is not enough memory.
     pub(crate) fn empty(n_labels: usize) -> Result<Self, Error> {
         Ok(Self {
             body_indptr: copied("number of rules", &[0])?,
@@ -94,7 +94,7 @@ impl Model {
     ///
     /// # Panics
     ///
-    /// If there is no such rule.
+    /// Panics if there is no such rule.
     pub(crate) fn body(&self, rule: usize) -> impl Iterator<Item = (usize, Operator, f32)> + '_ {
         let range = self.body_indptr[rule] as usize..self.body_indptr[rule + 1] as usize;
         range.map(|at| {
@@ -108,13 +108,13 @@ impl Model {
         })
     }
 
-    /// Appends a rule. If `complete`, all scores of the head are stored. Otherwise only the scores
-    /// that are not 0 are stored.
+    /// Appends a rule. If `complete` is true, all scores of the head are stored. Otherwise only the nonzero
+    /// scores are stored.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. The arrays may then differ in length, and
-    /// the model must not be used.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. After this error, the arrays may differ in
+    /// length, and the model must not be used.
     pub(crate) fn push(
         &mut self,
         conditions: impl Iterator<Item = (usize, Operator, f32)>,
@@ -135,8 +135,12 @@ impl Model {
             .enumerate()
             .filter(|(_, score)| complete || *score != 0.0)
         {
-            push("heads of rules", &mut self.heads.indices, label as u32)?;
-            push("heads of rules", &mut self.heads.values, score)?;
+            push(
+                "number of scores in heads",
+                &mut self.heads.indices,
+                label as u32,
+            )?;
+            push("number of scores in heads", &mut self.heads.values, score)?;
         }
         push(rules, &mut self.heads.indptr, self.heads.indices.len())?;
         push(rules, &mut self.coverage, coverage)
@@ -171,7 +175,7 @@ impl Model {
 /// The conditions of rules, in the arrays of a [`Model`].
 #[derive(Debug, Clone, Copy)]
 pub struct Bodies<'a> {
-    /// The end of the conditions of each rule, after an initial 0.
+    /// The number 0, followed by the end of the conditions of each rule.
     pub indptr: &'a [i64],
     /// Feature of each condition.
     pub feature: &'a [i32],
@@ -181,8 +185,8 @@ pub struct Bodies<'a> {
     pub threshold: &'a [f32],
 }
 
-/// Borrowed rules, checked by [`new`](Self::new). The arrays may come from anywhere, for example
-/// from a file.
+/// Borrowed rules, checked by [`new`](Self::new). The arrays may come from any source, for example from a
+/// file.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules<'a, I> {
     /// The conditions.
@@ -193,23 +197,21 @@ pub struct Rules<'a, I> {
     n_features: usize,
 }
 
-/// Largest number of rules, and of labels. They are numbered by `u32` here, and by `i32` in numpy
-/// arrays.
+/// Largest number of rules, and of labels. Their numbers are `u32` here and `i32` in numpy arrays.
 const MOST_NUMBERED: usize = i32::MAX as usize;
 
 impl<'a, I: Index> Rules<'a, I> {
-    /// Borrows the arrays of a model for `n_features` features, after checking all of them. Takes
-    /// O(conditions + entries of the heads).
+    /// Checks and borrows the arrays of a model with `n_features` features. The time is O(conditions +
+    /// entries of the heads).
     ///
-    /// Index pointers must run from 0 to the number of conditions and must not decrease. Features
-    /// must be below `n_features`, and operators must be known. Thresholds and heads must be
-    /// finite.
+    /// `indptr` must start at 0, never decrease and end at the number of conditions. Features must be below
+    /// `n_features`, and operators must be known. Thresholds and heads must be finite.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if lengths do not agree. [`Error::Param`] if an entry of an array is not
-    /// valid; the error names the array and the condition or rule. [`Error::TooLarge`] if there are
-    /// more than 2³¹ − 1 rules or labels.
+    /// Returns [`Error::Shape`] if the lengths of the arrays do not match. Returns [`Error::Param`] if an
+    /// entry of an array is not valid. The error names the array and the condition or rule. Returns
+    /// [`Error::TooLarge`] if there are more than 2³¹ − 1 rules or labels.
     pub fn new(
         bodies: Bodies<'a>,
         heads: CsrView<'a, I, f32>,
@@ -255,8 +257,8 @@ impl<'a, I: Index> Rules<'a, I> {
             ensure(
                 "body_feature_",
                 feature.get() < n_features,
-                "a feature number of X",
-                &|| format!("{feature} in condition {at}, with {n_features} features"),
+                "valid feature numbers",
+                &|| format!("{feature} in condition {at}, but X has {n_features} features"),
             )?;
         }
         for (at, &operator) in bodies.operator.iter().enumerate() {
@@ -306,8 +308,8 @@ impl<'a, I: Index> Rules<'a, I> {
     ///
     /// # Panics
     ///
-    /// If `rule >= n_rules`, or if another thread has overwritten the borrowed arrays since they
-    /// were checked.
+    /// Panics if `rule >= n_rules`, or if another thread has overwritten the borrowed arrays since they were
+    /// checked.
     pub fn body(&self, rule: usize) -> impl Iterator<Item = (usize, Operator, f32)> {
         let bodies = self.bodies;
         let range = bodies.indptr[rule].get()..bodies.indptr[rule + 1].get();
@@ -322,19 +324,19 @@ impl<'a, I: Index> Rules<'a, I> {
     ///
     /// # Panics
     ///
-    /// The same as [`body`](Self::body).
+    /// Panics under the same conditions as [`body`](Self::body).
     #[inline]
     pub fn head(&self, rule: usize) -> (&'a [I], &'a [f32]) {
         self.heads.row(rule)
     }
 
-    /// Copies the rules, together with the coverage and the validation losses recorded in fitting.
-    /// The copy is used to continue a fit.
+    /// Copies the rules, together with the coverage and the validation losses that a fit recorded. The copy
+    /// is used to continue a fit.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if `coverage` does not have one entry per rule. [`Error::Shape`] if
-    /// `validation_loss` is not empty and does not have one entry per rule. [`Error::TooLarge`] if
+    /// Returns [`Error::Shape`] if `coverage` does not have one entry per rule. Returns [`Error::Shape`] if
+    /// `validation_loss` is not empty and does not have one entry per rule. Returns [`Error::TooLarge`] if
     /// the copy does not fit in memory.
     pub fn to_model(&self, coverage: &[f64], validation_loss: &[f64]) -> Result<Model, Error> {
         same("length of coverage_", self.n_rules(), coverage.len())?;
@@ -344,8 +346,8 @@ impl<'a, I: Index> Rules<'a, I> {
         }
         let mut heads = CsrOwned {
             indptr: reserved("number of rules", self.n_rules() + 1)?,
-            indices: reserved("heads of rules", self.heads.nnz())?,
-            values: reserved("heads of rules", self.heads.nnz())?,
+            indices: reserved("number of scores in heads", self.heads.nnz())?,
+            values: reserved("number of scores in heads", self.heads.nnz())?,
             n_cols: self.n_labels(),
         };
         heads.indptr.push(0);
@@ -354,9 +356,9 @@ impl<'a, I: Index> Rules<'a, I> {
             // label numbers.
             let (labels, scores) = self.head(rule);
             let labels = labels.iter().map(|label| label.get() as u32);
-            extend("heads of rules", &mut heads.indices, labels)?;
+            extend("number of scores in heads", &mut heads.indices, labels)?;
             let scores = scores.iter().copied();
-            extend("heads of rules", &mut heads.values, scores)?;
+            extend("number of scores in heads", &mut heads.values, scores)?;
             heads.indptr.push(heads.indices.len());
         }
         Ok(Model {

@@ -1,8 +1,8 @@
 //! Defines the parameters of boosted rules and their ranges.
 //!
-//! [`Params`] holds the values as given by the caller. `Params::check` verifies every range and
-//! returns a [`Checked`]. Only a [`Checked`] can be fitted. Options are enums rather than strings.
-//! The Python layer maps its strings to the enums.
+//! [`Params`] holds the values as given by the caller. `Params::check` verifies every range and returns a
+//! [`Checked`]. The method `fit` belongs to [`Checked`]. Options are enums here. The Python code uses
+//! strings, which are converted to these enums.
 
 use manylabel_base::range::{at_least_one, ensure, not_negative, share};
 use manylabel_base::{Error, checked};
@@ -10,8 +10,8 @@ use manylabel_base::{Error, checked};
 /// The loss that boosting minimizes, for scores p and labels y = ±1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
-    /// `Σ_k log(1 + e^{−y_k p_k})`, a surrogate of the Hamming loss. Labels are independent of one
-    /// another. A head costs O(labels).
+    /// `Σ_k log(1 + e^{−y_k p_k})`, a surrogate of the Hamming loss. Labels are independent of one another. A
+    /// head takes O(labels) time.
     LabelWise,
     /// `log(1 + Σ_k e^{−y_k p_k})`, a surrogate of the subset 0/1 loss (GBLB, equation 9). A head
     /// of all labels is the solution of a linear system with one equation per bin or per label.
@@ -23,56 +23,57 @@ pub enum Loss {
 pub enum Head {
     /// All labels.
     Complete,
-    /// The label with the best quality on its own. It is chosen after the first condition of a rule
-    /// and kept for all further conditions.
+    /// The label whose score alone improves the objective most. It is chosen after the first condition of a
+    /// rule and kept for all further conditions.
     Single,
 }
 
-/// How second derivatives between different labels of one bin are used. Matters only for complete
+/// How second derivatives between different labels of one bin are used. The choice matters only for complete
 /// heads with label binning under the example-wise loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hessian {
-    /// These derivatives are left out, as in GBLB, equations 18 to 20. Leaving them out keeps steps
-    /// short.
+    /// Second derivatives between different labels of one bin are left out, as in GBLB, equations 18 to 20.
+    /// Without these derivatives, steps are shorter.
     Paper,
-    /// These derivatives are kept. The Hessian is then the exact Hessian of the objective with one
-    /// score per bin.
+    /// Second derivatives between different labels of one bin are used. The Hessian is then the exact Hessian
+    /// of the objective with one score per bin.
     Restricted,
 }
 
-/// The length of a head before the learning rate is applied.
+/// How the length of a boosting step is chosen. A step adds the head of a rule, multiplied by the learning
+/// rate, to the scores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// The Newton step.
     Newton,
-    /// The Newton step, halved until the regularized loss of the covered rows falls enough
-    /// (Armijo's rule). The default rule repeats such steps until the loss no longer falls.
+    /// The Newton step, which is halved until the regularized loss of the covered rows falls enough (Armijo's
+    /// rule). For the default rule, steps are repeated until the loss no longer falls.
     Safeguarded,
 }
 
 /// The conditions that are tried, and the accuracy of their evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Search {
-    /// Tries every threshold between two values of the covered rows. Each condition is evaluated
-    /// with its own head.
+    /// Tries every threshold between two values of the covered rows. The quality of each condition is
+    /// computed from its own optimal head.
     Exact,
-    /// Tries at most 64 thresholds per numeric feature, plus one at an implicit 0. Under the
-    /// example-wise loss with few label bins, some candidates are evaluated with the bins of their
-    /// parent set. These are the candidates on features with non-zero values in most rows. With
-    /// more than 256 labels, they are the candidates on all features. The chosen condition is
-    /// evaluated again with its own head.
+    /// Tries at most 64 thresholds per numeric feature, plus one threshold next to an implicit 0. Under the
+    /// example-wise loss with few label bins, the quality of some conditions is estimated. The estimate uses
+    /// the label bins of the rows that the rule covers before the condition is added. With up to 256 labels,
+    /// only conditions on features with mostly nonzero values are estimated. With more labels, all conditions
+    /// are estimated. The quality of the chosen condition is computed again from its own head.
     Fast,
 }
 
-/// Number of label bins for each sign: `clamp(⌈ratio · κ⌉, min_bins, max_bins)`, where κ is the
-/// number of labels with that sign. There are never more than κ bins.
+/// The number of label bins for each sign of the optimal scores: `clamp(⌈ratio · κ⌉, min_bins, max_bins)`,
+/// where κ is the number of labels with this sign. There are never more than κ bins.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Binning {
-    /// Bins per label of a sign; a number in (0, 1].
+    /// Number of bins divided by the number of labels, for each sign; in (0, 1].
     pub ratio: f64,
-    /// Smallest number of bins per sign; ≥ 1.
+    /// Smallest number of label bins for each sign of the optimal scores; ≥ 1.
     pub min_bins: usize,
-    /// Largest number of bins per sign; ≥ `min_bins`.
+    /// Largest number of label bins for each sign of the optimal scores; ≥ `min_bins`.
     pub max_bins: usize,
 }
 
@@ -89,31 +90,31 @@ pub struct Params {
     pub binning: Option<Binning>,
     /// How second derivatives within label bins are used.
     pub hessian: Hessian,
-    /// The length of the heads before the learning rate is applied.
+    /// How the length of a boosting step is chosen.
     pub step: Step,
     /// The conditions that are tried.
     pub search: Search,
-    /// Factor on every head except the head of the default rule; in (0, 1].
+    /// Factor that multiplies every head except the head of the default rule; in (0, 1].
     pub learning_rate: f64,
     /// L2 weight ω on scores; finite and ≥ 0.
     pub l2: f64,
-    /// Whether each rule grows on a bootstrap sample of the rows. The number of draws, with
-    /// replacement, is the number of rows with positive weight.
+    /// Whether the body of each rule is found on a bootstrap sample of the rows. The sample is drawn with
+    /// replacement. The number of draws is the number of rows with positive weight.
     pub bootstrap: bool,
     /// Number of features sampled for each condition; ≥ 1.
     pub max_features: usize,
-    /// Smallest number of distinct sampled rows that a rule covers; ≥ 1.
+    /// Smallest number of distinct sampled rows that a rule must cover; ≥ 1.
     pub min_coverage: usize,
     /// Largest number of conditions per rule; ≥ 1.
     pub max_conditions: usize,
-    /// Number of consecutive rules without a lower held-out loss after which fitting stops; ≥ 1.
-    /// Ignored if there are no held-out rows.
+    /// The fit stops after this number of consecutive rules without a lower held-out loss; ≥ 1. Ignored if
+    /// there are no held-out rows.
     pub n_iter_no_change: usize,
     /// Seed for sampling rows and features.
     pub seed: u64,
 }
 
-/// The defaults of the GBLB paper, with three exceptions. The number of rules is 1000 instead of
+/// Returns the defaults of the GBLB paper, with three exceptions. The number of rules is 1000 instead of
 /// 5000, and the search is fast. `max_features` is 1, because a good value depends on the data.
 impl Default for Params {
     fn default() -> Self {
@@ -148,7 +149,7 @@ impl Params {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] for the first parameter out of its range.
+    /// [`Error::Param`] for the first parameter that is out of range.
     fn ranges(&self) -> Result<(), Error> {
         for (name, count) in [
             ("n_rules", self.n_rules),

@@ -1,21 +1,21 @@
-//! Computes the scores of rows, and the predictions that follow from them. The score of a row is
-//! the sum of the heads of the rules that cover it.
+//! Computes the scores of rows and predictions from these scores. The scores of a row are the sum of the
+//! heads of the rules that cover the row.
 //!
 //! Rows are scored in blocks of [`ROWS`] rows. For each block, `cover.rs` lists the rules that
 //! cover at least one row of the block. Complete heads are then added [`LABELS_AT_ONCE`] labels at
 //! a time, so that the sums stay in the first-level cache. Each head is read once for all rows of
 //! the block.
 //!
-//! Scores are sums in `f64`, added in the order of the rules, starting from 0. They do not depend
-//! on the number of threads, nor on which rows are scored together.
+//! Scores are sums in `f64`, added in the order of the rules, starting from 0. Scores depend neither on the
+//! number of threads nor on which rows are scored together.
 //!
-//! - [`Stage`] adds the heads of a range of rules to given scores. It also lists which rules cover
-//!   which rows. Several stages can be applied one after the other, to obtain the scores after each
-//!   rule or after some rules.
+//! - [`Stage`] adds the heads of a range of rules to given scores. It also lists which rules cover which
+//!   rows. A caller can apply several stages one after the other, and so obtain the scores after any number
+//!   of rules.
 //! - [`Ensemble`] implements [`Model`] of the crate `manylabel_score`, for all rules and the label
 //!   sets seen in training.
 //!
-//! Cost per row: O(stored values + tested conditions + covering rules · labels).
+//! The time per row is O(stored values + tested conditions + covering rules · labels).
 
 use crate::cover::{Block, Bodies, Mask, ROWS, bits};
 use crate::known::{LabelSets, Search};
@@ -28,8 +28,7 @@ use manylabel_sparse::{CsrOwned, CsrView, Features, Index, Picked, Value, with_s
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Number of rows that are scored together. Up to this many rows are scored without starting
-/// threads.
+/// Number of rows that are scored together. A call with at most this number of rows starts no threads.
 pub const ROWS_AT_ONCE: usize = ROWS;
 
 /// Number of labels for which sums are updated together. For a block of 64 rows, these sums take 16
@@ -39,8 +38,8 @@ const LABELS_AT_ONCE: usize = 32;
 /// Number of sums per cache line.
 const SUMS_OF_LINE: usize = 8;
 
-/// Number of heads that are added together. The number is small enough that the processor still has
-/// the address translations of these heads in its cache when the next group of labels is processed.
+/// Number of heads that are added to one group of labels before the next group. The number is small, so the
+/// processor still has the address translations of these heads in its cache for the next group.
 const HEADS_AT_ONCE: usize = 256;
 
 /// Number of tasks per thread. Several tasks per thread reduce the time that threads wait for the
@@ -58,22 +57,21 @@ pub struct Stage<'a, I> {
 
 /// Working space of one thread.
 struct Scratch {
-    /// Features of a block of rows, and the rules that cover them.
+    /// Features of a block of rows, and the rules that cover these rows.
     block: Block,
-    /// Sums of a block of rows.
+    /// The sums of heads for a block of rows.
     sums: Sums,
 }
 
-/// Sums of a block of rows, row after row.
+/// The sums of heads for a block of rows, row after row.
 struct Sums {
     /// The allocation.
     values: Vec<f64>,
-    /// Index of the first row. It lies at a cache line, because access to a vector across two cache
-    /// lines takes twice as long.
+    /// Index of the first row. The first row starts at the beginning of a cache line, because access to a
+    /// vector in two cache lines takes twice as long.
     start: usize,
-    /// Distance between two rows. It is an odd number of cache lines. A few labels of all rows then
-    /// do not compete for the same sets of the cache. Each row has space for a complete last group
-    /// of labels.
+    /// Distance between two rows. The distance is an odd number of cache lines, so that different rows are
+    /// stored in different sets of the cache. Each row has space for a complete last group of labels.
     stride: usize,
     /// Number of labels.
     n_labels: usize,
@@ -84,7 +82,7 @@ impl Sums {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the sums do not fit in memory.
+    /// Returns [`Error::TooLarge`] if the sums do not fit in memory.
     fn new(n_rows: usize, n_labels: usize) -> Result<Self, Error> {
         let stride = n_labels.next_multiple_of(LABELS_AT_ONCE) + SUMS_OF_LINE;
         let values = filled("a block of scores", 0.0, n_rows * stride + SUMS_OF_LINE)?;
@@ -105,20 +103,20 @@ impl Sums {
         &self.values[self.start + row * self.stride..][..self.n_labels]
     }
 
-    /// Returns the sums of a row of the block, mutable.
+    /// Returns the mutable sums of a row of the block.
     fn row_mut(&mut self, row: usize) -> &mut [f64] {
         &mut self.values[self.start + row * self.stride..][..self.n_labels]
     }
 }
 
 impl<'a, I: Index> Stage<'a, I> {
-    /// Prepares the rules in `range`. Takes O(conditions of these rules + number of the highest
-    /// feature used).
+    /// Prepares the rules in `range`. The time is O(conditions of these rules + largest feature number in
+    /// these conditions).
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if `range` is not a range of the rules. [`Error::TooLarge`] if one number
-    /// per feature does not fit in memory.
+    /// Returns [`Error::Param`] if `range` is not a range of existing rules. Returns [`Error::TooLarge`] if
+    /// one number per feature does not fit in memory.
     pub fn new(rules: Rules<'a, I>, range: Range<usize>) -> Result<Self, Error> {
         if range.start > range.end || range.end > rules.n_rules() {
             return Err(Error::Param {
@@ -131,17 +129,17 @@ impl<'a, I: Index> Stage<'a, I> {
         Ok(Self { rules, bodies })
     }
 
-    /// Adds to the scores of each row the heads of the rules that cover the row. `scores` has shape
-    /// `n_rows × n_labels`, row after row. Rows are processed in parallel.
+    /// For each row, adds the heads of the rules that cover the row to the scores of the row. `scores` has
+    /// shape `n_rows × n_labels`, row after row. Rows are processed in parallel.
     ///
     /// Applying several stages one after the other gives exactly the same scores as a single stage
     /// with all rules.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if `x` has another number of features, or if `scores` has another length.
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if `watch` was
-    /// stopped.
+    /// Returns [`Error::Shape`] if `x` has another number of features, or if `scores` has another length.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+    /// requested a stop.
     pub fn add<J: Index, T: Value>(
         &self,
         x: CsrView<'_, J, T>,
@@ -173,13 +171,13 @@ impl<'a, I: Index> Stage<'a, I> {
         )
     }
 
-    /// Returns which rules cover which rows, as a matrix of ones with shape (`n_rows`, number of
-    /// all rules of the ensemble). Columns of rules outside the stage are empty.
+    /// Returns which rules cover which rows, as a matrix of ones with shape (`n_rows`, number of all rules of
+    /// the ensemble). Columns of rules outside the range of this stage are empty.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if `x` has another number of features. [`Error::TooLarge`] if there is not
-    /// enough memory. [`Error::Stopped`] if `watch` was stopped.
+    /// Returns [`Error::Shape`] if `x` has another number of features. Returns [`Error::TooLarge`] if there
+    /// is not enough memory. Returns [`Error::Stopped`] if the caller requested a stop.
     pub fn fired<J: Index, T: Value>(
         &self,
         x: CsrView<'_, J, T>,
@@ -205,7 +203,7 @@ impl<'a, I: Index> Stage<'a, I> {
                     size += std::mem::replace(next, size);
                     push("number of rows", &mut picked.ends, size)?;
                 }
-                picked.pairs = filled("rules that cover rows", (0, 1.0), size)?;
+                picked.pairs = filled("number of pairs of row and rule", (0, 1.0), size)?;
                 for &(rule, mask) in fired {
                     for row in bits(mask) {
                         picked.pairs[next[row]].0 = rule;
@@ -217,14 +215,14 @@ impl<'a, I: Index> Stage<'a, I> {
         )
     }
 
-    /// Calls `work` for each block of rows and its `per_block` entries of `out`. Blocks are
-    /// processed in parallel if there is more than one block. `state` creates a value that a task
-    /// keeps from block to block.
+    /// Calls `work` for each block of rows with the `per_block` entries of `out` for this block. If there are
+    /// several blocks, they are processed in parallel. `state` creates a workspace that `work` reuses from
+    /// block to block.
     ///
     /// # Errors
     ///
-    /// The errors of `work`, and the same as [`Watch::step`]. [`Error::TooLarge`] if there is not
-    /// enough memory.
+    /// Returns any error of `work`. Also returns the errors of [`Watch::step`]. Returns [`Error::TooLarge`]
+    /// if there is not enough memory.
     fn blocks<J: Index, T: Value, O: Send, S>(
         &self,
         x: CsrView<'_, J, T>,
@@ -258,12 +256,12 @@ impl<'a, I: Index> Stage<'a, I> {
             .try_for_each(|(at, out)| task((at * per_task, out)))
     }
 
-    /// Calls `work` for each block of rows, and joins the results to one matrix. `work` picks
+    /// Calls `work` for each block of rows, and concatenates the results to one sparse matrix. `work` appends
     /// columns with values for its rows.
     ///
     /// # Errors
     ///
-    /// The same as [`blocks`](Self::blocks).
+    /// Returns the same errors as [`blocks`](Self::blocks).
     fn select<J: Index, T: Value, S>(
         &self,
         x: CsrView<'_, J, T>,
@@ -290,7 +288,7 @@ impl<'a, I: Index> Stage<'a, I> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the working space does not fit in memory.
     fn scratch(&self, n_rows: usize) -> Result<Scratch, Error> {
         Ok(Scratch {
             block: self.bodies.block()?,
@@ -302,7 +300,7 @@ impl<'a, I: Index> Stage<'a, I> {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if X does not have the number of features of the rules.
+    /// Returns [`Error::Shape`] if X does not have the number of features of the rules.
     fn check_features<J: Index, T: Value>(&self, x: CsrView<'_, J, T>) -> Result<(), Error> {
         same("features of X", self.rules.n_features(), x.n_cols())
     }
@@ -311,7 +309,7 @@ impl<'a, I: Index> Stage<'a, I> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory, and the same as [`Watch::step`].
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Also returns the errors of [`Watch::step`].
     fn score<J: Index, T: Value>(
         &self,
         x: CsrView<'_, J, T>,
@@ -328,14 +326,14 @@ impl<'a, I: Index> Stage<'a, I> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory, and the same as [`Watch::step`].
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Also returns the errors of [`Watch::step`].
     fn add_heads(
         &self,
         fired: &[(u32, Mask)],
         sums: &mut Sums,
         watch: &Watch,
     ) -> Result<(), Error> {
-        let mut complete = reserved("heads of rules", HEADS_AT_ONCE)?;
+        let mut complete = reserved("number of rules", HEADS_AT_ONCE)?;
         for &(rule, mask) in fired {
             let (labels, head) = self.rules.head(rule as usize);
             // The head has one score for every label of the model, in the order of the labels.
@@ -362,12 +360,12 @@ impl<'a, I: Index> Stage<'a, I> {
     }
 }
 
-/// Scores rows by all rules of an ensemble, and predicts the label sets seen in training.
+/// Scores rows with all rules of an ensemble, and predicts label sets seen in training.
 ///
-/// Scores are the sums rounded to `f32`. Labels that are in none of the label sets have a score of
-/// −∞, so they are never ranked or predicted. There is one exception: to predict one of the label
-/// sets of the training rows (`names_sets` in [`new`](Self::new)), the labels of this set get the
-/// score 1 and all other labels the score −1.
+/// Scores are the sums rounded to `f32`. Labels that are in none of the label sets have a score of −∞, so
+/// they are never ranked or predicted. If the prediction is a label set seen in training (`names_sets` in
+/// [`new`](Self::new)), scores are different. The labels of this set get the score 1, and all other labels
+/// get the score −1.
 ///
 /// The probability of a label set y is proportional to `1 / (1 + Σ_k e^{−y_k p_k})`, where p are
 /// the scores of the row.
@@ -377,19 +375,19 @@ pub struct Ensemble<'a, I> {
     rules: Stage<'a, I>,
     /// The label sets of the training rows.
     sets: LabelSets,
-    /// Whether the prediction for a row is one of the label sets.
+    /// True if the prediction for a row is one of the label sets in `sets`.
     names_sets: bool,
 }
 
 impl<'a, I: Index> Ensemble<'a, I> {
-    /// Prepares rules and label sets. With `names_sets`, the labels of the set with the smallest
-    /// example-wise loss are predicted. If several sets have the smallest loss, the first one is
-    /// predicted. Without `names_sets`, the labels with scores above 0 are predicted.
+    /// Prepares rules and label sets. If `names_sets` is true, the labels of the set with the smallest
+    /// example-wise loss are predicted. If several sets have the smallest loss, the first of these sets is
+    /// predicted. If `names_sets` is false, the labels with scores above 0 are predicted.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the label sets have another number of labels. [`Error::TooLarge`] if one
-    /// number per feature does not fit in memory.
+    /// Returns [`Error::Shape`] if the label sets have another number of labels. Returns [`Error::TooLarge`]
+    /// if one number per feature does not fit in memory.
     pub fn new(rules: Rules<'a, I>, sets: LabelSets, names_sets: bool) -> Result<Self, Error> {
         same("labels of label_sets_", rules.n_labels(), sets.n_labels())?;
         Ok(Self {
@@ -413,7 +411,7 @@ impl<I: Index> Model for Ensemble<'_, I> {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if label sets or probabilities are wanted and there is no label set.
+    /// Returns [`Error::Param`] if label sets or probabilities are requested and there is no label set.
     fn rows<'a>(&'a self, x: Features<'a>, options: Options) -> Result<Box<dyn Rows + 'a>, Error> {
         let names_sets = self.names_sets && options.purpose == Purpose::Labels;
         if names_sets || options.purpose == Purpose::Probabilities {
@@ -435,19 +433,19 @@ impl<I: Index> Model for Ensemble<'_, I> {
 struct Batch<'a, I, J, T> {
     /// The model.
     ensemble: &'a Ensemble<'a, I>,
-    /// Whether a score is 1 or −1, depending on whether the label is in the predicted set.
+    /// True if the score of a label is 1 or −1, depending on whether the label is in the predicted label set.
     names_sets: bool,
     /// The rows.
     x: CsrView<'a, J, T>,
 }
 
 impl<I: Index, J: Index, T: Value> Batch<'_, I, J, T> {
-    /// Computes the sums of some rows in the working space of a thread. The working space is
-    /// allocated at first use. Also returns the working space for searching label sets.
+    /// Computes the sums of some rows in the working space of a thread. The working space is allocated at the
+    /// first use. Also returns the working space for the search for label sets.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory, and the same as [`Watch::step`].
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Also returns the errors of [`Watch::step`].
     fn sums<'w>(
         &self,
         rows: Range<usize>,
@@ -503,8 +501,8 @@ impl<I: Index, J: Index, T: Value> Rows for Batch<'_, I, J, T> {
     }
 }
 
-/// Writes the final scores of one row: the sums rounded to `f32`, and −∞ for labels in none of the
-/// sets.
+/// Writes the final scores of one row. A score is the sum rounded to `f32`, or −∞ for a label that is in none
+/// of the label sets.
 fn round(sums: &[f64], sets: &LabelSets, scores: &mut [f32]) {
     for (score, &sum) in scores.iter_mut().zip(sums) {
         *score = sum as f32;

@@ -1,22 +1,22 @@
-//! Keeps the scores and gradients of the training rows, and computes sums over sets of rows.
+//! Stores the scores and gradients of the training rows, and computes sums over sets of rows.
 //!
-//! [`Statistics`] holds a padded row of scores and a padded row of gradients for each training row.
-//! This takes 16 bytes per row and label. Boosting adds heads to the scores of covered rows and
-//! updates their gradients.
+//! [`Statistics`] holds a padded row of scores and a padded row of gradients for each training row. These
+//! numbers take 16 bytes per row and label. Boosting adds heads to the scores of covered rows and updates
+//! their gradients.
 //!
-//! [`Sums`] holds the sums over a set of rows that are needed for a head and its quality. Products
-//! between labels are kept elsewhere.
+//! [`Sums`] holds the sums over a set of rows that are needed for a head and its quality. It does not hold
+//! products between labels.
 //!
 //! | sum | formula | used for |
 //! |---|---|---|
 //! | g | `Σ w g` | all heads |
 //! | h | `Σ w |g| (1 − |g|)` | diagonal of the Hessian |
 //! | d | `Σ w |g|` | `H = diag(d) − Σ w g gᵀ` under the example-wise loss |
-//! | f | `Σ w |g| (1 − Σ_k |g_k|)` | a diagonal matrix below H, for bounds of the quality |
+//! | f | `Σ w |g| (1 − Σ_k |g_k|)` | `H − diag(f)` is positive semidefinite; for bounds of the quality |
 //!
-//! Sums over rows are computed in blocks of [`ROWS`] rows, and the sums of the blocks are added in
-//! order. The result is therefore exactly the same whether blocks run in parallel or not. Updates
-//! of rows are independent of one another.
+//! Sums over rows are computed in blocks of [`ROWS`] rows, and the sums of the blocks are added in order. The
+//! result therefore does not depend on whether blocks run in parallel. Updates of rows are independent of one
+//! another.
 
 use crate::Loss;
 use crate::batch::{Batch, ROWS_AT_ONCE};
@@ -35,12 +35,13 @@ pub(crate) const ROWS: usize = 512;
 /// Scores and gradients of all training rows. Each array has shape (`n_rows`, `stride`), row after
 /// row.
 ///
-/// Long operations process rows in blocks and call the watch for each block.
+/// Long operations process rows in blocks. For each block, the operation checks whether the caller has
+/// requested a stop.
 #[derive(Debug)]
 pub(crate) struct Statistics<'w> {
-    /// The watch. It is called for each block of rows.
+    /// The watch, which is checked for a stop request of the caller after each block of rows.
     watch: &'w Watch,
-    /// The loss of the stored gradients.
+    /// The loss function that the gradients belong to.
     pub(crate) loss: Loss,
     /// Number of labels, without padding.
     pub(crate) n_labels: usize,
@@ -55,13 +56,13 @@ pub(crate) struct Statistics<'w> {
 }
 
 impl<'w> Statistics<'w> {
-    /// Sets all scores to 0, and all gradients to zeros. The signs of these zeros encode the
-    /// labels. [`refresh`](Self::refresh) must be called to compute the gradients. Takes O(rows ·
-    /// labels) time, and 16 bytes per row and label.
+    /// Sets all scores and all gradients to 0. The sign bits of the gradients encode the labels. Afterwards
+    /// [`refresh`](Self::refresh) must be called to compute the gradients. The time is O(rows · labels), and
+    /// the memory is 16 bytes per row and label.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory, and the same as [`Watch::step`].
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Also returns the errors of [`Watch::step`].
     pub(crate) fn new(loss: Loss, y: &CsrOwned, watch: &'w Watch) -> Result<Self, Error> {
         let (n_rows, n_labels) = (y.n_rows(), y.n_cols);
         let stride = padded(n_labels);
@@ -93,7 +94,7 @@ impl<'w> Statistics<'w> {
         })
     }
 
-    /// Returns the gradients of one row, padded.
+    /// Returns the gradients of one row, padded to a multiple of eight labels.
     #[inline(always)]
     pub(crate) fn gradient(&self, row: u32) -> &[f64] {
         let at = row as usize * self.stride;
@@ -107,26 +108,26 @@ impl<'w> Statistics<'w> {
         few.map(|rows| Batch::new(&self.gradients, self.stride, rows, weights, &self.rest))
     }
 
-    /// Calls the watch.
+    /// Checks whether the caller has requested a stop.
     ///
     /// # Errors
     ///
-    /// The same as [`Watch::step`].
+    /// Returns the same errors as [`Watch::step`].
     pub(crate) fn ask(&self) -> Result<(), Error> {
         self.watch.step(0)
     }
 
-    /// Returns a counter for loops that call the watch at intervals.
+    /// Returns a counter for long loops that check at intervals for a stop request of the caller.
     pub(crate) fn pace(&self) -> Pace<'_> {
         Pace::new(self.watch)
     }
 
-    /// Adds a padded head to the scores of `rows` (ascending), and computes the gradients of these
-    /// rows from the scores.
+    /// Adds `head` to the scores of `rows`, and computes the gradients of these rows from the scores. `rows`
+    /// must be in ascending order.
     ///
     /// # Errors
     ///
-    /// The same as [`Watch::step`]. After an error, only some rows may have been updated.
+    /// Returns the same errors as [`Watch::step`]. After an error, only some rows may have been updated.
     pub(crate) fn add(&mut self, rows: &[u32], head: &[f64]) -> Result<(), Error> {
         let Self { loss, stride, .. } = *self;
         self.for_blocks(rows, |rows, block| {
@@ -138,14 +139,14 @@ impl<'w> Statistics<'w> {
         })
     }
 
-    /// Does the same as [`add`](Self::add). Under the example-wise loss, however, gradients are
-    /// multiplied by [`Factors`], which needs no exponential per row. Gradients are still computed
-    /// from the scores if a score of the head is too large, or for rows with a gradient that
-    /// becomes too small.
+    /// Does the same as [`add`](Self::add), but faster under the example-wise loss. There, gradients are
+    /// multiplied by [`Factors`], which needs no exponential per row. If a score of the head is too large,
+    /// gradients are computed from the scores. For rows with a gradient that becomes too small, gradients are
+    /// also computed from the scores.
     ///
     /// # Errors
     ///
-    /// The same as [`Watch::step`]. [`Error::TooLarge`] if there is not enough memory.
+    /// Returns the same errors as [`Watch::step`]. Returns [`Error::TooLarge`] if there is not enough memory.
     pub(crate) fn advance(&mut self, rows: &[u32], head: &[f64]) -> Result<(), Error> {
         let factors = match self.loss {
             Loss::ExampleWise => Factors::new(1.0, head)?,
@@ -166,19 +167,20 @@ impl<'w> Statistics<'w> {
     ///
     /// # Errors
     ///
-    /// The same as [`Watch::step`]. [`Error::TooLarge`] if there is not enough memory.
+    /// Returns the same errors as [`Watch::step`]. Returns [`Error::TooLarge`] if there is not enough memory.
     pub(crate) fn refresh(&mut self) -> Result<(), Error> {
         let all = collected("number of rows", 0..self.rest.len() as u32)?;
         let none = filled("number of labels", 0.0, self.stride)?;
         self.add(&all, &none)
     }
 
-    /// Calls `work` for each block of training rows that contains some of `rows` (ascending).
-    /// `work` receives these rows and the block. Blocks run in parallel if there is enough work.
+    /// Calls `work` for each block of training rows that contains at least one of `rows`. `rows` must be in
+    /// ascending order. `work` receives the rows in the block and the block. Blocks run in parallel if there
+    /// is enough work.
     ///
     /// # Errors
     ///
-    /// The same as [`Watch::step`].
+    /// Returns the same errors as [`Watch::step`].
     fn for_blocks(
         &mut self,
         rows: &[u32],
@@ -229,7 +231,7 @@ impl<'w> Statistics<'w> {
     ///
     /// # Errors
     ///
-    /// The same as [`Watch::step`]. [`Error::TooLarge`] if there is not enough memory.
+    /// Returns the same errors as [`Watch::step`]. Returns [`Error::TooLarge`] if there is not enough memory.
     pub(crate) fn loss(
         &self,
         rows: &[u32],
@@ -247,13 +249,13 @@ impl<'w> Statistics<'w> {
         self.loss_after(rows, weight, Scaled { scale: 0.0, head })
     }
 
-    /// Returns the change of the weighted sum of the losses of `rows` if `step` is added to their
-    /// scores. Under the example-wise loss, the change is computed from the [`Factors`] of the
-    /// step, unless the step is very long. This avoids the difference of two large sums.
+    /// Returns the change of the weighted sum of the losses of `rows` if `step` is added to their scores.
+    /// Under the example-wise loss, the change is computed from the [`Factors`] of the step, unless the step
+    /// is very long. This method avoids the difference of two large sums.
     ///
     /// # Errors
     ///
-    /// The same as [`Watch::step`]. [`Error::TooLarge`] if there is not enough memory.
+    /// Returns the same errors as [`Watch::step`]. Returns [`Error::TooLarge`] if there is not enough memory.
     pub(crate) fn loss_change(
         &self,
         rows: &[u32],
@@ -274,7 +276,7 @@ impl<'w> Statistics<'w> {
     ///
     /// # Errors
     ///
-    /// The same as [`Watch::step`].
+    /// Returns the same errors as [`Watch::step`].
     fn loss_after(
         &self,
         rows: &[u32],
@@ -292,16 +294,16 @@ impl<'w> Statistics<'w> {
     ///
     /// # Errors
     ///
-    /// The same as [`Watch::step`].
+    /// Returns the same errors as [`Watch::step`].
     fn sum_over(&self, rows: &[u32], value: impl Fn(u32) -> f64 + Sync) -> Result<f64, Error> {
         self.sum_blocks(rows, |rows| rows.iter().map(|&row| value(row)).sum())
     }
 
-    /// Returns the sum of `value` over blocks of `rows`. Blocks are added in order.
+    /// Divides `rows` into blocks and returns the sum of `value` over the blocks. Blocks are added in order.
     ///
     /// # Errors
     ///
-    /// The same as [`Watch::step`].
+    /// Returns the same errors as [`Watch::step`].
     fn sum_blocks(&self, rows: &[u32], value: impl Fn(&[u32]) -> f64 + Sync) -> Result<f64, Error> {
         let sum = |rows: &[u32]| {
             self.ask()?;
@@ -315,19 +317,19 @@ impl<'w> Statistics<'w> {
     }
 }
 
-/// A step to add to the scores of rows. It equals `scale · head`.
+/// A step `scale · head` that is added to the scores of rows.
 #[derive(Clone, Copy)]
 pub(crate) struct Scaled<'a> {
-    /// Factor on the head.
+    /// The factor that multiplies the head.
     pub(crate) scale: f64,
-    /// A padded head.
+    /// A head, padded to a multiple of eight labels.
     pub(crate) head: &'a [f64],
 }
 
-/// Scores, gradients and values of `rest` of a block of training rows.
+/// The scores, the gradients and the numbers `1 − Σ_k |g_k|` of a block of training rows.
 type Arrays<'a> = ((&'a mut [f64], &'a mut [f64]), &'a mut [f64]);
 
-/// Scores, gradients and values of `rest` of a block of training rows, accessed by row number.
+/// The data of a block of training rows, accessed by row number. `rest` is `1 − Σ_k |g_k|` of a row.
 struct Block<'a> {
     /// The first row of the block.
     first: usize,
@@ -335,12 +337,12 @@ struct Block<'a> {
     scores: &'a mut [f64],
     /// Gradients, row after row.
     gradients: &'a mut [f64],
-    /// The value of `rest` for each row.
+    /// The number `1 − Σ_k |g_k|` of each row.
     rest: &'a mut [f64],
 }
 
 impl Block<'_> {
-    /// Returns the scores, gradients and `rest` of a training row. The row must lie in the block.
+    /// Returns the scores, the gradients and `rest` of a training row. The row must be in the block.
     #[inline(always)]
     fn row(&mut self, row: u32, stride: usize) -> (&mut [f64], &mut [f64], &mut f64) {
         let at = row as usize - self.first;
@@ -411,30 +413,32 @@ fn change_of_rows<W: Fn(u32) -> f64>(
     sum + weight_of_product * product.ln()
 }
 
-/// Work on fewer numbers than this runs on one thread, because starting other threads would cost
-/// more time than they save.
+/// Smallest number of processed numbers for which several threads are used. With fewer numbers, starting the
+/// threads would take longer than the work.
 pub(crate) const PARALLEL_FROM: usize = 1 << 15;
 
-/// The sums that a method needs. Each kind includes the sums of all previous kinds. The value is
-/// the number of sums.
+/// The sums that a method for computing heads needs. Each kind includes the sums of all previous kinds. The
+/// discriminant is the number of sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kinds {
     /// Gradients g and Hessian diagonals h.
     Diagonal = 2,
-    /// Additionally `d = Σ w |g|`.
+    /// The sums of `Diagonal`, and `d = Σ w |g|`.
     Magnitudes = 3,
-    /// Additionally `f = Σ w |g| (1 − Σ_k |g_k|)`, a diagonal matrix below the Hessian.
+    /// The sums of `Magnitudes`, and `f = Σ w |g| (1 − Σ_k |g_k|)`. The Hessian minus `diag(f)` is positive
+    /// semidefinite.
     Bounds = 4,
 }
 
-/// Weighted sums over a set of rows. There is one padded row per sum, in the order of [`Kinds`].
+/// Weighted sums over a set of rows. Each sum is a row of numbers by label, padded to a multiple of eight
+/// labels. The sums are in the order of [`Kinds`].
 #[derive(Debug)]
 pub(crate) struct Sums {
     /// Padded length of each sum.
     pub(crate) stride: usize,
     /// The kinds of sums that are stored.
     kinds: Kinds,
-    /// The sums, one after the other.
+    /// The numbers of all sums, one sum after the other.
     data: Aligned,
 }
 
@@ -443,7 +447,7 @@ impl Sums {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if they do not fit in memory.
+    /// Returns [`Error::TooLarge`] if the sums do not fit in memory.
     pub(crate) fn new(stride: usize, kinds: Kinds) -> Result<Self, Error> {
         Ok(Self {
             stride,
@@ -456,7 +460,7 @@ impl Sums {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if they do not fit in memory.
+    /// Returns [`Error::TooLarge`] if the sums do not fit in memory.
     pub(crate) fn emptied(&self) -> Result<Self, Error> {
         Self::new(self.stride, self.kinds)
     }
@@ -465,15 +469,14 @@ impl Sums {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the copy does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the copy does not fit in memory.
     pub(crate) fn copied(&self) -> Result<Self, Error> {
         let data = self.data.copied("number of labels")?;
         Ok(Self { data, ..*self })
     }
 
-    /// Adds `scale · x` to the sum of gradients. If `x` is a head that the scores of all rows
-    /// already contain, and `scale` is the L2 weight, then the next head is regularized as part of
-    /// the sum of both heads.
+    /// Adds `scale · x` to the sum of gradients. Suppose that the scores already contain the head `x`, and
+    /// that `scale` is the L2 weight. Then the regularization applies to the sum of `x` and the next head.
     pub(crate) fn shift_gradients(&mut self, scale: f64, x: &[f64]) {
         let stride = self.stride;
         add_scaled(&mut self.data[..stride], scale, x);
@@ -500,8 +503,8 @@ impl Sums {
         }
     }
 
-    /// Sets the sums to `all − part`. Rounding may make entries slightly negative, even entries of
-    /// sums that are never negative.
+    /// Sets the sums to `all − part`. Rounding may make entries slightly negative, even if the exact sums are
+    /// not negative.
     #[inline(always)]
     pub(crate) fn set_difference(&mut self, all: &Self, part: &Self) {
         for (out, (all, part)) in self
@@ -517,7 +520,7 @@ impl Sums {
     ///
     /// # Errors
     ///
-    /// The same as [`over`](Self::over).
+    /// Returns the same errors as [`over`](Self::over).
     pub(crate) fn remove(
         &mut self,
         statistics: &Statistics<'_>,
@@ -529,7 +532,7 @@ impl Sums {
         Ok(())
     }
 
-    /// Adds other sums of the same kinds.
+    /// Adds `other`, which must hold the same kinds of sums.
     fn add_sums(&mut self, other: &Self) {
         add_scaled(&mut self.data, 1.0, &other.data);
     }
@@ -546,25 +549,25 @@ impl Sums {
         &self.data[self.stride..2 * self.stride]
     }
 
-    /// Returns the sums of gradient magnitudes. Needs [`Kinds::Magnitudes`].
+    /// Returns the sums of absolute gradients. The stored kind must be at least [`Kinds::Magnitudes`].
     #[inline(always)]
     pub(crate) fn d(&self) -> &[f64] {
         &self.data[2 * self.stride..3 * self.stride]
     }
 
-    /// Returns the sums of the diagonals that bound the Hessian from below. Needs
-    /// [`Kinds::Bounds`].
+    /// Returns the sums f, for which the Hessian minus `diag(f)` is positive semidefinite. The stored kind
+    /// must be [`Kinds::Bounds`].
     #[inline(always)]
     pub(crate) fn f(&self) -> &[f64] {
         &self.data[3 * self.stride..4 * self.stride]
     }
 
-    /// Computes sums over `rows`. `weights` has one entry for every training row. Takes O(rows ·
+    /// Computes sums over `rows`. `weights` has one entry for every training row. The time is O(rows ·
     /// labels).
     ///
     /// # Errors
     ///
-    /// The same as [`Watch::step`]. [`Error::TooLarge`] if there is not enough memory.
+    /// Returns the same errors as [`Watch::step`]. Returns [`Error::TooLarge`] if there is not enough memory.
     pub(crate) fn over(
         statistics: &Statistics<'_>,
         kinds: Kinds,

@@ -310,11 +310,11 @@ fn errors_name_the_array_at_fault() {
         ),
         (
             |a| a.feature[1] = 9,
-            "`body_feature_` must be a feature number of X, got 9 in condition 1",
+            "`body_feature_` must be valid feature numbers, got 9 in condition 1",
         ),
         (
             |a| a.feature[0] = -1,
-            "`body_feature_` must be a feature number of X, got -1 in condition 0",
+            "`body_feature_` must be valid feature numbers, got -1 in condition 0",
         ),
         (
             |a| a.operator[1] = 4,

@@ -1,12 +1,12 @@
-//! Makes predictions from a fitted model: the best labels of each row, the labels above a threshold,
-//! all scores, the scores of given labels, and probabilities.
+//! Makes predictions from a fitted model. A prediction is the best labels of each row, the labels above a
+//! threshold, scores, or probabilities.
 //!
-//! An algorithm crate implements [`Model`] and [`Rows`], which compute the scores of a few rows at a
-//! time. All other predictions are implemented here once for all models: [`Model::topk`],
-//! [`Model::above`], [`Model::decision`], [`Model::probabilities`] and [`at`]. These functions process
-//! rows in parallel. If there are few rows, they run on the calling thread. They check the watch while
-//! they run. Their results depend neither on the number of threads nor on which rows are scored
-//! together.
+//! The crate of an algorithm implements the traits [`Model`] and [`Rows`], which compute the scores of a few
+//! rows at a time. All other predictions are implemented here once for all models: [`Model::topk`],
+//! [`Model::above`], [`Model::decision`], [`Model::probabilities`] and [`at`]. These functions process rows
+//! in parallel. If there are few rows, the functions run on the calling thread. The functions stop early if
+//! the caller requests a stop. Their results depend neither on the number of threads nor on which rows are
+//! scored together.
 //!
 //! ```
 //! use manylabel_base::{Error, Watch};

@@ -1,4 +1,4 @@
-//! The traits that models implement, and the predictions that all models share.
+//! Defines the traits that models implement, and the predictions that all models share.
 
 use crate::rank::Batch;
 use manylabel_base::{Error, Watch, filled};
@@ -6,11 +6,12 @@ use manylabel_sparse::{CsrOwned, Features, Picked};
 use std::any::Any;
 use std::ops::Range;
 
-/// Up to this many rows are scored without threads, if they have at most [`FEW_SCORES`] scores in
-/// total.
+/// Largest number of rows that are scored without threads. The rows must also have at most [`FEW_SCORES`]
+/// scores in total.
 const FEW_ROWS: usize = 32;
 
-/// Computing up to this many scores takes less time than starting threads and polling for signals.
+/// Largest number of scores that are computed without threads. Computing this number of scores takes less
+/// time than starting threads and polling for signals.
 const FEW_SCORES: usize = 1 << 20;
 
 /// A fitted model that is prepared for scoring. It is immutable, and threads share it.
@@ -30,8 +31,8 @@ pub trait Model: Send + Sync {
     /// memory is short.
     fn rows<'a>(&'a self, x: Features<'a>, options: Options) -> Result<Box<dyn Rows + 'a>, Error>;
 
-    /// Returns true if [`rows`](Self::rows) accepts dense rows. A model that does not accept them gets
-    /// a sparse copy of dense rows.
+    /// Returns true if [`rows`](Self::rows) accepts dense rows. Otherwise the caller makes a sparse copy of
+    /// dense rows.
     fn takes_dense(&self) -> bool {
         false
     }
@@ -49,18 +50,18 @@ pub trait Model: Send + Sync {
     /// # Errors
     ///
     /// Returns [`Error::Shape`] if `x` has another number of features than the model. Returns
-    /// [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
+    /// [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the caller requested a stop.
     fn topk(&self, x: Features<'_>, k: usize, watch: &Watch) -> Result<CsrOwned, Error> {
         in_known_form(self, x, |x| {
             Batch::new(self, x, Purpose::Ranking.into())?.topk(k, watch)
         })
     }
 
-    /// Returns the same result as [`topk`](Self::topk), but with another beam width.
+    /// Does the same as [`topk`](Self::topk), but with the given beam width.
     ///
-    /// `beam` is the number of nodes of each level that a row is sent to. If it is `None`, the beam width
-    /// of the model is used. `beam` has an effect only on models that implement [`Rows::candidates`].
-    /// Other models score all labels.
+    /// `beam` is the number of nodes that a label tree searches on each level for a row. If `beam` is `None`,
+    /// the beam width of the model is used. `beam` has an effect only on models that implement
+    /// [`Rows::candidates`]. Other models score all labels.
     ///
     /// # Errors
     ///
@@ -153,28 +154,27 @@ pub trait Rows: Sync {
         1
     }
 
-    /// Writes the scores of consecutive rows to `scores`, row after row. The scores of a row must not
-    /// depend on which rows are scored together with it. They must also not depend on the former
-    /// contents of `scores` or of the workspace of `task`.
+    /// Writes the scores of consecutive rows to `scores`, row after row. The scores of a row must not depend
+    /// on which rows are scored together with it. They must also not depend on the previous contents of
+    /// `scores` or of the workspace in `task`.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if a workspace does not fit in memory. Returns [`Error::Stopped`] if
-    /// the watch was stopped.
+    /// Returns [`Error::TooLarge`] if a workspace does not fit in memory. Returns [`Error::Stopped`] if the
+    /// caller requested a stop.
     fn score(&self, rows: Range<usize>, scores: &mut [f32], task: &mut Task) -> Result<(), Error>;
 
-    /// Returns the number of rows for which [`candidates`](Self::candidates) are searched together.
-    /// Candidates are the labels that a model scores for a row, if it does not score all labels. Returns
-    /// `None` for models that score all labels. [`candidates`](Self::candidates) is not called for these
-    /// models.
+    /// Returns the number of rows to pass to one call of [`candidates`](Self::candidates). Some models score
+    /// only a few labels of each row, which are called candidates. All other models return `None`, and
+    /// [`candidates`](Self::candidates) is not called for these models.
     fn candidates_at_once(&self) -> Option<usize> {
         None
     }
 
-    /// Appends the candidate labels of consecutive rows and their scores. The labels of a row may be in
-    /// any order, but each label may occur only once per row. The scores must not depend on which rows
-    /// are searched together. They should equal the scores from [`score`](Self::score). Label trees with
-    /// several trees return estimates for some labels.
+    /// Searches for the candidate labels of consecutive rows. Appends the candidates with their scores. The
+    /// labels of a row may be in any order, but each label may occur only once per row. The scores must not
+    /// depend on which rows are searched together. The scores should equal the scores from
+    /// [`score`](Self::score). A model with several label trees may return estimates for some labels.
     ///
     /// # Errors
     ///
@@ -197,7 +197,7 @@ pub trait Rows: Sync {
     ///
     /// # Panics
     ///
-    /// Panics if a label does not exist.
+    /// Panics if a label is not below the number of labels.
     fn score_at(
         &self,
         row: usize,
@@ -222,7 +222,7 @@ pub trait Rows: Sync {
     /// # Errors
     ///
     /// Returns [`Error::Param`] if the model does not compute probabilities. The default implementation
-    /// always returns this error. Otherwise returns the same errors as [`score`](Self::score).
+    /// always returns this error. Other implementations return the same errors as [`score`](Self::score).
     fn marginals(&self, _: Range<usize>, _: &mut [f64], _: &mut Task) -> Result<(), Error> {
         Err(Error::Param {
             name: "model",
@@ -232,7 +232,7 @@ pub trait Rows: Sync {
     }
 }
 
-/// Options of a prediction, which can change without a new fit.
+/// Options of a prediction. They can be changed without a new fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     /// The purpose for which scores are computed.
@@ -243,7 +243,7 @@ pub struct Options {
 }
 
 impl From<Purpose> for Options {
-    /// The options with the beam width of the model.
+    /// Returns options with the purpose `purpose` and the beam width of the model.
     fn from(purpose: Purpose) -> Self {
         Self {
             purpose,
@@ -252,7 +252,7 @@ impl From<Purpose> for Options {
     }
 }
 
-/// The purpose for which scores are computed. Most models ignore it.
+/// The purpose for which scores are computed. Most models ignore the purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// The scores are returned to the user.
@@ -282,17 +282,17 @@ pub struct Task<'a> {
     pub watch: &'a Watch,
 }
 
-/// The workspace of one thread. It is reused for several groups of rows.
+/// The workspace of one thread. The workspace is reused for several groups of rows.
 #[derive(Default)]
 pub struct Work {
-    /// The workspace of the model, whose type the model chooses.
+    /// The workspace of the model. The model chooses its type.
     of_model: Option<Box<dyn Any + Send>>,
     /// The scores of all labels of one row, for the default implementation of [`Rows::score_at`].
     scores: Vec<f32>,
 }
 
 impl Work {
-    /// Returns the workspace of the model. At the first call, `make` creates it.
+    /// Returns the workspace of the model. The first call creates the workspace with `make`.
     ///
     /// # Errors
     ///

@@ -11,25 +11,27 @@ use manylabel_sparse::{CsrOwned, Features, Index, Picked, Sparse, TopK, with_spa
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Number of shares per thread. The number is large enough that threads finish at about the same time.
-/// It is small enough that the time to prepare a share is negligible.
+/// Number of shares (ranges of consecutive rows) per thread. With this number, threads finish at about the
+/// same time, and the time to prepare the shares is negligible.
 const SHARES: usize = 8;
 
-/// The smallest number of rows in a share.
+/// The smallest number of rows in a share (range of consecutive rows).
 const ROWS_OF_SHARE: usize = 32;
 
-/// Number of scores whose maximum is compared with the lowest score among the best labels so far.
+/// Number of scores that are checked at once. Their maximum is compared with the lowest score among the best
+/// labels found so far.
 const LANES: usize = 16;
 
-/// Rows that are prepared for scoring, and their division into shares. The methods compute all
-/// predictions from the scores. Their code is compiled once for all models.
+/// Rows that are prepared for scoring, divided into shares (ranges of consecutive rows). The methods compute
+/// all kinds of predictions from the scores. The methods are compiled once for all models.
 pub(crate) struct Batch<'a> {
     rows: Box<dyn Rows + 'a>,
     n_rows: usize,
     n_labels: usize,
     /// Number of rows that are scored together; at least 1.
     at_once: usize,
-    /// Number of rows in each share; at least 1. The last share may have fewer rows.
+    /// Number of rows in each share (range of consecutive rows); at least 1. The last share may have fewer
+    /// rows.
     rows_of_share: usize,
 }
 
@@ -78,8 +80,8 @@ impl<'a> Batch<'a> {
         firsts.map(move |first| first..(first + at_once).min(rows.end))
     }
 
-    /// Collects the pairs that `work` appends for `at_once` rows at a time. `state` makes a value that
-    /// `work` reuses from call to call.
+    /// Calls `work` for `at_once` rows at a time and collects the pairs of label and score that `work`
+    /// appends. `state` creates a workspace that `work` reuses from call to call.
     fn collect<S>(
         &self,
         at_once: usize,
@@ -107,8 +109,9 @@ impl<'a> Batch<'a> {
         )
     }
 
-    /// Searches for the candidate labels of every row and collects the pairs that `pick` selects from them.
-    /// Returns `None` if the model scores all labels and has no search for candidates.
+    /// Searches for the candidate labels of every row. From these candidates, `pick` selects pairs of label
+    /// and score, which are collected. Returns `None` if the model scores all labels and does not search for
+    /// candidates.
     fn select_candidates<S>(
         &self,
         watch: &Watch,
@@ -135,8 +138,8 @@ impl<'a> Batch<'a> {
         ))
     }
 
-    /// Scores every row and collects the pairs that `pick` appends for the row. `state` makes a value
-    /// that `pick` reuses from row to row.
+    /// Scores every row and collects the pairs of label and score that `pick` appends for the row. `state`
+    /// creates a workspace that `pick` reuses from row to row.
     fn select<S>(
         &self,
         watch: &Watch,
@@ -161,7 +164,7 @@ impl<'a> Batch<'a> {
         )
     }
 
-    /// Returns a matrix with one number for each row and label, row after row. `fill` writes the
+    /// Returns a matrix with one number for each pair of row and label, row after row. `fill` writes the
     /// numbers of a few rows at a time.
     fn all<T: Clone + Default + Send>(
         &self,
@@ -327,7 +330,7 @@ impl<'a> Batch<'a> {
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] with the name `what` if the vector does not fit in memory.
+/// Returns [`Error::TooLarge`] if the vector does not fit in memory. The error message contains `what`.
 pub fn room_for_all<T: Clone>(
     what: &'static str,
     value: T,
@@ -342,16 +345,17 @@ pub fn room_for_all<T: Clone>(
     filled(what, value, size)
 }
 
-/// Returns the scores of given labels of each row. The result has one score for each stored entry of
-/// `pairs`, in the order of the entries. The values of `pairs` are not used.
+/// Returns the scores of given labels of each row. The stored entries of row i of `pairs` are the labels to
+/// score for row i. The result has one score for each stored entry, in the order of the entries. The values
+/// of `pairs` are not used.
 ///
-/// If the model can only score all labels at once, each thread also keeps the scores of one row.
+/// If the model can only score all labels at once, each thread also needs memory for the scores of one row.
 ///
 /// # Errors
 ///
-/// Returns [`Error::Shape`] if `x` and `pairs` have different numbers of rows, if `x` and the model
-/// have different numbers of features, or if `pairs` and the model have different numbers of labels.
-/// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
+/// Returns [`Error::Shape`] if the numbers of rows of `x` and `pairs` differ. Returns [`Error::Shape`] if the
+/// number of features of `x` or the number of labels of `pairs` differs from the model. Returns
+/// [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the caller requested a stop.
 pub fn at(
     model: &dyn Model,
     x: Features<'_>,

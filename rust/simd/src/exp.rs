@@ -10,11 +10,11 @@ macro_rules! horner {
     }};
 }
 
-/// Returns `e^x` for `x ≤ 0`, with a relative error of at most 4e-16. For x ≤ −708 the result is 0,
-/// because `e^x` would be subnormal or nearly so.
+/// Returns `e^x` for `x ≤ 0`, with a relative error of at most 4e-16. For x ≤ −708 the result is 0. There,
+/// `e^x` is less than twice the smallest normal `f64`.
 ///
-/// The function of the standard library is called once per number and does not vectorize. This function
-/// reduces x to `n ln 2 + r` and evaluates the Taylor series of `e^r` up to `r¹³`.
+/// The function [`f64::exp`] of the standard library does not vectorize. This function writes x as `n ln 2 +
+/// r` with an integer n, and evaluates the Taylor series of `e^r` up to `r¹³`.
 #[inline(always)]
 pub fn exp(x: f64) -> f64 {
     const LOWEST: f64 = -708.0;
@@ -50,8 +50,8 @@ pub fn ln_ratio(x: f64, y: f64) -> f64 {
 
 /// Returns `e^x` in single precision for −87 ≤ x ≤ 0, with a relative error of at most 2e-7.
 ///
-/// The method is the same as in [`exp`], with the series up to `r⁷`. Results for arguments outside the
-/// range are meaningless.
+/// The method is the same as in [`exp`], but the series ends at `r⁷`. Results for arguments outside the range
+/// are meaningless.
 #[inline(always)]
 pub fn exp_f32(x: f32) -> f32 {
     const ROUND: f32 = 12_582_912.0; // 1.5 · 2²³

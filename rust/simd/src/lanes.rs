@@ -1,8 +1,9 @@
-//! Small arrays of numbers (lanes) on which loops work in parallel, and sums over them.
+//! Defines small arrays of numbers for SIMD loops, and sums over these arrays. One number of such an array is
+//! called a lane.
 
 use std::ops::{AddAssign, Mul};
 
-/// The number type of lanes: `f32` or `f64`.
+/// The number type of [`Lanes`]: `f32` or `f64`.
 pub trait Lane:
     Copy + Default + AddAssign + Mul<Output = Self> + Into<f64> + Send + Sync + 'static
 {
@@ -31,14 +32,15 @@ pub const STRETCH: usize = 64;
 
 /// Number of columns of a dense matrix that are processed in one pass over a sparse matrix.
 ///
-/// In single precision, this many numbers fill two cache lines, which are fetched together. With half
-/// as many columns, reading the positions of the sparse matrix took as long as the arithmetic.
+/// In single precision, 32 numbers fill two cache lines, which the processor fetches together. With only 16
+/// columns, reading the indices of the sparse matrix took as long as the arithmetic.
 pub const LANES: usize = 32;
 
-/// `N` numbers, aligned to a cache line. They are one row of a panel of `N` columns.
+/// An array of `N` numbers, aligned to a cache line. The array is one row of a panel, which is a dense matrix
+/// with `N` columns. One number of the array is called a lane.
 ///
-/// Each lane is computed in the same order as if its column were alone. So results depend neither on
-/// the other columns of the panel nor on the vector width of the machine.
+/// The operations on one lane do not use the other lanes. So the result for a column depends neither on the
+/// other columns of the panel nor on the vector width of the machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[repr(C, align(64))]
 pub struct Lanes<T, const N: usize = LANES>(pub [T; N]);
@@ -75,7 +77,7 @@ impl<T: Lane, const N: usize> Lanes<T, N> {
         }
     }
 
-    /// Adds each lane to the sum of this lane in `f64`.
+    /// Adds each lane to the entry of `sums` with the same index, in double precision.
     #[inline(always)]
     pub fn add_to(&self, sums: &mut [f64; N]) {
         for lane in 0..N {
@@ -97,7 +99,7 @@ pub fn add_scaled<T: Lane>(y: &mut [T], a: T, x: &[T]) {
     }
 }
 
-/// Returns the sum of `N` lanes, where N is a power of two. The upper half of the lanes is added to the
+/// Returns the sum of `N` numbers. `N` must be a power of two. The upper half of the numbers is added to the
 /// lower half until one number is left.
 #[inline(always)]
 pub fn total<T: Lane, const N: usize>(lanes: &[T; N]) -> T {

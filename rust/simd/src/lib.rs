@@ -1,18 +1,17 @@
 //! Compiles plain loops for several instruction sets, without intrinsics.
 //!
-//! [`wide`] compiles a function once for each instruction set. The program chooses the version at run
-//! time. No other place in the workspace names instruction sets. A crate that uses [`wide`] must also
-//! depend on `multiversion`. Functions called inside a `wide` function must be inlined
-//! (`#[inline(always)]`); otherwise they are compiled for the baseline instruction set.
+//! [`wide`] compiles a function once for each instruction set. The program chooses one of the compiled
+//! versions at run time. No other code of the workspace names instruction sets. A crate that uses [`wide`]
+//! must also depend on `multiversion`. Functions called inside a `wide` function must be inlined
+//! (`#[inline(always)]`). Otherwise these functions are compiled for the baseline instruction set.
 //!
 //! [`Lanes`] is an array of numbers that fills one or two cache lines. [`exp()`], [`exp_f32`],
 //! [`ln_ratio`], [`add_scaled`] and [`total`] are helper functions that are inlined into the loops that
 //! call them.
 //!
-//! Results do not depend on the instruction set. No sum is reordered. A product is fused with an
-//! addition only where the code calls `mul_add`, and there it is fused in every version. An instruction
-//! set with fused multiply-add needs a single instruction for `mul_add`. The baseline version calls a
-//! slow library function.
+//! Results do not depend on the instruction set. No sum is reordered. Only calls of `mul_add` fuse a product
+//! with an addition, and they do so in every version. An instruction set with fused multiply-add needs a
+//! single instruction for `mul_add`. The baseline version calls a slow library function.
 //!
 //! ```
 //! use manylabel_simd::{exp, wide};

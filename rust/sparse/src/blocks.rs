@@ -1,23 +1,23 @@
-//! Stores a copy of a sparse matrix X in blocks of rows, for the products `X P` and `Xᵀ U` with dense
-//! matrices P and U.
+//! Stores a copy of a sparse matrix X in blocks of rows. The copy serves the products `X P` and `Xᵀ U` with
+//! dense matrices P and U.
 //!
 //! Solvers that iterate on many right-hand sides (`pls`, LEML, `correlated`) spend most of their time
 //! in these two products. P and U have [`LANES`](crate::LANES) columns, and each row of P and U is one
 //! [`Lanes`].
 //!
-//! The rows of X are divided into blocks of at most [`RowBlocks::MAX_ROWS`] rows. Each block is stored
-//! twice: by row for `U = X P`, and by column for `G += Xᵀ U`. The two products *gather*: they
-//! accumulate each sum in registers and store it once. The alternative is to scatter along rows, which
-//! loads and stores a row of G for every value of X. While a block is processed, its part of U stays in
-//! the cache. The row of G that belongs to a frequent column is then updated once for many values.
+//! The rows of X are divided into blocks of at most [`RowBlocks::MAX_ROWS`] rows. Each block is stored twice:
+//! by row for `U = X P`, and by column for `G += Xᵀ U`. The two products *gather*: each sum is accumulated in
+//! registers and stored once. The alternative is to *scatter* along rows. Scattering loads and stores a row
+//! of G for every value of X. While a block is processed, its part of U stays in the cache. If a column has
+//! many values in the block, its row of G is updated only once for all of them.
 //!
 //! Columns are renumbered by decreasing frequency ([`ColumnOrder`]). So the rows of P and G that are
 //! used most often are close together in memory.
 //!
-//! A product costs O(nnz · `LANES`). Each sum has a fixed order: entries are added alternately to two
-//! partial sums, and the two partial sums are added at the end. So results depend neither on threads
-//! nor on the vector width of the machine. They do depend on the division into blocks, which depends
-//! only on the data.
+//! The time of a product is O(nnz · `LANES`). Each sum has a fixed order: entries are added alternately to
+//! two partial sums, and the two partial sums are added at the end. So results depend neither on threads nor
+//! on the vector width of the machine. Results do depend on the division into blocks, but this division
+//! depends only on the data.
 //!
 //! ```
 //! use manylabel_base::Watch;
@@ -51,7 +51,8 @@ use std::ops::Range;
 pub struct ColumnOrder {
     /// The original column at each place.
     columns: Vec<u32>,
-    /// The place of each original column, or [`Self::NONE`] for a column without nonzero entries.
+    /// The place of each original column in `columns`, or [`Self::NONE`] for a column without nonzero
+    /// entries.
     places: Vec<u32>,
 }
 
@@ -89,34 +90,34 @@ impl ColumnOrder {
         Ok(Self { columns, places })
     }
 
-    /// Returns the original columns in this order.
+    /// Returns the original columns, the most frequent column first.
     pub fn columns(&self) -> &[u32] {
         &self.columns
     }
 
-    /// Returns the original columns in this order and consumes `self`.
+    /// Returns the original columns, the most frequent column first, and consumes `self`.
     pub fn into_columns(self) -> Vec<u32> {
         self.columns
     }
 }
 
-/// A block of consecutive rows of a matrix, stored by row and by column. A column number is the place
-/// of the column in a [`ColumnOrder`], plus 1 if there is a column of ones. Row numbers start at 0 in
-/// each block.
+/// A block of consecutive rows of a matrix, stored by row and by column. Columns are numbered by their place
+/// in a [`ColumnOrder`]. If there is a column of ones, it has the number 0, and the other numbers are one
+/// higher. Row numbers start at 0 in each block.
 #[derive(Debug)]
 pub struct RowBlock<T> {
     /// The ends of the rows. Row r of the block has the columns `cols[ends[r]..ends[r + 1]]`, in
     /// increasing order.
     ends: Vec<u32>,
     cols: Vec<u32>,
-    /// The value at each position of `cols`.
+    /// The value of each entry of `cols`.
     values: Vec<T>,
     /// The columns with entries in the block, in increasing order. The column `distinct[f]` has entries
     /// in the rows `rows[col_ends[f]..col_ends[f + 1]]`, in increasing order.
     distinct: Vec<u32>,
     col_ends: Vec<u32>,
     rows: Vec<u16>,
-    /// The value at each position of `rows`.
+    /// The value of each entry of `rows`.
     values_by_col: Vec<T>,
 }
 
@@ -126,17 +127,18 @@ pub struct RowBlock<T> {
 pub struct RowBlocks<T> {
     /// The blocks, in order of rows.
     blocks: Vec<RowBlock<T>>,
-    /// Number of columns with entries, including the column of ones.
+    /// Number of columns with entries. A column of ones is included.
     n_cols: usize,
 }
 
 impl<T: Real> RowBlocks<T> {
-    /// The largest number of rows in a block. In single precision, the rows of U that belong to such a
-    /// block take 512 KiB. Row numbers within a block fit in 16 bits.
+    /// The largest number of rows in a block. In single precision, 32 numbers for each of these rows take 512
+    /// KiB. Row numbers within a block fit in 16 bits.
     pub const MAX_ROWS: usize = 4096;
 
-    /// The largest number of entries in a block. A block of a single row may have more. A product with
-    /// a block takes milliseconds, which is the time between two checks of the watch.
+    /// The largest number of entries in a block. Only a block of a single row may have more entries. A
+    /// product with a block takes a few milliseconds. Between blocks, solvers check whether the caller has
+    /// requested a stop.
     const MAX_ENTRIES: usize = 1 << 22;
 
     /// Divides `n_rows` rows into blocks, given the number of entries of each row. Each block is as
@@ -160,15 +162,15 @@ impl<T: Real> RowBlocks<T> {
 
     /// Copies `x` into blocks, on all threads of the pool.
     ///
-    /// Columns are renumbered by `order`. With `ones`, a first column is inserted that is 1 in every
-    /// row. All values, including the ones, are multiplied by `scale` in double precision. Explicit
-    /// zeros are left out. The time is O(nnz log nnz) within each block, because entries are sorted.
-    /// The memory is 6 bytes and two values of type `T` for each entry.
+    /// Columns are renumbered by `order`. If `ones` is true, a column of ones is inserted before the other
+    /// columns. All values, including the ones, are multiplied by `scale` in double precision. Explicit zeros
+    /// are left out. The time is O(nnz log nnz) within each block, because entries are sorted. The memory is
+    /// 6 bytes and two values of type `T` for each entry.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if the copy does not fit in memory. Returns [`Error::Stopped`] if
-    /// the watch was stopped.
+    /// Returns [`Error::TooLarge`] if the copy does not fit in memory. Returns [`Error::Stopped`] if the
+    /// caller requested a stop.
     ///
     /// # Panics
     ///
@@ -197,15 +199,16 @@ impl<T: Real> RowBlocks<T> {
         &self.blocks
     }
 
-    /// Returns the number of columns with entries, including the column of ones. P and G need this
-    /// number of rows.
+    /// Returns the number of columns with entries. A column of ones is included. A dense matrix P must have
+    /// this number of rows for the product `X P`.
     pub fn n_cols(&self) -> usize {
         self.n_cols
     }
 }
 
 impl<T: Real> RowBlock<T> {
-    /// Copies the rows `block` of `x`. The other arguments are the same as in [`RowBlocks::new`].
+    /// Copies the rows of `x` in the range `block`. The other arguments are the same as in
+    /// [`RowBlocks::new`].
     #[expect(clippy::disallowed_methods, reason = "the memory is reserved")]
     fn new<I: Index, V: Value>(
         x: CsrView<'_, I, V>,
@@ -214,7 +217,7 @@ impl<T: Real> RowBlock<T> {
         scale: f64,
         block: Range<usize>,
     ) -> Result<Self, Error> {
-        const WHAT: &str = "a copy of rows of X";
+        const WHAT: &str = "a copy of X";
         let shift = u32::from(ones);
         let n_entries = |row: usize| {
             let values = x.row(row).1.iter();
@@ -289,9 +292,9 @@ impl<T: Real> RowBlock<T> {
         (&self.cols[range.clone()], &self.values[range])
     }
 
-    /// Returns the columns of the range `columns` that have entries in the block, in increasing order.
-    /// Each item consists of the column number, the rows (counted within the block, increasing) and the
-    /// values.
+    /// Iterates over the columns in the range `columns` that have entries in the block, in increasing order.
+    /// Each item consists of the column number, the row numbers and the values. The row numbers are counted
+    /// within the block and increase.
     pub fn columns(
         &self,
         columns: Range<usize>,
@@ -353,7 +356,7 @@ fn combination<T: Real, I: Index>(at: &[I], values: &[T], p: &[Lanes<T>]) -> Lan
     a
 }
 
-/// The loop of [`RowBlock::times`].
+/// Does the work of [`RowBlock::times`].
 #[wide]
 fn gather_rows<T: Real>(
     ends: &[u32],
@@ -368,7 +371,7 @@ fn gather_rows<T: Real>(
     }
 }
 
-/// The loop of [`RowBlock::add_transposed`].
+/// Does the work of [`RowBlock::add_transposed`].
 #[wide]
 fn gather_columns<T: Real>(
     distinct: &[u32],
@@ -390,7 +393,7 @@ mod tests {
     use crate::LANES;
     use proptest::prelude::*;
 
-    /// Returns the rows of a sparse matrix of small integers, whose products are exact.
+    /// Returns the rows of a sparse matrix of small integers. Products of small integers are exact.
     fn rows() -> impl Strategy<Value = (Vec<Vec<(i32, f32)>>, usize)> {
         (1..9usize).prop_flat_map(|n_cols| {
             let row = prop::collection::btree_map(0..n_cols as i32, -4i8..5, 0..=n_cols);

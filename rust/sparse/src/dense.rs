@@ -1,4 +1,4 @@
-//! A borrowed dense matrix, the counterpart of [`CsrView`](crate::CsrView).
+//! Defines a borrowed dense matrix, the counterpart of [`CsrView`](crate::CsrView).
 //!
 //! If a model can use dense rows, its predictions read dense X without a copy. For all other models,
 //! the `score` crate makes a sparse copy.
@@ -10,9 +10,9 @@ use std::ops::Range;
 
 /// A borrowed dense matrix in C order: its rows are stored one after the other, without gaps.
 ///
-/// Kernels take this type instead of [`ArrayView2`], because the lifetime of a `DenseView` can be
-/// shortened and the lifetime of an `ArrayView2` cannot. Scoring needs a shorter lifetime: a batch of
-/// rows borrows the model and the features for the same lifetime.
+/// Functions take this type instead of [`ArrayView2`], because the lifetime of an `ArrayView2` cannot be
+/// shortened. Scoring needs a shorter lifetime: a batch of rows borrows the model and the features for the
+/// same lifetime.
 #[derive(Debug, Clone, Copy)]
 pub struct DenseView<'a, T> {
     /// `n_rows * n_cols` values.

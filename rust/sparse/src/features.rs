@@ -1,4 +1,5 @@
-//! Types for feature matrices, with a variant for each matrix type that fits and predictions accept.
+//! Defines types for feature matrices. Each type has a variant for each kind of matrix that fits and
+//! predictions accept.
 
 use crate::{CsrOwned, CsrView, DenseView, Real};
 use manylabel_base::{Error, filled};
@@ -12,20 +13,20 @@ pub enum Features<'a> {
     Dense(Dense<'a>),
 }
 
-/// Compressed sparse rows with positions of 32 or 64 bits, and values in single or double precision.
+/// Compressed sparse rows with 32-bit or 64-bit indices, and values in single or double precision.
 ///
-/// Fits take this type and not a generic view. Only the code that reads rows is then compiled for each
-/// of the four types (with [`with_sparse`](crate::with_sparse)). This halves the time to build the
-/// extension.
+/// Functions that fit models take this type and not a generic view. So only the code that reads rows is
+/// compiled for each of the four types (with [`with_sparse`](crate::with_sparse)). This halves the time to
+/// build the extension.
 #[derive(Debug, Clone, Copy)]
 pub enum Sparse<'a> {
-    /// Positions of 32 bits, values in single precision.
+    /// 32-bit indices, values in single precision.
     I32F32(CsrView<'a, i32, f32>),
-    /// Positions of 64 bits, values in single precision.
+    /// 64-bit indices, values in single precision.
     I64F32(CsrView<'a, i64, f32>),
-    /// Positions of 32 bits, values in double precision.
+    /// 32-bit indices, values in double precision.
     I32F64(CsrView<'a, i32, f64>),
-    /// Positions of 64 bits, values in double precision.
+    /// 64-bit indices, values in double precision.
     I64F64(CsrView<'a, i64, f64>),
 }
 
@@ -71,12 +72,12 @@ impl<'a> Features<'a> {
         }
     }
 
-    /// Returns the sparse rows, for kernels that accept only sparse rows.
+    /// Returns the sparse rows, for functions that accept only sparse rows.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Param`] if the rows are dense. Callers of such kernels convert them with
-    /// [`Dense::to_sparse`].
+    /// Returns [`Error::Param`] if the rows are dense. Callers convert dense rows with [`Dense::to_sparse`]
+    /// beforehand.
     pub fn sparse(self) -> Result<Sparse<'a>, Error> {
         match self {
             Self::Sparse(x) => Ok(x),
@@ -120,7 +121,7 @@ impl Sparse<'_> {
 }
 
 impl Dense<'_> {
-    /// Returns a sparse copy without zeros, for kernels that accept only sparse rows. The copy takes 16
+    /// Returns a sparse copy without zeros, for functions that accept only sparse rows. The copy takes 16
     /// bytes per nonzero value in double precision and 12 bytes in single precision.
     ///
     /// # Errors
@@ -173,9 +174,9 @@ impl<T: Real> Arrays<T> {
         let n_rows = x.n_rows();
         let of_row = |row| x.row(row).iter().filter(|value| is_there(value)).count();
         let size = (0..n_rows).map(of_row).sum();
-        let mut ends = filled("rows of X", 0, n_rows + 1)?;
-        let mut cols = filled("nonzero values of X", 0, size)?;
-        let mut values = filled("nonzero values of X", T::default(), size)?;
+        let mut ends = filled("number of rows of X", 0, n_rows + 1)?;
+        let mut cols = filled("number of nonzero values of X", 0, size)?;
+        let mut values = filled("number of nonzero values of X", T::default(), size)?;
         let mut end = 0;
         for (row, next) in ends[1..].iter_mut().enumerate() {
             for (col, value) in (0..).zip(x.row(row)) {

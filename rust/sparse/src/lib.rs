@@ -1,23 +1,24 @@
-//! Matrix types in compressed sparse row (CSR) form, and operations on rows that all methods share.
+//! Defines matrix types in compressed sparse row (CSR) form, and operations on rows that all algorithms
+//! share.
 //!
-//! A CSR matrix consists of three arrays. Row `r` has the columns `indices[indptr[r]..indptr[r + 1]]`,
-//! and its values are at the same positions of `values`. Entries that are not stored are 0.
+//! A CSR matrix consists of three arrays. Row `r` has the columns `indices[indptr[r]..indptr[r + 1]]`, and
+//! `values` holds the values at the same positions. Entries that are not stored are 0.
 //!
 //! | type | content | made by |
 //! |---|---|---|
-//! | [`CsrView`] | a borrowed matrix of any type that scipy has | the Python boundary |
-//! | [`DenseView`] | a borrowed dense matrix in C order | the Python boundary |
-//! | [`Sparse`], [`Features`] | one of these, any type; input of fits and predictions | the Python boundary |
-//! | [`CsrOwned`] | an owned matrix of `u32` columns and `f32` values | kernels |
+//! | [`CsrView`] | a borrowed matrix with any index and value type of scipy | the Python bindings |
+//! | [`DenseView`] | a borrowed dense matrix in C order | the Python bindings |
+//! | [`Sparse`], [`Features`] | one of the two views above, of any type; input of fits and predictions | the Python bindings |
+//! | [`CsrOwned`] | an owned matrix of `u32` columns and `f32` values | solvers |
 //! | [`RowBlocks`] | a copy for products with dense matrices | `pls`, LEML, `correlated` |
 //! | [`ColumnScaling`] | shifts and scales that give columns unit variance | estimators that standardize |
 //! | [`TopK`], [`Picked`] | the best scores of a row; the rows of a sparse result | scoring |
 //!
-//! The structure of a borrowed matrix is checked once, by [`CsrView::new`], in one pass over its
-//! positions. All code that takes a view relies on this check. Kernels still index with bounds checks,
-//! because another Python thread may write to a borrowed array at the same time. In this case, the
-//! worst outcome is a panic. No kernel allocates inside a loop over rows. Functions that copy the input
-//! return [`Error::TooLarge`](manylabel_base::Error::TooLarge) if memory is short.
+//! The structure of a borrowed matrix is checked once, by [`CsrView::new`], in one pass over its indices. All
+//! code that takes a view relies on this check. Array accesses are still bounds-checked, because another
+//! Python thread may write to a borrowed array at the same time. Such a write causes at worst a panic. Loops
+//! over rows do not allocate memory. Functions that copy the input return
+//! [`Error::TooLarge`](manylabel_base::Error::TooLarge) if memory is short.
 //!
 //! The crate contains no losses and no models.
 //!

@@ -1,8 +1,8 @@
-//! An owned CSR matrix. Solvers use it for training data and return weights in it.
+//! Defines an owned CSR matrix. Solvers use this type for training data and for the weights that they return.
 //!
-//! It has fixed types: `usize` row ends, `u32` columns and `f32` values. So solvers are compiled only
-//! once, and not for each combination of types that scipy has. The matrix takes 8 bytes per stored
-//! value and 8 bytes per row.
+//! The matrix has fixed types: `usize` row ends, `u32` columns and `f32` values. So solvers are compiled only
+//! once, and not for each combination of types that scipy has. The matrix takes 8 bytes per stored value and
+//! 8 bytes per row.
 
 use crate::{CsrView, Index, Value};
 use manylabel_base::{Error, collected, copied, extend, filled, reserved};
@@ -14,7 +14,7 @@ use manylabel_base::{Error, collected, copied, extend, filled, reserved};
 /// produce rows sorted by column. [`transpose`](Self::transpose) always produces sorted rows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CsrOwned {
-    /// Row ends: `n_rows + 1` positions, starting with 0.
+    /// Row ends: `n_rows + 1` indices into the other two arrays, starting with 0.
     pub indptr: Vec<usize>,
     /// Columns, row after row.
     pub indices: Vec<u32>,
@@ -24,14 +24,14 @@ pub struct CsrOwned {
     pub n_cols: usize,
 }
 
-/// The largest number of rows or columns. Positions up to this limit fit in `u32` and in numpy's `i32`,
-/// and a column of ones can still be appended.
+/// The largest number of rows or columns. Indices up to this limit fit in `u32` and in numpy's `i32`, even
+/// after a column of ones is appended.
 const MOST_POSITIONS: usize = i32::MAX as usize - 1;
 
 impl CsrOwned {
     /// Copies `x` without explicit zeros, in O(nnz). If `normalize` is true, each row is divided by its
-    /// Euclidean norm in double precision; rows of zeros remain zero. Values that round to 0 as `f32`
-    /// are dropped.
+    /// Euclidean norm in double precision. Rows of zeros remain zero. Values that round to 0 as `f32` are
+    /// dropped.
     ///
     /// # Errors
     ///
@@ -101,7 +101,8 @@ impl CsrOwned {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if the result does not fit in memory. The matrix is then unchanged.
+    /// Returns [`Error::TooLarge`] if the result does not fit in memory. After this error, the matrix is
+    /// unchanged.
     pub fn append_ones(&mut self) -> Result<(), Error> {
         let n_rows = self.n_rows();
         let size = self.indices.len() + n_rows;
@@ -149,8 +150,8 @@ impl CsrOwned {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is too short for one number per column. The matrix is then
-    /// unchanged.
+    /// Returns [`Error::TooLarge`] if memory is too short for one number per column. After this error, the
+    /// matrix is unchanged.
     pub fn drop_empty_columns(&mut self) -> Result<Vec<u32>, Error> {
         let mut new = filled("number of columns", u32::MAX, self.n_cols)?;
         for &col in &self.indices {
@@ -208,7 +209,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A dense matrix of small numbers, many of them zero, and the zeros that its CSR form stores
+    /// A dense matrix of small numbers with many zeros. Also marks the zeros that its CSR form stores
     /// explicitly.
     #[derive(Debug)]
     struct Dense {

@@ -1,15 +1,15 @@
 //! Builds sparse results block by block. A sparse result holds a few columns with values for each row.
 //!
-//! Rankings, labels above a threshold and merged answers of several models are sparse results. Threads
-//! process blocks of rows, and each block fills its own [`Picked`]. Then [`Picked::joined`]
-//! concatenates the blocks in order of rows, so the result does not depend on the number of threads.
+//! Rankings, labels above a threshold and merged predictions of several models are sparse results. Threads
+//! process blocks of rows, and each block fills its own [`Picked`]. Then [`Picked::joined`] concatenates the
+//! blocks in order of rows, so the result does not depend on the number of threads.
 
 use crate::CsrOwned;
 use manylabel_base::{Error, extend, few, parts, reserved};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// The columns and values of consecutive rows, while they are collected.
+/// Collects the columns and values of consecutive rows.
 ///
 /// The caller appends the pairs of a row to [`pairs`](Self::pairs) and then calls
 /// [`end_row`](Self::end_row).
@@ -22,7 +22,7 @@ pub struct Picked {
 }
 
 impl Picked {
-    /// Ends the current row. Within [`by_blocks`](Self::by_blocks) this does not allocate, because
+    /// Ends the current row. Within [`by_blocks`](Self::by_blocks) this call does not allocate, because
     /// `by_blocks` reserves the memory in advance.
     pub fn end_row(&mut self) {
         self.ends.push(self.pairs.len());
@@ -30,11 +30,11 @@ impl Picked {
 
     /// Computes a matrix of shape (`n_rows`, `n_cols`) in blocks of `at_once` rows.
     ///
-    /// `block` gets a workspace, a range of rows and a [`Picked`], to which it appends these rows.
-    /// `scratch` makes the workspaces, which are reused for several blocks. If there is a single block,
-    /// it runs on the calling thread; several blocks run on the current thread pool. The memory for row
-    /// ends is reserved in advance. The memory for pairs is not reserved: `block` appends pairs with
-    /// [`extend`].
+    /// The function `block` receives a workspace, a range of rows and a [`Picked`]. It appends the results of
+    /// these rows to the [`Picked`]. The function `scratch` creates the workspaces. A workspace is reused for
+    /// several blocks. A single block runs on the calling thread. Several blocks run on the current thread
+    /// pool. The memory for row ends is reserved in advance. The memory for pairs is not reserved: `block`
+    /// appends pairs with [`extend`].
     ///
     /// # Errors
     ///

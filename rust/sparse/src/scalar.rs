@@ -1,16 +1,16 @@
-//! The number types of matrices: [`Index`] for positions, [`Value`] for stored values, and [`Real`] for
-//! values in computations.
+//! Defines the number types of matrices: [`Index`] for row ends and columns, [`Value`] for stored values, and
+//! [`Real`] for values in computations.
 
 use manylabel_simd::Lane;
 use std::ops::{Add, Sub, SubAssign};
 
-/// A type for row ends and columns. scipy uses `i32` and `i64`; our own matrices also use `u16`, `u32`
-/// and `usize`.
+/// A type for row ends and columns. scipy uses `i32` and `i64`. The matrices of this project also use `u16`,
+/// `u32` and `usize`.
 ///
-/// Positions that [`CsrView::new`](crate::CsrView::new) has accepted are not negative.
+/// Numbers that [`CsrView::new`](crate::CsrView::new) has accepted are not negative.
 pub trait Index: Copy + Send + Sync + std::fmt::Display + 'static {
-    /// Returns the position as `usize`. A negative position becomes larger than the length of any
-    /// slice, so bounds checks reject it.
+    /// Converts the number to `usize`. A negative number becomes larger than the length of any slice, so
+    /// bounds checks reject the result.
     fn get(self) -> usize;
 }
 
@@ -28,7 +28,7 @@ index!(i32, i64, u16, u32, usize);
 
 /// A value type of a feature matrix: `f32` or `f64`.
 pub trait Value: Copy + Send + Sync + 'static {
-    /// Converts the value to `f64`, which is exact for `f32` and `f64`.
+    /// Converts the value to `f64`. The conversion is exact.
     fn f64(self) -> f64;
 }
 
@@ -46,7 +46,7 @@ impl Value for f64 {
     }
 }
 
-/// A number type for kernels that are generic over precision: `f32` or `f64`.
+/// A number type for functions that are generic over the precision: `f32` or `f64`.
 pub trait Real:
     Value + Lane + PartialOrd + std::fmt::Debug + Add<Output = Self> + Sub<Output = Self> + SubAssign
 {

@@ -1,9 +1,9 @@
-//! Standardization: scales columns to unit variance, for features that have different scales.
+//! Standardizes columns: scales columns to unit variance, for features that have different scales.
 //!
-//! Regularized linear classifiers treat all columns alike, so a column in large units dominates. Let
-//! `m_i` be the weights of the rows, and `M = Σ_i m_i`. Column j has the mean `μ_j = Σ_i m_i x_ij / M`
-//! and the variance `σ_j² = Σ_i m_i (x_ij − μ_j)² / M`. Entries that are not stored count as zeros.
-//! Standardization replaces a value by
+//! Regularized linear classifiers treat all columns alike, so a column with large values dominates. Let `m_i`
+//! be the weights of the rows, and `M = Σ_i m_i`. Column j has the mean `μ_j = Σ_i m_i x_ij / M` and the
+//! variance `σ_j² = Σ_i m_i (x_ij − μ_j)² / M`. Entries that are not stored count as zeros. Standardization
+//! replaces a value by
 //!
 //! ```text
 //! (x_ij − shift_j) · scale_j,    scale_j = 1 / (σ_j √k)
@@ -20,39 +20,40 @@
 use crate::{CsrOwned, CsrView, Index, Value};
 use manylabel_base::{Error, Watch, collected, filled, reserved};
 
-/// A column counts as constant if its standard deviation, divided by its root mean square, is at most
-/// this number. A variation this small is rounding in `f32`, the type of weights and scores.
+/// A column counts as constant if its standard deviation, divided by its root mean square, is at most this
+/// number. Smaller variations are about as large as the rounding errors of `f32`, the type of weights and
+/// scores.
 const CONSTANT_BELOW: f64 = 1e-6;
 
-/// Standard deviations up to this number count as 0. Standard deviations above its reciprocal are an
-/// error, because weights for the original columns would leave the range of `f32`.
+/// Standard deviations up to this number count as 0. Standard deviations above 1e30 are an error, because
+/// weights for the original columns would leave the range of `f32`.
 const SMALLEST_DEVIATION: f64 = 1e-30;
 
-/// Number of entries processed between two checks of the watch.
+/// Number of entries that are processed between two checks for a stop request of the caller.
 const ENTRIES_PER_STEP: usize = 1 << 20;
 
 /// The shift and the scale of each column. A value x becomes `(x − shift) · scale`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ColumnScaling {
-    /// The mean of each centred column, and 0 for each other column; shape (`n_cols`).
+    /// The mean of each centred column, and 0 for every other column; shape (`n_cols`).
     pub shift: Vec<f64>,
-    /// The scale `1 / (σ_j √k)` for each of the k columns that vary, and 0 for each constant column;
-    /// shape (`n_cols`). If all columns are centred, the mean squared length of the scaled rows is 1.
+    /// The scale `1 / (σ_j √k)` for each of the k columns that vary, and 0 for each constant column; shape
+    /// (`n_cols`). If all varying columns are centred, the mean squared length of the scaled rows is 1.
     pub scale: Vec<f64>,
 }
 
 impl ColumnScaling {
-    /// Learns the scaling from the rows of `x`, in O(nnz + `n_cols`). `weights` holds the weights of
-    /// the rows; without weights, each row has weight 1.
+    /// Computes the shifts and scales from the rows of `x`, in O(nnz + `n_cols`). `weights` holds the weights
+    /// of the rows. Without weights, each row has weight 1.
     ///
-    /// If `center` is true, a column that varies is centred if more than half of its entries, by
-    /// weight, are nonzero. The mean of any other column is at most as large as its standard deviation.
+    /// If `center` is true, columns that are mostly nonzero and not constant are centred. A column is mostly
+    /// nonzero if the rows with nonzero entries have more than half of the total weight. In a column that is
+    /// mostly zero, the absolute mean is at most the standard deviation.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Param`] if a standard deviation exceeds 1e30. Returns [`Error::TooLarge`] if
-    /// memory is too short for a few numbers per column. Returns [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// Returns [`Error::Param`] if a standard deviation exceeds 1e30. Returns [`Error::TooLarge`] if memory
+    /// is too short for a few numbers per column. Returns [`Error::Stopped`] if the caller requested a stop.
     ///
     /// # Panics
     ///
@@ -123,14 +124,14 @@ impl ColumnScaling {
 
     /// Returns the scaled matrix, with the columns of each row in increasing order.
     ///
-    /// All entries of centred columns are stored. If the row weights are equal, this at most doubles
-    /// the number of stored values. Values that are 0 after scaling are left out, for example in
+    /// All entries of centred columns are stored. If the row weights are equal, this at most doubles the
+    /// number of stored values. Values that are 0 after scaling are left out, for example the values of
     /// constant columns. The time is O(stored values of the result + nnz) on one thread.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if the result does not fit in memory. Returns [`Error::Stopped`] if
-    /// the watch was stopped.
+    /// Returns [`Error::TooLarge`] if the result does not fit in memory. Returns [`Error::Stopped`] if the
+    /// caller requested a stop.
     ///
     /// # Panics
     ///
@@ -189,14 +190,14 @@ impl ColumnScaling {
     }
 }
 
-/// Number of rows scaled between two checks of the watch.
+/// Number of rows that are scaled between two checks for a stop request of the caller.
 const ROWS_PER_STEP: usize = 1 << 10;
 
 /// Calls `visit` with the row, column and value of each stored entry, in order of rows.
 ///
 /// # Errors
 ///
-/// Returns [`Error::Stopped`] if the watch was stopped.
+/// Returns [`Error::Stopped`] if the caller requested a stop.
 fn each_entry<I: Index, T: Value>(
     x: CsrView<'_, I, T>,
     watch: &Watch,

@@ -1,14 +1,14 @@
 //! Finds the k best scores among many.
 //!
-//! A ranking needs only the few best of many thousand scores per row. [`TopK`] receives the scores one
-//! by one and keeps the best, so that no row of scores has to be sorted. The method
-//! [`floor`](TopK::floor) returns the lowest score that can still enter. Callers can compare the
-//! maximum of several scores with it and skip them all at once.
+//! A row may have many thousand scores, but a ranking needs only a few of them. [`TopK`] receives the scores
+//! one by one and keeps the best scores, so that no row of scores has to be sorted. The method
+//! [`floor`](TopK::floor) returns the lowest score that may still be kept. Callers can skip a group of scores
+//! at once if its maximum is below the floor.
 
 use manylabel_base::{Error, reserved};
 
-/// Collects the `k` best of the `(label, score)` pairs pushed into it. If scores are equal, the lower
-/// label is preferred.
+/// Collects pairs `(label, score)` and keeps the `k` pairs with the best scores. If scores are equal, the
+/// lower label is preferred.
 ///
 /// A score of −∞ means "not scored". Scores of −∞ and NaN are never kept. The result depends only on
 /// the set of pairs, not on their order. The memory is O(k) and is reused from row to row. A push costs
@@ -27,10 +27,10 @@ use manylabel_base::{Error, reserved};
 pub struct TopK {
     /// The largest number of pairs to keep.
     k: usize,
-    /// The scores and labels kept so far. For `k` up to [`SORTED_UP_TO`], they are sorted, the best
-    /// first. For larger `k`, they form a binary heap with the worst pair at its root.
+    /// The scores and labels kept so far. For `k` up to [`SORTED_UP_TO`], the pairs are sorted, and the best
+    /// pair is first. For larger `k`, the pairs form a binary heap with the worst pair at its root.
     kept: Vec<(f32, u32)>,
-    /// The worst score kept once `k` pairs are kept, and −∞ before.
+    /// The lowest kept score if `k` pairs are kept, and −∞ if fewer pairs are kept.
     floor: f32,
 }
 
@@ -47,8 +47,8 @@ fn before(a: (f32, u32), b: (f32, u32)) -> bool {
 }
 
 impl TopK {
-    /// Returns an empty collector. With `k = 0` it keeps nothing. Memory for `k` pairs is allocated at
-    /// once, so `k` should be at most the number of labels.
+    /// Returns an empty collector. With `k = 0`, the collector keeps nothing. Memory for `k` pairs is
+    /// allocated at once, so `k` should be at most the number of labels.
     ///
     /// # Errors
     ///
@@ -61,14 +61,14 @@ impl TopK {
         })
     }
 
-    /// Returns the score below which a push has no effect, so callers may skip lower scores. A score
-    /// equal to the floor may still enter, if its label is lower than the label of the worst pair kept.
+    /// Returns the lowest score that may still be kept, so callers may skip lower scores. A score equal to
+    /// this floor is kept only if its label is lower than the label of the worst kept pair.
     #[inline(always)]
     pub fn floor(&self) -> f32 {
         self.floor
     }
 
-    /// Offers one score. Labels may come in any order, but each label at most once per row.
+    /// Offers one score. Labels may come in any order. Each label may come at most once per row.
     #[inline]
     pub fn push(&mut self, label: u32, score: f32) {
         // NaN has no rank, and −∞ means "not scored".
@@ -83,11 +83,11 @@ impl TopK {
         }
     }
 
-    /// Inserts `new` at its place. If `k` pairs are kept already, `new` enters only if it ranks before
-    /// the worst pair, which then leaves.
+    /// Inserts `new` in sorted order. If `k` pairs are kept already, `new` replaces the worst pair if it
+    /// ranks before this pair, and is dropped otherwise.
     ///
-    /// Most scores are below the floor and never come here. If this function were a part of the loops over
-    /// scores, they would take up to 40 % more instructions.
+    /// This function is not inlined, because it is not called for most scores: they are below the floor.
+    /// Inlining increased the number of instructions of the loops over scores by up to 40 %.
     #[inline(never)]
     fn push_sorted(&mut self, new: (f32, u32)) {
         if self.kept.len() == self.k {
@@ -107,8 +107,8 @@ impl TopK {
         }
     }
 
-    /// Adds `new` to the heap. If `k` pairs are kept already, `new` replaces the root if it ranks
-    /// before the root.
+    /// Adds `new` to the heap. If `k` pairs are kept already, `new` replaces the root if it ranks before the
+    /// root, and is dropped otherwise.
     fn push_heap(&mut self, new: (f32, u32)) {
         if self.kept.len() < self.k {
             self.kept.push(new);
@@ -156,8 +156,8 @@ impl TopK {
         }
     }
 
-    /// Returns the pairs kept, in increasing order of label. The collector is then empty and can be
-    /// used for the next row.
+    /// Returns the kept pairs in increasing order of label. Afterwards the collector is empty and can be used
+    /// for the next row.
     pub fn drain_by_label(&mut self) -> impl ExactSizeIterator<Item = (u32, f32)> + '_ {
         self.kept.sort_unstable_by_key(|&(_, label)| label);
         self.floor = f32::NEG_INFINITY;
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Returns a score for a small code. There are few different scores, so that ties occur.
+    /// Converts a small integer to a score. There are few different scores, so that ties occur.
     fn score(code: i8) -> f32 {
         match code {
             -3 => f32::NEG_INFINITY,

@@ -1,20 +1,20 @@
-//! A borrowed CSR matrix whose structure has been checked.
+//! Defines a borrowed CSR matrix with a checked structure.
 //!
-//! scipy does not guarantee that the arrays of a `csr_array` are consistent: a caller may have edited
-//! them, or loaded them from a damaged file. [`CsrView::new`] checks the arrays once, when they enter
-//! Rust, so that no kernel needs to check them again.
+//! scipy does not guarantee that the arrays of a `csr_array` are consistent. A caller may have edited the
+//! arrays, or loaded them from a damaged file. [`CsrView::new`] checks the arrays once, before Rust code uses
+//! them. No other code has to check the arrays again.
 
 use crate::{Index, Value};
 use manylabel_base::Error;
 
-/// A borrowed CSR matrix with positions of type `I` and values of type `T`.
+/// A borrowed CSR matrix with indices of type `I` and values of type `T`.
 ///
-/// [`new`](Self::new) lists the rules that its arrays satisfy. Values are not checked: they may be
-/// zero, infinite or NaN. A view consists of three slices and a number of columns, so copying it is
-/// cheap.
+/// The arrays satisfy the rules listed in the documentation of [`new`](Self::new). Values are not checked:
+/// they may be zero, infinite or NaN. A view consists of three slices and a number of columns, so copying it
+/// is cheap.
 #[derive(Debug, Clone, Copy)]
 pub struct CsrView<'a, I, T> {
-    /// Row ends: `n_rows + 1` positions that start at 0, never decrease and end at `indices.len()`.
+    /// Row ends: `n_rows + 1` numbers that start at 0, never decrease and end at `indices.len()`.
     indptr: &'a [I],
     /// Columns, row after row. Within a row, they are strictly increasing and below `n_cols`.
     indices: &'a [I],
@@ -32,9 +32,9 @@ impl<'a, I: Index, T> CsrView<'a, I, T> {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Csr`] with the name `matrix`, the first row that breaks a rule, and the rule.
-    /// If the arrays as a whole break a rule, the row is 0. If the last row end is wrong, the row is
-    /// the number of rows.
+    /// Returns [`Error::Csr`] if the arrays break a rule. The error contains the name `matrix`, the number of
+    /// the first invalid row, and a description of the problem. If the lengths or the first row end are
+    /// wrong, the row is 0. If the last row end is wrong, the row is the number of rows.
     pub fn new(
         matrix: &'static str,
         indptr: &'a [I],
@@ -118,11 +118,11 @@ impl<I: Index, T: Value> CsrView<'_, I, T> {
     /// Returns two numbers that scale a row to unit length: divide each value by the first number, then
     /// by the second.
     ///
-    /// Usually the first number is the Euclidean norm of the row, and the second number is 1. If the
-    /// norm is below 1e-140 or at least 1e140, squares may overflow or vanish. In this case, the first
-    /// number is the largest absolute value of the row, and the second number is the norm of the row
-    /// divided by the first. If `normalize` is false or all values are zero, the two numbers are 1. The
-    /// time is O(entries of the row).
+    /// Usually the first number is the Euclidean norm of the row, and the second number is 1. If the norm is
+    /// below 1e-140 or at least 1e140, squares may overflow or underflow. In this case, the first number is
+    /// the largest absolute value of the row. The second number is the norm of the row divided by the first
+    /// number. If `normalize` is false or all values are zero, the two numbers are 1. The time is O(entries
+    /// of the row).
     ///
     /// # Panics
     ///
@@ -167,8 +167,8 @@ mod tests {
     const N_COLS: usize = 5;
 
     impl Arrays {
-        /// Returns true if row ends and array lengths satisfy the definition. The code follows the
-        /// definition literally.
+        /// Returns true if the row ends and the array lengths satisfy the definition of a valid matrix. The
+        /// code follows this definition literally.
         fn has_rows(&self) -> bool {
             let n = self.indices.len();
             self.indptr.first() == Some(&0)
@@ -219,7 +219,7 @@ mod tests {
         })
     }
 
-    /// Compares the result of `CsrView::new` with the definition, for positions of type `I`.
+    /// Compares the result of `CsrView::new` with the definition of a valid matrix, for indices of type `I`.
     fn compare<I: Index>(arrays: &Arrays, narrow: fn(i64) -> I) -> Result<(), TestCaseError> {
         let indptr: Vec<I> = arrays.indptr.iter().map(|&end| narrow(end)).collect();
         let indices: Vec<I> = arrays.indices.iter().map(|&col| narrow(col)).collect();

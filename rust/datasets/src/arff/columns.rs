@@ -1,9 +1,10 @@
-//! Decides which attribute of an ARFF file becomes which column of X or Y.
+//! Assigns the attributes of an ARFF file to the columns of X and Y.
 //!
-//! [`Columns::new`] gives each attribute of the header a [`Role`]. Labels are taken from the XML file
-//! if there is one, otherwise from a hierarchical attribute, otherwise from `-C n`. Ignored attributes
-//! are read but produce no column. All other attributes are features. If attributes have types without
-//! a numeric meaning, one error reports them together, with the first few names.
+//! [`Columns::new`] gives each attribute of the header a [`Role`]. If there is an XML file, this file names
+//! the labels. Otherwise the labels are the paths of a hierarchical attribute, or the attributes that `-C n`
+//! in the relation name selects. Ignored attributes are read but produce no column. All other attributes are
+//! features. If attributes have types without a numeric meaning, one error reports all of these attributes,
+//! with the first few names.
 
 use super::ArffOptions;
 use super::header::{Attribute, Header, Kind, Values, insert};
@@ -27,12 +28,13 @@ pub(crate) enum Role {
     Ignored,
     /// A numeric feature. Its value is stored unchanged.
     Number { column: i32 },
-    /// A nominal attribute with two values. The feature is 1 for the value at position `one`.
+    /// A nominal attribute with two values. Its feature is 1 for the value at position `one`, and 0 for the
+    /// other value.
     Pair { column: i32, one: usize },
-    /// A nominal attribute with any other number of values. Each value becomes a feature. `column` is
-    /// the column of the first value.
+    /// A nominal attribute whose number of values is not two. Each value becomes a feature. `column` is the
+    /// column of the first value.
     Choice { column: i32 },
-    /// A nominal label. It is present for each value at whose position `on` is true.
+    /// A nominal label. `on` tells for each value whether the label is present.
     Label { label: i32, on: Vec<bool> },
     /// A numeric label. It is present if the value is 1 and absent if the value is 0.
     NumberLabel { label: i32 },
@@ -50,8 +52,8 @@ pub(crate) struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// Adds a path. First adds those of its ancestors that have not been declared. Names of new labels
-    /// are appended to `names`.
+    /// Adds the label of a path. Ancestors that have not been declared are added first. The names of new
+    /// labels are appended to `names`.
     ///
     /// # Errors
     ///
@@ -74,8 +76,8 @@ impl Hierarchy {
         Ok(())
     }
 
-    /// Appends the label of `path` and all ancestors of this label to `labels`. Returns false if the
-    /// path has not been declared.
+    /// Appends the label of `path` and all ancestors of this label to `labels`, as label numbers. Returns
+    /// false if the path has not been declared.
     ///
     /// # Errors
     ///
@@ -84,7 +86,7 @@ impl Hierarchy {
         let mut next = self.labels.get(path).copied();
         let known = next.is_some();
         while let Some(label) = next {
-            push("labels of an example", labels, label)?;
+            push("number of labels of an example", labels, label)?;
             next = self.parents[label as usize];
         }
         Ok(known)
@@ -141,8 +143,7 @@ impl Columns {
                     Role::Ignored
                 }
                 Kind::Hierarchical(_) => {
-                    let expected =
-                        "no hierarchical attribute besides other labels (`ignore` can exclude it)";
+                    let expected = "no hierarchical attribute besides the labels (see `ignore`)";
                     return Err(Unfit::new(expected, quote(name.as_bytes())).at(path, line));
                 }
                 kind if labels[position] => columns
@@ -184,12 +185,12 @@ impl Columns {
         Ok(self.feature_names.len() as i32 - 1)
     }
 
-    /// Adds the features of a nominal attribute. If its values are a pair such as no and yes, the
-    /// feature has the name of the attribute. Otherwise the features are named `attribute=value`.
+    /// Adds the features of a nominal attribute. If the two values mean no and yes, the only feature has the
+    /// name of the attribute. Otherwise the features are named `attribute=value`.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is short, and [`Error::Stopped`] if the watch was stopped.
+    /// Returns [`Error::TooLarge`] if memory is short, and [`Error::Stopped`] if the caller requested a stop.
     fn nominal(&mut self, name: &str, values: &[Vec<u8>], watch: &Watch) -> Result<Role, Error> {
         let named = |value: &[u8]| {
             let value = decode(value)?;
@@ -220,7 +221,7 @@ impl Columns {
     ///
     /// # Errors
     ///
-    /// Returns [`Unfit`] if a nominal label has values that do not mean yes or no.
+    /// Returns [`Unfit`] if a nominal label has a value that means neither yes nor no.
     fn label(&mut self, name: &str, kind: &Kind) -> Result<Role, Unfit> {
         push(LABELS, &mut self.label_names, copied_text(name)?)?;
         let label = self.label_names.len() as i32 - 1;
@@ -231,7 +232,7 @@ impl Columns {
                 let on: Option<Vec<bool>> = few(values.list.iter().map(|value| truth(value)));
                 on.map(|on| Role::Label { label, on }).ok_or_else(|| {
                     let expected = format!(
-                        "values 0 and 1 (or no and yes, false and true) of label {}",
+                        "the values 0 and 1, no and yes, or false and true for label {}",
                         quote(name.as_bytes())
                     );
                     Unfit::new(expected, format!("{{{}}}", values.first_few()))
@@ -242,19 +243,20 @@ impl Columns {
     }
 }
 
-/// Attributes that are not numeric, nominal or ignored. They are reported in one error message.
+/// Attributes that cannot be features, because they are neither numeric nor nominal. They are reported in one
+/// error message.
 #[derive(Default)]
 struct Unusable {
-    /// The number of these attributes.
+    /// The number of attributes that cannot be features.
     count: usize,
-    /// The line of the first such attribute, counted from 1.
+    /// The line of the first attribute that cannot be a feature, counted from 1.
     first_line: usize,
     /// The description of the first few attributes, for the error message.
     shown: String,
 }
 
 impl Unusable {
-    /// Adds an attribute to the message.
+    /// Adds an attribute to the error message.
     fn push(&mut self, line: usize, kind: &str, name: &str) {
         self.count += 1;
         if self.count == 1 {
@@ -276,7 +278,7 @@ impl Unusable {
         if self.count == 0 {
             return Ok(());
         }
-        let expected = "numeric or nominal features (`ignore` can exclude others)";
+        let expected = "only numeric and nominal features (`ignore` can exclude others)";
         let more = if self.count > Values::FEW {
             ", …"
         } else {
@@ -303,8 +305,9 @@ fn truth(word: &[u8]) -> Option<bool> {
 ///
 /// # Errors
 ///
-/// Returns [`Error::Parse`] if the XML file names an attribute that does not exist, or if it is missing
-/// or unclear which attributes are labels. Also returns the errors of reading the XML file.
+/// Returns [`Error::Parse`] if the XML file names an attribute that does not exist. Also returns
+/// [`Error::Parse`] if the file does not determine which attributes are labels. Also returns the errors of
+/// reading the XML file.
 fn label_positions(
     path: &Path,
     header: &Header,
@@ -346,8 +349,8 @@ fn label_positions(
             }
         }
         (0, None) => {
-            let expected = "labels: named by the file `xml`, counted by `-C n` in @relation, \
-                            or in a hierarchical attribute";
+            let expected = "label attributes, given by the file `xml`, by `-C n` in @relation, \
+                            or by a hierarchical attribute";
             return Err(Unfit::new(expected, "none of these").at(path, header.relation_line));
         }
         (several, _) => {
@@ -373,7 +376,7 @@ fn ignored_positions(
     let mut ignored = filled("number of attributes", false, header.attributes.len())?;
     for name in options.ignore {
         let Some(position) = header.position(name) else {
-            let got = format!("`{name}`, which {} does not have", path.display());
+            let got = format!("`{name}`, which is not an attribute of {}", path.display());
             return Err(Error::Param {
                 name: "ignore",
                 expected: "names of attributes",

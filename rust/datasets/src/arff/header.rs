@@ -15,8 +15,9 @@ use std::hash::Hash;
 /// the attribute name.
 const LONGEST_NAME: usize = 4096;
 
-/// The largest number of parts of a path in a hierarchy. Each ancestor of a path has a name of its own,
-/// which is the path to it. So the names of a path take memory proportional to the square of its depth.
+/// The largest number of parts of a path in a hierarchy. Each ancestor of a path is a label whose name is the
+/// path to the ancestor. So the names of these labels take memory proportional to the square of the number of
+/// parts.
 const DEEPEST: usize = 100;
 
 /// An attribute that the header declares.
@@ -24,7 +25,7 @@ const DEEPEST: usize = 100;
 pub(crate) struct Attribute {
     /// The name, without quotes.
     pub(crate) name: String,
-    /// The type.
+    /// The type of the attribute.
     pub(crate) kind: Kind,
     /// The line of the declaration, counted from 1.
     pub(crate) line: usize,
@@ -35,18 +36,18 @@ pub(crate) struct Attribute {
 pub(crate) enum Kind {
     /// `numeric`, `real` or `integer`.
     Numeric,
-    /// Nominal: the declaration lists the values in braces.
+    /// A nominal attribute. Its declaration lists the values in braces.
     Nominal(Values),
-    /// Hierarchical: the declaration lists the paths of a label hierarchy.
+    /// A hierarchical attribute. Its declaration lists the paths of a label hierarchy.
     Hierarchical(Vec<String>),
-    /// `string` or `date`. Such an attribute cannot be used as a feature.
+    /// An attribute of type `string` or `date`. It cannot be used as a feature.
     Other(&'static str),
 }
 
 /// The values of a nominal attribute.
 #[derive(Debug)]
 pub(crate) struct Values {
-    /// The values in the order of their declaration. This order determines their positions.
+    /// The values in the order of their declaration. The position of a value is its index in this list.
     pub(crate) list: Vec<Vec<u8>>,
     /// The position of each value.
     positions: HashMap<Vec<u8>, usize>,
@@ -78,7 +79,8 @@ impl Values {
 pub(crate) struct Header {
     /// The attributes, in the order of the file.
     pub(crate) attributes: Vec<Attribute>,
-    /// The number `n` of `-C n` in the relation name, or `None` without `-C`. Never 0.
+    /// The number `n` of `-C n` in the relation name, or `None` if the name does not contain `-C`. The number
+    /// is never 0.
     pub(crate) n_labels: Option<i64>,
     /// The line of `@relation`, counted from 1. The line is 0 until `@relation` has been read.
     pub(crate) relation_line: usize,
@@ -87,13 +89,13 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Reads one line. `number` is the line number, counted from 1. Returns true if the line was
-    /// `@data`, after which the examples begin. Empty lines and comments are skipped.
+    /// Reads one line. `number` is the line number, counted from 1. Returns true if the line was `@data`, the
+    /// last line of the header. Empty lines and comments are skipped.
     ///
     /// # Errors
     ///
-    /// Returns [`Unfit`] if this kind of line is not allowed at this place, if a name is too long or
-    /// used twice, or if a type is unknown.
+    /// Returns [`Unfit`] if the line is not allowed at this place or if a type is unknown. Also returns
+    /// [`Unfit`] if a name is too long or used twice.
     pub(crate) fn push(
         &mut self,
         text: &[u8],
@@ -144,11 +146,11 @@ impl Header {
         }
     }
 
-    /// Reads the remainder of an `@attribute` line: a name, followed by a type or by values in braces.
+    /// Reads the rest of an `@attribute` line: a name, followed by a type or by values in braces.
     fn push_attribute(&mut self, mut line: Line<'_>, number: usize) -> Result<(), Unfit> {
         let name = line.word(b" \t{", "the name of an attribute")?.text;
         if name.len() > LONGEST_NAME {
-            let expected = format!("a name of at most {LONGEST_NAME} bytes");
+            let expected = format!("an attribute name of at most {LONGEST_NAME} bytes");
             return Err(Unfit::new(expected, quote(&name)));
         }
         let name = decode(&name)?;
@@ -160,7 +162,7 @@ impl Header {
         let first = insert(&mut self.names, copied_text(&name)?, self.attributes.len())?;
         if let Some(first) = first {
             let expected = format!(
-                "a name that differs from the name in line {}",
+                "an attribute name that differs from the name in line {}",
                 self.attributes[first].line
             );
             return Err(Unfit::new(
@@ -178,7 +180,8 @@ impl Header {
     }
 }
 
-/// Inserts a key with its value into `map`. Returns the previous value of the key.
+/// Inserts a key with its value into `map`. Returns the previous value of the key, or `None` if the key is
+/// new.
 ///
 /// # Errors
 ///
@@ -261,7 +264,7 @@ fn typed(line: &mut Line<'_>, name: &str) -> Result<Kind, Unfit> {
     Ok(Kind::Hierarchical(paths))
 }
 
-/// Returns the number `n` of `-C n` in a relation name of MEKA, or `None` without `-C`.
+/// Returns the number `n` of `-C n` in a relation name of MEKA, or `None` if the name does not contain `-C`.
 ///
 /// # Errors
 ///
@@ -279,7 +282,7 @@ fn n_labels(relation: &[u8]) -> Result<Option<i64>, Unfit> {
     match number.parse() {
         Ok(n) if n != 0 => Ok(Some(n)),
         _ => Err(Unfit::new(
-            "`-C n` with the number of labels, negative if the labels come last",
+            "`-C n`, where n is the number of labels (negative if the labels are last)",
             quote(relation),
         )),
     }

@@ -1,8 +1,8 @@
-//! Reads the label lists of MULAN, which are XML files: `<labels><label name="…">…</label></labels>`.
-//! Labels contain other labels if they form a hierarchy.
+//! Reads the label lists of MULAN, which are XML files: `<labels><label name="…">…</label></labels>`. In a
+//! hierarchy, the element of a label contains the elements of its children.
 //!
-//! Only the names are used. The nesting of elements is checked nevertheless, so that a truncated file
-//! is noticed. Comments, declarations and other elements are skipped, and namespace prefixes are
+//! Only the names of the labels are used. The nesting of elements is still checked, so that a truncated file
+//! causes an error. Comments, declarations and other elements are skipped, and namespace prefixes are
 //! ignored. This is not a full XML parser. It reads the files that MULAN and its tools write.
 
 use super::line::{decode, room};
@@ -29,11 +29,11 @@ fn line_of(text: &[u8], at: usize) -> usize {
     1 + memchr_iter(b'\n', &text[..at]).count()
 }
 
-/// Reads the labels from a text, like [`read_labels`] from a file.
+/// Does the work of [`read_labels`] for the text of a file.
 ///
 /// # Errors
 ///
-/// Returns the error with its position in the text.
+/// Returns the error and its position in the text.
 fn labels(text: &[u8], watch: &Watch) -> Result<Vec<(String, usize)>, (Unfit, usize)> {
     let mut labels = Vec::new();
     let mut open: Vec<&[u8]> = Vec::new();
@@ -119,8 +119,8 @@ fn name_attribute(mut attributes: &[u8]) -> Result<Option<String>, Error> {
     Ok(None)
 }
 
-/// Returns the key and the value of the first attribute of a tag, and the text after the attribute.
-/// Returns `None` if there is no attribute or it is malformed.
+/// Returns the key and the value of the first attribute of a tag, and the text after the attribute. Returns
+/// `None` if there is no attribute or the attribute is malformed.
 fn attribute(attributes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let equals = attributes.iter().position(|&byte| byte == b'=')?;
     let key = attributes[..equals].trim_ascii();

@@ -1,8 +1,8 @@
 //! Splits a line of an ARFF file into words.
 //!
-//! A [`Line`] is a position in the text of one line. Blanks between words are skipped, and an unquoted
-//! `%` begins a comment. A word may be enclosed in single or double quotes. Within quotes, a backslash
-//! escapes the next character, and `\n`, `\t` and `\r` have the same meaning as in C.
+//! A [`Line`] holds the text of one line and the position of the next byte to read. Blanks between words are
+//! skipped, and an unquoted `%` begins a comment. A word may be enclosed in single or double quotes. Within
+//! quotes, a backslash escapes the next character, and `\n`, `\t` and `\r` have the same meaning as in C.
 
 use crate::source::{BLOCK, Unfit, no_room, quote};
 use manylabel_base::{Error, Watch, extend, push};
@@ -27,17 +27,16 @@ impl Word<'_> {
     }
 }
 
-/// A position in a line.
+/// The text of a line, with the position of the next byte to read.
 #[derive(Debug)]
 pub(crate) struct Line<'a> {
     /// The whole line.
     text: &'a [u8],
     /// The position of the next byte to read.
     at: usize,
-    /// The watch, which is called at intervals within very long lines.
+    /// The watch, which is checked for a stop request of the caller at intervals within very long lines.
     watch: &'a Watch,
-    /// The position at which the watch is called next. A line can be much longer than a block of the
-    /// file.
+    /// The position at which the watch is checked next. A line can be much longer than a block of the file.
     next_look: usize,
 }
 
@@ -61,7 +60,7 @@ impl<'a> Line<'a> {
         self.text.get(self.at).copied().filter(|&byte| byte != b'%')
     }
 
-    /// Skips blanks, and then skips `byte` if it comes next. Returns true if `byte` was skipped.
+    /// Skips blanks, and then skips the next byte if it equals `byte`. Returns true if `byte` was skipped.
     pub(crate) fn take(&mut self, byte: u8) -> bool {
         let found = self.peek() == Some(byte);
         self.at += usize::from(found);
@@ -73,11 +72,11 @@ impl<'a> Line<'a> {
         self.text[self.at..].trim_ascii()
     }
 
-    /// Checks that only a comment is left.
+    /// Checks that only blanks and a comment are left on the line.
     ///
     /// # Errors
     ///
-    /// Returns [`Unfit`] if anything else is left.
+    /// Returns [`Unfit`] if any other text is left.
     pub(crate) fn end(&mut self) -> Result<(), Unfit> {
         match self.peek() {
             None => Ok(()),
@@ -85,12 +84,12 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Reads a quoted word, or otherwise the text up to one of `stops` or a comment, without blanks at
-    /// its ends. `what` describes the word in error messages.
+    /// Reads a word. A word without quotes ends before one of the bytes `stops` or before a comment. Blanks
+    /// at the ends of the word are removed. `what` describes the word in error messages.
     ///
     /// # Errors
     ///
-    /// Returns [`Unfit`] if there is no word, if a quote is not closed, if the watch was stopped, or if
+    /// Returns [`Unfit`] if there is no word, if a quote is not closed, if the caller requested a stop, or if
     /// memory is short.
     pub(crate) fn word(&mut self, stops: &[u8], what: &str) -> Result<Word<'a>, Unfit> {
         if self.at >= self.next_look {
@@ -138,7 +137,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Reads a word without quotes, for [`word`](Self::word).
+    /// Does the work of [`word`](Self::word) for a word without quotes.
     fn bare(&mut self, stops: &[u8], what: &str) -> Result<Word<'a>, Unfit> {
         let left = &self.text[self.at..];
         let length = left

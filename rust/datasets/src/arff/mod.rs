@@ -1,18 +1,18 @@
-//! Reads ARFF, the attribute-relation file format of Weka. Three conventions tell which attributes are
-//! labels:
+//! Reads files in ARFF, the attribute-relation file format of Weka. Three conventions determine which
+//! attributes are labels:
 //!
 //! - MULAN (Tsoumakas et al., JMLR 2011): a second file in XML names the label attributes.
 //! - MEKA (Read et al., JMLR 2016): the relation name contains `-C n`. The first n attributes are then
 //!   labels. If n is negative, the last |n| attributes are labels.
-//! - Clus (Vens et al., Machine Learning 2008): one attribute of type `hierarchical` lists paths
-//!   `a/b/c`. An example has some of these paths, joined by `@`. The ancestors of a path are labels
+//! - Clus (Vens et al., Machine Learning 2008): one attribute of type `hierarchical` lists paths `a/b/c`. The
+//!   value of an example is one or more of these paths, joined by `@`. The ancestors of a path are labels
 //!   too.
 //!
 //! If an XML file is given, the other two conventions are not used.
 //!
-//! Reading has three steps. `header.rs` collects the attributes up to `@data`; `line.rs` splits its
-//! lines into words. `columns.rs` decides which attribute becomes which column of X or Y. If there is
-//! an XML file, it uses the names that `labels.rs` reads. Then `rows.rs` reads one example per line.
+//! Reading has three steps. `header.rs` collects the attributes up to `@data`; `line.rs` splits its lines
+//! into words. `columns.rs` assigns the attributes to the columns of X and Y. If there is an XML file,
+//! `labels.rs` reads the names of the labels for `columns.rs`. Then `rows.rs` reads one example per line.
 
 mod columns;
 mod header;
@@ -32,7 +32,7 @@ use std::path::Path;
 /// The options of [`read_arff`].
 #[derive(Debug, Default)]
 pub struct ArffOptions<'a> {
-    /// The XML file that names the labels, in MULAN's format.
+    /// The XML file that names the labels, in MULAN's format. `None` if there is no such file.
     pub xml: Option<&'a Path>,
     /// The names of attributes to leave out. Each name must exist in the file.
     pub ignore: &'a [String],
@@ -41,10 +41,10 @@ pub struct ArffOptions<'a> {
     pub missing_is_absent: bool,
 }
 
-/// The feature values. They are dense or sparse as in the file, and the first example determines which.
+/// The feature values. They are dense or sparse, like the first example of the file.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cells<V> {
-    /// Dense values, row after row. Each row has as many values as there are features.
+    /// Dense values, row after row. Each row has one value for each feature.
     Dense(Vec<V>),
     /// The nonzero values, for a file whose examples are in braces.
     Sparse(Rows<i32, V>),
@@ -63,8 +63,8 @@ pub struct Arff<V> {
     pub label_names: Vec<String>,
 }
 
-/// Reads an ARFF file, which may be compressed with gzip. `watch` counts bytes of text. It is also
-/// called at intervals while there is nothing to read, because the file may be a pipe.
+/// Reads an ARFF file, which may be compressed with gzip. `watch` counts bytes of text. If the file is a
+/// pipe, the function also checks for a stop request while it waits for text.
 ///
 /// Features and labels are in the order of the attributes:
 ///
@@ -75,16 +75,16 @@ pub struct Arff<V> {
 /// - A label attribute must be numeric with the values 0 and 1, or nominal with values that mean no and
 ///   yes.
 ///
-/// The time is linear, in a single pass over the file. The memory is the memory of the result and of
-/// one block of text.
+/// The time is linear, in a single pass over the file. The function needs memory for the result and for one
+/// block of text.
 ///
 /// # Errors
 ///
-/// Returns [`Error::Parse`] if a file is malformed, or if it does not say which attributes are labels.
-/// Also returns [`Error::Parse`] if an attribute is neither numeric nor nominal and is not ignored.
-/// Returns [`Error::Param`] if a name in `ignore` is not the name of an attribute. Returns
-/// [`Error::Io`] if a file cannot be read. Returns [`Error::TooLarge`] if memory is short, and
-/// [`Error::Stopped`] if the watch was stopped.
+/// Returns [`Error::Parse`] if a file is malformed, or if it does not determine which attributes are labels.
+/// Also returns [`Error::Parse`] if an attribute is neither numeric nor nominal and is not ignored. Returns
+/// [`Error::Param`] if a name in `ignore` is not the name of an attribute. Returns [`Error::Io`] if a file
+/// cannot be read. Returns [`Error::TooLarge`] if memory is short, and [`Error::Stopped`] if the caller
+/// requested a stop.
 pub fn read_arff<V: Real>(
     path: &Path,
     options: &ArffOptions<'_>,

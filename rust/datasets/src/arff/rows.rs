@@ -1,11 +1,12 @@
 //! Reads the examples after `@data`, one example per line.
 //!
-//! A dense example lists the values of all attributes. A sparse example lists pairs `index value` in
-//! braces. An attribute that a sparse example omits has the value 0, or the first declared value if it
-//! is nominal. All examples of a file must have the same form, dense or sparse, as the first example.
+//! A dense example lists the values of all attributes. A sparse example lists pairs `index value` in braces.
+//! A numeric attribute that a sparse example omits has the value 0. A nominal attribute that a sparse example
+//! omits has its first declared value. The first example determines whether all examples must be dense or
+//! sparse.
 //!
-//! The [`Role`] of an attribute determines where its values are stored. X stays dense or sparse as in
-//! the file. Y is always sparse.
+//! The [`Role`] of an attribute determines where its values are stored. X is dense or sparse like the
+//! examples of the file. Y is always sparse.
 
 use super::columns::{Columns, Role};
 use super::header::Values;
@@ -28,11 +29,12 @@ pub(crate) struct Examples<V> {
     columns: Columns,
     /// True if a missing label value means that the label is absent.
     missing_is_absent: bool,
-    /// The features, in the form of the first example, or `None` before the first example.
+    /// The features, dense or sparse like the first example. `None` before the first example.
     x: Option<Cells<V>>,
     /// The labels.
     y: Rows<i32, ()>,
-    /// The attributes that imply an entry of 1 when a sparse example omits them, each with this entry.
+    /// The attributes with a nonzero default: if a sparse example omits such an attribute, the entry in this
+    /// list is 1.
     implied: Vec<(usize, Entry)>,
     /// For each attribute, the number of the last sparse example that contains it. Examples are counted
     /// from 1.
@@ -51,7 +53,7 @@ struct Row<V> {
     padded: Vec<u8>,
 }
 
-/// The place of an entry of 1.
+/// The place of an entry of 1 in X or Y.
 #[derive(Clone, Copy)]
 enum Entry {
     /// A column of X.
@@ -98,8 +100,8 @@ impl<V: Real> Examples<V> {
     ///
     /// # Errors
     ///
-    /// Returns [`Unfit`] if the line is malformed, if an attribute does not allow a value, or if the
-    /// example is dense and the earlier examples are sparse, or vice versa.
+    /// Returns [`Unfit`] if the line is malformed, or if an attribute does not allow a value. Also returns
+    /// [`Unfit`] if earlier examples are sparse and this example is dense, or the other way round.
     pub(crate) fn push(&mut self, text: &[u8], watch: &Watch) -> Result<(), Unfit> {
         let mut line = Line::new(text, watch);
         let Some(start) = line.peek() else {
@@ -156,8 +158,8 @@ impl<V: Real> Examples<V> {
         Ok(())
     }
 
-    /// Reads the pairs `index value` in braces into `row`. Then adds the entries of 1 that omitted
-    /// attributes imply.
+    /// Reads the pairs `index value` in braces into `row`. If an omitted attribute has a default that is not
+    /// 0, then adds an entry of 1 for this attribute.
     ///
     /// # Errors
     ///
@@ -172,7 +174,7 @@ impl<V: Real> Examples<V> {
                 .ok()
                 .and_then(|text| text.parse::<usize>().ok());
             let Some(index) = index.filter(|&index| index < n) else {
-                let expected = format!("the index of an attribute, below {n} (counted from 0)");
+                let expected = format!("an attribute index below {n} (counted from 0)");
                 return Err(Unfit::new(expected, quote(&word.text)));
             };
             if std::mem::replace(&mut self.given[index], number) == number {
@@ -348,7 +350,7 @@ impl<V: Real> Row<V> {
             {
                 let name = quote(name.as_bytes());
                 let expected =
-                    format!("a known value of label {name} (or `missing_labels=\"absent\"`)");
+                    format!("a value for label {name} (or set `missing_labels=\"absent\"`)");
                 return Err(Unfit::new(expected, "`?`"));
             }
             _ => {}

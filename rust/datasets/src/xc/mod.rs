@@ -8,9 +8,9 @@
 //! 1                   an example without features
 //! ```
 //!
-//! The first line is the header. Each further line is one example. It has the labels separated by
-//! commas, then a blank, then `feature:value` pairs separated by blanks. Labels and features are
-//! counted from 0. If an example has no labels, its line begins with a blank.
+//! The first line is the header. Each further line is one example. It lists the labels separated by commas,
+//! then a blank, then `feature:value` pairs separated by blanks. Labels and features are counted from 0. If
+//! an example has no labels, its line begins with a blank.
 //!
 //! `read.rs` parses blocks of lines in parallel. At the same time, the next blocks are read and
 //! decompressed. `write.rs` writes a new file and renames it when it is complete.

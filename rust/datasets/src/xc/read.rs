@@ -15,14 +15,14 @@ use std::path::{Path, PathBuf};
 /// The name in error messages if the rows do not fit in memory.
 const ENTRIES: &str = "number of stored entries";
 
-/// The rows of a sparse matrix while they are collected, as the arrays of a CSR matrix.
+/// Collects the rows of a sparse matrix in the arrays of a CSR matrix.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rows<I, V> {
     /// The number 0, followed by the end of each row in `indices`.
     pub ends: Vec<i64>,
     /// The columns, strictly increasing within a row.
     pub indices: Vec<I>,
-    /// The values, none of which is 0. Empty for matrices of ones.
+    /// The values. No value is 0. Empty for matrices whose values are all 1.
     pub values: Vec<V>,
 }
 
@@ -65,7 +65,7 @@ impl<I, V> Rows<I, V> {
         extend(ENTRIES, &mut self.values, other.values.drain(..))
     }
 
-    /// Drops the rows from `n_rows` on. These rows must not have entries.
+    /// Keeps the first `n_rows` rows. The dropped rows must not have entries.
     fn truncate(&mut self, n_rows: usize) {
         self.ends.truncate(n_rows + 1);
     }
@@ -85,13 +85,13 @@ pub struct Xc<I, V> {
     pub x: Rows<I, V>,
     /// The labels, without values.
     pub y: Rows<I, ()>,
-    /// The sizes (`n_examples`, `n_features`, `n_labels`) in the header. The rows agree with them.
+    /// The sizes (`n_examples`, `n_features`, `n_labels`) in the header. The rows have these sizes.
     pub shape: (usize, usize, usize),
 }
 
 impl<I, V> Xc<I, V> {
-    /// Reserves capacity for `share` times the present content. Without this, the arrays would be
-    /// copied whenever they grow. Reserved pages cost nothing until they are written. A failed
+    /// Reserves capacity for `share` times the present content. Without this capacity, the arrays would be
+    /// copied whenever they grow. Reserved pages take no physical memory until they are written. A failed
     /// allocation is not an error here, because the size is an estimate.
     fn reserve(&mut self, share: f64) {
         fn make_room<T>(vec: &mut Vec<T>, share: f64) {
@@ -113,7 +113,7 @@ pub struct XcFile<'w> {
     path: PathBuf,
     /// The remainder of the file.
     source: Source<'w>,
-    /// The watch. It is called at each block, and at intervals while there is nothing to read.
+    /// The watch, which counts bytes of text and is checked for a stop request of the caller.
     watch: &'w Watch,
     /// The first block of the file, including the header.
     first: Block,
@@ -124,14 +124,14 @@ pub struct XcFile<'w> {
 }
 
 impl<'w> XcFile<'w> {
-    /// Opens a file, plain or gzip, and reads its header. `watch` is called at intervals while there is
-    /// nothing to read, because the file may be a pipe.
+    /// Opens a file, plain or gzip, and reads its header. If the file is a pipe, the function checks for a
+    /// stop request while it waits for text.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Io`] if the file cannot be read. Returns [`Error::Parse`] if the first line is
-    /// not a header. Returns [`Error::Stopped`] if the watch was stopped. Returns [`Error::TooLarge`]
-    /// if memory is short.
+    /// Returns [`Error::Io`] if the file cannot be read. Returns [`Error::Parse`] if the first line is not a
+    /// header. Returns [`Error::Stopped`] if the caller requested a stop. Returns [`Error::TooLarge`] if
+    /// memory is short.
     pub fn open(path: &Path, watch: &'w Watch) -> Result<Self, Error> {
         let (mut source, mut first) = (Source::open(path, watch)?, Block::default());
         source.next(&mut first)?;
@@ -154,19 +154,20 @@ impl<'w> XcFile<'w> {
     /// Reads the examples on the threads of the current rayon pool. The result does not depend on the
     /// number of threads. The watch counts bytes of text.
     ///
-    /// The reader accepts carriage returns before newlines, trailing blanks, tabs in place of blanks,
-    /// and empty lines at the end of the file. It also accepts features and labels in any order, and
-    /// repeated labels. If a feature occurs twice in an example, this is an error. If the number of
-    /// examples differs from the header, this is also an error. Values of 0 are dropped.
+    /// The reader accepts carriage returns before newlines, trailing blanks, tabs in place of blanks, and
+    /// empty lines at the end of the file. It also accepts features and labels in any order, and repeated
+    /// labels. A feature that occurs twice in an example is an error. A number of examples that differs from
+    /// the header is also an error. Values of 0 are dropped.
     ///
     /// The time is linear, in a single pass, except that examples with unsorted columns are sorted. The
-    /// memory is the memory of the result and of a few blocks of text.
+    /// function needs memory for the result and for a few blocks of text.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Parse`] if the file is malformed or a gzip stream is damaged. Returns
-    /// [`Error::Io`] if the file cannot be read. Returns [`Error::Stopped`] if the watch was stopped.
-    /// Returns [`Error::TooLarge`] if columns do not fit `I`, or if the result does not fit in memory.
+    /// Returns [`Error::Parse`] if the file is malformed or a gzip stream is damaged. Returns [`Error::Io`]
+    /// if the file cannot be read. Returns [`Error::Stopped`] if the caller requested a stop. Returns
+    /// [`Error::TooLarge`] if column numbers do not fit in the type `I`, or if the result does not fit in
+    /// memory.
     pub fn read<I: Index, V: Real>(self) -> Result<Xc<I, V>, Error> {
         let Self {
             path,
@@ -266,7 +267,7 @@ fn shape(path: &Path, block: &Block) -> Result<((usize, usize, usize), usize), E
     Err(Unfit::new(expected, got).at(path, 1))
 }
 
-/// Exclusive upper bounds of the numbers in a line.
+/// Exclusive upper bounds of the feature numbers and label numbers in a line.
 struct Limits {
     /// Number of features.
     n_features: u64,
@@ -276,14 +277,14 @@ struct Limits {
 
 /// Consecutive blocks, which are parsed in parallel.
 struct Batch<I, V> {
-    /// The parts, one per thread.
+    /// The blocks with their rows, one block per thread.
     parts: Vec<Part<I, V>>,
-    /// The number of parts that hold a block.
+    /// The number of entries of `parts` that hold a block.
     filled: usize,
 }
 
 impl<I: Index, V: Real> Batch<I, V> {
-    /// Returns a batch of empty parts.
+    /// Returns a batch for `n_blocks` blocks, which are still empty.
     fn new(n_blocks: usize) -> Self {
         Self {
             parts: few((0..n_blocks).map(|_| Part::default())),
@@ -295,7 +296,8 @@ impl<I: Index, V: Real> Batch<I, V> {
     ///
     /// # Errors
     ///
-    /// Returns the same errors as [`Source::next`]. The parts that were read before the error remain.
+    /// Returns the same errors as [`Source::next`]. The blocks that were read before the error stay in the
+    /// batch.
     fn fill(&mut self, source: &mut Source) -> Result<(), Error> {
         self.filled = 0;
         for part in &mut self.parts {
@@ -325,7 +327,7 @@ impl<I: Index, V: Real> Batch<I, V> {
     }
 }
 
-/// A block and the rows read from it. Their allocations are reused for the next blocks.
+/// A block and the rows that were read from the block. Their allocations are reused for the next blocks.
 struct Part<I, V> {
     /// The text of the block.
     block: Block,
@@ -494,8 +496,8 @@ impl<I: Index, V: Real> Part<I, V> {
     ///
     /// # Errors
     ///
-    /// Returns the first error and its line number. The error comes from parsing, or from more examples
-    /// than the header announces.
+    /// Returns the first error and its line number. The error is an error of parsing, or the block has more
+    /// examples than the header announces.
     fn append_to(&mut self, all: &mut Xc<I, V>) -> Result<(), (Unfit, usize)> {
         let n_rows = self.x.n_rows();
         let n_wanted = n_rows.min(all.shape.0 - all.x.n_rows());

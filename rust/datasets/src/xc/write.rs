@@ -1,4 +1,4 @@
-//! Writes CSR matrices as text.
+//! Writes CSR matrices in the text format of the Extreme Classification Repository.
 //!
 //! Lines are collected in a buffer of fixed size and written in chunks. The text goes to a new hidden
 //! file in the same directory. When this file is complete and has reached the disk, it replaces the
@@ -20,27 +20,26 @@ const CHUNK: usize = 1 << 16;
 /// The size of the buffer. If it is full, text is written in the middle of a line.
 const LARGEST_CHUNK: usize = 1 << 20;
 
-/// An upper bound on the number of bytes of one label, or of one feature with its value: a separator, a
-/// number of up to 20 digits, a colon, and a decimal of up to 24 bytes.
+/// An upper bound on the number of bytes of one label, or of one feature with its value. A feature with its
+/// value consists of a separator, a number of up to 20 digits, a colon, and a decimal of up to 24 bytes.
 const LONGEST_PIECE: usize = 64;
 
-/// Writes a data set. If the name of `path` ends in `.gz`, the file is compressed. `watch` counts
-/// examples.
+/// Writes a data set in the format of the Extreme Classification Repository. If the name of `path` ends in
+/// `.gz`, the file is compressed. `watch` counts examples.
 ///
-/// Each value is written as the shortest decimal that reads back as the same `V`. Whole numbers below
-/// 10¹⁶ are written as integers. Stored zeros of `x` are left out. Every stored entry of `y` is a
-/// label.
+/// Each value is written as the shortest decimal that reads back as the same `V`. Whole numbers below 10¹⁶
+/// are written as integers. Explicit zeros of `x` are left out. Every stored entry of `y` is a label.
 ///
-/// The text goes to a new file in the directory of `path`, which is renamed when it is complete. So at
-/// any time, `path` is the old file or the complete new file. Symbolic links are followed, and the
-/// permissions of an old file are kept. If `path` exists and is not a regular file (for example a pipe
-/// or `/dev/stdout`), the text is written to it directly.
+/// The text goes to a new file in the directory of `path`. When the new file is complete, it is renamed to
+/// `path`. So `path` never names an incomplete file. Symbolic links are followed, and the permissions of an
+/// old file are kept. If `path` exists and is not a regular file (for example a pipe or `/dev/stdout`), the
+/// text is written to it directly.
 ///
 /// # Errors
 ///
-/// Returns [`Error::Shape`] if `x` and `y` have different numbers of rows. Returns [`Error::Param`] if
-/// a value is not finite. Returns [`Error::Io`] if the file cannot be written. Returns
-/// [`Error::Stopped`] if the watch was stopped. Returns [`Error::TooLarge`] if memory is short.
+/// Returns [`Error::Shape`] if `x` and `y` have different numbers of rows. Returns [`Error::Param`] if a
+/// value is not finite. Returns [`Error::Io`] if the file cannot be written. Returns [`Error::Stopped`] if
+/// the caller requested a stop. Returns [`Error::TooLarge`] if memory is short.
 pub fn write_xc<I: Index, V: Real>(
     path: &Path,
     x: CsrView<'_, I, V>,
@@ -127,7 +126,7 @@ fn write_rows<I: Index, V: Real>(
     lines.pass_on()
 }
 
-/// Text that is collected before it is written to a file. The buffer never grows.
+/// Collects text in a buffer before the text is written to a file. The buffer never grows.
 struct Lines<'a, W> {
     /// The buffer.
     text: Vec<u8>,
@@ -135,7 +134,7 @@ struct Lines<'a, W> {
     out: &'a mut W,
     /// The path, for error messages.
     path: &'a Path,
-    /// The watch, which is called at intervals within very long lines.
+    /// The watch, which is checked for a stop request of the caller at intervals within very long lines.
     watch: &'a Watch,
 }
 
@@ -145,7 +144,7 @@ impl<W: Write> Lines<'_, W> {
     /// # Errors
     ///
     /// Returns [`Error::Param`] if a value is not finite. Returns [`Error::Io`] if the file cannot be
-    /// written. Returns [`Error::Stopped`] if the watch was stopped.
+    /// written. Returns [`Error::Stopped`] if the caller requested a stop.
     fn push_example<I: Index, V: Real>(
         &mut self,
         labels: &[u32],
@@ -185,8 +184,8 @@ impl<W: Write> Lines<'_, W> {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Io`] if the file cannot be written. Returns [`Error::Stopped`] if the watch was
-    /// stopped.
+    /// Returns [`Error::Io`] if the file cannot be written. Returns [`Error::Stopped`] if the caller
+    /// requested a stop.
     fn make_room(&mut self) -> Result<(), Error> {
         if self.text.len() + LONGEST_PIECE > LARGEST_CHUNK {
             self.pass_on()?;
@@ -238,7 +237,7 @@ impl Unfinished {
     ///
     /// # Errors
     ///
-    /// Returns errors of the operating system. In case of an error, the new file is removed.
+    /// Returns errors of the operating system. After an error, the new file is removed.
     fn rename(mut self, target: &Path) -> io::Result<()> {
         let path = self.0.take().unwrap_or_default();
         fs::rename(&path, target).inspect_err(|_| self.0 = Some(path))

@@ -8,18 +8,17 @@
 //! (H̃ + ω diag(n)) p = −Pᵀg,      H̃_ab = −(G P)_aᵀ (G P)_b   for a ≠ b
 //! ```
 //!
-//! where `(G P)_b` holds the gradients of each row summed over bin b. The diagonal can be computed
-//! in two ways:
+//! where the vector `(G P)_b` holds, for each row, the sum of its gradients over the labels of bin b. The
+//! diagonal can be computed in two ways:
 //!
 //! - The equations of GBLB leave out the products of different labels within a bin:
 //!   `H̃_bb = Σ_{k in b} h_k`.
-//! - The exact restriction of the Hessian includes these products:
-//!   `H̃_bb = Σ_{k in b} d_k − ‖(G P)_b‖²`.
+//! - The exact Hessian for one score per bin includes these products: `H̃_bb = Σ_{k in b} d_k − ‖(G P)_b‖²`.
 //!
-//! The sums h and d are defined in `statistics.rs`. The diagonal of GBLB is larger. If most labels
-//! are absent from most rows, the exact Hessian is almost singular in the direction where all
-//! labels of a bin change together. Newton steps then overshoot. The larger diagonal of GBLB keeps
-//! the steps short.
+//! The sums h and d are defined in `statistics.rs`. The diagonal of GBLB is larger. Suppose that most labels
+//! are absent from most rows. If all labels of a bin change by the same amount, the exact Hessian then has
+//! almost no curvature in this direction. Newton steps then overshoot. The larger diagonal of GBLB keeps the
+//! steps short.
 //!
 //! [`System`] builds and solves the linear system. [`BinnedRows`] keeps G P and its products up to
 //! date while rows are added to a set and labels change bins. This saves work because consecutive
@@ -37,23 +36,23 @@ use manylabel_base::{Error, filled, push, reserved};
 pub(crate) struct System {
     /// The L2 weight ω.
     l2: f64,
-    /// Whether products of different labels within a bin are included.
+    /// True if the diagonal includes the products of different labels within a bin.
     restricted: bool,
-    /// Number of bins, empty ones included.
+    /// Number of bins. Empty bins are included.
     n_bins: usize,
     /// Gradients by bin, `Pᵀg`.
     g: Vec<f64>,
-    /// Diagonal by bin: the sum of h over the bin. If products within bins still have to be
-    /// subtracted, the sum of d instead.
+    /// The diagonal: the sum of h over the labels of each bin. If products within bins still have to be
+    /// subtracted, the sum of d instead (see `statistics.rs`).
     h: Vec<f64>,
     /// Number of labels of each bin.
     sizes: Vec<f64>,
-    /// Bins that are not empty, ascending.
+    /// Bins that are not empty, in ascending order.
     used: Vec<usize>,
-    /// The lower triangle of the matrix of non-empty bins, row by row. Later overwritten with its
-    /// Cholesky factor.
+    /// The lower triangle of the matrix of non-empty bins, row by row. Its Cholesky factor later overwrites
+    /// it.
     matrix: Vec<f64>,
-    /// The right-hand side. Later overwritten with the solution.
+    /// The right-hand side. The solution later overwrites it.
     scores: Vec<f64>,
 }
 
@@ -62,7 +61,7 @@ impl System {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if one number per pair of bins does not fit in memory.
+    /// Returns [`Error::TooLarge`] if one number per pair of bins does not fit in memory.
     pub(crate) fn new(n_bins: usize, l2: f64, restricted: bool) -> Result<Self, Error> {
         let of_bins = || filled(BINS, 0.0, n_bins);
         Ok(Self {
@@ -83,7 +82,8 @@ impl System {
         self.n_bins.pow(3) / 6
     }
 
-    /// Sets the gradients, diagonals and sizes of the bins from sums by label.
+    /// Sets the gradients, diagonals and sizes of the bins. Computes them from `sums`, which has one number
+    /// per label.
     #[inline(always)]
     pub(crate) fn set_bins(&mut self, sums: &Sums, bins: &[f64]) {
         let diagonal = if self.restricted { sums.d() } else { sums.h() };
@@ -91,8 +91,8 @@ impl System {
         add_up_both([sums.g(), diagonal], bins, out);
     }
 
-    /// Sets the gradients, diagonals and sizes of the bins from sums by bin. `h` is the final
-    /// diagonal, computed by equation 18 or by the exact restriction.
+    /// Sets the sizes, gradients and diagonals of the bins to the given sums, which have one number per bin.
+    /// `h` is the final diagonal, from which nothing is subtracted later.
     #[inline(always)]
     pub(crate) fn set_sums(&mut self, sizes: &[f64], g: &[f64], h: &[f64]) {
         self.sizes.copy_from_slice(sizes);
@@ -100,12 +100,12 @@ impl System {
         self.h.copy_from_slice(h);
     }
 
-    /// Returns the quality of the head, `½ gᵀp`. The quality is the change of the objective, so
-    /// lower is better. It is 0 if the matrix is not positive definite. Takes O(B³) for B non-empty
+    /// Returns the quality `½ gᵀp` of the head p of the bins. The quality is the change of the objective, so
+    /// lower is better. It is 0 if the matrix is not positive definite. The time is O(B³) for B non-empty
     /// bins.
     ///
-    /// `product(a, b)` returns `(G P)_aᵀ (G P)_b` and is called with `a ≥ b`. It is called with
-    /// `a = b` only if products within bins are to be subtracted from the diagonal.
+    /// `product(a, b)` returns `(G P)_aᵀ (G P)_b` and is called with `a ≥ b`. It is called with `a = b` only
+    /// if the diagonal includes products within bins.
     #[inline(always)]
     #[expect(clippy::disallowed_methods, reason = "the capacity is reserved")]
     pub(crate) fn quality(&mut self, product: impl Fn(usize, usize) -> f64) -> f64 {
@@ -131,12 +131,12 @@ impl System {
         }
     }
 
-    /// Returns the scores of all bins after a call of [`quality`](Self::quality). Empty bins have a
+    /// Returns the scores of all bins. [`quality`](Self::quality) must be called first. Empty bins have a
     /// score of 0.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the scores do not fit in memory.
+    /// Returns [`Error::TooLarge`] if the scores do not fit in memory.
     pub(crate) fn solution(&mut self) -> Result<Vec<f64>, Error> {
         let n = self.used.len();
         for i in (0..n).rev() {
@@ -160,7 +160,7 @@ const BINS: &str = "number of label bins";
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if they do not fit in memory.
+/// Returns [`Error::TooLarge`] if the numbers do not fit in memory.
 pub(crate) fn square(n_bins: usize) -> Result<Vec<f64>, Error> {
     filled(BINS, 0.0, n_bins.saturating_mul(n_bins))
 }
@@ -177,35 +177,35 @@ fn forward(factor: &[f64], n: usize, b: &mut [f64]) {
     }
 }
 
-/// The matrix G P of a growing set of rows, and the products of its columns. The bins of labels may
-/// change while the set grows.
+/// The matrix G P of a growing set of rows, and the products of its columns. G P holds the gradients of each
+/// row, summed over the labels of each bin. The bins of labels may change while the set grows.
 #[derive(Debug)]
 pub(crate) struct BinnedRows {
-    /// Number of bins, empty ones included.
+    /// Number of bins. Empty bins are included.
     n_bins: usize,
     /// The bin of each label.
     pub(crate) bins: Vec<f64>,
-    /// For each bin b, the sum `√w Σ_{k in b} g_k` of every row.
+    /// For each bin b, the numbers `√w Σ_{k in b} g_k` of all rows.
     columns: Vec<Vec<f64>>,
     /// Number of rows in `columns`.
     n_rows: usize,
-    /// Products of the columns of two bins a ≥ b, stored at index `a · n_bins + b`.
+    /// Scalar products of the columns of two bins a ≥ b, stored at index `a · n_bins + b`.
     products: Vec<f64>,
-    /// For each bin, whether the current update has changed its labels.
+    /// For each bin, true if the current update has changed its labels.
     changed: Vec<bool>,
-    /// Working space: one row summed by bins.
+    /// Working space for the sums of one row over the labels of each bin.
     sums: Vec<f64>,
 }
 
-/// A change of the bin of a label, as (label, old bin, new bin).
+/// A label that changes its bin, as (label, old bin, new bin).
 pub(crate) type Move = (usize, f64, f64);
 
 impl BinnedRows {
-    /// Starts with an empty set of rows and with labels that belong to no bin.
+    /// Returns an empty set of rows, with labels that belong to no bin.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if one number per label and one number per pair of bins do not fit in
+    /// Returns [`Error::TooLarge`] if one number per label and one number per pair of bins do not fit in
     /// memory.
     pub(crate) fn new(n_bins: usize, stride: usize) -> Result<Self, Error> {
         let mut columns = reserved(BINS, n_bins)?;
@@ -229,18 +229,19 @@ impl BinnedRows {
         self.products.fill(0.0);
     }
 
-    /// Changes the bins of some labels, then appends rows until the set has `n_rows` rows.
+    /// Changes the bins of the labels in `moves`. Then appends rows until the set has `n_rows` rows.
     ///
-    /// `moves` are the changes listed by [`find_moves`]. Rows are numbered by their position in the
-    /// set. `gradient(i)` returns the padded gradient of row i, and `root(i)` the square root of
-    /// its weight. Rows that are already in the set must not change.
+    /// `moves` lists the changes that [`find_moves`] found. Rows are numbered by their position in the set.
+    /// `gradient(i)` returns the padded gradient of row i, and `root(i)` returns the square root of its
+    /// weight. Rows that are already in the set must not change.
     ///
-    /// Each move costs O(rows). If there are many moves, the whole set is summed again, in O(rows ·
-    /// labels). Products cost O(B² · new rows), plus O(B · rows) for each changed bin.
+    /// A change of one label takes O(rows) time. If many labels change, the whole set is summed again, in
+    /// O(rows · labels) time. The products take O(B² · new rows) time, plus O(B · rows) time for each changed
+    /// bin.
     ///
     /// # Errors
     ///
-    /// The errors of `pace`. [`Error::TooLarge`] if the rows do not fit in memory.
+    /// Returns any error of `pace`. Returns [`Error::TooLarge`] if the rows do not fit in memory.
     #[inline(always)]
     pub(crate) fn update<'a>(
         &mut self,
@@ -279,7 +280,7 @@ impl BinnedRows {
             add_up(gradient(i), &self.bins, &mut self.sums);
             let root = root(i);
             for (column, sum) in self.columns.iter_mut().zip(&self.sums) {
-                push("rows by bins", column, root * sum)?;
+                push("number of sums over label bins", column, root * sum)?;
             }
         }
         self.n_rows = n_rows;
@@ -300,14 +301,14 @@ impl BinnedRows {
         Ok(())
     }
 
-    /// Returns the product of the columns of two bins, `a ≥ b`.
+    /// Returns the scalar product of the columns of two bins `a ≥ b`.
     #[inline(always)]
     pub(crate) fn product(&self, a: usize, b: usize) -> f64 {
         self.products[a * self.n_bins + b]
     }
 }
 
-/// Lists the labels with different bins in `old` and `new`, ascending. `moves` must have capacity
+/// Lists the labels with different bins in `old` and `new`, in ascending order. `moves` must have capacity
 /// for all labels.
 #[inline(always)]
 pub(crate) fn find_moves(old: &[f64], new: &[f64], moves: &mut Vec<Move>) {

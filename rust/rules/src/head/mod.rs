@@ -1,9 +1,8 @@
-//! Computes the heads of rules: the scores that are optimal for a set of rows.
+//! Computes the heads of rules. The head of a set of rows holds the scores that are optimal for these rows.
 //!
-//! Let g and H be the sums of gradients and Hessians over the rows. A head p minimizes
-//! `gᵀp + ½ pᵀ(H + ωI)p`. The head may be restricted to one score for all labels of a bin, or to
-//! one label. The minimum, `½ gᵀp`, is the *quality* of the set. Lower is better, and 0 means no
-//! improvement.
+//! Let g and H be the sums of gradients and Hessians over the rows. A head p minimizes `gᵀp + ½ pᵀ(H + ωI)p`.
+//! The head may be restricted to one score for all labels of a bin, or to one label. The minimum, `½ gᵀp`, is
+//! the *quality* of the set. A lower quality is better, and 0 means no improvement.
 //!
 //! [`Method`] selects one of five kinds of heads, depending on the parameters and the loss:
 //!
@@ -15,9 +14,9 @@
 //! | `Bins` | B × B, Cholesky (`bins.rs`) | O(rows · (K + B²) + B³) |
 //! | `Full` | K × K, conjugate gradients (`solve.rs`) | a few products with rows or a Gram matrix |
 //!
-//! [`Method::head`] computes the head of a set of rows from scratch. It is used once per rule or
-//! condition. The search for conditions (`refine/`) needs the qualities of many nested sets. It
-//! therefore keeps sums up to date instead.
+//! [`Method::head`] computes the head of a set of rows from the beginning. It is used once per rule or
+//! condition. The search for conditions (`refine/`) needs the qualities of many nested sets. The search
+//! therefore updates sums from one set to the next.
 
 pub(crate) mod bins;
 pub(crate) mod solve;
@@ -33,20 +32,21 @@ use manylabel_base::{Error, collected, copied, filled, reserved};
 use manylabel_simd::wide;
 use solve::{Goal, HEAD_TOLERANCE, Near, Outer, Set, Solver};
 
-/// Largest number of labels (padded) for which a head of all labels is solved with a Gram matrix.
+/// Largest number of labels, rounded up to a multiple of eight, for which a head of all labels is solved with
+/// a Gram matrix.
 const FEW_LABELS: usize = 128;
 
-/// The way heads are computed. It depends on the loss and the parameters.
+/// The method for computing heads. It depends on the loss and the parameters.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Method {
     /// The score of one label, from the diagonal of the Hessian.
     Single,
-    /// Scores of all labels, independent of one another. Used for the label-wise loss.
+    /// Scores of all labels. The scores are independent of one another. Used for the label-wise loss.
     Diagonal,
-    /// Scores of bins, independent of one another. Used for the label-wise loss.
+    /// Scores of label bins. The scores are independent of one another. Used for the label-wise loss.
     DiagonalBins(Binner),
-    /// Scores of bins under the example-wise loss. If `restricted` is true, second derivatives
-    /// between different labels of one bin are included.
+    /// Scores of label bins under the example-wise loss. If `restricted` is true, second derivatives between
+    /// different labels of one bin are included.
     Bins { binner: Binner, restricted: bool },
     /// Scores of all labels under the example-wise loss.
     Full,
@@ -81,8 +81,8 @@ impl Method {
         }
     }
 
-    /// Returns the head of a set of rows, as a padded row of scores, and its quality. The head and
-    /// the quality are exact up to rounding.
+    /// Returns the head of a set of rows and its quality. The head has one score per label and is padded to a
+    /// multiple of eight labels. The head and the quality are exact up to rounding.
     ///
     /// - `weights` has one entry for every training row.
     /// - `label` is the label of a single-label head, if it has already been chosen.
@@ -92,8 +92,8 @@ impl Method {
     ///
     /// # Errors
     ///
-    /// The same as [`Watch::step`](manylabel_base::Watch::step). [`Error::TooLarge`] if there is
-    /// not enough memory.
+    /// Returns the same errors as [`Watch::step`](manylabel_base::Watch::step). Returns [`Error::TooLarge`]
+    /// if there is not enough memory.
     #[expect(clippy::too_many_arguments, reason = "a head has this many inputs")]
     pub(crate) fn head(
         &self,
@@ -146,8 +146,8 @@ impl Method {
     }
 }
 
-/// Returns the optimal score of a label on its own, `−g / (h + l2)`. Returns 0 if the denominator
-/// is no larger than rounding error.
+/// Returns the optimal score of one label if no other label is scored: `−g / (h + l2)`. Returns 0 if the
+/// denominator is not larger than rounding errors.
 #[inline(always)]
 pub(crate) fn alone(g: f64, h: f64, l2: f64) -> f64 {
     let curvature = h.max(0.0) + l2;
@@ -158,9 +158,8 @@ pub(crate) fn alone(g: f64, h: f64, l2: f64) -> f64 {
     }
 }
 
-/// Returns the label with the best quality on its own, and this quality. If several labels are
-/// equally good, the first label is returned. If `label` is given, that label and its quality are
-/// returned.
+/// Returns the label whose score alone gives the best quality, and this quality. If several labels are
+/// equally good, the first label is returned. If `label` is given, that label and its quality are returned.
 #[inline(always)]
 pub(crate) fn best_label(sums: &Sums, l2: f64, label: Option<usize>) -> (usize, f64) {
     let quality = |g: f64, h: f64| 0.5 * g * alone(g, h, l2);
@@ -184,12 +183,12 @@ pub(crate) fn best_label(sums: &Sums, l2: f64, label: Option<usize>) -> (usize, 
     (label.unwrap_or(0), best)
 }
 
-/// Returns the head of bins and its quality. `restricted` is `None` under the label-wise loss,
-/// where bins are independent of one another.
+/// Returns the head of label bins and its quality. `restricted` is `None` under the label-wise loss, where
+/// bins are independent of one another.
 ///
 /// # Errors
 ///
-/// The same as [`Method::head`].
+/// Returns the same errors as [`Method::head`].
 #[wide]
 fn binned_head(
     statistics: &Statistics<'_>,
@@ -234,7 +233,7 @@ fn binned_head(
 ///
 /// # Errors
 ///
-/// The same as [`Method::head`].
+/// Returns the same errors as [`Method::head`].
 #[wide]
 fn full_head(
     statistics: &Statistics<'_>,

@@ -1,5 +1,5 @@
-//! Solves linear systems: small ones by Cholesky factorization, and the systems for heads of all
-//! labels by conjugate gradients.
+//! Solves linear systems. Small systems are solved by Cholesky factorization. Systems for heads of all labels
+//! are solved by conjugate gradients.
 //!
 //! The head of all labels under the example-wise loss is the solution x of
 //!
@@ -7,16 +7,16 @@
 //! (diag(d + ω) − A) x = −g,      A = Σ w g gᵀ over the rows
 //! ```
 //!
-//! where d = `Σ w |g|`. A factorization would take K³ / 3 operations per candidate. Conjugate
-//! gradients need only products with A. A product is computed from the rows themselves (4 · rows ·
-//! K operations) or from a Gram matrix (2 K² operations). The caller chooses the form by passing an
-//! [`Outer`]. The preconditioner is `diag(h + ω)`, the diagonal of the system. The preconditioned
-//! system has a condition number below about 10, so a few steps suffice.
+//! where d = `Σ w |g|`. A factorization would take K³ / 3 operations per candidate. Conjugate gradients need
+//! only products with A. A product is computed from the rows themselves (4 · rows · K operations) or from a
+//! Gram matrix (2 K² operations). The caller chooses the form of A by passing an [`Outer`]. The
+//! preconditioner is `diag(h + ω)`, the diagonal of the system. The preconditioned system has a condition
+//! number below about 10, so a few steps suffice.
 //!
-//! The solver starts from an approximate head ([`Near`]), usually the head of a neighbouring
-//! candidate. It stops as soon as the quality is known to be accurate enough, or is known not to be
-//! below a bound ([`Goal`]). If it does not converge within [`MOST_STEPS`] steps, or if the
-//! curvature is not positive, the system is factorized.
+//! The solver starts from an approximate head ([`Near`]), usually the head of a neighbouring candidate. The
+//! solver computes bounds on the quality, which is the minimum of the objective. It stops when the quality is
+//! accurate enough, or when the quality cannot be below the bound of a [`Goal`]. If the solver does not
+//! converge within [`MOST_STEPS`] steps, or if the curvature is not positive, the system is factorized.
 //!
 //! Labels are processed in chunks of eight. Loops are compiled separately for one to four chunks.
 //! The parameter `C` is the number of chunks, and `C = 0` means any number.
@@ -45,9 +45,9 @@ use rayon::prelude::*;
 /// Without regularization (`l2` is 0), 1e-10 times the mean diagonal is first added to the
 /// diagonal.
 ///
-/// Larger matrices are factorized by the `faer` library. This function is for the systems of bins.
-/// These systems are small, and there is one per candidate. The code must be inlined into the loop
-/// over candidates, which is compiled for wide registers.
+/// Larger matrices are factorized by the `faer` library. This function is for the small systems of label
+/// bins, with one system per candidate. The function must be inlined into the loop over candidates, because
+/// this loop is compiled for wide registers.
 #[inline(always)]
 pub(crate) fn factorize(matrix: &mut [f64], n: usize, l2: f64) -> bool {
     if l2 == 0.0 && n > 0 {
@@ -72,14 +72,14 @@ pub(crate) fn factorize(matrix: &mut [f64], n: usize, l2: f64) -> bool {
     true
 }
 
-/// Returns the length of a padded row. If `C` is not 0, the length is `C` chunks, so that the
-/// compiler can unroll loops. Otherwise the length is `stride`.
+/// Returns the length of a row of numbers by label. If `C` is not 0, the length is `C` chunks of eight
+/// numbers, so that the compiler can unroll loops. Otherwise the length is `stride`.
 #[inline(always)]
 pub(crate) fn length<const C: usize>(stride: usize) -> usize {
     if C > 0 { C * WIDTH } else { stride }
 }
 
-/// Returns the part of a padded row that has the [`length`] given by `C`.
+/// Returns the first entries of `row`. [`length`] determines their number.
 #[inline(always)]
 fn cut<const C: usize>(row: &[f64]) -> &[f64] {
     &row[..length::<C>(row.len())]
@@ -94,8 +94,8 @@ pub(crate) enum Outer<'a> {
     Rows(&'a [u32], &'a [f64]),
 }
 
-/// Computes `y += sign · A x` for the `B` chunks of y that start at chunk `first`. `x` may be
-/// shorter than `stride`. The missing entries count as 0.
+/// Computes `y += sign · A x` for `B` chunks of eight entries of y, starting at chunk `first`. `x` may be
+/// shorter than `stride`, and the missing entries count as 0.
 #[inline(always)]
 pub(crate) fn multiply_columns<const B: usize>(
     gram: &Gram,
@@ -138,12 +138,12 @@ fn add_product_of_rows<const C: usize>(
     }
 }
 
-/// Returns `A x` over some rows.
+/// Returns the product `A x`, where `A = Σ w g gᵀ` is the sum over some rows.
 ///
 /// # Errors
 ///
-/// The same as [`Watch::step`](manylabel_base::Watch::step). [`Error::TooLarge`] if the product
-/// does not fit in memory.
+/// Returns the same errors as [`Watch::step`](manylabel_base::Watch::step). Returns [`Error::TooLarge`] if
+/// the product does not fit in memory.
 #[wide]
 fn product_of_rows(
     statistics: &Statistics<'_>,
@@ -168,8 +168,8 @@ impl<'a> Outer<'a> {
     ///
     /// # Errors
     ///
-    /// The same as [`Watch::step`](manylabel_base::Watch::step). [`Error::TooLarge`] if there is
-    /// not enough memory.
+    /// Returns the same errors as [`Watch::step`](manylabel_base::Watch::step). Returns [`Error::TooLarge`]
+    /// if there is not enough memory.
     #[inline(always)]
     fn add_product<const C: usize>(
         &self,
@@ -224,7 +224,7 @@ impl<'a> Outer<'a> {
     ///
     /// # Errors
     ///
-    /// The same as [`Gram::add_rows`].
+    /// Returns the same errors as [`Gram::add_rows`].
     fn subtract_from(
         &self,
         statistics: &Statistics<'_>,
@@ -241,22 +241,22 @@ impl<'a> Outer<'a> {
     }
 }
 
-/// An approximate head `x` of a set of rows, and its product `A x` over these rows. The product is
-/// updated in O(labels) when a row is added or removed.
+/// An approximate head `x` of a set of rows, and the product `A x` for these rows. When a row is added or
+/// removed, the product is updated in O(labels) time.
 #[derive(Debug)]
 pub(crate) struct Near {
-    /// The head, a padded row.
+    /// The head, padded to a multiple of eight labels.
     pub(crate) x: Aligned,
     /// The product `A x`.
     pub(crate) product: Aligned,
 }
 
 impl Near {
-    /// Returns a head of zeros.
+    /// Returns a head of zeros with a product of zeros.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn zero(stride: usize) -> Result<Self, Error> {
         Ok(Self {
             x: Aligned::zeros("number of labels", stride)?,
@@ -268,7 +268,7 @@ impl Near {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the copy does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the copy does not fit in memory.
     pub(crate) fn copied(&self) -> Result<Self, Error> {
         Ok(Self {
             x: self.x.copied("number of labels")?,
@@ -276,12 +276,12 @@ impl Near {
         })
     }
 
-    /// Computes the product over the rows of `outer`.
+    /// Computes the product `A x`, where the matrix A is given by `outer`.
     ///
     /// # Errors
     ///
-    /// The same as [`Watch::step`](manylabel_base::Watch::step). [`Error::TooLarge`] if there is
-    /// not enough memory.
+    /// Returns the same errors as [`Watch::step`](manylabel_base::Watch::step). Returns [`Error::TooLarge`]
+    /// if there is not enough memory.
     pub(crate) fn multiply(
         &mut self,
         statistics: &Statistics<'_>,
@@ -294,7 +294,7 @@ impl Near {
         outer.add_product::<0>(statistics, 1.0, &self.x, &mut self.product)
     }
 
-    /// Copies the head and the product of another value with the same length.
+    /// Copies the head and the product of `other`, which must have the same length.
     pub(crate) fn copy_from(&mut self, other: &Self) {
         self.x.copy_from_slice(&other.x);
         self.product.copy_from_slice(&other.product);
@@ -310,17 +310,18 @@ impl Near {
     }
 }
 
-/// Computes heads of all labels under the example-wise loss. They are solutions of
-/// `(diag(d + ω) − A) x = −g`.
+/// Computes heads of all labels under the example-wise loss. A head is the solution x of `(diag(d + ω) − A) x
+/// = −g`.
 ///
-/// The quality of an approximate head is known within bounds. Let M be the matrix of the system,
-/// and `r = −g − M x` the residual. The value of the objective at x is `½ gᵀx − ½ xᵀr`. It exceeds
-/// the minimum by `½ rᵀ M⁻¹ r`. Every row satisfies `diag(q) − q qᵀ ⪰ (1 − Σq) diag(q)`, so M is at
-/// least `diag(f + ω)`. The minimum is therefore at most `½ rᵀ diag(f + ω)⁻¹ r` below the value at
-/// x. If x is close to the solution, this bound often rejects a candidate without a single step.
+/// The solver computes bounds on the minimum of the objective, which is called the quality. Let M be the
+/// matrix of the system, and `r = −g − M x` the residual. The value of the objective at x is `½ gᵀx − ½ xᵀr`.
+/// This value exceeds the minimum by `½ rᵀ M⁻¹ r`. Every row satisfies `diag(q) − q qᵀ ⪰ (1 − Σq) diag(q)`,
+/// so M is at least `diag(f + ω)`. Here f is a sum defined in `statistics.rs`. The minimum is therefore at
+/// most `½ rᵀ diag(f + ω)⁻¹ r` below the value at x. If x is close to the solution, this bound often rejects
+/// a candidate before the first step.
 ///
-/// These bounds are computed from the numbers of each step, and they decide when to stop. A
-/// general-purpose solver would not provide them.
+/// The bounds are computed in each step and determine when the solver stops. A general-purpose solver would
+/// not compute these bounds.
 #[derive(Debug)]
 pub(crate) struct Solver<const C: usize> {
     /// The L2 weight ω.
@@ -336,12 +337,12 @@ pub(crate) struct Solver<const C: usize> {
 /// A set of rows for which a head is to be computed.
 #[derive(Clone, Copy)]
 pub(crate) struct Set<'a> {
-    /// Gradients of all training rows.
+    /// The gradients of all training rows.
     statistics: &'a Statistics<'a>,
-    /// Sums over the set. All [`Kinds`](crate::statistics::Kinds) of sums are needed.
+    /// Sums over the set of rows. All [`Kinds`](crate::statistics::Kinds) of sums are needed.
     sums: &'a Sums,
-    /// The matrix A over the set, as a sum of parts with signs. For example, the matrix of a
-    /// complement is the matrix of all rows minus the matrix of the set.
+    /// The matrix A of the set of rows, as a sum of parts. Each part comes with a factor of 1 or −1. For
+    /// example, the matrix of a complement is the matrix of all rows minus the matrix of the set.
     parts: &'a [(f64, Outer<'a>)],
 }
 
@@ -362,15 +363,15 @@ impl<'a> Set<'a> {
 /// The condition for ending a solve.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Goal {
-    /// The quality to beat. Solving ends early if a lower limit of the quality exceeds this bound.
+    /// The quality to improve on. The solver stops early if a lower limit of the quality exceeds this bound.
     pub(crate) bound: f64,
-    /// The largest accepted distance of the quality above the optimum, relative to the optimum.
+    /// The largest accepted difference between the quality and the optimum, relative to the optimum.
     pub(crate) tolerance: f64,
 }
 
 impl Goal {
-    /// Returns a goal that always solves to the given tolerance. Its bound is infinity, which no
-    /// quality exceeds.
+    /// Returns a goal without a bound, so the solver always reaches the given tolerance. The bound is
+    /// infinity, which no quality exceeds.
     pub(crate) fn any(tolerance: f64) -> Self {
         let bound = f64::INFINITY;
         Self { bound, tolerance }
@@ -380,10 +381,10 @@ impl Goal {
 /// Number of steps of conjugate gradients after which the system is factorized instead.
 const MOST_STEPS: usize = 30;
 
-/// Tolerance of the quality of a candidate.
+/// Relative tolerance of the quality of a candidate condition.
 pub(crate) const CANDIDATE_TOLERANCE: f64 = 1e-10;
 
-/// Tolerance of the quality of a rule's head.
+/// Relative tolerance of the quality of the final head of a rule.
 pub(crate) const HEAD_TOLERANCE: f64 = 1e-13;
 
 impl<const C: usize> Solver<C> {
@@ -391,7 +392,7 @@ impl<const C: usize> Solver<C> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn new(stride: usize, l2: f64) -> Result<Self, Error> {
         let room = || Aligned::zeros("number of labels", stride);
         Ok(Self {
@@ -406,8 +407,8 @@ impl<const C: usize> Solver<C> {
     ///
     /// # Errors
     ///
-    /// The same as [`Watch::step`](manylabel_base::Watch::step). [`Error::TooLarge`] if there is
-    /// not enough memory.
+    /// Returns the same errors as [`Watch::step`](manylabel_base::Watch::step). Returns [`Error::TooLarge`]
+    /// if there is not enough memory.
     #[inline(always)]
     fn multiply(&mut self, set: Set<'_>) -> Result<(), Error> {
         let sums = set.sums;
@@ -428,13 +429,13 @@ impl<const C: usize> Solver<C> {
     /// Improves the head of a set until its quality is within the tolerance of `goal`. Returns the
     /// quality, or `None` if a lower limit of the quality exceeds the bound of `goal`.
     ///
-    /// `near` must contain the product over the rows of the set. Its head and its product are
-    /// updated.
+    /// `near` must contain the product `A x` for the rows of the set. The function updates the head and the
+    /// product of `near`.
     ///
     /// # Errors
     ///
-    /// The same as [`Watch::step`](manylabel_base::Watch::step). [`Error::TooLarge`] if there is
-    /// not enough memory.
+    /// Returns the same errors as [`Watch::step`](manylabel_base::Watch::step). Returns [`Error::TooLarge`]
+    /// if there is not enough memory.
     #[inline(always)]
     pub(crate) fn quality(
         &mut self,
@@ -461,12 +462,12 @@ impl<const C: usize> Solver<C> {
         Ok(quality)
     }
 
-    /// Does the work of [`quality`](Self::quality) for a head `x` with its residual in `residual`.
-    /// The residual is updated together with `x`.
+    /// Does the work of [`quality`](Self::quality) for a head `x`. The field `residual` must hold the
+    /// residual of `x`. The function updates `x` and the residual.
     ///
     /// # Errors
     ///
-    /// The same as [`quality`](Self::quality).
+    /// Returns the same errors as [`quality`](Self::quality).
     #[inline(always)]
     fn improve(&mut self, set: Set<'_>, goal: Goal, x: &mut [f64]) -> Result<Option<f64>, Error> {
         let (sums, Goal { bound, tolerance }) = (set.sums, goal);
@@ -506,8 +507,9 @@ impl<const C: usize> Solver<C> {
         self.factorized(set, x).map(Some)
     }
 
-    /// Returns three numbers: the decrease of the objective at the head `x`, an upper bound on the
-    /// remaining decrease, and `rᵀ diag(h + ω)⁻¹ r`.
+    /// Returns three numbers. The first number is the decrease of the objective at the head `x`. The second
+    /// number is an upper bound on the remaining decrease. The third number is `rᵀ diag(h + ω)⁻¹ r`, where r
+    /// is the residual.
     #[inline(always)]
     fn gain(&self, sums: &Sums, x: &[f64]) -> (f64, f64, f64) {
         let mut gains = [0.0; WIDTH];
@@ -531,14 +533,14 @@ impl<const C: usize> Solver<C> {
         (0.5 * total(&gains), 0.5 * total(&missing), total(&scaled))
     }
 
-    /// Solves by Cholesky factorization. This method is used if conjugate gradients converge too
-    /// slowly. Their convergence is slow without regularization, or if rounding errors have damaged
-    /// the matrix. Without regularization, 1e-10 times the mean diagonal is added to the diagonal.
-    /// If the matrix is not positive definite, the head is 0.
+    /// Solves the system by Cholesky factorization. This method is used if conjugate gradients converge too
+    /// slowly. Convergence is slow without regularization, or if the matrix contains large rounding errors.
+    /// Without regularization, 1e-10 times the mean diagonal is added to the diagonal. If the matrix is not
+    /// positive definite, the head is 0.
     ///
     /// # Errors
     ///
-    /// The same as [`quality`](Self::quality).
+    /// Returns the same errors as [`quality`](Self::quality).
     #[cold]
     fn factorized(&mut self, set: Set<'_>, x: &mut [f64]) -> Result<f64, Error> {
         let Set {
@@ -595,13 +597,13 @@ impl<const C: usize> Solver<C> {
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if the working space does not fit in memory.
+/// Returns [`Error::TooLarge`] if the working space does not fit in memory.
 fn is_definite(matrix: MatMut<'_, f64>) -> Result<bool, Error> {
     let n = matrix.nrows();
     let needed = cholesky_in_place_scratch::<f64>(n, Par::Seq, Spec::default());
     let mut room = MemBuffer::try_new(needed).map_err(|_| Error::TooLarge {
         what: PRODUCTS,
-        got: format!("factorizing the matrix of {n} labels needs more memory than available"),
+        got: format!("there is not enough memory to factorize a {n} x {n} matrix"),
     })?;
     let factor = cholesky_in_place(
         matrix,

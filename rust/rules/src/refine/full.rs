@@ -1,15 +1,16 @@
 //! Evaluates candidates with heads of all labels, under the example-wise loss.
 //!
-//! Consecutive candidates differ in only a few rows, so their heads are similar. [`Full`] keeps two
-//! approximate heads: one for the growing set and one for its complement. It also keeps the
-//! products of these heads with the Gram matrix ([`Near`]). Adding a row costs O(labels).
+//! A candidate is a set of rows. Rows are added to a growing set, and each state of the growing set is one
+//! candidate. The complement of the growing set within the parent set is another candidate. Consecutive
+//! candidates differ in only a few rows, so their heads are similar. [`Full`] keeps an approximate head of
+//! the growing set and an approximate head of its complement. It also keeps the products of these heads with
+//! the Gram matrix ([`Near`]). Adding a row takes O(labels) time.
 //!
-//! A candidate is evaluated in two stages. The first stage uses the kept head to compute an upper
-//! bound on the improvement that the candidate's own head can reach (see [`Solver`]). The bound
-//! takes O(labels) and rejects most candidates. In the second stage, conjugate gradients solve the
-//! remaining candidates, starting from the kept head. Products are computed with the rows of the
-//! growing set. As soon as a Gram matrix of these rows would have been cheaper than the products so
-//! far, it is built and used from then on.
+//! A candidate is evaluated in two stages. The first stage uses the kept head to compute an upper bound on
+//! the improvement that the candidate's own head can reach (see [`Solver`]). The bound takes O(labels) and
+//! rejects most candidates. The second stage computes the heads of the remaining candidates by conjugate
+//! gradients, starting from the kept head. Products are computed with the rows of the growing set. When the
+//! products have cost more than a Gram matrix of these rows, the Gram matrix is built and used from then on.
 
 use super::Parent;
 use super::halves::Halves;
@@ -21,35 +22,38 @@ use crate::lanes::{Aligned, WIDTH, chunks, total};
 use crate::statistics::Statistics;
 use manylabel_base::{Error, reserved};
 
-/// Evaluates the growing set and its complement with heads of all labels. Rows have `C` chunks of
-/// labels, or any number of chunks if `C` is 0.
+/// Evaluates the growing set (the rows added so far) and its complement with heads of all labels. Rows have
+/// `C` chunks of eight labels, or any number of chunks if `C` is 0.
 pub(crate) struct Full<'a, const C: usize> {
-    /// Sums over the growing set and its complement.
+    /// Sums over the growing set (the rows added so far) and its complement.
     halves: Halves<'a>,
-    /// Solves heads.
+    /// The solver that computes heads.
     solver: Solver<C>,
-    /// The latest head solved for the growing set, and its product over the current rows.
+    /// The latest head that was computed for the growing set (the rows added so far), and its product with
+    /// the Gram matrix of the current rows.
     of_taken: Near,
-    /// The latest head solved for the complement, and its product.
+    /// The latest head that was computed for the complement of the growing set, and its product with the Gram
+    /// matrix of the complement.
     of_others: Near,
     /// An approximate head of the best candidate so far.
     pub(crate) best: Aligned,
-    /// The growing set.
+    /// The growing set: the rows added so far.
     rows: Vec<u32>,
-    /// `Σ w g gᵀ` over the first `n_gram` rows of the growing set.
+    /// `Σ w g gᵀ` over the first `n_gram` rows of the growing set (the rows added so far).
     gram: Gram,
     /// Number of rows in `gram`.
     n_gram: usize,
-    /// Number of rows read by products since `gram` last contained all rows.
+    /// Number of rows that products have read since `gram` last contained all rows of the growing set (the
+    /// rows added so far).
     gone_through: usize,
 }
 
 impl<'a, const C: usize> Full<'a, C> {
-    /// Allocates working space for up to `most_rows` rows in the growing set.
+    /// Allocates working space for a growing set of up to `most_rows` rows.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the working space does not fit in memory.
     pub(crate) fn new(
         statistics: &'a Statistics<'a>,
         parent: &'a Parent<'a>,
@@ -70,9 +74,10 @@ impl<'a, const C: usize> Full<'a, C> {
         })
     }
 
-    /// Returns whether a set can be rejected, because a lower limit of its quality exceeds `bound`.
-    /// The description of [`Solver`] has the formula of this limit. The set is the growing set or,
-    /// with `OTHERS`, its complement. Sums of the complement are computed as differences.
+    /// Returns true if a set of rows can be rejected, because a lower limit of its quality exceeds `bound`.
+    /// The documentation of [`Solver`] has the formula of this limit. If `OTHERS` is true, the set is the
+    /// complement of the growing set (the rows added so far). Otherwise it is the growing set. Sums of the
+    /// complement are computed as differences.
     #[inline(always)]
     fn excludes<'s, const OTHERS: bool>(&'s self, bound: f64) -> bool {
         let near = if OTHERS {
@@ -104,12 +109,12 @@ impl<'a, const C: usize> Full<'a, C> {
         -0.5 * (total(&gains) + total(&missing)) > bound
     }
 
-    /// Adds the missing rows to the Gram matrix if this would have been cheaper than the products
-    /// with rows so far.
+    /// Adds the missing rows to the Gram matrix if the products with these rows have already taken more time
+    /// than this step takes.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the matrix does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the matrix does not fit in memory.
     #[inline(always)]
     fn choose_form(&mut self) -> Result<(), Error> {
         // A product takes 2·K operations per row. Adding a row to the matrix takes K² operations.
@@ -205,7 +210,7 @@ impl<const C: usize> Evaluator for Full<'_, C> {
 ///
 /// # Errors
 ///
-/// The same as [`Solver::quality`].
+/// Returns the same errors as [`Solver::quality`].
 #[inline(always)]
 fn judge<const C: usize>(
     solver: &mut Solver<C>,

@@ -1,24 +1,25 @@
-//! Sorts the rows of a set by one feature and groups them. Thresholds lie between the groups.
+//! Sorts the rows of a set by one feature and divides them into groups. Thresholds lie between the groups.
 //!
-//! In the exact search, rows with equal values form a group. In the fast search, the rows whose
-//! codes are in the same group of the column form a group (see `columns.rs`). Nominal features
-//! always have one group per value. Rows with a missing value are listed separately.
+//! In the exact search, rows with equal values form a group. In the fast search, each column has groups of
+//! values (see `columns.rs`), and rows with values of the same group form a group. Nominal features always
+//! have one group per value. Rows with a missing value are listed separately.
 //!
-//! Rows with the implicit value 0 form a group with a count but without a list of rows. Their sums
-//! are computed by subtraction. If they are fewer than the other rows, subtraction would lose
-//! digits, so the rows are listed.
+//! Rows with the implicit value 0 form a group with a count but without a list of rows. Their sums are
+//! computed by subtraction. If there are fewer rows with the value 0 than other rows, subtraction would lose
+//! digits. In this case, the rows are listed.
 
 use crate::columns::{Column, MISSING, select};
 use manylabel_base::{Error, collected, extend, few, push, reserved};
 
-/// Rows that no condition on the feature distinguishes.
+/// A group of rows with equal or similar values of a feature. No condition that is tried separates these
+/// rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Group {
-    /// Smallest code among the rows.
+    /// Smallest code (index of a value in the column) of the rows.
     pub(crate) first: u32,
-    /// Largest code among the rows.
+    /// Largest code (index of a value in the column) of the rows.
     pub(crate) last: u32,
-    /// Start of the rows in [`Groups::rows`]. Rows with an implicit zero are not listed.
+    /// Start of the rows in [`Groups::rows`]. Rows of a sparse column with the value 0 are not listed.
     pub(crate) from: usize,
     /// End of the rows in [`Groups::rows`].
     pub(crate) to: usize,
@@ -29,7 +30,7 @@ pub(crate) struct Group {
 /// The rows of a set in ascending order of a feature.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
-    /// The rows, group by group, without rows of an implicit zero.
+    /// The rows, group by group. Rows of a sparse column with the value 0 are left out.
     pub(crate) rows: Vec<u32>,
     /// The groups, in ascending order of value.
     pub(crate) list: Vec<Group>,
@@ -37,15 +38,15 @@ pub(crate) struct Groups {
     pub(crate) missing: Vec<u32>,
 }
 
-/// The position of rows that are not in the set.
+/// The position that is stored for rows that are not in the set.
 pub(crate) const ABSENT: u32 = u32::MAX;
 
 /// A set of training rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowSet<'a> {
-    /// The rows, ascending.
+    /// The rows, in ascending order.
     pub(crate) rows: &'a [u32],
-    /// For every training row its index in `rows`, or [`ABSENT`]. Indices may be outdated if
+    /// For every training row, its index in `rows`, or [`ABSENT`]. Indices may be outdated if
     /// [`Context::needs_positions`](super::Context::needs_positions) is false.
     pub(crate) positions: &'a [u32],
     /// Weights of all training rows. Rows outside the sample have weight 0.
@@ -53,13 +54,13 @@ pub(crate) struct RowSet<'a> {
 }
 
 impl Groups {
-    /// Groups the rows of `set` by the values of a column. If `coarse`, groups by the column's
-    /// groups of values instead. Takes O(stored values of the column), or O(n log n) for the n rows
-    /// of the set if this is less.
+    /// Groups the rows of `set` by the values of a column. If `coarse` is true, groups the rows by the
+    /// column's groups of values instead. The time is O(stored values of the column) or O(n log n) for the n
+    /// rows of the set, whichever is less.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the groups do not fit in memory.
+    /// Returns [`Error::TooLarge`] if the groups do not fit in memory.
     #[expect(clippy::disallowed_methods, reason = "the capacity is reserved")]
     pub(crate) fn new(column: &Column, set: &RowSet<'_>, coarse: bool) -> Result<Self, Error> {
         if let Some(groups) = Self::of_one_value(column, set)? {
@@ -152,14 +153,14 @@ impl Groups {
         })
     }
 
-    /// Does the work of [`new`](Self::new) for a common special case. In this case the column is
-    /// sparse, has no missing values, and has a single value other than 0. At most half of the rows
-    /// of the set have this value. Returns `None` in all other cases. The function reads neither
-    /// values nor codes, which saves memory accesses per row.
+    /// Does the work of [`new`](Self::new) for a common special case: the column is sparse, has no missing
+    /// values, and has a single nonzero value. At most half of the rows of the set have this value. Returns
+    /// `None` in all other cases. The function reads neither values nor codes, which saves memory accesses
+    /// per row.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the groups do not fit in memory.
+    /// Returns [`Error::TooLarge`] if the groups do not fit in memory.
     fn of_one_value(column: &Column, set: &RowSet<'_>) -> Result<Option<Self>, Error> {
         let Some(zero) = column.implicit else {
             return Ok(None);

@@ -1,12 +1,12 @@
-//! Keeps the sums of the two halves into which a condition splits a set, and evaluates the halves
-//! from their sums alone.
+//! Evaluates the two halves into which a condition splits a set of rows, from sums over the halves.
 //!
-//! [`Halves`] keeps the sums of the growing set. It computes the sums of the complement by
-//! subtracting them from the sums of the parent set. [`BySums`] turns a [`Judge`], which maps sums
-//! to a quality, into an [`Evaluator`].
+//! Rows of the parent set are added to a growing set, which is one half. The complement of the growing set
+//! within the parent set is the other half. [`Halves`] keeps the sums of the growing set. The sums of the
+//! complement are the sums of the parent set minus the sums of the growing set. [`BySums`] turns a [`Judge`],
+//! which maps sums to a quality, into an [`Evaluator`].
 //!
-//! The judges in this file are for labels, or bins of labels, that are independent of one another.
-//! They cost O(labels) per row and per candidate.
+//! The judges in this file are for labels, or bins of labels, that are independent of one another. These
+//! judges take O(labels) time per row and per candidate.
 
 use super::Parent;
 use super::sweep::Evaluator;
@@ -17,7 +17,7 @@ use crate::lanes::{WIDTH, chunks, total};
 use crate::statistics::{Statistics, Sums};
 use manylabel_base::{Error, filled};
 
-/// The sums of the growing set and of its complement within the parent set.
+/// The sums of the growing set (the rows added so far) and of its complement within the parent set.
 pub(crate) struct Halves<'a> {
     /// Gradients of all training rows.
     pub(crate) statistics: &'a Statistics<'a>,
@@ -25,18 +25,19 @@ pub(crate) struct Halves<'a> {
     pub(crate) weights: &'a [f64],
     /// The parent set.
     pub(super) parent: &'a Parent<'a>,
-    /// Sums of the growing set.
+    /// Sums of the growing set (the rows added so far).
     pub(crate) taken: Sums,
-    /// Sums of the complement. They are up to date after a call of [`subtract`](Self::subtract).
+    /// Sums of the complement of the growing set. The sums are up to date after a call of
+    /// [`subtract`](Self::subtract).
     pub(crate) others: Sums,
 }
 
 impl<'a> Halves<'a> {
-    /// Starts with an empty growing set.
+    /// Returns an evaluation that starts with an empty growing set.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the sums do not fit in memory.
+    /// Returns [`Error::TooLarge`] if the sums do not fit in memory.
     pub(crate) fn new(
         statistics: &'a Statistics<'a>,
         parent: &'a Parent<'a>,
@@ -59,7 +60,7 @@ impl<'a> Halves<'a> {
         }
     }
 
-    /// Computes the sums of the complement.
+    /// Computes the sums of the complement of the growing set.
     #[inline(always)]
     pub(crate) fn subtract(&mut self) {
         self.others
@@ -67,8 +68,9 @@ impl<'a> Halves<'a> {
     }
 }
 
-/// Computes the quality of a set from its sums. Judges that need more data follow the growing set
-/// themselves.
+/// Computes the quality of a set of rows from its sums. The quality is the change of the objective with the
+/// optimal head. A judge that needs more data keeps its own record of the growing set (the rows added so
+/// far).
 pub(crate) trait Judge {
     /// Called when the growing set is emptied. Does nothing by default.
     #[inline(always)]
@@ -79,30 +81,30 @@ pub(crate) trait Judge {
     #[inline(always)]
     fn take(&mut self, _statistics: &Statistics<'_>, _weights: &[f64], _rows: &[u32]) {}
 
-    /// Returns the quality of the growing set, or of its complement if `others` is true. `sums` are
-    /// the sums over the evaluated set.
+    /// Returns the quality of the growing set (the rows added so far), or of its complement if `others` is
+    /// true. `sums` are the sums over the evaluated set.
     fn quality(&mut self, statistics: &Statistics<'_>, sums: &Sums, others: bool) -> f64;
 
-    /// The same as [`Evaluator::cost`], for rows of `stride` labels.
+    /// Returns the same numbers as [`Evaluator::cost`], for rows of `stride` labels.
     fn cost(&self, stride: usize) -> [usize; 2] {
         [4 * stride, 8 * stride]
     }
 }
 
-/// Evaluates both halves from their sums.
+/// Evaluates the growing set (the rows added so far) and its complement from their sums.
 pub(crate) struct BySums<'a, J> {
-    /// Sums of both halves.
+    /// Sums over the growing set (the rows added so far) and over its complement.
     halves: Halves<'a>,
-    /// Maps sums to a quality.
+    /// The judge, which computes a quality from sums.
     judge: J,
 }
 
 impl<'a, J: Judge> BySums<'a, J> {
-    /// Starts with an empty growing set.
+    /// Returns an evaluation that starts with an empty growing set.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the sums do not fit in memory.
+    /// Returns [`Error::TooLarge`] if the sums do not fit in memory.
     pub(crate) fn new(
         statistics: &'a Statistics<'a>,
         parent: &'a Parent<'a>,
@@ -158,14 +160,14 @@ impl<J: Judge> Evaluator for BySums<'_, J> {
 pub(crate) enum Scored {
     /// All labels.
     All,
-    /// The label with the best quality on its own.
+    /// The label whose score alone gives the best quality.
     Best,
     /// The label with this number.
     One(usize),
 }
 
-/// Evaluates labels that are independent of one another. The quality is the sum over the labels
-/// that a head scores.
+/// Evaluates labels that are independent of one another. The quality of a set is the sum of the qualities of
+/// the labels that a head scores.
 pub(crate) struct Independent {
     /// The L2 weight ω.
     pub(crate) l2: f64,
@@ -191,9 +193,10 @@ impl Judge for Independent {
     }
 }
 
-/// Evaluates bins under the label-wise loss. Bins are assigned from each candidate's own sums.
+/// Evaluates label bins under the label-wise loss. Each candidate has its own bins, which are computed from
+/// its sums.
 pub(crate) struct IndependentBins {
-    /// Assigns bins.
+    /// The binner, which assigns labels to bins.
     binner: Binner,
     /// Solves the heads of bins. The matrix of the system is diagonal here.
     system: System,
@@ -208,7 +211,7 @@ impl IndependentBins {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the working space does not fit in memory.
     pub(crate) fn new(stride: usize, binner: Binner, l2: f64) -> Result<Self, Error> {
         Ok(Self {
             binner,

@@ -1,10 +1,10 @@
 //! Searches for the condition that improves a rule most.
 //!
-//! The *parent set* is the set of rows that a body covers. Every condition on a feature splits it
-//! into two halves: the rows that satisfy the condition, and the rows that satisfy its opposite.
-//! Both halves are candidates. The rows of the parent set are sorted by the feature (`groups.rs`).
-//! They are added to a growing set, one group of values after the other (`sweep.rs`). An
-//! [`Evaluator`] computes the quality of the growing set, and of its complement within the parent
+//! The *parent set* is the set of rows that a body covers. Every condition on a feature splits the parent set
+//! into two halves: the rows that satisfy the condition, and the rows that satisfy the opposite condition.
+//! Both halves are candidates. The rows of the parent set are sorted by the feature (`groups.rs`). They are
+//! added to a *growing set*, one group of rows with equal or similar values after the other (`sweep.rs`). An
+//! [`Evaluator`] computes the quality of the growing set and the quality of its complement within the parent
 //! set.
 //!
 //! | evaluator | head | what is kept up to date |
@@ -16,16 +16,16 @@
 //! | `FewRows` | own bins for few rows, parent's bins for others | sums, rows by bins, sums by bins |
 //! | `Full` | all labels | sums, and approximate heads of the candidates |
 //!
-//! With few label bins under the example-wise loss, the fast search uses no evaluator for full
-//! columns. Each row is reduced to a few sums over the bins of the parent set, and these sums are
-//! added to a histogram over groups of values (`parent_bins.rs`).
+//! With few label bins under the example-wise loss, the fast search uses no evaluator for full columns. Each
+//! row is reduced to a few sums over the bins of the parent set. These sums are added to a histogram over
+//! groups of values (`parent_bins.rs`).
 //!
-//! Features are searched in parallel, with a few features per task. Among equally good conditions,
-//! the condition on the feature that comes first in the sample wins. On the same feature, the lower
-//! threshold wins, then ≤ before >. The result does not depend on the number of threads.
+//! Features are searched in parallel, with a few features per task. Among equally good conditions, the search
+//! prefers the feature that comes first in the sample. On the same feature, it prefers the lower threshold,
+//! and then ≤ to >. The result does not depend on the number of threads.
 //!
-//! The sums of a subset are computed from the sums of its parent set by subtraction if that is less
-//! work ([`Moments::keep`]).
+//! When a condition is added to the body, the sums of the remaining rows are computed by subtraction if this
+//! is less work ([`Moments::keep`]).
 
 mod full;
 mod groups;
@@ -57,12 +57,12 @@ use rayon::prelude::*;
 use sweep::{Evaluator, Split, sweep};
 use two_bins::{MOST_CHUNKS, TwoBins};
 
-/// Largest number of labels (padded) for which the fast search with label binning keeps a Gram
-/// matrix.
+/// Largest number of labels, rounded up to a multiple of eight, for which the fast search with label binning
+/// keeps a Gram matrix.
 const MOST_LABELS: usize = 256;
 
-/// Number of features per task. The features of a task use the same evaluator. The best condition
-/// on one feature excludes candidates on the next feature.
+/// Number of features per task. The features of a task use the same evaluator. After the first feature, the
+/// quality of its best condition excludes many candidates on the next feature.
 const FEATURES_OF_PIECE: usize = 2;
 
 /// A candidate for the next condition of a rule.
@@ -70,8 +70,8 @@ const FEATURES_OF_PIECE: usize = 2;
 pub(crate) struct Candidate {
     /// The quality of the sampled rows that satisfy the condition.
     pub(crate) quality: f64,
-    /// Whether the quality may have been computed with the bins of the parent set instead of the
-    /// candidate's own bins.
+    /// True if the quality may be an estimate. An estimate uses the label bins of the rows before the
+    /// condition is added, instead of the candidate's own bins.
     pub(crate) estimated: bool,
     /// The feature that the condition compares.
     pub(crate) feature: usize,
@@ -81,16 +81,16 @@ pub(crate) struct Candidate {
     pub(crate) threshold: f32,
 }
 
-/// Quantities of a parent set that the search needs. They are sums over its rows, so rows can be
-/// removed as the body grows.
+/// Sums over the rows that the body covers so far (the parent set). When the body gets another condition,
+/// rows can be subtracted from these sums.
 #[derive(Debug)]
 pub(crate) struct Moments {
     /// Sums by label.
     sums: Sums,
-    /// The matrix `Σ w g gᵀ`, if the search needs it.
+    /// The matrix `Σ w g gᵀ`, or `None` if the search does not need the matrix.
     gram: Option<Gram>,
-    /// The head of all labels, from which solving of candidates starts. Its length is 0 unless
-    /// heads score all labels without bins.
+    /// The head of all labels for the rows that the body covers so far. The solver starts from this head for
+    /// each candidate. The length is 0 unless heads score all labels without bins.
     pub(crate) near: Near,
 }
 
@@ -99,8 +99,8 @@ impl Moments {
     ///
     /// # Errors
     ///
-    /// The same as [`Watch::step`](manylabel_base::Watch::step). [`Error::TooLarge`] if there is
-    /// not enough memory.
+    /// Returns the same errors as [`Watch::step`](manylabel_base::Watch::step). Returns [`Error::TooLarge`]
+    /// if there is not enough memory.
     pub(crate) fn over(
         context: &Context<'_>,
         rows: &[u32],
@@ -115,11 +115,11 @@ impl Moments {
         Ok(moments)
     }
 
-    /// Computes the sums and the matrix of `rows`. Uses the given head.
+    /// Computes the sums and the matrix of `rows`, and stores these sums with the given head.
     ///
     /// # Errors
     ///
-    /// The same as [`over`](Self::over).
+    /// Returns the same errors as [`over`](Self::over).
     fn sums(
         context: &Context<'_>,
         rows: &[u32],
@@ -141,7 +141,7 @@ impl Moments {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the copy does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the copy does not fit in memory.
     fn copied(&self) -> Result<Self, Error> {
         Ok(Self {
             sums: self.sums.copied()?,
@@ -150,13 +150,13 @@ impl Moments {
         })
     }
 
-    /// Reduces the set to the rows in `kept`. The rows in `gone` are subtracted if they are fewer
-    /// than the rows in `kept`. Otherwise the rows in `kept` are summed again. `head` is an
-    /// approximate head of the kept rows. Without it, solving starts from the head of the old set.
+    /// Reduces the set to the rows in `kept`. If `gone` has fewer rows than `kept`, the rows in `gone` are
+    /// subtracted. Otherwise the rows in `kept` are summed again. `head` is an approximate head of the kept
+    /// rows. Without `head`, the solver starts from the head of the old set.
     ///
     /// # Errors
     ///
-    /// The same as [`over`](Self::over).
+    /// Returns the same errors as [`over`](Self::over).
     pub(crate) fn keep(
         &mut self,
         context: &Context<'_>,
@@ -181,12 +181,12 @@ impl Moments {
         self.solve(context, kept, weights)
     }
 
-    /// Improves the head until it is the head of `rows`. Does nothing unless heads score all labels
-    /// without bins.
+    /// Improves the stored head until it is the optimal head of `rows`. Does nothing unless heads score all
+    /// labels without bins.
     ///
     /// # Errors
     ///
-    /// The same as [`over`](Self::over).
+    /// Returns the same errors as [`over`](Self::over).
     fn solve(&mut self, context: &Context<'_>, rows: &[u32], weights: &[f64]) -> Result<(), Error> {
         let statistics = context.statistics;
         if let Method::Full = context.method {
@@ -205,23 +205,23 @@ impl Moments {
 /// The parent set: the sampled rows that satisfy the conditions so far, and data that depend only
 /// on these rows.
 pub(crate) struct Parent<'a> {
-    /// The rows, ascending.
+    /// The rows, in ascending order.
     rows: &'a [u32],
     /// Weights of all training rows. Rows outside the sample have weight 0.
     weights: &'a [f64],
     /// Sums over the rows.
     moments: &'a Moments,
-    /// The Gram matrix summed by the bins of the parent set, if there is label binning and a Gram
-    /// matrix.
+    /// The Gram matrix summed by the label bins of the parent set. `None` without label binning or without a
+    /// Gram matrix.
     bins: Option<ParentBins>,
 }
 
 impl<'a> Parent<'a> {
-    /// Computes the bins of the parent set, if there is a Gram matrix.
+    /// Returns the parent set. Computes its label bins if there is a Gram matrix.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory.
+    /// Returns [`Error::TooLarge`] if there is not enough memory.
     fn new(
         context: &Context<'_>,
         rows: &'a [u32],
@@ -250,8 +250,8 @@ impl<'a> Parent<'a> {
         self.moments.gram.as_ref()
     }
 
-    /// Returns the sum of outer products over the set. It is a stored matrix if there is a Gram
-    /// matrix.
+    /// Returns the sum of outer products over the set: the Gram matrix if there is one, and the rows
+    /// otherwise.
     fn outer(&self) -> Outer<'_> {
         Outer::of(self.gram(), self.rows, self.weights)
     }
@@ -270,7 +270,7 @@ pub(crate) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// Stores references. Computes nothing.
+    /// Stores the references and computes nothing.
     pub(crate) fn new(
         statistics: &'a Statistics<'a>,
         columns: &'a Columns,
@@ -285,29 +285,29 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Returns whether conditions on a feature are evaluated with the bins of the parent set. The
-    /// fast search does this for full columns, if there are few enough bins to save work. If there
-    /// are too many labels for a Gram matrix, it does this for all columns.
+    /// Returns true if conditions on a feature are evaluated with the label bins of the parent set. In the
+    /// fast search, this is the case for columns that store all rows, if there are few bins. If there are too
+    /// many labels for a Gram matrix, this is the case for all columns.
     fn is_estimated(&self, column: &Column) -> bool {
         self.params.search == Search::Fast
             && self.has_few_bins()
             && (column.implicit.is_none() || self.statistics.stride > MOST_LABELS)
     }
 
-    /// Returns whether the search uses the positions of rows within their set. Otherwise it only
-    /// needs to know which rows are in the set.
+    /// Returns true if the search uses the positions of rows within their set. Otherwise it only uses which
+    /// rows are in the set.
     pub(crate) fn needs_positions(&self) -> bool {
         self.params.search == Search::Fast && self.has_few_bins()
     }
 
-    /// Returns whether there are few bins. A row summed by bins consists of sums and products of
-    /// bins. Bins are few if this row is at most twice as long as a row of labels.
+    /// Returns true if there are few bins. Bins are few if the sums and products of the bins of a row take at
+    /// most two numbers per label.
     fn has_few_bins(&self) -> bool {
         matches!(self.method, Method::Bins { binner, .. }
             if binner.n_bins * (binner.n_bins + 3) / 2 <= 2 * self.statistics.stride)
     }
 
-    /// Returns whether the search needs `Σ w g gᵀ` over a set of `n_rows` rows as a matrix.
+    /// Returns true if the search needs the matrix `Σ w g gᵀ` over a set of `n_rows` rows.
     fn needs_gram(&self, n_rows: usize) -> bool {
         match self.method {
             Method::Bins { .. } => {
@@ -320,8 +320,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Returns the approximate number of values that the search over a feature reads, for a set of
-    /// `n_rows` rows. This number decides whether threads are used.
+    /// Returns the approximate number of values that the search over a feature reads, for a set of `n_rows`
+    /// rows. This number determines whether threads are used.
     fn work(&self, feature: usize, n_rows: usize) -> usize {
         let (column, stride) = (&self.columns.all[feature], self.statistics.stride);
         let n_rows = n_rows.min(column.rows.len());
@@ -340,17 +340,16 @@ impl<'a> Context<'a> {
     /// there is no such condition.
     ///
     /// - `label` is the label of single-label heads, if it has already been chosen.
-    /// - `room` is working space for statistics of rows by bins.
+    /// - `room` is working space for the statistics of rows, summed by bins.
     ///
-    /// If heads score all labels without bins, an approximate head of the rows that satisfy the
-    /// condition is also returned. Among equally good conditions, the condition on the first
-    /// feature in `features` is returned. On the same feature, the lower threshold comes first,
-    /// then ≤ before >.
+    /// If heads score all labels without bins, an approximate head of the rows that satisfy the condition is
+    /// also returned. Among equally good conditions, the condition on the first feature in `features` is
+    /// returned. On the same feature, a lower threshold is preferred, and then ≤ is preferred to >.
     ///
     /// # Errors
     ///
-    /// The same as [`Watch::step`](manylabel_base::Watch::step). [`Error::TooLarge`] if there is
-    /// not enough memory.
+    /// Returns the same errors as [`Watch::step`](manylabel_base::Watch::step). Returns [`Error::TooLarge`]
+    /// if there is not enough memory.
     pub(crate) fn best_condition(
         &self,
         set: RowSet<'_>,
@@ -421,13 +420,13 @@ impl<'a> Context<'a> {
         ))
     }
 
-    /// Returns the best condition of all `tasks` with a quality below `bound`. If a feature has
-    /// missing values in the set, a separate parent set without these rows is used for this
-    /// feature.
+    /// Returns the best condition of all `tasks` with a quality below `bound`. A task is the search over one
+    /// feature. If rows of the parent set have no value for a feature, the search over this feature uses a
+    /// parent set without these rows.
     ///
     /// # Errors
     ///
-    /// The same as [`best_condition`](Self::best_condition).
+    /// Returns the same errors as [`best_condition`](Self::best_condition).
     fn sweep(
         &self,
         parent: &Parent<'_>,
@@ -455,12 +454,12 @@ impl<'a> Context<'a> {
         Ok(best)
     }
 
-    /// Does the work of [`sweep`](Self::sweep) for features without missing values in the set.
-    /// Selects the evaluator.
+    /// Does the work of [`sweep`](Self::sweep) for features without missing values in the parent set. This
+    /// function selects the evaluator.
     ///
     /// # Errors
     ///
-    /// The same as [`best_condition`](Self::best_condition).
+    /// Returns the same errors as [`best_condition`](Self::best_condition).
     fn sweep_full(
         &self,
         parent: &Parent<'_>,
@@ -525,7 +524,7 @@ impl<'a> Context<'a> {
 
 /// The search over one feature.
 struct Task<'a> {
-    /// Index of the feature in the sample.
+    /// Index of the feature in the sample of features.
     at: usize,
     /// The feature.
     column: &'a Column,
@@ -536,11 +535,11 @@ struct Task<'a> {
 /// The best condition on a feature.
 #[derive(Debug)]
 struct Found {
-    /// Index of the feature in the sample.
+    /// Index of the feature in the sample of features.
     at: usize,
-    /// The condition, by groups of values.
+    /// The condition, which refers to groups of values.
     split: Split,
-    /// Its threshold.
+    /// The threshold of the condition.
     threshold: f32,
     /// An approximate head of the rows that satisfy the condition, if one was computed.
     head: Option<Aligned>,
@@ -558,8 +557,8 @@ impl Found {
     }
 }
 
-/// Returns the better of two conditions. If they are equally good, returns the condition on the
-/// feature that comes first.
+/// Returns the better of two conditions. If they are equally good, returns the condition on the feature that
+/// comes first in the sample.
 fn better(a: Option<Found>, b: Option<Found>) -> Option<Found> {
     let key = |found: &Found| (found.split.quality, found.at);
     match (a, b) {
@@ -568,7 +567,7 @@ fn better(a: Option<Found>, b: Option<Found>) -> Option<Found> {
     }
 }
 
-/// Returns the threshold of a split. It lies between two groups, or is the value of a nominal
+/// Returns the threshold of a split. The threshold lies between two groups, or is the value of a nominal
 /// feature.
 fn threshold(column: &Column, groups: &Groups, split: Split) -> f32 {
     let group = groups.list[split.group];
@@ -579,13 +578,13 @@ fn threshold(column: &Column, groups: &Groups, split: Split) -> f32 {
     }
 }
 
-/// Returns the best condition of all `tasks`, using one evaluator. The quality of the best
-/// condition so far is the bound for the next feature. Most candidates therefore need not be solved
-/// completely.
+/// Returns the best condition of all `tasks`, using one evaluator. The quality of the best condition so far
+/// is the bound for the next feature. With this bound, most candidates are rejected before their head is
+/// computed completely.
 ///
 /// # Errors
 ///
-/// The errors of `pace` and of the evaluator.
+/// Returns any error of `pace` or of the evaluator.
 #[inline(always)]
 fn sweep_each(
     evaluator: &mut impl Evaluator,
@@ -612,7 +611,7 @@ fn sweep_each(
 ///
 /// # Errors
 ///
-/// The same as [`sweep_each`].
+/// Returns the same errors as [`sweep_each`].
 #[wide]
 fn sweep_with<E: Evaluator>(
     evaluator: &mut E,
@@ -628,7 +627,7 @@ fn sweep_with<E: Evaluator>(
 ///
 /// # Errors
 ///
-/// The same as [`sweep_each`]. [`Error::TooLarge`] if there is not enough memory.
+/// Returns the same errors as [`sweep_each`]. Returns [`Error::TooLarge`] if there is not enough memory.
 #[wide]
 fn sweep_all_labels<const C: usize>(
     context: &Context<'_>,
@@ -651,7 +650,7 @@ fn sweep_all_labels<const C: usize>(
 ///
 /// # Errors
 ///
-/// The same as [`sweep_each`]. [`Error::TooLarge`] if there is not enough memory.
+/// Returns the same errors as [`sweep_each`]. Returns [`Error::TooLarge`] if there is not enough memory.
 #[wide]
 fn sweep_two_bins<const C: usize>(
     context: &Context<'_>,

@@ -1,13 +1,14 @@
-//! Evaluates candidates with bins of their own sums, under the example-wise loss.
+//! Evaluates candidates with their own label bins, under the example-wise loss.
 //!
-//! The bins of each candidate are assigned from the sums of the candidate. The growing set keeps
-//! its rows summed by bins ([`BinnedRows`]). Between two candidates, a few labels move to other
-//! bins and a few rows are added.
+//! A candidate is a set of rows: the growing set, to which rows are added, or its complement within the
+//! parent set. The sums of a candidate determine its bins. For the growing set, the gradients of each row are
+//! summed by bins ([`BinnedRows`]). From one candidate to the next, a few labels change their bins and a few
+//! rows are added.
 //!
-//! The complement has its own bins. Its products are the products of the parent set minus the
-//! products of the growing set, both with the bins of the complement. The growing set is therefore
-//! stored a second time, with the bins of the complement. The Gram matrix of the parent set is also
-//! summed by these bins ([`ParentBins`]). Moving a label to another bin costs O(labels).
+//! The complement has its own bins. The products of its bins are the products of the parent set minus the
+//! products of the growing set. Here the two sets use the bins of the complement. The growing set is
+//! therefore stored a second time, with the bins of the complement. The Gram matrix of the parent set is also
+//! summed by these bins ([`ParentBins`]). A change of the bin of one label takes O(labels) time.
 
 use super::Parent;
 use super::halves::Halves;
@@ -19,19 +20,19 @@ use crate::lanes::add_scaled;
 use crate::statistics::{Statistics, Sums};
 use manylabel_base::{Error, copied, filled, reserved};
 
-/// A growing set of rows with bins assigned from given sums, and the head of these bins.
+/// A growing set of rows. Its label bins are computed from given sums. Also computes the head of these bins.
 pub(crate) struct OwnBins<'a> {
     /// Gradients of all training rows.
     statistics: &'a Statistics<'a>,
     /// Weights of all training rows.
     weights: &'a [f64],
-    /// Assigns bins.
+    /// The binner, which assigns labels to bins.
     binner: Binner,
-    /// Solves heads of bins.
+    /// The linear system for the scores of the bins.
     system: System,
-    /// The growing set.
+    /// The growing set: the rows added so far.
     rows: Vec<u32>,
-    /// Square roots of the weights of these rows.
+    /// Square roots of the weights of the rows in the growing set.
     roots: Vec<f64>,
     /// Working space: the bins of the next candidate.
     next: Vec<f64>,
@@ -39,7 +40,8 @@ pub(crate) struct OwnBins<'a> {
     criteria: Vec<f64>,
     /// Labels that change their bins from one candidate to the next.
     moves: Vec<Move>,
-    /// The rows summed by bins. The rows added last may still be missing.
+    /// The gradients of the rows added so far, summed by label bins. The rows that were added last may still
+    /// be missing.
     binned: BinnedRows,
 }
 
@@ -48,7 +50,7 @@ impl<'a> OwnBins<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the working space does not fit in memory.
     pub(crate) fn new(
         statistics: &'a Statistics<'a>,
         weights: &'a [f64],
@@ -72,7 +74,7 @@ impl<'a> OwnBins<'a> {
         })
     }
 
-    /// The same as [`Evaluator::cost`].
+    /// Returns the same numbers as [`Evaluator::cost`].
     pub(crate) fn cost(&self) -> [usize; 2] {
         let stride = self.statistics.stride;
         [4 * stride, 8 * stride + self.system.cost()]
@@ -86,7 +88,7 @@ impl<'a> OwnBins<'a> {
         self.binned.clear();
     }
 
-    /// Adds rows to the growing set. They are summed by bins when the next quality is computed.
+    /// Adds rows to the growing set. The rows are summed by bins when the next quality is computed.
     #[inline(always)]
     #[expect(clippy::disallowed_methods, reason = "the capacity is reserved")]
     pub(crate) fn take(&mut self, rows: &[u32]) {
@@ -95,12 +97,13 @@ impl<'a> OwnBins<'a> {
         self.roots.extend(roots);
     }
 
-    /// Assigns bins from `sums` and updates the rows summed by bins. `sums` are the sums of the
-    /// growing set or of its complement.
+    /// Assigns bins from `sums` and updates the rows summed by bins. `sums` are the sums of the growing set
+    /// (the rows added so far) or of its complement.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory, and the errors of the watch.
+    /// Returns [`Error::TooLarge`] if there is not enough memory, and [`Error::Stopped`] if the caller
+    /// requested a stop.
     #[inline(always)]
     fn rebin(&mut self, sums: &Sums) -> Result<(), Error> {
         self.binner
@@ -113,24 +116,24 @@ impl<'a> OwnBins<'a> {
         (self.binned).update(&self.moves, rows.len(), gradient, |i| roots[i], &mut pace)
     }
 
-    /// Returns the quality of the growing set. `sums` are the sums of the growing set.
+    /// Returns the quality of the growing set (the rows added so far). `sums` are the sums over this set.
     ///
     /// # Errors
     ///
-    /// The same as [`rebin`](Self::rebin).
+    /// Returns the same errors as [`rebin`](Self::rebin).
     #[inline(always)]
     pub(crate) fn quality(&mut self, sums: &Sums) -> Result<f64, Error> {
         self.rebin(sums)?;
         Ok(self.system.quality(|a, b| self.binned.product(a, b)))
     }
 
-    /// Returns the quality of the complement of the growing set. `sums` are the sums of the
-    /// complement. `gram` is the matrix of the parent set. `all` is this matrix summed by the bins
-    /// of the latest complement.
+    /// Returns the quality of the complement of the growing set (the rows added so far). `sums` are the sums
+    /// of the complement. `gram` is the matrix of the parent set. `all` is this matrix summed by the bins of
+    /// the latest complement.
     ///
     /// # Errors
     ///
-    /// The same as [`rebin`](Self::rebin).
+    /// Returns the same errors as [`rebin`](Self::rebin).
     #[inline(always)]
     fn quality_without(
         &mut self,
@@ -145,29 +148,30 @@ impl<'a> OwnBins<'a> {
     }
 }
 
-/// Evaluates both halves with bins assigned from each candidate's own sums.
+/// Evaluates the growing set (the rows added so far) and its complement. Each candidate has its own label
+/// bins, which are computed from its sums.
 pub(crate) struct Binned<'a> {
-    /// Sums of both halves.
+    /// Sums over the growing set (the rows added so far) and over its complement.
     halves: Halves<'a>,
     /// `Σ w g gᵀ` over the parent set.
     gram: &'a Gram,
-    /// The matrix `gram` summed by the bins of the parent set. A large complement has similar bins,
-    /// so each search starts from this matrix.
+    /// The matrix `gram` summed by the label bins of the parent set. Each search starts from this matrix,
+    /// because a large complement has bins similar to the bins of the parent set.
     parent: &'a ParentBins,
-    /// The growing set with its own bins.
+    /// The growing set (the rows added so far) with its own label bins.
     taken: OwnBins<'a>,
-    /// The growing set with the bins of its complement.
+    /// The growing set (the rows added so far) with the label bins of its complement.
     others: OwnBins<'a>,
-    /// The matrix of the parent set, summed by the bins of the complement.
+    /// The matrix of the parent set, summed by the bins of the complement of the growing set.
     all: ParentBins,
 }
 
 impl<'a> Binned<'a> {
-    /// Allocates working space for up to `most_rows` rows in the growing set.
+    /// Allocates working space for a growing set of up to `most_rows` rows.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the working space does not fit in memory.
     #[expect(clippy::too_many_arguments, reason = "it has this many inputs")]
     pub(crate) fn new(
         statistics: &'a Statistics<'a>,
@@ -226,17 +230,17 @@ impl Evaluator for Binned<'_> {
     }
 }
 
-/// The matrix `Σ w g gᵀ` over a parent set, summed by bins. Stores the sums over the rows of each
-/// bin, and the sums over rows and columns of each pair of bins.
+/// The matrix `Σ w g gᵀ` over a parent set, summed by label bins. Stores the sum of the matrix rows of each
+/// bin. Also stores the sum of the entries for each pair of bins.
 #[derive(Debug)]
 pub(crate) struct ParentBins {
     /// The bin of each label.
     pub(crate) bins: Vec<f64>,
-    /// Number of bins, empty ones included.
+    /// Number of bins. Empty bins are included.
     n_bins: usize,
-    /// One padded row per bin: the sum of the matrix rows that belong to the labels of the bin.
+    /// One row per bin: the sum of the matrix rows that belong to the labels of the bin.
     by_bin: Vec<f64>,
-    /// One number per pair of bins.
+    /// The sum of the matrix entries for each pair of bins.
     products: Vec<f64>,
 }
 
@@ -245,7 +249,7 @@ impl ParentBins {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the sums do not fit in memory.
+    /// Returns [`Error::TooLarge`] if the sums do not fit in memory.
     pub(crate) fn new(gram: &Gram, bins: Vec<f64>, n_bins: usize) -> Result<Self, Error> {
         let stride = gram.stride;
         let mut by_bin = filled("number of label bins", 0.0, n_bins * stride)?;
@@ -269,7 +273,7 @@ impl ParentBins {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the copy does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the copy does not fit in memory.
     fn copied(&self) -> Result<Self, Error> {
         Ok(Self {
             bins: copied("number of labels", &self.bins)?,
@@ -286,8 +290,7 @@ impl ParentBins {
         self.products.copy_from_slice(&other.products);
     }
 
-    /// Sums the matrix row of one bin by bins. The results are the products of this bin with all
-    /// bins.
+    /// Computes the products of one bin with all bins.
     #[inline(always)]
     fn add_up(&mut self, bin: usize) {
         let stride = self.bins.len();
@@ -299,7 +302,7 @@ impl ParentBins {
         }
     }
 
-    /// Changes the bins of the labels in `moves`, in O(labels) per move. Computes the products of
+    /// Changes the bins of the labels in `moves`, in O(labels) time per label. Computes the products of
     /// changed bins again.
     #[inline(always)]
     fn update(&mut self, gram: &Gram, moves: &[Move]) {

@@ -1,21 +1,21 @@
-//! Implements the fast search for heads with label binning under the example-wise loss. Candidates
-//! are evaluated with the bins of their parent set.
+//! Implements the fast search for heads with label binning under the example-wise loss. Candidates are
+//! evaluated with the label bins of their parent set.
 //!
-//! The bins of a large subset differ little from the bins of its parent set. If every candidate
-//! uses the parent's bins, each row can be reduced once to a few numbers ([`BinnedStatistics`]). A
-//! candidate then needs only the sums of these numbers. With B bins, the numbers are B gradients, B
-//! diagonals and B (B − 1) / 2 products of different bins. The cost per row and feature then does
-//! not depend on the number of labels.
+//! The bins of a large subset differ little from the bins of its parent set. If every candidate uses the
+//! parent's bins, each row can be reduced once to a few numbers ([`BinnedStatistics`]). A candidate then
+//! needs only the sums of these numbers. With B bins, these numbers are B gradients, B diagonals and B (B −
+//! 1) / 2 products of different bins. The time per row and feature then does not depend on the number of
+//! labels.
 //!
 //! - On a full column, rows are added to a histogram over the groups of values of the column.
 //!   Numeric features have at most [`GROUPS`](crate::columns::GROUPS) groups. Prefix sums over the
 //!   groups give the sums of the candidates.
-//! - On a sparse column, few rows have a non-zero value. The bins of these rows may differ much
-//!   from the parent's bins. The rows are therefore evaluated with their own bins, as in the exact
-//!   search. Only their complement is evaluated with the parent's bins ([`FewRows`]).
+//! - On a sparse column, few rows have a non-zero value. The bins of these rows may differ a lot from the
+//!   parent's bins. A set of these rows is therefore evaluated with its own bins, as in the exact search.
+//!   Only the complement of the set is evaluated with the parent's bins ([`FewRows`]).
 //!
-//! The qualities are estimates. The chosen condition is evaluated again with its own head before it
-//! is accepted (`grow.rs`).
+//! The qualities are estimates. Before the chosen condition is accepted, its quality is computed from its own
+//! head (`grow.rs`).
 
 use super::groups::{Groups, RowSet};
 use super::own_bins::OwnBins;
@@ -31,49 +31,49 @@ use manylabel_base::{Error, collected, copied, filled};
 use manylabel_simd::wide;
 use rayon::prelude::*;
 
-/// The rows of a set, each reduced to a few numbers by the bins of the set.
+/// The reduced rows of a set. Each row is reduced to a few numbers: sums over the label bins of the set.
 ///
-/// A row starts with B gradients and B diagonals. The products of bins a > b follow in the order
-/// (1, 0), (2, 0), (2, 1), …, and the rest is padding. All numbers are multiplied by the weight of
-/// the row.
+/// A reduced row starts with B gradients and B diagonals. The products of bins a > b follow in the order (1,
+/// 0), (2, 0), (2, 1), …. The remaining entries are padding. All numbers are multiplied by the weight of the
+/// row.
 #[derive(Debug)]
 pub(crate) struct BinnedStatistics<'a> {
     /// The L2 weight ω.
     l2: f64,
-    /// Number of bins B, without empty ones.
+    /// Number of bins B. Empty bins are not included.
     n_bins: usize,
     /// Number of labels of each bin.
     sizes: Vec<f64>,
-    /// Number of values per reduced row, padded.
+    /// Padded number of values per reduced row (sums over label bins).
     width: usize,
-    /// The reduced rows, in the order of the set.
+    /// The reduced rows (sums over label bins), in the order of the set of rows.
     rows: &'a [f64],
-    /// The sum of the reduced rows.
+    /// The sum of the reduced rows (sums over label bins).
     all: Vec<f64>,
 }
 
-/// Sums of reduced rows by groups of values.
+/// Sums of reduced rows (sums over label bins) for each group of values of a column.
 struct Histogram {
-    /// Number of values per reduced row.
+    /// Number of values per reduced row (sums over label bins).
     width: usize,
-    /// One sum per group.
+    /// The sum of the reduced rows of each group.
     sums: Vec<f64>,
-    /// The number of rows and the codes of each group.
+    /// The number of rows and the range of values of each group.
     groups: Vec<Slot>,
 }
 
-/// The number of rows of a group, and the range of their codes.
+/// The number of rows of a group, and the range of their codes (indices of values in the column).
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     /// Number of rows.
     count: usize,
-    /// Smallest code of the rows.
+    /// Smallest code (index of a value in the column) of the rows.
     first: u32,
-    /// Largest code of the rows.
+    /// Largest code (index of a value in the column) of the rows.
     last: u32,
 }
 
-/// A group without rows.
+/// An empty group of rows.
 const EMPTY: Slot = Slot {
     count: 0,
     first: u32::MAX,
@@ -81,16 +81,16 @@ const EMPTY: Slot = Slot {
 };
 
 impl<'a> BinnedStatistics<'a> {
-    /// Assigns bins from the sums of the set and reduces its rows. Many rows are reduced in
-    /// parallel. Takes O(rows · (labels + B²)).
+    /// Computes label bins from the sums of the set and reduces the rows of the set. Many rows are reduced in
+    /// parallel. The time is O(rows · (labels + B²)).
     ///
-    /// The reduced rows are written to `room`. If `room` is too small, it is replaced by a larger
-    /// allocation.
+    /// The reduced rows (sums over label bins) are written to `room`. If `room` is too small, it is replaced
+    /// by a larger allocation.
     ///
     /// # Errors
     ///
-    /// The same as [`Watch::step`](manylabel_base::Watch::step). [`Error::TooLarge`] if there is
-    /// not enough memory.
+    /// Returns the same errors as [`Watch::step`](manylabel_base::Watch::step). Returns [`Error::TooLarge`]
+    /// if there is not enough memory.
     pub(crate) fn new(
         context: &Context<'_>,
         set: RowSet<'_>,
@@ -126,7 +126,7 @@ impl<'a> BinnedStatistics<'a> {
         let size = width.saturating_mul(rows.len());
         if room.len() < size {
             *room = Vec::new(); // frees the old allocation first
-            *room = filled("rows by bins", 0.0, size)?;
+            *room = filled("number of sums over label bins", 0.0, size)?;
         }
         let by_row = &mut room[..size];
         let block = 256;
@@ -163,12 +163,12 @@ impl<'a> BinnedStatistics<'a> {
         })
     }
 
-    /// Returns the best condition on a feature with a quality below `bound`, and its threshold. The
-    /// quality is an estimate.
+    /// Returns the best condition on a feature with a quality below `bound`, and the threshold of this
+    /// condition. The quality is an estimate.
     ///
     /// # Errors
     ///
-    /// The same as [`new`](Self::new).
+    /// Returns the same errors as [`new`](Self::new).
     pub(crate) fn search(
         &self,
         context: &Context<'_>,
@@ -185,13 +185,13 @@ impl<'a> BinnedStatistics<'a> {
         Ok(split.map(|split| (split, threshold(column, &groups, split))))
     }
 
-    /// Returns the reduced row at a position of the set.
+    /// Returns the reduced row (sums over label bins) at a position in the set of rows.
     #[inline(always)]
     fn row(&self, position: usize) -> &[f64] {
         &self.rows[position * self.width..(position + 1) * self.width]
     }
 
-    /// Returns the quality of the head for a sum of reduced rows.
+    /// Returns the quality of the head for a sum of reduced rows (sums over label bins).
     #[inline(always)]
     fn quality(&self, system: &mut System, sums: &[f64]) -> f64 {
         let n = self.n_bins;
@@ -216,11 +216,12 @@ impl<'a> BinnedStatistics<'a> {
     }
 }
 
-/// Writes the reduced rows of `rows` to `out`, with `width` numbers per row.
+/// Reduces the gradients of `rows` to sums over label bins. Writes these reduced rows to `out`, with `width`
+/// numbers per row.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if one number per label does not fit in memory.
+/// Returns [`Error::TooLarge`] if one number per label does not fit in memory.
 #[expect(
     clippy::too_many_arguments,
     reason = "one loop, compiled for every instruction set"
@@ -273,12 +274,12 @@ fn reduce(
     Ok(())
 }
 
-/// Searches a full column with a histogram. Rows with a missing value are subtracted from the sum
-/// of all rows.
+/// Finds the best condition on a column that stores the values of all rows, with a histogram. Rows with a
+/// missing value are subtracted from the sum of all rows.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if the histogram does not fit in memory.
+/// Returns [`Error::TooLarge`] if the histogram does not fit in memory.
 #[wide]
 fn search_full(
     statistics: &BinnedStatistics<'_>,
@@ -364,7 +365,7 @@ impl Histogram {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the histogram does not fit in memory.
     fn new(column: &Column, width: usize) -> Result<Self, Error> {
         let n_groups = if column.nominal {
             column.values.len()
@@ -381,7 +382,7 @@ impl Histogram {
         })
     }
 
-    /// Returns the group of a code.
+    /// Returns the number of the group that contains the value with the given code.
     #[inline(always)]
     fn group(column: &Column, code: u32) -> usize {
         if column.nominal {
@@ -391,7 +392,7 @@ impl Histogram {
         }
     }
 
-    /// Adds a reduced row with the given code.
+    /// Adds a reduced row (sums over label bins) to the group that contains the value with the given code.
     #[inline(always)]
     fn add(&mut self, column: &Column, code: u32, row: &[f64]) {
         let group = Self::group(column, code);
@@ -406,18 +407,20 @@ impl Histogram {
         );
     }
 
-    /// Returns the sum of a group.
+    /// Returns the sum of the reduced rows (sums over label bins) of a group.
     #[inline(always)]
     fn sums(&self, group: usize) -> &[f64] {
         &self.sums[group * self.width..(group + 1) * self.width]
     }
 }
 
-/// Searches a sparse column. Returns `None` if all rows of the set are in one group.
+/// Finds the best condition on a column that stores only nonzero values. Returns `None` if all rows of the
+/// set are in one group.
 ///
 /// # Errors
 ///
-/// The errors of the watch. [`Error::TooLarge`] if there is not enough memory.
+/// Returns [`Error::Stopped`] if the caller requested a stop. Returns [`Error::TooLarge`] if there is not
+/// enough memory.
 #[wide]
 fn search_sparse<'a>(
     estimates: &'a BinnedStatistics<'a>,
@@ -436,28 +439,29 @@ fn search_sparse<'a>(
     sweep(&mut evaluator, groups, nominal, least, bound, &mut pace)
 }
 
-/// Evaluates a growing set of few rows with its own bins, and the complement with the bins of the
-/// parent set.
+/// Evaluates a growing set of few rows with its own label bins. Evaluates the complement of the growing set
+/// with the label bins of the parent set.
 pub(crate) struct FewRows<'a> {
     /// Gradients of all training rows.
     statistics: &'a Statistics<'a>,
     /// Weights of all training rows.
     weights: &'a [f64],
-    /// The reduced rows of the parent set.
+    /// The reduced rows (sums over label bins) of the parent set.
     estimates: &'a BinnedStatistics<'a>,
     /// For every training row, its index in the parent set.
     positions: &'a [u32],
-    /// The growing set with its own bins.
+    /// The growing set (the rows added so far) with its own label bins.
     own: OwnBins<'a>,
-    /// Sums by label over the growing set.
+    /// Sums by label over the growing set (the rows added so far).
     taken: Sums,
-    /// Sum of the reduced rows of the growing set.
+    /// Sum of the reduced rows (sums over label bins) of the growing set (the rows added so far).
     reduced: Vec<f64>,
-    /// Sum of the reduced rows of the complement.
+    /// Sum of the reduced rows (sums over label bins) of the complement of the growing set.
     others: Vec<f64>,
-    /// Sum of the reduced rows of the parent set that have no missing value.
+    /// Sum of the reduced rows (sums over label bins) of the parent set, without rows that have a missing
+    /// value.
     all: Vec<f64>,
-    /// Solves the heads of the parent's bins.
+    /// The linear system for the scores of the parent's bins.
     system: System,
 }
 
@@ -466,7 +470,7 @@ impl<'a> FewRows<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory.
+    /// Returns [`Error::TooLarge`] if there is not enough memory.
     pub(crate) fn new(
         estimates: &'a BinnedStatistics<'a>,
         context: &'a Context<'a>,

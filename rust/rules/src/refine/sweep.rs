@@ -1,13 +1,14 @@
 //! Searches all conditions on one feature.
 //!
-//! Groups of values are added to a growing set. They are added from the smallest value upwards
-//! until half of the rows are taken, and then from the largest value downwards. The growing set is
-//! therefore always the smaller half. After each group, both halves are evaluated. Only sums of the
-//! complement are computed as differences. The complement is the larger half, so little precision
-//! is lost. Rows with the implicit value 0 are never visited.
+//! Groups of rows with equal or similar values are added to a growing set. Groups are first added from the
+//! smallest value upwards, until half of the rows are in the set. Then the set is emptied, and groups are
+//! added from the largest value downwards. The growing set is therefore always the smaller half. After each
+//! group, the growing set and its complement are evaluated. Only sums of the complement are computed as
+//! differences. The complement is the larger half, so little precision is lost. Rows with the implicit value
+//! 0 are never visited.
 //!
-//! Nominal features have two conditions, `= v` and `≠ v`, for each value v. For each value, the
-//! growing set starts empty.
+//! Nominal features have two conditions, `= v` and `≠ v`, for each value v. For each value, the growing set
+//! is emptied first.
 
 use super::groups::Groups;
 use crate::Operator;
@@ -15,7 +16,8 @@ use crate::pace::Pace;
 use manylabel_base::{Error, reserved};
 use std::ops::Range;
 
-/// Computes the quality of a growing set of rows, and of its complement within the parent set.
+/// Computes the quality of a growing set of rows. Also computes the quality of its complement within the
+/// parent set.
 ///
 /// An evaluator may return `None` as soon as a lower limit of the quality exceeds `bound`.
 pub(crate) trait Evaluator {
@@ -24,24 +26,25 @@ pub(crate) trait Evaluator {
     /// Adds rows to the growing set. The set never exceeds the capacity with which the evaluator
     /// was created.
     fn take(&mut self, rows: &[u32]);
-    /// Returns the quality of the growing set.
+    /// Returns the quality of the growing set (the rows added so far).
     ///
     /// # Errors
     ///
-    /// The errors of the evaluator: there is not enough memory, or the watch was stopped.
+    /// Returns any error of the evaluator. The causes are a lack of memory or a stop request of the caller.
     fn of_taken(&mut self, bound: f64) -> Result<Option<f64>, Error>;
-    /// Returns the quality of the complement, which is the parent set without the growing set.
+    /// Returns the quality of the complement, which consists of the rows of the parent set that have not been
+    /// added.
     ///
     /// # Errors
     ///
-    /// The same as [`of_taken`](Self::of_taken).
+    /// Returns the same errors as [`of_taken`](Self::of_taken).
     fn of_others(&mut self, bound: f64) -> Result<Option<f64>, Error>;
-    /// Returns the approximate numbers of values that the evaluator processes per row and per
-    /// candidate.
+    /// Returns two approximate numbers: the values that the evaluator processes per row, and the values that
+    /// it processes per candidate.
     fn cost(&self) -> [usize; 2];
 }
 
-/// A condition on a feature, expressed by groups of values.
+/// A condition on a feature, which refers to groups of values instead of a threshold.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Split {
     /// The quality of the rows that satisfy the condition.
@@ -53,8 +56,8 @@ pub(crate) struct Split {
 }
 
 impl Split {
-    /// Returns whether this split is preferred to another split. A better quality is preferred,
-    /// then a lower threshold, then ≤ before >.
+    /// Returns true if this split is preferred to another split. A better quality is preferred, then a lower
+    /// threshold, and then ≤ is preferred to >.
     fn precedes(&self, other: &Self) -> bool {
         if self.quality != other.quality {
             return self.quality < other.quality;
@@ -65,28 +68,29 @@ impl Split {
 
 /// Rows to add to the growing set, and the two conditions to evaluate afterwards.
 struct Step {
-    /// Whether to empty the growing set first.
+    /// True if the growing set is emptied before the rows are added.
     restart: bool,
     /// Ranges of [`Groups::rows`] to add.
     rows: [Range<usize>; 2],
-    /// Number of rows in the growing set afterwards.
+    /// Number of rows in the growing set after the rows are added.
     taken: usize,
-    /// The group, as in [`Split::group`].
+    /// The group that the two conditions refer to, as in [`Split::group`].
     group: usize,
-    /// The operator that selects the growing set, and the operator that selects its complement.
+    /// The operator that selects the growing set (the rows added so far), and the operator that selects its
+    /// complement.
     operators: [Operator; 2],
 }
 
 /// Returns the order in which conditions on a feature are evaluated.
 ///
-/// Rows are added from both ends towards the middle, so that the growing set is the smaller half.
-/// Sums of the complement are differences from the sums of all rows. They would lose digits if the
-/// complement were small. Groups of implicit zeros have no rows to add, and are always in the
-/// complement.
+/// Rows are added from the smallest values upwards and from the largest values downwards, so that the growing
+/// set is the smaller half of the rows. The sums of the complement are the sums of all rows minus the sums of
+/// the growing set. If the complement were small, these differences would lose digits. Rows of a sparse
+/// column with the value 0 are never added, and are always in the complement.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if the steps do not fit in memory.
+/// Returns [`Error::TooLarge`] if the steps do not fit in memory.
 fn steps(groups: &Groups, nominal: bool) -> Result<Vec<Step>, Error> {
     let Groups {
         rows, list: groups, ..
@@ -146,7 +150,7 @@ fn steps(groups: &Groups, nominal: bool) -> Result<Vec<Step>, Error> {
     Ok(steps)
 }
 
-/// Largest number of rows added between two calls of the watch.
+/// Largest number of rows that are added between two checks for a stop request of the caller.
 const ROWS_AT_ONCE: usize = 4096;
 
 /// Finds the best condition with a quality below `bound` that at least `least` rows satisfy.
@@ -154,7 +158,7 @@ const ROWS_AT_ONCE: usize = 4096;
 ///
 /// # Errors
 ///
-/// The errors of `pace` and of the evaluator.
+/// Returns any error of `pace` or of the evaluator.
 #[inline(always)]
 pub(crate) fn sweep(
     evaluator: &mut impl Evaluator,

@@ -1,5 +1,5 @@
-//! Compares every evaluator with dense matrices. The tests build the full Hessian of each row, sum
-//! the Hessians, assign bins directly from the definition, and solve by elimination.
+//! Tests every evaluator against computations with dense matrices. The tests build the full Hessian of each
+//! row, sum the Hessians, assign bins directly from the definition, and solve by elimination.
 
 use super::full::Full;
 use super::halves::{BySums, Independent, IndependentBins, Scored};
@@ -181,10 +181,9 @@ impl Problem<'_> {
         self.check(params, "two bins", parent.rows, &mut evaluator);
     }
 
-    /// Grows a set row by row with `evaluator` and compares both halves with the definition at
-    /// every step. Runs without a bound, with a bound slightly above the quality, and with a bound
-    /// slightly below the quality. Returns the number of qualities that were not computed in the
-    /// last case.
+    /// Grows a set row by row with `evaluator` and compares both halves with the definition at every step.
+    /// The test runs without a bound, with a bound slightly above the quality, and with a bound slightly
+    /// below the quality. Returns the number of qualities that were not computed in the last case.
     fn check(
         &self,
         params: &Params,

@@ -1,9 +1,9 @@
-//! Evaluates candidates with one bin per sign, for few labels.
+//! Evaluates candidates if there are few labels, with one label bin per sign.
 //!
-//! With few labels, label binning usually gives one bin per sign. With the default ratio of 0.04,
-//! this is so for up to 25 labels. The Gram matrix A of the growing set is kept up to date, at K²
-//! operations per row. If labels change bins from one candidate to the next, the rows need not be
-//! read again. The product between the two bins is `aᵀ A b`, where a and b are the indicator
+//! With few labels, label binning usually gives one bin for positive scores and one bin for negative scores.
+//! With the default ratio of 0.04, this is the case for up to 25 labels. When a row is added to the growing
+//! set, its Gram matrix A is updated in K² operations. If labels change bins from one candidate to the next,
+//! the rows are not read again. The product between the two bins is `aᵀ A b`, where a and b are the indicator
 //! vectors of the bins. The system of two equations is solved in closed form.
 //!
 //! For up to [`MOST_CHUNKS`] chunks of labels, this method is faster than summing rows by bins
@@ -16,17 +16,17 @@ use crate::lanes::{WIDTH, chunks_mut, dot};
 use crate::statistics::{Statistics, Sums};
 use manylabel_base::{Error, filled};
 
-/// Largest number of chunks of labels for which this judge is used.
+/// Largest number of chunks of eight labels for which [`TwoBins`] is used.
 pub(crate) const MOST_CHUNKS: usize = 4;
 
-/// Evaluates sets of rows with `C` chunks of labels, under the example-wise loss with the Hessian
-/// of GBLB ([`Hessian::Paper`](crate::Hessian::Paper)).
+/// Evaluates sets of rows with `C` chunks of eight labels, under the example-wise loss with the Hessian of
+/// GBLB ([`Hessian::Paper`](crate::Hessian::Paper)).
 pub(crate) struct TwoBins<'a, const C: usize> {
     /// The L2 weight ω.
     l2: f64,
     /// `Σ w g gᵀ` over the parent set.
     all: &'a Gram,
-    /// `Σ w g gᵀ` over the growing set.
+    /// `Σ w g gᵀ` over the growing set (the rows added so far).
     taken: Gram,
     /// Indicator vector of the labels with positive gradients, which have negative scores.
     first: Vec<f64>,
@@ -37,11 +37,11 @@ pub(crate) struct TwoBins<'a, const C: usize> {
 }
 
 impl<'a, const C: usize> TwoBins<'a, C> {
-    /// Starts with an empty growing set.
+    /// Returns an evaluation that starts with an empty growing set.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the matrix does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the matrix does not fit in memory.
     pub(crate) fn new(stride: usize, all: &'a Gram, l2: f64) -> Result<Self, Error> {
         let room = || filled("number of labels", 0.0, stride);
         Ok(Self {
