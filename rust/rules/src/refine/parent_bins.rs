@@ -3,9 +3,9 @@
 //!
 //! The bins of a large subset differ little from the bins of its parent set. If every candidate uses the
 //! parent's bins, each row can be reduced once to a few numbers ([`BinnedStatistics`]). A candidate then
-//! needs only the sums of these numbers. With B bins, these numbers are B gradients, B diagonals and B (B −
-//! 1) / 2 products of different bins. The time per row and feature then does not depend on the number of
-//! labels.
+//! needs only the sums of these numbers. With B bins, these numbers are B gradients, B diagonals and
+//! B (B − 1) / 2 products of different bins. The time per row and feature then does not depend on the
+//! number of labels.
 //!
 //! - On a full column, rows are added to a histogram over the groups of values of the column.
 //!   Numeric features have at most [`GROUPS`](crate::columns::GROUPS) groups. Prefix sums over the
