@@ -111,9 +111,9 @@ impl Checked {
     /// The same data, parameters and seed give exactly the same result for any number of threads. `watch`
     /// counts panels of 32 right-hand sides.
     ///
-    /// The fit copies `y` and sparse `x`, and stores each copy by row and by column. The fit also needs `2 (k
-    /// + n_oversamples)` numbers per label, `2 k` numbers per feature, and `6 · 32` numbers per feature and
-    /// thread. The solver `Cholesky` also needs two matrices of features × features. The solver `Dual` also
+    /// The fit copies `y` and sparse `x`, and stores each copy by row and by column. The fit also needs
+    /// `2 (k + n_oversamples)` numbers per label, `2 k` numbers per feature, and `6 · 32` numbers per feature
+    /// and thread. The solver `Cholesky` also needs two matrices of features × features. The solver `Dual` also
     /// needs two matrices of rows × rows, or four such matrices if a ridge is chosen.
     ///
     /// # Errors
