@@ -436,14 +436,14 @@ def _output(path: str) -> Path:
     """Resolve the symbolic links of an output path, and check that a file can be written there."""
     real = Path(os.path.realpath(path))
     if real.is_dir():
-        raise IsADirectoryError(errno.EISDIR, "", path)
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     if not real.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "", str(real.parent))
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(real.parent))
     if real.exists() and not real.is_file():
         # The rename would replace a device or a pipe by a regular file.
         raise ValueError(f"{path}: expected a regular file, got a device or a pipe")
     if not os.access(real.parent, os.W_OK):
-        raise PermissionError(errno.EACCES, "", path)
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
     return real
 
 

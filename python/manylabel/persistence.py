@@ -530,7 +530,7 @@ class _Decoder:
     def tensor(self, at: str, ndim: int | None = None) -> NDArray[Any]:
         tensor = self.tensors.pop(at, None)
         if tensor is None:
-            raise ValueError(f"tensor {at!r} is missing, or the model uses it twice")
+            raise ValueError(f"tensor {at!r} is not in the file, or two attributes of the model refer to it")
         if ndim not in (None, tensor.ndim):
             raise ValueError(f"tensor {at!r} must have {ndim} dimensions, got {tensor.ndim}")
         return tensor

@@ -214,10 +214,13 @@ HOSTILE = {
         r"part of unknown kind, with the entries \['pickle'\]",
     ),
     "unknown float": (forge(plain(a_={"float": "1e5"})), "part of unknown kind"),
-    "tensor missing": (forge(plain(a_=A)), "tensor 'a_' is missing, or the model uses it twice"),
+    "tensor missing": (
+        forge(plain(a_=A)),
+        "tensor 'a_' is not in the file, or two attributes of the model refer to it",
+    ),
     "tensor used twice": (
         forge(plain(a_=A, b_=A), entry(), bytes(4)),
-        "tensor 'a_' is missing, or the model uses it twice",
+        "tensor 'a_' is not in the file, or two attributes of the model refer to it",
     ),
     "tensor unused": (forge(plain(), entry(), bytes(4)), "tensor that the model does not use: 'a_'"),
     "tensor not described": (

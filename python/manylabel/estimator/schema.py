@@ -88,8 +88,8 @@ class Scalar(Attribute):
         Type of the value: bool, int or float. float also accepts int.
     size : str, default=None
         Name for the value, such as ``"n_labels"``. Other attributes can use this name for the length of an
-        array. The value must agree with the lengths of these arrays. A bool counts as 0 or 1. None means that
-        the value has no name.
+        array. The value must agree with the lengths of these arrays. The length is 0 for False and
+        1 for True. None means that the value has no name.
     finite : bool, default=False
         Whether a float must be finite as float32, the dtype of scores.
     or_minus_infinity : bool, default=False

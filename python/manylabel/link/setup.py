@@ -87,8 +87,8 @@ def automatic_features(n_samples: int) -> int:
 def unfitted_embedding(params: dict[str, Any]) -> Rembrandt:
     """Return the unfitted embedding.
 
-    If the user passed no instance of `Rembrandt`, `linear_predictions` sets `n_components` and `l2` of the
-    result.
+    If the user passed no instance of `Rembrandt`, the embedding has the default `n_components` and `l2`.
+    `linear_predictions` replaces these values later.
     """
     embedding, n_jobs, random_state = params["embedding"], params["n_jobs"], params["random_state"] % 2**32
     if isinstance(embedding, Rembrandt):

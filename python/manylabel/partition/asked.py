@@ -143,7 +143,10 @@ class AskedScorer:
         return self._joined(X, threads, lambda model, X: model.predict_topk(X, k=k), np.float32)
 
     def above(self, X: csr_array, bound: float, threads: int) -> _Csr:
-        """Return the predicted labels, or the labels with merged scores above `bound`, as CSR arrays."""
+        """Return the predicted labels as CSR arrays.
+
+        If the scores of blocks are merged, a label is predicted if its merged score is above `bound`.
+        """
         if self._merges:
             return _stacked([csr_array(merged > bound) for _, merged in self._merged(X, None, threads)])
         return self._joined(X, threads, lambda model, X: csr_array(model.predict(X)), np.int64)

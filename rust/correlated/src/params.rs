@@ -119,7 +119,7 @@ impl Params {
     }
 }
 
-/// The limit of a penalty. Even this penalty sets all parameters to zero. The square of this number
+/// The limit of a penalty. A penalty of this size sets all parameters to zero. The square of this number
 /// is still finite in `f32`.
 const PROHIBITIVE: f64 = 1e15;
 

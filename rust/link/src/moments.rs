@@ -51,9 +51,9 @@ pub(crate) fn gram(
 ///
 /// Ỹ are smoothed targets. Let s be `shrink`. The targets are `(2s − 1) y + (1 − s)`: s for labels
 /// that a row has, and 1 − s for other labels. For the softmax, the targets are `s y + (1 − s)/m`,
-/// where m is the number of labels that occur in at least one row. The targets of a row then sum to
-/// 1. The matrix Ỹ is never stored. Its constant part multiplies the sum of all features. Takes
-/// O(stored entries of these labels × size) time.
+/// where m is the number of labels that occur in at least one row. The sum of the targets of a
+/// row is then 1. The matrix Ỹ is never stored. Its constant part multiplies the sum of all features.
+/// Takes O(stored entries of these labels × size) time.
 pub(crate) fn moments(
     problem: &Problem<'_>,
     labels: &Labels,
