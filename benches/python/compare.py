@@ -42,13 +42,15 @@ def main():
     print(heading(packages(args)), flush=True)
     for name in args.sets:
         with tempfile.TemporaryDirectory(prefix="manylabel-bench-") as folder:
-            print(f"\n{table(args, name, Path(folder))}", flush=True)
+            data = args.data / name
+            train, test = load_xc(data / "train.txt.gz"), load_xc(data / "test.txt.gz")
+            print(f"\n{table(args, name, train, test, Path(folder))}", flush=True)
 
 
 def arguments() -> argparse.Namespace:
     parser = comparison(__doc__, SETS, SYSTEMS)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=3, help="number of timed predictions of the test set")
+    add_options(parser)
+    parser.add_argument("--seed", type=int, default=0, help="seed of the systems that accept one")
     parser.add_argument(
         "--sample-labels",
         type=int,
@@ -56,6 +58,16 @@ def arguments() -> argparse.Namespace:
         metavar="N",
         help="number of labels that scikit-learn fits if there are many labels",
     )
+    args = parser.parse_args()
+    args.data = data_folder(parser, args.sets)
+    check_peers(parser, args)
+    return args
+
+
+def add_options(parser: argparse.ArgumentParser):
+    """Add the options that comparisons of whole fits and predictions share."""
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=3, help="number of timed predictions of the test set")
     parser.add_argument("--peer-python", type=Path, default=ROOT / ".venv-peers/bin/python")
     parser.add_argument(
         "--append",
@@ -63,8 +75,10 @@ def arguments() -> argparse.Namespace:
         default=True,
         help="append the figures to the records",
     )
-    args = parser.parse_args()
-    args.data = data_folder(parser, args.sets)
+
+
+def check_peers(parser: argparse.ArgumentParser, args: argparse.Namespace):
+    """End with an error if a system needs the Python of ``.venv-peers`` and it does not exist."""
     if (
         any(interpreter(args, system) != sys.executable for system in args.systems)
         and not args.peer_python.is_file()
@@ -72,7 +86,6 @@ def arguments() -> argparse.Namespace:
         parser.error(
             f"{args.peer_python} does not exist; run `make .venv-peers/installed`, or use --peer-python"
         )
-    return args
 
 
 def comparison(description: str, sets: list[str], systems: dict) -> argparse.ArgumentParser:
@@ -127,12 +140,13 @@ def interpreter(args: argparse.Namespace, system: str) -> str:
     return sys.executable if system.startswith("manylabel") else str(args.peer_python)
 
 
-def table(args: argparse.Namespace, name: str, folder: Path) -> str:
+def table(
+    args: argparse.Namespace, name: str, train: tuple, test: tuple, folder: Path, topic: str = "compare"
+) -> str:
     """Return the figures of the systems on one data set, as Markdown. Each system is recorded as soon as it
-    is measured.
+    is measured. `train` and `test` are pairs of X and Y.
     """
-    X_train, Y_train = load_xc(args.data / name / "train.txt.gz")
-    X_test, Y_test = load_xc(args.data / name / "test.txt.gz")
+    (X_train, Y_train), (X_test, Y_test) = train, test
     # Some systems would rank a label without examples above all labels that they have learned.
     known = np.unique(Y_train.indices)
     parts = {"X_train": normalize(X_train), "Y_train": Y_train[:, known], "X_test": normalize(X_test)}
@@ -151,12 +165,12 @@ def table(args: argparse.Namespace, name: str, folder: Path) -> str:
         rows.append(row)
         if args.append:
             figures = record.figures(COLUMNS[1:], row[1:])
-            record.write("compare", name, row[0], figures, data=sizes, packages=packages(args))
+            record.write(topic, name, row[0], figures, data=sizes, packages=packages(args))
 
     for system in args.systems:
         print(f"{name}: {system} ...", file=sys.stderr, flush=True)
         title = SYSTEMS[system].title
-        sampled = len(known) > SYSTEMS[system].whole_up_to
+        sampled = len(known) > SYSTEMS[system].whole_up_to and hasattr(args, "sample_labels")
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             try:
                 figures = run(args, system, folder, Path(scratch), sampled)
@@ -188,7 +202,7 @@ class WorkerError(Exception):
 
 def run(args: argparse.Namespace, system: str, data: Path, scratch: Path, sampled: bool) -> dict[str, float]:
     command = [interpreter(args, system), HERE / "worker.py", system, data, scratch]
-    command += ["--threads", str(args.threads), "--repeats", str(args.repeats)]
+    command += ["--threads", str(args.threads), "--repeats", str(args.repeats), "--seed", str(args.seed)]
     if sampled:
         command += ["--sample-labels", str(args.sample_labels)]
     return figures_of(command, scratch)

@@ -26,6 +26,8 @@ class System:
     package: str  # the distribution whose version the tables report
     whole_up_to: float = inf  # with more labels than this, only a sample of the labels is fitted
 
+    seed: int = 0  # of the systems whose results depend on a seed and that accept one
+
     def __init__(self, n_threads: int):
         self.n_threads = n_threads
         self.model: Any = None
@@ -78,6 +80,21 @@ class ManyLabelDefaults(ManyLabel):
 
     def fit(self, X, Y):
         self.model = self.library.DiSMECClassifier(n_jobs=self.n_threads).fit(X, Y)
+
+
+class ManyLabelTree(ManyLabel):
+    title = "manylabel LabelTreeClassifier()"
+    n_trees = 1
+
+    def fit(self, X, Y):
+        self.model = self.library.LabelTreeClassifier(
+            n_trees=self.n_trees, random_state=self.seed, n_jobs=self.n_threads
+        ).fit(X, Y)
+
+
+class ManyLabelTrees(ManyLabelTree):
+    title = "manylabel LabelTreeClassifier(n_trees=3)"
+    n_trees = 3
 
 
 class ManyLabelBlocks(ManyLabel):
@@ -190,6 +207,11 @@ class Omikuji(System):
         return padded([[label for label, _ in row] for row in answer])
 
 
+class OmikujiOneTree(Omikuji):
+    title = "omikuji, one tree"
+    settings = MappingProxyType({"n_trees": 1})
+
+
 class OmikujiBonsai(Omikuji):
     title = "omikuji, Bonsai-like (unbalanced, k = 100, depth 3)"
     settings = MappingProxyType({"cluster_balanced": False, "cluster_k": 100, "max_depth": 3})
@@ -206,7 +228,7 @@ class NapkinXC(System):
         self.library = PLT
 
     def read(self, data, scratch):
-        self.model = self.library(str(scratch / "model"), threads=self.n_threads, seed=0)
+        self.model = self.library(str(scratch / "model"), threads=self.n_threads, seed=self.seed)
         return super().read(data, scratch)
 
     def fit(self, X, Y):
@@ -243,7 +265,9 @@ class Pecos(System):
 
     def fit(self, X, Y):
         labels = self.xmc.LabelEmbeddingFactory.create(Y, X, method="pifa", threads=self.n_threads)
-        clusters = self.xmc.Indexer.gen(labels, indexer_type="hierarchicalkmeans", threads=self.n_threads)
+        clusters = self.xmc.Indexer.gen(
+            labels, indexer_type="hierarchicalkmeans", seed=self.seed, threads=self.n_threads
+        )
         self.model = self.library.train(X, Y, C=clusters, threads=self.n_threads)
 
     def save(self, folder):
@@ -268,9 +292,12 @@ SYSTEMS: dict[str, type[System]] = {
     "manylabel": ManyLabel,
     "manylabel-defaults": ManyLabelDefaults,
     "manylabel-blocks": ManyLabelBlocks,
+    "manylabel-tree": ManyLabelTree,
+    "manylabel-trees": ManyLabelTrees,
     "sklearn": OneVsRest,
     "sklearn-dual": OneVsRestDual,
     "omikuji": Omikuji,
+    "omikuji-one-tree": OmikujiOneTree,
     "omikuji-bonsai": OmikujiBonsai,
     "napkinxc": NapkinXC,
     "pecos": Pecos,

@@ -107,9 +107,11 @@ def main():
         __doc__, SYSTEMS, data="X_train, Y_train and X_test as .npz", answers="the model and top.npy"
     )
     parser.add_argument("--repeats", type=int, required=True)
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sample-labels", type=int, help="only fit this number of labels, one by one")
     args = parser.parse_args()
     system = SYSTEMS[args.system](args.threads)
+    system.seed = args.seed
     if args.sample_labels:
         figures = sample_labels(system, args.data, args.scratch, args.sample_labels)
     else:
