@@ -126,8 +126,8 @@ def dump_xc(X: Any, Y: Any, path: Path) -> None:
     Notes
     -----
     Each value is written as the shortest decimal that is read back as the same number. Integers are written
-    without a decimal point. Zeros are left out. If the file is read with the same dtype and written again,
-    the new file is identical.
+    without a decimal point. Zeros are left out. If the file is read with the dtype of the written precision
+    (float32 or float64) and written again, the new file is identical.
 
     The text is written to a temporary file in the same folder. When the temporary file is complete, it is
     renamed to ``path``. After an error or Ctrl-C, an existing file at ``path`` is unchanged.
@@ -187,7 +187,8 @@ def load_arff(
     1. The file ``xml``, which MULAN uses: ``<labels><label name="..."/>...</labels>``. The file lists the
        names of the attributes that are labels. Label elements may be nested.
     2. An attribute of type ``hierarchical``, which Clus uses. The declaration of this attribute lists the
-       labels as paths such as ``a/b/c``. If an example has a label, it also has all ancestors of this label.
+       labels as paths. If an example has the label ``a/b/c``, the example also has the labels ``a/b`` and
+       ``a``.
     3. The option ``-C n`` in ``@relation``, which MEKA uses. The first n attributes are labels. If n is
        negative, the last -n attributes are labels.
 
@@ -221,8 +222,9 @@ def load_arff(
     Y : csr_array of shape (n_samples, n_labels), dtype int32
         Labels. A one is stored for each label that an example has.
     feature_names : list of str
-        Names of the features. A feature of a nominal attribute is named "attribute=value". If a nominal
-        attribute has two opposite values, its feature is named "attribute". The list is returned only if
+        Names of the features. The feature of a numeric attribute, or of a nominal attribute with two opposite
+        values, has the name of the attribute. Each feature of another nominal attribute is named
+        "attribute=value", with the value for which the feature is 1. The list is returned only if
         ``return_names`` is True.
     label_names : list of str
         Names of the labels, in the order of the attributes. The list is returned only if ``return_names`` is
@@ -385,12 +387,13 @@ def make_multilabel(
         - "blocks": Features and labels are divided into b = ``min(100, isqrt(n_labels), isqrt(n_features))``
           blocks. Feature j and label j belong to block ``j % b``. Each sample belongs to one block, and all
           its labels and words come from this block. Each label is linked to eight words of its block. About
-          half of the words of a sample are drawn from the words that its labels are linked to.
+          half of the words of a sample are drawn from the words that the labels of the sample are linked to.
         - "low-rank": There are r topics, where r is the smallest integer with r(r-1)/2 >= ``n_labels``. Each
           sample has a few topics. The words of topic t are the features j with ``j % r == t``. Each label has
           two topics. Label ``b(b-1)/2 + a`` has the topics a and b, where a < b < r. A sample has a label if
           and only if it has both topics of the label. A sample and a label have 0, 1 or 2 topics in common.
-          These numbers form a matrix of rank at most r, which gives the structure its name.
+          The numbers of common topics form a matrix with one row per sample and one column per label. The
+          rank of this matrix is at most r, which gives the structure its name.
         - "rules": A sample has label ``b(b-1)/2 + a`` *if and only if* its features a and b are both nonzero.
           Here a < b < r, and r is the same number as for "low-rank". The features r, r + 1, ... do not affect
           the labels.

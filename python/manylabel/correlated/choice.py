@@ -37,8 +37,8 @@ class HeldOut:
     Parameters
     ----------
     model : CorrLogClassifier
-        Unfitted model with the parameters of the regressions. `HeldOut` replaces only its penalties, its
-        threshold, `tol` and `max_iter`.
+        Unfitted model with the parameters of the regressions. `HeldOut` changes only the penalties, the
+        threshold, `tol` and `max_iter` of this model.
     folds : sequence of Fold
         Folds of the data; at least one. Each fold contains the rows for a fit and the held-out rows.
     report : callable
@@ -58,7 +58,7 @@ class HeldOut:
         )
 
     def _fitted(self, l2: float) -> list[Any]:
-        """Return the fitted models of all folds. The models of a penalty are fitted only once."""
+        """Return the fitted models of all folds for the penalty `l2`. Models are cached by penalty."""
         if l2 not in self._fits:
             self._fits[l2] = [self._fit(l2, fold) for fold in self._folds]
         return self._fits[l2]
@@ -87,7 +87,7 @@ class HeldOut:
         return best
 
     def cut(self, l2: float) -> tuple[float, float]:
-        """Choose the threshold that predicts the right total number of labels for the held-out rows.
+        """Choose the threshold that predicts as many labels for the held-out rows as these rows have.
 
         Returns
         -------

@@ -250,7 +250,7 @@ class Choice(Parameter):
     *words : str
         The allowed words.
     documented : str, default=None
-        The type of the parameter, as text for docstrings. None uses the set of allowed words.
+        The type of the parameter, as text for docstrings. If None, the text lists the allowed words.
     """
 
     wrong = ("newt", "", None, 3)
@@ -483,7 +483,9 @@ class Verbosity(Parameter):
 
 
 class Parameters(Mapping[str, Parameter]):
-    """A table that describes the parameters of an estimator class, in the order of its signature.
+    """A table that describes the parameters of an estimator class.
+
+    The parameters are in the same order as in the signature of the class.
 
     Parameters
     ----------
@@ -612,7 +614,8 @@ def _listed(texts: list[str]) -> str:
 def _order(kind: Parameter) -> int:
     """Return a sort key for the order of alternatives in docstrings.
 
-    Sets of words come first. Numbers, single words and None follow.
+    Sets of words come first, and None comes last. Single words come directly before None. Numbers and other
+    types come before the single words.
     """
     if isinstance(kind, Choice):
         return 0 if len(kind.words) > 1 else 2

@@ -1,4 +1,4 @@
-"""The registry of estimator classes, which model files, the command line, the demo and tests use."""
+"""The registry of estimator classes for model files, the command line, the demo and tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Feature scaling for the linear classifiers, and the conversion of fitted weights to unscaled features."""
+"""Scales features for the linear classifiers, and converts fitted weights to weights of unscaled features."""
 
 from __future__ import annotations
 
@@ -59,8 +59,9 @@ class ScaledFeatures:
         variance. "auto" is the same as "columns" if more than an eighth of the values of X are nonzero, and
         the same as "rows" otherwise. False scales nothing.
     center : bool
-        Whether to center scaled columns in which most values are nonzero. Other columns are never centered.
-        The number of stored values therefore about doubles at most.
+        Whether to center scaled columns in which most values are nonzero. Other columns are never centered,
+        because centering turns zeros into stored values. With this rule, the number of stored values at most
+        about doubles.
 
     Attributes
     ----------

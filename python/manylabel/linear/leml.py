@@ -34,9 +34,9 @@ class LEMLClassifier(LinearClassifier):
     Parameters
     ----------
     rank : int, default=100
-        Maximum number of columns of W and H; >= 1. `fit` uses fewer columns if there are fewer rows, or if
-        fewer labels occur in the training rows. In this case, ``W H'`` can have any rank, so only `alpha`
-        regularizes the model.
+        Maximum number of columns of W and H; >= 1. `fit` uses fewer columns if there are fewer than `rank`
+        training rows, or if fewer than `rank` labels occur in these rows. In this case, the weight matrix
+        ``W H'`` can have any rank, so only `alpha` regularizes the model. H' is the transpose of H.
     alpha : float or "auto", default="auto"
         Strength of the regularization; from 1e-30 to 1e12. `alpha` is the weight of the squared norms of W
         and H. The same minimum results from a penalty on the nuclear norm of ``W H'`` with the weight
@@ -66,7 +66,8 @@ class LEMLClassifier(LinearClassifier):
         feature is regularized like all other rows of W.
     random_state : int, RandomState instance or None, default=None
         Seed of the initial H and of the choice of held-out rows. The entries of the initial H are independent
-        standard normal numbers. Pass an int for exactly reproducible results.
+        normal numbers with mean 0. Their variance is 1 divided by the number of columns of H. Pass an int for
+        exactly reproducible results.
 
     Attributes
     ----------
@@ -94,40 +95,41 @@ class LEMLClassifier(LinearClassifier):
 
     Notes
     -----
-    Scores are predictions minus `threshold_`. `predict` assigns the labels with positive scores.
-    `predict_proba` is available only with ``loss="logistic"``. It returns
+    The score of label j for a row x is ``x.W h_j - threshold_``. `predict` assigns the labels with positive
+    scores. `predict_proba` is available only with ``loss="logistic"``. It returns
     ``1 / (1 + exp(-score - threshold_))``.
 
     With ``alpha="auto"``, a quarter of the rows (at most 2,000) is held out. With few rows, up to four
     different parts of the rows are held out one after the other. If the fit uses Newton's method, only one
-    part is held out. The remaining rows are fitted with values of alpha that differ by factors of 3. For rows
-    of unit length, the search starts at 3. It continues in the direction in which the loss on the held-out
-    rows falls. The fit with the first value takes four turns. The fit with each further value continues from
-    the factors of the previous fit and takes two turns. A parabola through the lowest loss and the two
-    neighboring losses approximates the loss near its minimum. On this parabola, the loss is 0.5 % above the
-    minimum at two values of alpha. `fit` uses the smaller of these two values, because a smaller alpha gives
-    better rankings. It stores this value as `alpha_` and then fits all rows. The value increases with the
-    lengths and the weights of the rows.
+    part is held out. The remaining rows are fitted with values of alpha that differ by factors of 3. The
+    search starts at 3 times the root mean square length of the scaled rows, times the mean row weight. The
+    search continues in the direction in which the loss on the held-out rows falls. The fit with the first
+    value takes four turns. The fit with each further value continues from the factors of the previous fit and
+    takes two turns. A parabola through the lowest loss and the two neighboring losses approximates the loss
+    near its minimum. On this parabola, the loss is 0.5 % above the minimum at two values of alpha. `fit` uses
+    the smaller of these two values, because a smaller alpha gives better rankings. `fit` stores this value as
+    `alpha_` and then fits all rows. With longer rows or larger weights, `alpha_` is larger.
 
     With ``threshold="auto"``, a tenth of the rows (at most 2,000) is held out after the last turn. With few
     rows, up to three different parts of the rows are held out one after the other. A copy of W is updated
     once without the held-out rows, and H is not changed. The held-out rows are then scored with this copy.
     The threshold is chosen so that the number of scores above the threshold equals the number of true labels
-    of the held-out rows. The fitted factors do not change. The computation takes 5 to 15 % of a fit with
-    ``alpha="auto"``. It takes up to a third of a fit with a given `alpha` and few turns.
+    of the held-out rows. The fitted factors do not change. Learning the threshold takes 5 to 15 % of the time
+    of a fit with ``alpha="auto"``. This share is up to a third with a given `alpha` and few
+    turns.
 
     Let r be the number of factors. With the squared loss and no unknown entries, a turn takes at most
-    ``2 r cg_max_iter`` operations per stored value of X. It also takes r^2 operations for each row, each
-    feature and each label. The fit does not compute the scores of entries that are 0. With unknown entries,
-    each conjugate gradient step takes r operations per known entry. If all entries are known, "logistic" and
-    "squared-hinge" compute all n_samples x n_labels scores in each conjugate gradient step. A step then takes
-    O(n_samples n_labels r) time. The scores are computed in blocks and not stored. With tens of thousands of
-    labels, the fit takes hours.
+    ``2 r cg_max_iter`` operations per stored value of X. It also takes
+    ``r^2 (n_samples + n_features + n_labels)`` operations. The fit does not compute the scores of entries
+    that are 0. With unknown entries, each conjugate gradient step takes r operations per known entry. If all
+    entries are known, "logistic" and "squared-hinge" compute all n_samples x n_labels scores in each
+    conjugate gradient step. A step then takes O(n_samples n_labels r) time. The scores are computed in blocks
+    and not stored. With tens of thousands of labels, the fit takes hours.
 
     The fit takes 14 bytes of memory per stored value of X and 4 r bytes per row (12 r bytes with Newton's
-    method). It also takes 22 r bytes for each feature and each label. If the threshold is learned, these 22 r
-    bytes increase to 35 r bytes. With ``alpha="auto"`` and few rows, they increase to at most 110 r bytes. W
-    and H are dense arrays.
+    method). It also takes ``22 r (n_features + n_labels)`` bytes. If the threshold is learned, the factor 22
+    increases to 35. With ``alpha="auto"`` and few rows, the factor increases to at most 110. W and H are
+    dense arrays.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Wrapper that fits multi-label classifiers of other libraries to single blocks."""
+"""Wrapper that fits multi-label classifiers of other libraries to blocks of rows and labels."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _LEAST = 1e-7
 def rows_at_once(n_rows: int, n_labels: int) -> Iterator[slice]:
     """Yield slices of the rows.
 
-    The number of scores of the rows in a slice is limited. If there are no rows, the function yields one
-    empty slice.
+    A slice has so few rows that the dense scores of these rows need little memory. If there are no rows, the
+    function yields one empty slice.
     """
     step = max(1, _SCORES_AT_ONCE // max(1, n_labels))
     for start in range(0, max(1, n_rows), step):
@@ -68,7 +68,9 @@ def topk_of_decisions(
 
 @register
 class AnyClassifier(BaseEstimator):  # type: ignore[misc]
-    """Wrapper for any multi-label classifier with the interface of scikit-learn, for a single block.
+    """Wrapper for any multi-label classifier with the interface of scikit-learn.
+
+    The wrapper is fitted to one block, which contains some of the rows and some of the labels of the data.
 
     Many classifiers cannot be fitted to labels that occur in all rows or in no row. These labels get a
     constant score, the log-odds ``log((n_1 + 1/2) / (n_0 + 1/2))``. Here, n_1 is the number of rows with the
