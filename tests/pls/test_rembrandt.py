@@ -336,9 +336,7 @@ def test_features_of_very_different_scale_without_ridge(small):
     model = exact(4, l2=0.0, solver="cg")
     expected = model.fit(X, Y).eigenvalues_
     np.testing.assert_allclose(model.fit(wide, Y).eigenvalues_, expected, rtol=1e-6)
-    with pytest.raises(
-        ValueError, match=r"`l2` must be > 0, or X float64, because scales .* float32, got 0"
-    ):
+    with pytest.raises(ValueError, match=r"`l2` must be > 0, or X float64, because scales .* float32, got 0"):
         model.fit(wide.astype(np.float32), Y)
 
 
