@@ -55,7 +55,7 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
     A label that occurs in no training row is never predicted. A label is also not predicted for rows in which
     its probability is 0. The original algorithm in [1]_ predicts each label for at least one row.
 
-    The time is O(n_labels n_samples log n_samples).
+    The choice of m for all labels takes O(n_labels n_samples log n_samples) time.
 
     References
     ----------
@@ -112,10 +112,12 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
         prior = np.bincount(labels.indices, minlength=labels.shape[1]) / n_rows
         if self.threshold == "train":
             if probabilities is None:
-                raise ValueError('`probabilities` must be an array with `threshold="train"`, got None')
+                raise ValueError('`probabilities` must be an array if `threshold` is "train", got None')
             checked = _check_probabilities(probabilities, labels.shape[1])
             if checked.shape[0] != n_rows:
-                raise ValueError(f"`probabilities` must have {n_rows} rows like Y, got {checked.shape[0]}")
+                raise ValueError(
+                    f"`probabilities` must have {n_rows} rows, one for each row of Y, got {checked.shape[0]}"
+                )
             self.thresholds_ = np.concatenate(
                 [_thresholds(checked[:, block], prior[block]) for block in _blocks(len(prior))]
             )
@@ -191,5 +193,5 @@ def _check_probabilities(probabilities: Any, n_labels: int) -> NDArray[Any]:
         )
     if checked.min() < 0 or checked.max() > 1:
         outside = checked.min() if checked.min() < 0 else checked.max()
-        raise ValueError(f"probabilities must be from 0 to 1, got {outside}")
+        raise ValueError(f"values of `probabilities` must be from 0 to 1, got {outside}")
     return checked

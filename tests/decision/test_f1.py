@@ -66,13 +66,15 @@ def test_bad_input():
     P, Y = np.full((3, 2), 0.5), np.eye(3, 2)
     with pytest.raises(ValueError, match=r'`threshold` must be "test" or "train", got 0.5'):
         F1Inference(0.5).fit(P, Y)
-    with pytest.raises(ValueError, match=r"`probabilities` must be an array with .*, got None"):
+    with pytest.raises(
+        ValueError, match='`probabilities` must be an array if `threshold` is "train", got None'
+    ):
         F1Inference("train").fit(None, Y)
-    with pytest.raises(ValueError, match="`probabilities` must have 3 rows like Y, got 2"):
+    with pytest.raises(ValueError, match="`probabilities` must have 3 rows, one for each row of Y, got 2"):
         F1Inference("train").fit(P[:2], Y)
     with pytest.raises(ValueError, match="`probabilities` must have 2 columns, one for each label, got 1"):
         F1Inference().fit(None, Y).predict(P[:, :1])
-    with pytest.raises(ValueError, match=r"probabilities must be from 0 to 1, got 1.5"):
+    with pytest.raises(ValueError, match=r"values of `probabilities` must be from 0 to 1, got 1.5"):
         F1Inference().fit(None, Y).predict(P + 1)
     with pytest.raises(ValueError, match="Y must hold 0 and 1 only"):
         F1Inference().fit(None, Y * 2)

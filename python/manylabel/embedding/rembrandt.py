@@ -52,10 +52,10 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     Parameters
     ----------
     n_components : int or float, default=100
-        Number of components of the embedding. An int is the number of components; >= 1. A float in (0, 1) is
-        a fraction of the trace of ``Y'Y``, where Y is not centered. `fit` then uses the smallest number of
-        components with eigenvalues that sum to more than this fraction. The Notes describe the cost of this
-        search.
+        Number of components of the embedding. An int is the number of components; >= 1. With a float in
+        (0, 1), `fit` chooses the smallest number k for which the k largest eigenvalues of ``Y'Y`` sum to more
+        than this fraction of the trace of ``Y'Y``. For this choice, Y is not centered, even with
+        ``center=True``. The Notes describe the cost of this choice.
     n_oversamples : int, default=20
         Number of additional random vectors; >= 0. The randomized algorithm starts with
         ``n_components + n_oversamples`` random vectors. More vectors make U more accurate.
@@ -70,8 +70,8 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     l2_final : float or "auto", default="auto"
         Ridge penalty of the regression that computes W, as a multiple of the ridge penalty `l2_`; finite and
         >= 0. With "auto", `fit` chooses the penalty with the lowest leave-one-out error for the first 32
-        components (see Notes). If `l2` is 0, "auto" means 0. The paper [2]_ uses 1. The code of its authors
-        uses 1e-6.
+        components (see Notes). If `l2` is 0, W is computed without a ridge penalty for every value of
+        `l2_final`. The paper [2]_ uses 1. The code of its authors uses 1e-6.
     variant : {"power", "ritz"}, default="power"
         Vectors from which U is computed. The fit multiplies the random vectors by ``Y'PY`` one or several
         times. "ritz" computes U from the vectors before the last product, as in algorithm 1 of [1]_. "power"
@@ -125,8 +125,8 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         Ridge penalty of the regressions that computed U, as a multiple of the mean diagonal entry of ``X'X``.
         With ``embedding="pca"``, the penalty is 0.
     l2_final_ : float
-        Ridge penalty of the regression that computed W, as a multiple of `l2_`. If `l2_` is 0, the penalty is
-        given as a multiple of the mean diagonal entry of ``X'X``.
+        Ridge penalty of the regression that computed W, as a multiple of `l2_`. If `l2_` is 0, this penalty
+        is 0 too.
     n_components_ : int
         Number of components; at least 1. This number is smaller than an int `n_components` if the rank of
         ``PY`` is smaller.
@@ -156,23 +156,24 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
 
     If X has the dtype float32, the fit computes in float32, which halves time and memory. Only the
     orthogonalization is computed in float64. If X has any other dtype, the whole fit computes in float64.
-    With "cg", each thread solves 32 components together. A fit with few components therefore uses few
-    threads.
+    With "cg", each thread solves the equations of 32 components together. A fit with few components therefore
+    uses few threads.
 
-    If `n_components` is a float, `fit` computes the number of components from eigenvalues. With at most 5000
-    labels, the eigenvalues are exact. The computation of the eigenvalues takes O(n_labels^3) time, about 15
-    seconds for 5000 labels. With more labels, randomized algorithms with 128, 256, 512 and 1024 vectors
-    compute lower bounds of the eigenvalues. The number of components may then be slightly too large. `fit`
-    raises `ValueError` if 1024 components do not reach the fraction.
+    If `n_components` is a float, `fit` computes the number of components from the eigenvalues of ``Y'Y``.
+    With at most 5000 labels, the eigenvalues are exact. The computation of the eigenvalues takes
+    O(n_labels^3) time, about 15 seconds for 5000 labels. With more labels, randomized algorithms with 128,
+    256, 512 and 1024 vectors compute lower bounds of the eigenvalues. The number of components may then be
+    slightly too large. `fit` raises `ValueError` if 1024 components do not reach the fraction.
 
     The ridge penalty of W matters if the number of features is close to the number of rows. If the penalty is
     too small, W overfits. The projections ``XW`` of training rows then have a different distribution than the
     projections of new rows. A classifier that is trained on the projections of training rows then predicts
     badly for new rows. For example, logistic regressions on 50 components of reuters-21578 (9603 rows, 11411
     features) reach a precision at 1 of 0.82 with ``l2_final=1e-6`` and 0.86 with ``l2_final=1``. However, if
-    the features have different scales, a penalty of 1 is far too large.
+    the features have different scales, ``l2_final=1`` is far too large.
 
-    With "auto", `fit` therefore searches for the ridge penalty. The search starts at 1. With dense X, it
+    With ``l2_final="auto"``, `fit` therefore searches for this penalty. With ``l2="auto"``, `fit` searches
+    for `l2` in the same way. If X is sparse, the search starts at the value 1. If X is dense, the search
     starts at the best of five values from 1e-6 to 100. The search multiplies or divides the penalty by
     ``sqrt(10)`` as long as the leave-one-out error falls. For each penalty, a single fit to all rows is
     sufficient to compute this error. The leave-one-out residual of a row is the residual of the row in this
@@ -303,7 +304,11 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     def _fit(
         self, X: Any, y: Any, sample_weight: Any, progress: Progress, *, leave_one_out: bool = False
     ) -> NDArray[np.float32] | None:
-        """Fit the model; return the leave-one-out predictions of ``XW`` if `leave_one_out` is True."""
+        """Fit the model.
+
+        If `leave_one_out` is True, return a prediction of each row of ``YU`` by a W that is fitted without
+        this row. Otherwise, return None.
+        """
         params = self._core_params(leave_one_out=leave_one_out)
         y, classes = one_hot(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight, dense=True)
@@ -384,7 +389,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         return _core.pls_project(Y, (self.label_embedding_, nothing), n_threads(self.n_jobs))
 
     def _core_params(self, *, leave_one_out: bool = False) -> dict[str, Any]:
-        """Return the parameters for the Rust core; `n_components` may still be a float."""
+        """Return the checked parameters for the Rust core. A fraction `n_components` stays a fraction."""
         return self.parameters.check(self) | {"leave_one_out": leave_one_out}
 
     @property

@@ -130,9 +130,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     subclass may override `_log_odds`, which converts scores to log-odds. A subclass with probabilities
     overrides `_knows_probabilities`, and may override `_probabilities`.
 
-    The scorer is made at the first prediction. It uses the fitted arrays without copying them. When an
-    attribute of the estimator is assigned, the scorer is discarded. This also happens in `fit` and
-    `set_params`.
+    The scorer is made at the first prediction. It uses the fitted arrays without copying them. The scorer is
+    discarded by `fit`, by `set_params`, and by the assignment of an attribute of the estimator.
 
     A 1-D y of 0 and 1 is treated as a single label, and `_fit` gets y as a matrix with one column.
     Predictions then have the same shape as predictions of scikit-learn's binary classifiers. Meta-estimators
@@ -195,8 +194,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     def _settled(self: T, X: csr_array, Y: csr_array, sample_weight: Any, threads: int, report: Tell) -> T:
         """Choose values for parameters that are "auto", and return an unfitted clone with these values.
 
-        The values are chosen on all data. Copies of the clone are then fitted to parts of the data. These
-        models all have the same regularization, so that their scores can be compared.
+        The values are chosen on all data. Copies of the clone are then fitted to parts of the data. All
+        fitted copies have the same regularization, so that their scores can be compared.
         """
         return self
 
@@ -246,8 +245,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features, of any numeric dtype. Values must be finite when they are converted to float32. NaN is
-            allowed if the class accepts missing values. A sparse matrix may have int32 or int64 indices.
+            Features, of any numeric dtype. Values must be finite after conversion to float32. NaN is allowed
+            if the class accepts missing values. A sparse matrix may have int32 or int64 indices.
         y : array-like or sparse matrix of shape (n_samples, n_labels), or array-like of shape (n_samples,)
             0/1 indicator matrix, or a 1-D array of 0 and 1 for a single label. All numeric dtypes are
             accepted.
@@ -369,7 +368,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
         Notes
         -----
-        In addition to the result, only the scores of a few rows are in memory at a time.
+        The scores of all labels are computed for a few rows at a time. Only the k best scores of each row are
+        kept.
         """
         self._check_fitted()
         k = check_count("k", k, 1)
@@ -444,7 +444,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return positive if self.sparse_output_ else self._in_form_of_y(positive.toarray())
 
     def _in_form_of_y(self, of_labels: NDArray[Any]) -> NDArray[Any]:
-        """Return an array with one column per label. The result is 1-D if y was 1-D in fit."""
+        """Return a matrix with one column per label, or its only column if y was 1-D in fit."""
         return of_labels[:, 0] if self._is_one_label else of_labels
 
     def __sklearn_tags__(self) -> Tags:

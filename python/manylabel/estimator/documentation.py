@@ -1,9 +1,9 @@
 """Functions that copy docstring entries, so that shared parameters are described only once.
 
 The docstring of a class has only the entries that are specific to the class. When the class is registered,
-missing entries are copied from the docstrings of its base classes. This is done in the sections Parameters,
-Attributes, Returns, Raises and Warns. ``help`` then shows all entries. If several methods of a class have the
-same parameter, such as X, only one method needs an entry for this parameter. The decorator `documented_like`
+missing entries of the sections Parameters, Attributes, Returns, Raises and Warns are copied from the
+docstrings of its base classes. ``help`` then shows all entries. If several methods of a class have the same
+parameter, such as X, only one method needs an entry for this parameter. The decorator `documented_like`
 copies missing entries from one function to another function.
 """
 
@@ -124,9 +124,9 @@ def _name(entry: str) -> str:
 
 
 def _replaced(doc: str, sections: dict[str, dict[str, str]]) -> str:
-    """Return a docstring in which the given sections replace the old sections.
+    """Return a docstring in which the given sections replace the sections with the same titles.
 
-    The given sections come after the summary, in numpydoc's order. All other sections follow.
+    The given sections come after the summary, in numpydoc's order. All other sections of `doc` follow.
     """
     parts = re.split(r"^(\w[\w ]*)\n-+\n", doc, flags=re.MULTILINE)
     texts = [parts[0].rstrip()]

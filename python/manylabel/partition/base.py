@@ -1,8 +1,8 @@
 """Base class of the block classifiers, which route rows to blocks and merge the scores of block models.
 
 A block classifier routes every row to one or several blocks. The models of these blocks score the labels of
-the blocks for the row. All other labels get the score -inf. If scores of several blocks are merged, all
-scores are log-odds.
+the blocks for the row. All other labels get the score -inf. If rows may be routed to several blocks, all
+scores are converted to log-odds before scores of different blocks are merged.
 
 The Rust core computes the scores of models of this library, in one call for all rows and blocks.
 `AskedScorer` computes the scores of models of other libraries.
@@ -65,7 +65,10 @@ class Block:
 
 
 def meaning(model: MultiLabelClassifier) -> tuple[float, float, float | None]:
-    """Return the values of `factor`, `zero` and `least` for a `Block` that contains `model`."""
+    """Return the conversion of a model's scores to log-odds, and the score above which labels are predicted.
+
+    The three values are the parameters `factor`, `zero` and `least` of `Block`.
+    """
     # Log-odds are a linear function of the scores, so the log-odds of two scores determine the function.
     at_zero, at_one = (float(odds) for odds in model._log_odds(np.array([0.0, 1.0])))
     names_one = get_tags(model).classifier_tags.multi_class
@@ -109,7 +112,7 @@ class BlockClassifier(MultiLabelClassifier):
 
     @property
     def _n_routes(self) -> int | None:
-        """Number of blocks of a row, or None if the number depends on the probabilities of the router."""
+        """Number of blocks that each row is routed to. None if the router's probabilities determine it."""
         return 1
 
     def _routing(self) -> Routing:
@@ -124,17 +127,18 @@ class BlockClassifier(MultiLabelClassifier):
         return odds
 
     def measure_speedup(self, X: Any) -> tuple[float, float]:
-        """Measure the reduction of the number of scores that a prediction computes.
+        """Measure how many times fewer scores a prediction computes than without blocks.
+
+        A classifier without blocks computes the scores of all labels for each row.
 
         Returns
         -------
         scoring : float
-            Number of labels divided by the mean number of labels that are scored per row. Liang, Hsieh and
-            Lee report this ratio.
+            Number of labels divided by the mean number of labels that are scored per row. The paper of
+            `BlockPartitionClassifier` (Liang, Hsieh and Lee) reports this ratio.
         with_routing : float
-            Number of labels divided by the mean number of scores that are computed per row. These scores are
-            the scores of labels and the router's scores of all blocks. This ratio is more realistic than
-            `scoring`.
+            The same ratio, but the scores of the router are counted too. For each row, the router computes
+            one score per block. This ratio is more realistic than `scoring`.
 
         Raises
         ------

@@ -66,9 +66,9 @@ class CBMLCClassifier(BlockClassifier):
         Number of times that k-means is run with different seeds; >= 1. The clusters with the lowest inertia
         are kept.
     random_state : int, RandomState instance or None, default=None
-        Seed of k-means. The seed also determines each `random_state` of `estimator` and its inner estimators
-        that is None. Pass an int for reproducible results. If `estimator` is reproducible, two fits with the
-        same int are exactly equal.
+        Seed of k-means. If `estimator` or one of its inner estimators has ``random_state=None``, this
+        estimator gets a seed that is derived from the seed of k-means. Pass an int for reproducible results.
+        If `estimator` is reproducible, two fits with the same int are exactly equal.
 
     Attributes
     ----------
@@ -79,13 +79,14 @@ class CBMLCClassifier(BlockClassifier):
     estimators_ : list of estimators
         The fitted model of each cluster. The model of a cluster without labels is None.
     router_coef_ : csc_array of shape (n_clusters, n_features), dtype float32
-        The cluster centers, for rows that are scaled to unit length.
+        The cluster centers. Rows are scaled to unit length before their distances to the centers are
+        computed.
     router_intercept_ : ndarray of shape (n_clusters,), dtype float32
         Intercepts: minus half the squared length of each center. A cluster without labels has the intercept
         -inf.
     inertia_ : float
-        Weighted sum of the squared distances of the rows from their centers. The rows are scaled to unit
-        length.
+        Sum of the squared distances between the rows, scaled to unit length, and the centers of their
+        clusters. The sum is weighted by `sample_weight`.
     speedup_ : tuple of two float
         Result of `measure_speedup` for the training rows.
 
@@ -198,26 +199,26 @@ class LPSRClassifier(BlockClassifier):
         Base scorer, which is fitted to all rows. It can be any multi-label classifier. None means
         `DiSMECClassifier()`. "naive-bayes" is multinomial naive Bayes with add-one smoothing. "naive-bayes"
         requires features >= 0. The fit of naive Bayes is fast, because only sums of features are computed.
-        However, naive Bayes gives worse rankings.
+        However, naive Bayes gives worse rankings than `DiSMECClassifier`.
     leaf_size : int, default=1000
         Maximum number of rows of a part that is not split; >= 1. Parts with more rows are split again. There
-        are at most ``2 * n_samples / leaf_size`` parts. After all splits, every row belongs to the part with
-        the nearest center. A part then has at most ``2 * leaf_size`` rows, unless the rows are too similar to
-        be separated.
+        are at most ``2 * n_samples / leaf_size`` parts. After all splits, every row is moved to the part with
+        the nearest center. A part may then have more than `leaf_size` rows. Every part has at most
+        ``2 * leaf_size`` rows, unless the rows are too similar to be separated.
     n_candidates : int, default=500
         Maximum number of candidates per part; >= 1.
     weighting : {"rank", "counts"}, default="rank"
         Method that computes a weight for each label in each part. The labels with the largest weights are the
         candidates of the part. With "counts", the weight of a label is the number of rows in the part that
-        have the label. With "rank", the weight of a label is the sum of ``1 / (1 + rank)`` over these rows.
-        Here, rank is the position of the label in the ranking of the base scorer for the row, starting at 0.
-        Ranks larger than 100 are replaced by 100. "rank" also uses weights of the rows in 2-means. The weight
-        of a row is the precision at 5 of the base scorer for this row. Rows with weight 0 do not influence
-        the centers.
+        have the label. With "rank", each row in the part that has the label adds ``1 / (1 + rank)`` to the
+        weight of the label. Here, rank is the position of the label in the ranking of the base scorer for the
+        row, starting at 0. Ranks larger than 100 are replaced by 100. With "rank", the rows also have weights
+        in 2-means. The weight of a row is the precision at 5 of the base scorer for this row. Rows with
+        weight 0 do not influence the centers.
     random_state : int, RandomState instance or None, default=None
-        Seed of 2-means. The seed also determines each `random_state` of `estimator` and its inner estimators
-        that is None. Pass an int for reproducible results. If `estimator` is reproducible, two fits with the
-        same int are exactly equal.
+        Seed of 2-means. If `estimator` or one of its inner estimators has ``random_state=None``, this
+        estimator gets a seed that is derived from the seed of 2-means. Pass an int for reproducible results.
+        If `estimator` is reproducible, two fits with the same int are exactly equal.
 
     Attributes
     ----------
@@ -231,7 +232,8 @@ class LPSRClassifier(BlockClassifier):
     estimators_ : list of one estimator
         The base scorer.
     router_coef_ : csc_array of shape (n_parts, n_features), dtype float32
-        The centers of the parts, for rows that are scaled to unit length.
+        The centers of the parts. Rows are scaled to unit length before their distances to the centers are
+        computed.
     router_intercept_ : ndarray of shape (n_parts,), dtype float32
         Intercepts: minus half the squared length of each center. If a part would get too many rows, the value
         is lower (see Notes). A part without labels has the intercept -inf.
@@ -357,7 +359,7 @@ class LPSRClassifier(BlockClassifier):
         return self._scored(blocks, weights)
 
     def _places(self) -> list[NDArray[np.int32]]:
-        """Return the positions in `labels_` of the candidates of each part."""
+        """Return an array for each part: the positions of its candidates in `labels_`."""
         if not self.label_blocks_:
             return []
         if (np.diff(self.labels_) <= 0).any():
@@ -419,7 +421,11 @@ class _Restricted:
 def _by_rank(
     model: Any, X: csr_array, y: csr_array, labels: NDArray[np.int64]
 ) -> tuple[csr_array, NDArray[np.float32]]:
-    """Return the weights of the positive entries of Y from ranks, and the precision at 5 of each row."""
+    """Return ``1 / (1 + rank)`` for each positive entry of Y, and the precision at 5 for each row.
+
+    The rank of an entry is the position of its label in the ranking of `model` for its row. Ranks start at 0,
+    and ranks larger than 100 are replaced by 100.
+    """
     top = model.predict_topk(X, k=_RANKS)
     of_row = np.repeat(np.arange(X.shape[0]), np.diff(top.indptr))
     order = np.lexsort([top.indices, -top.data, of_row])

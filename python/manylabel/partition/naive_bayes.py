@@ -31,8 +31,8 @@ class NaiveBayes(MultiLabelClassifier):
     The model is ``log P(j | x) = log pi_j + sum_f x_f log theta_fj + const``. Here, ``theta_fj`` is the sum
     of feature f over the rows with label j, divided by the sum of all features over these rows. The sums use
     add-one (Laplace) smoothing. ``pi_j`` is the fraction of the positive entries of Y that belong to label j.
-    The probabilities ``P(j | x)`` of a row sum to 1 over all labels. Multiplied by the mean number of labels
-    per row, ``P(j | x)`` estimates how likely label j is for the row. A label is predicted if this product
+    The probabilities ``P(j | x)`` of a row sum to 1 over all labels. The product of ``P(j | x)`` and the mean
+    number of labels per row estimates how likely label j is for the row. A label is predicted if this product
     exceeds one half.
 
     Attributes
@@ -40,7 +40,7 @@ class NaiveBayes(MultiLabelClassifier):
     coef_ : csr_array of shape (n_labels, n_features), dtype float32
         Logarithms ``log(1 + count)``, where count is the sum of a feature over the rows with the label.
     log_totals_ : ndarray of shape (n_labels,), dtype float32
-        Logarithm of the sum of the smoothed counts of each label.
+        Logarithm of the sum of ``1 + count`` over all features, for each label.
     intercept_ : ndarray of shape (n_labels,), dtype float32
         Logarithms ``log pi_j``. Labels that occur in no training row have the value -inf.
     log_cardinality_ : float
