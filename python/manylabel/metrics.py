@@ -1,15 +1,15 @@
 """Ranking measures for extreme multi-label classification, for dense and sparse scores.
 
-Every measure uses the k labels with the highest scores in each row. Let y_i be the set of true labels of row
-i. Let j(i, r) be the label of row i at rank r, where ranks count from 1. Let h_ir be 1 if j(i, r) is in y_i
-(a hit), and 0 otherwise (a miss).
+Every measure uses the k labels with the highest scores in each row. Let n_i be the number of true labels of
+row i. Let j(i, r) be the label of row i at rank r, where ranks count from 1. Let h_ir be 1 if j(i, r) is a
+true label of row i (a hit), and 0 otherwise (a miss).
 
 =================  =====================================================================================
 `precision_at_k`   mean of sum_{r<=k} h_ir / k over all rows i
-`recall_at_k`      mean of sum_{r<=k} h_ir / abs(y_i) over all rows i with at least one true label
-`ndcg_at_k`        mean of sum_{r<=k} h_ir / log2(r + 1) / I(min(k, abs(y_i))) over all rows i
-`psp_at_k`         sum of h_ir / p_j(i,r) over all i and r<=k, divided by its largest possible value
-`psndcg_at_k`      like `psp_at_k`, but with h_ir / log2(r + 1) / I(min(k, abs(y_i))) instead of h_ir
+`recall_at_k`      mean of sum_{r<=k} h_ir / n_i over all rows i with at least one true label
+`ndcg_at_k`        mean of sum_{r<=k} h_ir / log2(r + 1) / I(min(k, n_i)) over all rows i
+`psp_at_k`         sum of h_ir / p_j(i,r) over all i and r<=k, divided by the largest possible sum
+`psndcg_at_k`      like `psp_at_k`, but with h_ir / log2(r + 1) / I(min(k, n_i)) instead of h_ir
 =================  =====================================================================================
 
 Here I(m) = sum_{r<=m} 1 / log2(r + 1), which is the discounted gain of m hits at the first m ranks. p_j is
@@ -79,8 +79,8 @@ def precision_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 
         Scores of the labels. Labels with higher scores rank first. Dense entries of -inf are never ranked. In
         a sparse matrix, only stored entries are ranked.
     k : int or sequence of int, default=(1, 3, 5)
-        Number of top-ranked labels to use, >= 1. For a sequence, the measure is computed for each of its
-        numbers. If k is larger than c, the ranks after c count as misses.
+        Number of top-ranked labels to use, >= 1. If `k` is a sequence, the measure is computed for each
+        number in the sequence. If k is larger than c, the ranks after c count as misses.
 
     Returns
     -------
@@ -91,8 +91,8 @@ def precision_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 
     Raises
     ------
     ValueError
-        If `Y_true` and `scores` have different shapes, no rows or no columns. The error is also raised if
-        `Y_true` has values other than 0 and 1, if `scores` has NaN, or if `k` is < 1.
+        If `Y_true` and `scores` have different shapes, or if they have no rows or no columns. The error is
+        also raised if `Y_true` has values other than 0 and 1, if `scores` has NaN, or if `k` is < 1.
 
     Notes
     -----
@@ -211,8 +211,8 @@ def psp_at_k(
 
     A hit is a true label among the k labels with the highest scores of a row. The weight of a hit is 1 /
     propensity of the label. The result is the sum of the weights of all hits in all rows, divided by the
-    largest possible sum. Published results are also computed as this ratio of two sums, and not as a mean
-    over the rows.
+    largest possible sum. This ratio of two sums is not a mean over the rows. Published results use the same
+    ratio.
 
     Parameters
     ----------
@@ -228,9 +228,9 @@ def psp_at_k(
     Raises
     ------
     ValueError
-        If `Y_true` and `scores` have different shapes, no rows or no columns. The error is also raised if
-        `Y_true` has values other than 0 and 1, if `scores` has NaN, if `k` is < 1, or if `propensities` is
-        not an array of c numbers in (0, 1].
+        If `Y_true` and `scores` have different shapes, or if they have no rows or no columns. The error is
+        also raised if `Y_true` has values other than 0 and 1, if `scores` has NaN, if `k` is < 1, or if
+        `propensities` is not an array of c numbers in (0, 1].
     """
     ks = _check_k(k)
     Y, scores = _check_pair(Y_true, scores)
@@ -245,8 +245,8 @@ def psndcg_at_k(
 ) -> float | Floats:
     """Compute propensity-scored nDCG at k (PSnDCG@k).
 
-    A true label j at rank r <= k of a row has the gain 1 / (p_j log2(r + 1) I(min(k, n))). Here p_j is the
-    propensity of the label, and n is the number of true labels of the row. I(m) is the sum of 1 / log2(r + 1)
+    A true label j at rank r <= k of a row has the gain 1 / (p_j log2(r + 1) I(min(k, t))). Here p_j is the
+    propensity of the label, and t is the number of true labels of the row. I(m) is the sum of 1 / log2(r + 1)
     over the ranks r from 1 to m. The result is the sum of all gains in all rows, divided by the largest
     possible sum. The sum is largest if the true labels of each row are ranked by decreasing 1 / p_j.
     """
@@ -271,8 +271,8 @@ def _total(
 ) -> Floats:
     """Return the sum of the gains of all hits for each k.
 
-    The result for k is a sum over all rows i and all ranks r <= k. The summands are per_row(k, abs(y_i)) *
-    h_ir * gains[j(i, r)] / log2(r + 1). The docstring of this module defines y_i, h_ir and j(i, r). The
+    The result for k is a sum over all rows i and all ranks r <= k. The summands are per_row(k, n_i) *
+    h_ir * gains[j(i, r)] / log2(r + 1). The docstring of this module defines n_i, h_ir and j(i, r). The
     factors `per_row` and `gains` are left out if they are None. The division by log2(r + 1) is left out if
     `discounted` is False. All five measures are computed from such sums.
     """
@@ -350,8 +350,8 @@ def _top_of_dense(scores: NDArray[Any], block: slice, depth: int) -> NDArray[np.
 def _hits(Y: csr_array, block: slice, top: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return whether each ranked label is a true label.
 
-    Each pair of a row and a label has the number row * c + label, where c is the number of labels. The
-    numbers of the ranked labels are looked up in the sorted numbers of the true labels by bisection.
+    A pair of a row and a label is encoded as the number row * c + label, where c is the number of labels. The
+    numbers of the true pairs are sorted. Bisection finds whether the number of a ranked pair is among them.
     """
     c = Y.shape[1]
     indptr = Y.indptr[block.start : block.stop + 1]

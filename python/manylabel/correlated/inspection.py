@@ -1,4 +1,4 @@
-"""Plots of couplings, and explanations of the log-odds of a row."""
+"""Plots of couplings (weights of pairs of labels), and explanations of the log-odds of a row."""
 
 from __future__ import annotations
 
@@ -98,7 +98,10 @@ def draw_correlations(
     max_pairs: int,
     axes: Sequence[Any] | None,
 ) -> NDArray[Any]:
-    """Plot couplings as a heat map and as a graph; see `CorrLogClassifier.plot_correlations`."""
+    """Plot couplings (weights of pairs of labels) as a heat map and as a graph.
+
+    `CorrLogClassifier.plot_correlations` describes the parameters.
+    """
     if axes is None:
         _, axes = pyplot().subplots(1, 2, figsize=(13, 6), layout="constrained")
     both = np.asarray(axes, dtype=object)

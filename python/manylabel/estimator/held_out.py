@@ -40,7 +40,7 @@ _HASH = 2654435769
 
 
 class Fold(NamedTuple):
-    """A split of the sampled rows into training rows and held-out rows."""
+    """A split of a sample of rows into training rows and held-out rows; see `held_out_folds`."""
 
     X: csr_array
     Y: csr_array
@@ -56,7 +56,7 @@ class Fold(NamedTuple):
     ) -> float:
         """Return the mean loss of the held-out rows.
 
-        Only labels that occur in the training rows of this split are counted.
+        Labels that occur in no training row of the split are left out.
 
         Parameters
         ----------
@@ -70,7 +70,7 @@ class Fold(NamedTuple):
         -------
         float
             The mean loss of the held-out rows, weighted by the weights of the rows. The loss of a row is the
-            sum of the losses of all labels for this row.
+            sum of the losses of the labels that are not left out.
         """
         fitted = np.bincount(self.Y.indices, minlength=self.Y.shape[1]) > 0
         scores = scores[:, fitted].astype(np.float64)
@@ -93,7 +93,8 @@ def held_out_folds(X: csr_array, Y: csr_array, sample_weight: NDArray[np.float32
     Returns
     -------
     list of Fold
-        The splits of the sampled rows. The list is empty if the held-out rows have fewer than ten ones in Y.
+        The splits of the sampled rows. The list is empty if the held-out rows of all splits together have
+        fewer than ten ones in the sampled columns of Y.
 
     Notes
     -----
@@ -151,9 +152,10 @@ def _drawn_labels(Y: csr_array) -> NDArray[np.intp]:
 def best_strength(loss: Callable[[float], float], first: float, least: float, most: float) -> float:
     """Search for the regularization strength with the smallest loss on held-out rows.
 
-    The search starts at `first`. It divides the strength by `STRENGTH_STEP` as long as each step lowers the
-    loss by more than 2 %. If the first division does not lower the loss by this amount, the search multiplies
-    the strength in the same way.
+    The search starts at `first`. It divides the strength by `STRENGTH_STEP` as long as each division lowers
+    the loss by more than 2 %. If the first division does not lower the loss by more than 2 %, the search
+    multiplies `first` by `STRENGTH_STEP` instead. It repeats the multiplication as long as each
+    multiplication lowers the loss by more than 2 %.
 
     Parameters
     ----------

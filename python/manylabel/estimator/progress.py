@@ -1,4 +1,4 @@
-"""Functions that report the progress of a fit, to a progress bar and to a function of the user."""
+"""Functions that report the progress of a fit to a progress bar and to a callback function."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Report:
 def reported(total: int | None, unit: str, verbose: bool, progress: Progress) -> Iterator[Report]:
     """Yield a `Report` that calls `progress` with the amount of work done so far.
 
-    If `verbose` is True, it also updates a progress bar. `progress` may be None.
+    If `verbose` is True, the `Report` also updates a progress bar. `progress` may be None.
     """
     with tqdm(total=total, unit=unit, disable=not verbose) as bar:
         yield Report(bar, progress)

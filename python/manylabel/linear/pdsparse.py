@@ -54,12 +54,12 @@ class PDSparseClassifier(LinearClassifier):
         doubled, up to 100, after each pass that spent more than two thirds of its work on the search.
     post_solve : bool, default=True
         Whether to refit the nonzero weights without the L1 penalty after the main fit. The refit takes the
-        same number of passes as the main fit. With `early_stopping`, the result of the refit is kept only if
-        its precision on the held-out rows is not lower.
+        same number of passes as the main fit. With `early_stopping`, the refitted weights are kept only if
+        their precision on the held-out rows is at least the precision before the refit.
     fit_intercept : bool, default=True
         Whether to add intercepts to the scores. The intercept of a label is a factor times the logarithm of
         the frequency of the label. All labels have the same factor, which is chosen on held-out rows (see
-        Notes). The weights do not depend on `fit_intercept`, unless columns are centered (see `normalize`).
+        Notes). `fit_intercept` affects the weights only if columns are centered (see `normalize`).
     threshold : {"auto", "zero"} or float, default="auto"
         Score above which `predict` assigns a label. "auto" chooses the threshold so that the number of
         predicted labels on held-out rows equals the number of true labels (see Notes). "zero" is the
@@ -70,8 +70,8 @@ class PDSparseClassifier(LinearClassifier):
     validation_fraction : float, default=0.1
         Fraction of the rows that `early_stopping` holds out; in (0, 1).
     n_iter_no_change : int, default=3
-        The fit stops after this number of consecutive passes without improvement, if `early_stopping` is
-        True; >= 1.
+        Number of consecutive passes without a new highest precision on held-out rows, after which the fit
+        stops; >= 1. This parameter has an effect only if `early_stopping` is True.
     random_state : int, RandomState instance or None, default=None
         Seed of the order of the rows, the order of labels with equal scores, the sampled features and the
         choice of held-out rows. Pass an int for reproducible results.
@@ -110,12 +110,13 @@ class PDSparseClassifier(LinearClassifier):
     is stored if, for some row, the feature is nonzero and the label is in the active set. `early_stopping`
     doubles the memory of the weights and the active sets.
 
-    The loss compares the labels of a row with one another. The sign of a score therefore has no meaning, and
-    the weights do not depend on how frequent a label is. For this reason, the threshold and the intercepts
-    are learned after the weights. A tenth of the rows (at most 2,000) is held out. If this is less than a
-    hundred rows, up to five different tenths of the rows are held out one after the other. The contribution
-    of the held-out rows is subtracted from a copy of the weights. Two passes over the remaining rows then
-    adapt this copy, and the held-out rows are scored. The weights in `coef_` are not affected.
+    The loss compares the labels of a row with one another. Without intercepts and threshold, the sign of a
+    score therefore has no meaning, and the weights do not depend on how frequent a label is. For this reason,
+    the threshold and the intercepts are learned after the weights. A tenth of the rows (at most 2,000) is
+    held out. If a tenth is less than a hundred rows, up to five different tenths are held out one after the
+    other. The contribution of the held-out rows is subtracted from a copy of the weights. Two passes over the
+    remaining rows then adapt the copy. The adapted copy scores the held-out rows. The weights in `coef_` do
+    not change.
 
     The candidates for the factor of the intercepts are 0, 1/512, 1/256, ..., 2. `fit` computes the mean label
     ranking average precision of each candidate on the held-out rows. It chooses the smallest factor for which

@@ -42,11 +42,12 @@ class BlockPartitioner(Estimator):
     ----------
     n_blocks : int or "auto", default="auto"
         Initial number of clusters; >= 1. The number is at most the number of distinct rows. "auto" searches
-        for the number that captures the most positive entries. The search tries 1 to 16 clusters and then
-        increases the number by a quarter at a time, as long as every block has rows and labels. A number is
-        an improvement if it captures more positive entries than the best smaller number, and if the gain is
-        at least a thousandth of all positive entries. The search ends after five consecutive numbers without
-        an improvement.
+        for the number of clusters whose partition captures the most positive entries. The search tries 1 to
+        16 clusters. Each further number is larger than the previous number by a quarter. The search stops
+        before the first number with which a block would have no rows or no labels. A number is an improvement
+        if its partition captures more positive entries than the best earlier partition. The difference must
+        exceed a thousandth of all positive entries. The search also stops after five consecutive numbers
+        without an improvement.
     lam : float or "auto", default="auto"
         Weight of the squared sizes of the label sets; finite and >= 0. Larger values give smaller label sets.
         "auto" is 0 if `max_labels` is given. Otherwise, "auto" is the weight with which a single block of all
@@ -60,7 +61,7 @@ class BlockPartitioner(Estimator):
         Number of times that the partition is computed, with different seeds; >= 1. The partition with the
         lowest objective is kept.
     max_iter : int, default=100
-        Maximum number of rounds; >= 1. Each round optimizes the label sets and then the clusters.
+        Maximum number of rounds; >= 1. Each round optimizes the clusters and then the label sets.
     tol : float, default=1e-5
         Tolerance; finite and > 0. `fit` stops after a round that lowers the objective by less than `tol`. The
         objective changes in discrete steps. With a small `tol`, `fit` therefore stops when the objective no
@@ -73,15 +74,15 @@ class BlockPartitioner(Estimator):
     row_blocks_ : ndarray of shape (n_samples,), dtype int32
         The block of each row. Every block has at least one row.
     label_blocks_ : list of ndarray, dtype int32
-        The labels of each block, in increasing order. If no label would lower the objective, the block has no
-        labels.
+        The labels of each block, in increasing order. A block has no labels if adding a label to the block
+        would not lower the objective.
     n_labels_ : int
         Number of labels, including labels that are in no block.
     n_blocks_ : int
         Number of blocks. Clusters that lose all rows are removed, so the number may be smaller than
         `n_blocks`.
     lam_ : float
-        The value of `lam`, as given or chosen.
+        The weight `lam` of the fit: the given number, or the number that "auto" stands for.
     objective_ : float
         Final value of the objective.
     objective_history_ : ndarray of shape (n_half_steps,), dtype float64
@@ -90,7 +91,7 @@ class BlockPartitioner(Estimator):
     n_iter_ : int
         Number of rounds.
     captured_ : float
-        Fraction of the positive entries of Y that are captured: the row and the label are in the same block.
+        Fraction of the positive entries of Y whose row and label are in the same block.
     overlap_ : float
         Mean number of blocks per label, over all labels that are in at least one block.
 
@@ -100,15 +101,17 @@ class BlockPartitioner(Estimator):
 
     Notes
     -----
-    If several blocks are equally good for a row, the row stays in its current block. The objective therefore
-    falls in every round until it no longer changes.
+    A row moves to another block only if the label set of that block contains more labels of the row. Rows
+    therefore never move back and forth between equally good blocks. Every round lowers the objective, until
+    the objective no longer changes.
 
-    An iteration of k-means takes O(nnz(X) n_blocks) time, where nnz is the number of nonzero values. The
-    algorithm uses at most 256 randomly drawn rows per cluster. A round takes O(nnz(Y) + n_samples n_blocks)
-    time, or more if frequent labels are in many blocks. k-means takes 4 bytes of memory for each pair of a
-    cluster and a feature, but at most 1 GiB. To stay below this limit, k-means ignores the rarest features.
+    An iteration of k-means takes O(nnz(X) n_blocks) time, where nnz is the number of nonzero values. k-means
+    uses at most 256 randomly drawn rows per cluster. A round takes O(nnz(Y) + n_samples n_blocks) time, or
+    more if frequent labels are in many blocks. k-means takes 4 bytes of memory for each pair of a cluster and
+    a feature, but at most 1 GiB. To stay below this limit, k-means ignores the rarest features.
 
-    With ``n_blocks="auto"``, the blocks are the same as in a fit with the chosen number of blocks.
+    With ``n_blocks="auto"``, the blocks are the same as in a fit in which `n_blocks` is the number of
+    clusters that the search finds.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Gradient-boosted multi-label rules, a model that people can read."""
+"""Gradient-boosted rules for multi-label classification, a human-readable model."""
 
 from manylabel.rules.classifier import BoostedRulesClassifier
 from manylabel.rules.inspection import FiredRule, Rules, export_text, plot_importance

@@ -69,32 +69,33 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Number of bins of a complete head, as a fraction of the number of labels; in (0, 1]. Labels with
         positive Newton steps and labels with negative Newton steps have separate bins. The fraction applies
         to each of these two groups of labels. None means no label binning, so that every label has its own
-        score. [2]_ uses 0.04 and Newton steps.
+        score. [2]_ uses 0.04, with ``step="newton"``.
     min_bins : int, default=1
         Minimum number of bins for each sign of the step; >= 1.
     max_bins : int or None, default=None
         Maximum number of bins for each sign of the step; >= `min_bins`. None means no limit.
     hessian : {"paper", "restricted"}, default="paper"
         Treatment of second derivatives of the loss with respect to two different labels of one bin. "paper"
-        ignores these derivatives, as [2]_ does, which gives shorter steps. "restricted" includes these
-        derivatives.
+        ignores these derivatives, like [2]_. Steps are shorter without these derivatives. "restricted"
+        includes these derivatives.
     step : {"auto", "newton", "safeguarded"}, default="auto"
         Length of a step. "newton" takes the full Newton step. "safeguarded" halves the Newton step until the
-        loss falls enough. "auto" is "newton" for the label-wise loss, and for label binning with
-        ``hessian="paper"``. In all other cases, "auto" is "safeguarded", because full Newton steps are too
-        long if most labels are rare.
+        step lowers the loss sufficiently (Armijo's rule). "auto" is "newton" for the label-wise loss, and for
+        label binning with ``hessian="paper"``. In all other cases, "auto" is "safeguarded", because full
+        Newton steps are too long if most labels are rare.
     search : {"fast", "exact"}, default="fast"
         Search for the next condition. "exact" tries every threshold of each drawn feature (see
         `max_features`). With label binning, "exact" computes new bins for each threshold. "fast" tries at
-        most 64 thresholds per numeric feature (65 if most values of the feature are 0). With label binning,
-        "fast" computes fewer bins. For features with mostly nonzero values, "fast" tries conditions with the
-        bins of the rule without the new condition. With more than 256 labels, this applies to all features.
-        The head of a finished rule always has new bins.
+        most 64 thresholds per numeric feature (65 if most values of the feature are 0). With few label bins
+        and the example-wise loss, "fast" saves time by reusing bins: a condition is tried with the bins that
+        the rule had before this condition. With at most 256 labels, bins are reused only for features with
+        mostly nonzero values. With more than 256 labels, bins are reused for all features. The head of a
+        finished rule always has new bins.
     learning_rate : float, default=0.3
         Factor that multiplies every head except the head of the default rule; in (0, 1].
     l2 : float, default=1.0
-        Strength of the L2 regularization of the head scores; finite and >= 0. It is the weight of the squared
-        scores relative to the loss.
+        Strength of the L2 regularization of the head scores; finite and >= 0. The regularization adds
+        ``l2 / 2`` times the sum of the squared head scores to the summed loss of the covered rows.
     bootstrap : bool, default=True
         Whether each rule is grown on a sample of rows drawn with replacement. If False, each rule is grown on
         all rows.
@@ -107,10 +108,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     max_conditions : int or None, default=None
         Maximum number of conditions per rule; >= 1. None means no limit.
     predictor : {"auto", "known-label-sets", "signs"}, default="auto"
-        Method that `predict` uses to convert scores to label sets. "known-label-sets" considers the label
-        sets of all training rows and predicts the label set with the lowest example-wise loss. "signs"
-        predicts the labels with positive scores. "auto" is "known-label-sets" for the example-wise loss and
-        "signs" for the label-wise loss.
+        Method that `predict` uses to convert scores to label sets. "known-label-sets" predicts the label set
+        in `label_sets_` with the lowest example-wise loss for the scores. "signs" predicts the labels with
+        positive scores. "auto" is "known-label-sets" for the example-wise loss and "signs" for the label-wise
+        loss.
     categorical_features : sequence of int, bool or str, default=None
         Nominal (categorical) features, given as column positions, as a boolean mask or as feature names.
         Conditions on a nominal feature test whether the feature is equal to a value. All other features are
@@ -126,8 +127,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     validation_fraction : float, default=0.1
         Fraction of the rows that `early_stopping` holds out; in (0, 1). At least one row is held out.
     n_iter_no_change : int, default=50
-        The fit stops after this number of consecutive rules without a lower loss on held-out rows, if
-        `early_stopping` is True; >= 1.
+        Number of consecutive rules without a new lowest loss on held-out rows, after which the fit stops;
+        >= 1. This parameter has an effect only if `early_stopping` is True.
     random_state : int, RandomState instance or None, default=None
         Seed of the samples of rows and features, and of the choice of held-out rows. Pass an int for
         reproducible results.
@@ -193,10 +194,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     If two fits differ only in `n_rules`, the shorter list of rules is the beginning of the longer list.
 
     The effect of a rule on a label is the absolute head score of the label times the coverage of the rule.
-    The importance of a label is the sum of the effects of all rules on the label, except the default rule.
-    The importance of a feature is a sum over all conditions on the feature. Each condition of a rule
-    contributes the sum of the effects of the rule on all labels, divided by the number of conditions of the
-    rule. `label_importances_` and `feature_importances_` are scaled so that each array sums to 1. If the
+    The importance of a label is the sum of the effects of all rules on the label. This sum leaves out the
+    default rule. The importance of a feature is a sum over all conditions on the feature. Each condition of a
+    rule contributes the sum of the effects of the rule on all labels, divided by the number of conditions of
+    the rule. `label_importances_` and `feature_importances_` are scaled so that each array sums to 1. If the
     default rule is the only rule, all importances are 0.
 
     References
