@@ -68,9 +68,10 @@ class CorrLogClassifier(MultiLabelClassifier):
         "reference", "auto" is 0.001.
     l2_pairs : float or "auto", default="auto"
         Strength of the penalty on the couplings; > 0. Each pair of labels with the coupling c adds
-        ``l2_pairs * (c**2 + epsilon * abs(c))`` to the mean loss per row. With infinity, all couplings are 0,
-        and the labels have independent logistic regressions. If features are standardized, "auto" is
-        `l2_features`. Otherwise, "auto" is `l2_features` divided by the mean variance of the features.
+        ``l2_pairs * (c**2 + epsilon * abs(c))`` to the mean loss per row. If `l2_pairs` is infinite, all
+        couplings are 0, and the labels have independent logistic regressions. If features are standardized,
+        "auto" is `l2_features`. Otherwise, "auto" is `l2_features` divided by the mean variance of the
+        features.
     threshold : {"auto", "zero"} or float, default="auto"
         Threshold of the log-odds. `predict` subtracts the threshold from every intercept before it computes
         label sets. "auto" learns the threshold on held-out rows, so that about the right number of labels is
@@ -81,17 +82,17 @@ class CorrLogClassifier(MultiLabelClassifier):
         Factor of the absolute values in both penalties; finite and >= 0. With ``epsilon > 0``, many weights
         and couplings become exactly zero. With ``epsilon=0``, the penalties are pure L2 penalties.
     coding : {"01", "pm1"}, default="01"
-        Numbers that code an absent and a present label in the penalties. "01" codes the labels as 0 and 1,
-        and the penalties apply to the weights b and the couplings c. "pm1" codes the labels as -1 and 1, as
-        in [2]_. With "pm1", the penalties apply to b/2 and c/4, which are the weights and couplings in this
-        coding. The fitted attributes always contain b and c.
+        Coding of absent and present labels. The coding determines which numbers are penalized. "01" codes the
+        labels as 0 and 1, and the penalties apply to the weights b and the couplings c. "pm1" codes the
+        labels as -1 and 1, as in [2]_. With "pm1", the penalties apply to b/2 and c/4, which are the weights
+        and couplings in this coding. The fitted attributes always contain b and c.
     decoder : {"auto", "exact", "search", "bp"}, default="auto"
         Method that computes the most probable label set. "exact" tries all label sets, and requires that at
-        most 20 labels have nonzero couplings. "search" finds the most probable label sets in `label_sets_`.
-        It then changes single labels and pairs of labels of these label sets as long as a change increases
-        the probability. "bp" is max-product belief propagation with at most 50 rounds, as in [2]_. If many
-        labels have couplings, "bp" often misses the most probable label set. "auto" is "exact" if at most 14
-        labels have nonzero couplings, and "search" otherwise.
+        most 20 labels have nonzero couplings. "search" starts from the label sets in `label_sets_` that are
+        most probable for the row. It adds or removes single labels and pairs of labels as long as a change
+        increases the probability. "bp" is max-product belief propagation with at most 50 rounds, as in [2]_.
+        If many labels have couplings, "bp" often misses the most probable label set. "auto" is "exact" if at
+        most 14 labels have nonzero couplings, and "search" otherwise.
     solver : {"auto", "fista", "reference"}, default="auto"
         Solver for the weights and couplings. "fista" computes the optimum by accelerated proximal gradient
         steps, with restarts and one step size per label. "auto" computes the same optimum by quasi-Newton
@@ -100,19 +101,20 @@ class CorrLogClassifier(MultiLabelClassifier):
         `epsilon` is not 0. The number of features plus the number of labels must be at most 2,048 and at most
         half the number of rows. If a requirement is not met, or if the quasi-Newton steps fail, "auto" is
         "fista". "reference" is the algorithm in the code of the authors of [2]_. This algorithm starts with
-        zero weights and takes at most 500 steps of fixed size. It stops when the objective changes by less
-        than a thousandth of its value. This early stopping regularizes the model. With "reference", the
-        penalty of a coupling is ``l2_pairs * (2 c**2 + epsilon * abs(c))``, and `coding` must be "01".
+        zero weights and takes at most 500 steps of fixed size. After 20 steps, it stops as soon as a step
+        changes the objective by less than a thousandth. This early stopping regularizes the model. With
+        "reference", the penalty of a coupling is ``l2_pairs * (2 c**2 + epsilon * abs(c))``, and `coding`
+        must be "01".
     standardize : bool or "auto", default="auto"
         Whether the penalties are computed for features that are scaled to unit variance. The fitted weights
         always apply to the unscaled features. "auto" is True if more than an eighth of the values of X are
-        nonzero. False suits text data, because it prevents large weights of rare words.
+        nonzero. For text data, False is better, because the weights of rare words then stay small.
     tol : float, default=1e-4
         Tolerance of the KKT violation; finite and > 0. The KKT violation measures how far the fit is from the
         optimum. It is the largest absolute entry of the (sub)gradient of the objective with respect to the
         weights and couplings. For this gradient, the features are scaled to unit variance. The fit has
-        converged when the KKT violation is at most `tol`. Penalties below `tol` have no effect. The solver
-        "reference" ignores this parameter.
+        converged when the KKT violation is at most `tol`. If `l2_features` or `l2_pairs` is smaller than
+        `tol`, the penalty has hardly any effect. The solver "reference" ignores this parameter.
     max_iter : int, default=1000
         Maximum number of gradient evaluations; >= 1.
 
@@ -126,15 +128,15 @@ class CorrLogClassifier(MultiLabelClassifier):
     correlations_ : csr_array of shape (n_labels, n_labels), dtype float64
         Couplings c, a symmetric matrix. If label k is present, c_ik is added to the log-odds of label i.
     label_sets_ : csr_array of shape (n_sets, n_labels), dtype float32
-        Distinct label sets of the training rows, in order of decreasing frequency; at most 65,536 sets. The
-        sets contain only labels that have couplings.
+        Distinct label sets of the training rows, in order of decreasing frequency; at most 65,536 sets.
+        Labels without nonzero couplings are left out of the sets.
     label_set_energies_ : ndarray of shape (n_sets,), dtype float64
         Energy of each label set in `label_sets_`: the sum of the couplings of all pairs of labels in the set.
     objective_ : float
         Value of the objective: the mean loss per row plus the penalties. Labels that occur in no row or in
         every row are not included.
     kkt_ : float
-        KKT violation at the end of the fit (see `tol`). It includes all weights and all pairs of labels.
+        KKT violation at the end of the fit (see `tol`): the maximum over all weights and all pairs of labels.
     n_iter_ : int
         Number of gradient evaluations.
     l2_features_, l2_pairs_ : float
@@ -184,21 +186,21 @@ class CorrLogClassifier(MultiLabelClassifier):
     The sample has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1/64 of the
     labels, but at least 32 and at most 512 labels. Smaller data sets are used completely. A quarter of the
     sampled rows is held out. On small data sets, several quarters are held out one after the other. The first
-    penalty of the search is ``max(0.001, 2 / n_samples)``. The value ``2 / n_samples`` corresponds to a
-    Gaussian prior with standard deviation 1/2 for each weight. If features are not standardized, the first
-    penalty is multiplied by the mean variance of the features. With `sample_weight`, n_samples is the sum of
-    the weights of the rows. The search multiplies or divides the penalty by ``sqrt(10)`` as long as a step
-    lowers the log loss on the held-out rows by more than 2 %. The search changes the penalty by at most three
-    orders of magnitude. If the held-out rows have fewer than ten labels in total, the first penalty is used.
-    On small data sets, the search takes about 0.1 seconds.
+    penalty of the search is ``max(0.001, 2 / n_samples)``. Here, n_samples is the number of rows, or the sum
+    of their weights if `sample_weight` is given. The value ``2 / n_samples`` corresponds to a Gaussian prior
+    with standard deviation 1/2 for each weight. If features are not standardized, the first penalty is
+    multiplied by the mean variance of the features. The search multiplies or divides the penalty by
+    ``sqrt(10)`` as long as a step lowers the log loss on the held-out rows by more than 2 %. The search
+    changes the penalty by at most three orders of magnitude. If Y has fewer than ten positive entries in the
+    held-out rows, the first penalty is used. On small data sets, the search takes about 0.1 seconds.
 
     With ``threshold="auto"``, the threshold is learned in two steps. The first step uses models without
     couplings. It finds the threshold at which the number of predicted labels on held-out rows equals the
-    number of true labels. This threshold is then applied to the rows that the models are fitted to. The
-    result is the ratio of the number of predicted labels to the number of true labels on these rows. The
-    second step uses the final model with couplings. It finds the threshold at which this model has the same
-    ratio on 128 to 512 training rows. The threshold is 0 if no rows can be held out or if the solver is
-    "reference". To minimize the Hamming loss, use ``predict_proba(X) > 0.5``.
+    number of true labels. This threshold is then applied to the rows that the models are fitted to. On these
+    rows, the number of predicted labels is divided by the number of true labels. The second step uses the
+    final model with couplings. It finds the threshold at which this model gives the same ratio of predicted
+    to true labels on 128 to 512 training rows. The threshold is 0 if no rows can be held out or if the solver
+    is "reference". To minimize the Hamming loss, use ``predict_proba(X) > 0.5``.
 
     References
     ----------
@@ -341,10 +343,11 @@ class CorrLogClassifier(MultiLabelClassifier):
         sample_weight: NDArray[np.float32] | None,
         report: Tell,
     ) -> tuple[float, float] | None:
-        """Choose the values of penalties that are "auto", and return the result of `HeldOut.cut`.
+        """Choose the penalties that are "auto", and learn a threshold by models without couplings.
 
-        The chosen penalties replace "auto" in `params`. The result is None if the threshold is not learned,
-        or if no rows can be held out.
+        The chosen penalties replace "auto" in `params`. The method returns the threshold, and the ratio of
+        the number of predicted labels to the number of true labels on the rows that the models are fitted to.
+        It returns None if the threshold is not learned, or if no rows can be held out.
         """
         by_hand = self.solver == "reference"
         learns = threshold is None and not by_hand
@@ -372,7 +375,11 @@ class CorrLogClassifier(MultiLabelClassifier):
         cut: tuple[float, float],
         threads: int,
     ) -> float:
-        """Find the threshold at which the model with couplings predicts the right number of labels."""
+        """Find the threshold at which the model with couplings predicts the wanted number of labels.
+
+        `cut` contains the first threshold that is tried, and the wanted ratio of the number of predicted
+        labels to the number of true labels.
+        """
         first, share = cut
         least, most = _MATCHED_ROWS
         wanted = -(-_MATCHED_LABELS * X.shape[0] // max(Y.nnz, 1))
@@ -389,7 +396,7 @@ class CorrLogClassifier(MultiLabelClassifier):
 
     @property
     def _threshold(self) -> float:
-        """The threshold for the prediction of label sets."""
+        """The attribute `threshold_`, or 0 if the model does not have this attribute."""
         return float(getattr(self, "threshold_", 0.0))  # missing in files of version 0.1
 
     def _make_scorer(self) -> _core.Scorer:
@@ -406,9 +413,10 @@ class CorrLogClassifier(MultiLabelClassifier):
         ----------
         coding : {"01", "pm1"}
             Label coding of the result. "01" codes labels as 0 and 1, and the method returns the fitted
-            attributes. "pm1" codes labels as -1 and 1. With "pm1", the probability of a label set y is
-            proportional to ``exp(sum_i y_i (w_i x + v_i) + sum_i<k a_ik y_i y_k)``, where ``w = b / 2``,
-            ``a = c / 4`` and ``v_i = intercept_i / 2 + sum_k c_ik / 4``.
+            attributes. "pm1" codes labels as -1 and 1, and the method returns the weights w, the intercepts v
+            and the couplings a. The probability of a label set y is then proportional to
+            ``exp(sum_i y_i (w_i x + v_i) + sum_i<k a_ik y_i y_k)``, where ``w = b / 2``, ``a = c / 4`` and
+            ``v_i = intercept_i / 2 + sum_k c_ik / 4``.
 
         Returns
         -------
@@ -567,14 +575,14 @@ def corrlog_path(
     Returns
     -------
     list of CorrLogClassifier
-        The fitted models, in the order of `lambdas`. Each model equals the model of a separate fit, up to
-        differences within the tolerance `tol`.
+        The fitted models, in the order of `lambdas`. A model may differ slightly from the model of a separate
+        fit, because both fits stop when they reach the tolerance ``estimator.tol``.
 
     Raises
     ------
     ValueError
-        If a penalty is not finite and > 0, if the solver is "reference", or if `CorrLogClassifier.fit` raises
-        `ValueError`. The solver "reference" cannot start at the solution of another model.
+        If a penalty is infinite, NaN or <= 0, if the solver is "reference", or if `CorrLogClassifier.fit`
+        raises `ValueError`. The solver "reference" cannot start at the solution of another model.
     TypeError
         If `lambdas` is not a sequence, or if `estimator` is neither None nor a `CorrLogClassifier`.
 

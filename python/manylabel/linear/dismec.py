@@ -45,8 +45,8 @@ class DiSMECClassifier(LinearClassifier):
         strongly. "auto" chooses the value with the lowest loss on held-out rows (see Notes). Most
         publications use 1.
     prune : float, default=0.01
-        Weights with an absolute value below `prune` are set to zero; finite and >= 0. With
-        ``normalize="columns"``, pruning applies to the weights of the scaled columns.
+        Weights with an absolute value below `prune` are set to zero; finite and >= 0. If `normalize` scales
+        the columns, `prune` applies to the weights of the scaled columns.
     fit_intercept : bool, default=True
         Whether to fit an intercept. The intercept is regularized like the weight of a feature that is 1 in
         every row.
@@ -57,9 +57,9 @@ class DiSMECClassifier(LinearClassifier):
     solver : {"fast", "exact"}, default="fast"
         Solver for the weights. "exact" computes the optimum of every label over all rows, within `tol`.
         "fast" approximates the weights of rare labels, which occur in fewer than 1 % of the rows. For a rare
-        label, "fast" uses the positive rows and the negative rows near the margin. All other rows are
-        replaced by the mean of these other rows. With many rows, "fast" is many times faster than "exact",
-        and the rankings are nearly the same (see Notes).
+        label, "fast" uses the positive rows and the negative rows near the margin. A single negative row
+        replaces all other rows. The features of this row are the means over all rows. With many rows, "fast"
+        is many times faster than "exact", and the rankings are nearly the same (see Notes).
     tol : float, default=0.01
         Tolerance of the solver; finite and > 0. A label has converged when the norm of its gradient is at
         most ``tol * min(positives, negatives) / n_samples`` times the norm of its gradient at zero weights.
@@ -95,29 +95,29 @@ class DiSMECClassifier(LinearClassifier):
 
     With ``threshold="auto"``, the threshold is the margin at which the number of predicted labels on held-out
     rows equals the number of true labels. A tenth of the rows is held out, or a quarter if the data set is
-    small. The threshold is computed on a sample of the labels, which is drawn separately from the frequent
-    and from the rare labels. From each of these two groups, the sample contains the 64 most frequent labels.
-    It also contains 1/20 of the other labels of the group, but at least 64 labels. For the sampled labels,
-    the contribution of the held-out rows is subtracted from a copy of the weights. A few solver steps then
-    adapt this copy to the remaining rows. The held-out rows are scored with the adapted copy. The weights in
-    `coef_` are not affected. The computation takes up to 15 % of the fit time, or more if the fit takes only
-    a few milliseconds. If the held-out rows have fewer than ten labels in total, the threshold is 0.
+    small. The threshold is computed on a sample of the labels. Frequent labels and rare labels are sampled
+    separately. Of each of these two groups, the sample contains the 64 most frequent labels. It also contains
+    1/20 of the other labels of the group, but at least 64 labels. For the sampled labels, the contribution of
+    the held-out rows is subtracted from a copy of the weights. A few solver steps then adapt this copy to the
+    remaining rows. The held-out rows are scored with the adapted copy. The weights in `coef_` are not
+    affected. The computation takes up to 15 % of the fit time, or more if the fit takes only a few
+    milliseconds. If Y has fewer than ten positive entries in the held-out rows, the threshold is 0.
 
     With ``C="auto"``, C is chosen on a sample of the data. The sample does not depend on `random_state`. It
     has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1/64 of the labels, but at
     least 32 and at most 512 labels. Smaller data sets are used completely. Frequent labels are more likely to
     be in the sample. A quarter of the sampled rows is held out. On small data sets, several quarters are held
     out one after the other. The search starts at ``C=1``. It multiplies or divides C by ``sqrt(10)`` as long
-    as a step lowers the loss on the held-out rows by more than 2 %. C stays between 0.001 and 100. If the
-    held-out rows have fewer than ten labels in total, C is 1. On small data sets, the search takes about 0.1
-    seconds, and a fit with a given C takes 0.01 seconds. On large data sets, where a fit takes minutes, the
-    search takes a few percent of the fit time.
+    as a step lowers the loss on the held-out rows by more than 2 %. C stays between 0.001 and 100. If Y has
+    fewer than ten positive entries in the held-out rows, C is 1. On small data sets, the search takes about
+    0.1 seconds, and a fit with a given C takes 0.01 seconds. On large data sets, where a fit takes minutes,
+    the search takes a few percent of the fit time.
 
-    The solver processes 16 labels at once. Each step takes O(nnz(X)) time, where nnz(X) is the number of
-    nonzero values of X. The fit takes 16 bytes of memory per stored value of X, in addition to the weights.
-    Each thread takes up to 400 bytes per feature and 200 bytes per row. The fit allocates no dense array of
-    shape (n_samples, n_labels) or (n_labels, n_features). The result of `decision_function` is a dense array.
-    The result of `predict` is dense if Y was dense in `fit`.
+    The solver processes 16 labels at once. A step for these 16 labels takes O(nnz(X)) time, where nnz(X) is
+    the number of nonzero values of X. The fit takes 16 bytes of memory per stored value of X, in addition to
+    the weights. Each thread takes up to 400 bytes per feature and 200 bytes per row. The fit allocates no
+    dense array of shape (n_samples, n_labels) or (n_labels, n_features). The result of `decision_function` is
+    a dense array. The result of `predict` is dense if Y was dense in `fit`.
 
     On the data sets bibtex, delicious and eurlex57k with ``C=1``, the precision at 1, 3 and 5 differs by less
     than 0.2 percentage points between the solvers "fast" and "exact". If C is much larger than 1, use
@@ -126,7 +126,8 @@ class DiSMECClassifier(LinearClassifier):
     References
     ----------
     .. [1] R. Babbar and B. Schölkopf, "DiSMEC: Distributed Sparse Machines for Extreme Multi-label
-       Classification", WSDM 2017, equation 1 and section 2.2. The factor 1/2 is from LIBLINEAR.
+       Classification", WSDM 2017, equation 1 and section 2.2. The factor 1/2 of the regularization is from
+       LIBLINEAR.
 
     Examples
     --------

@@ -53,7 +53,7 @@ KERNELS = (
 
 
 class Embedding(Parameter):
-    """Type of the parameter `embedding` if its value is an instance of `Rembrandt`."""
+    """A parameter that is an instance of `Rembrandt`."""
 
     wanted = "a Rembrandt"
     documented = "Rembrandt"
@@ -64,7 +64,7 @@ class Embedding(Parameter):
         return isinstance(value, Rembrandt)
 
     def read(self, text: str) -> Any:
-        """Raise ValueError, because no text of the command line can describe an instance."""
+        """Raise ValueError, because an instance of `Rembrandt` cannot be written on the command line."""
         raise ValueError
 
 
@@ -115,11 +115,12 @@ def linear_predictions(
     held_out: NDArray[np.bool_] | None,
     progress: Tell,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float32] | None]:
-    """Fit the embedding to the rows that are not held out; return weights, intercepts and predictions.
+    """Fit the embedding to the rows that are not held out. Return its weights, intercepts and predictions.
 
     The predictions cover all rows. They are leave-one-out predictions for the rows of the fit, and ordinary
-    predictions for held-out rows. If the link should be fitted to ordinary predictions of all rows, None is
-    returned instead of the predictions.
+    predictions for held-out rows. If leave-one-out predictions are not needed, None is returned instead of
+    the predictions. This is the case if ``params["l2"]`` is a number, or if ``params["embedding"]`` is "pca"
+    or an instance of `Rembrandt`.
     """
     X, Y, sample_weight = training_set
     held_out_X = None

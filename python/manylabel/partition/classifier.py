@@ -62,15 +62,16 @@ class BlockPartitionClassifier(BlockClassifier):
     estimator : estimator or None, default=None
         Multi-label classifier with scikit-learn's interface. None means `DiSMECClassifier()`. An estimator of
         another library is fitted only to the labels that occur in some but not all rows of a block. All other
-        labels of the block get constant scores, the log-odds of their frequencies. If X or Y was dense in
-        `fit`, an estimator of another library also gets X or Y as a dense array. The method `save` does not
-        support estimators of other libraries.
+        labels of the block get constant scores, the log-odds of their frequencies. An estimator of another
+        library gets X as a dense array if X was dense in `fit`, and Y as a dense array if Y was dense in
+        `fit`. The method `save` does not support estimators of other libraries.
     n_blocks : int or "auto", default="auto"
-        Initial number of blocks; >= 1. If `lam` or `max_labels` is given, "auto" is the number of blocks that
-        `BlockPartitioner` finds. Otherwise, "auto" depends on `mode`. With ``mode="rule"``, "auto" is 1 to 4,
-        depending on the number of rows, the number of labels and the accuracy of the router. With the other
-        modes, "auto" is the number of blocks that `BlockPartitioner` finds, but cross-validation may reduce
-        this number (see Notes).
+        Initial number of blocks; >= 1. Blocks that lose all their rows during the partition are removed. If
+        `lam` or `max_labels` is given, "auto" is the number of blocks that `BlockPartitioner` finds.
+        Otherwise, "auto" depends on `mode`. With ``mode="rule"``, "auto" is 1 to 4, depending on the number
+        of rows, the number of labels and the accuracy of the router. With the other modes, "auto" is the
+        number of blocks that `BlockPartitioner` finds, but cross-validation may reduce this number (see
+        Notes).
     lam : float or "auto", default="auto"
         Weight of the penalty on large blocks in the objective of the partition; finite and >= 0. The penalty
         is the sum of the squared numbers of labels of the blocks. A larger weight gives blocks with fewer
@@ -80,22 +81,22 @@ class BlockPartitionClassifier(BlockClassifier):
         Maximum number of labels per block; >= 1. None means no limit.
     n_routes : int or "auto", default="auto"
         Number of blocks that a row is routed to; >= 1. "auto" means one to three blocks if `n_blocks` and
-        `lam` are "auto", `max_labels` is None and `mode` is "rule". Otherwise, "auto" means one block. In the
-        first case, blocks are added in order of decreasing probability. This stops when the probabilities sum
-        to at least 90 % of the total probability of the three most probable blocks. If rows may be routed to
-        more than one block, the scores of the blocks are merged. The merged score of a label is the logit of
+        `lam` are "auto", `max_labels` is None and `mode` is "rule". Blocks are then added in order of
+        decreasing probability, until their probabilities sum to at least 90 % of the total probability of the
+        three most probable blocks. In all other cases, "auto" means one block. If rows may be routed to more
+        than one block, the scores of the blocks are merged. The merged score of a label is the logit of
         ``sum_l p_l / (1 + exp(-s_l))``. The sum is over the blocks l of the row that have the label. Here,
         s_l is the log-odds of the label in block l, and p_l is the probability of block l. The router
         computes these probabilities, which are scaled to sum to 1 over the blocks of the row. Scores that are
         margins, such as the scores of `DiSMECClassifier`, are multiplied by 4 to approximate log-odds.
     mode : {"rule", "accuracy", "speed"}, default="rule"
-        Method that chooses `lam` if it is "auto". "rule" computes a weight without cross-validation. With
-        this weight, a single block of all rows would contain just enough of the most frequent labels to cover
-        95 % of the positive entries of Y. If `n_blocks` is 1, or if there are too few rows or labels for
-        several blocks, the weight is 0. "accuracy" and "speed" use 5-fold cross-validation and the precision
-        at 1, 3 and 5 (P@1, P@3 and P@5). "accuracy" chooses the weight with the largest sum of P@1, P@3 and
-        P@5. "speed" chooses the largest weight for which P@1, P@3 and P@5 are each at most 2 percentage
-        points lower than with `estimator` alone.
+        Method that chooses the weight `lam` with ``lam="auto"``. "rule" computes a weight without
+        cross-validation. With this weight, a single block of all rows would contain just enough of the most
+        frequent labels to cover 95 % of the positive entries of Y. If `n_blocks` is 1, or if there are too
+        few rows or labels for several blocks, the weight is 0. "accuracy" and "speed" use 5-fold
+        cross-validation and the precision at 1, 3 and 5 (P@1, P@3 and P@5). "accuracy" chooses the weight
+        with the largest sum of P@1, P@3 and P@5. "speed" chooses the largest weight for which P@1, P@3 and
+        P@5 are each at most 2 percentage points lower than with `estimator` alone.
     router_C : float, default=1.0
         Weight of the loss of the router relative to its regularization; finite and > 0. Smaller values
         regularize more strongly.
@@ -109,15 +110,15 @@ class BlockPartitionClassifier(BlockClassifier):
         Number of times that the partition is computed, with different seeds; >= 1. The partition with the
         lowest objective is kept.
     max_iter : int, default=100
-        Maximum number of rounds of the partition; >= 1. Each round optimizes the label sets and then the
-        blocks of rows.
+        Maximum number of rounds of the partition; >= 1. Each round optimizes the labels of the blocks and
+        then the rows of the blocks.
     tol : float, default=1e-5
         Tolerance of the partition; finite and > 0. The optimization of the partition stops after a round that
         lowers the objective by less than `tol`.
     random_state : int, RandomState instance or None, default=None
-        Seed of k-means and of the router. The seed also determines each `random_state` of `estimator` and its
-        inner estimators that is None. Pass an int for reproducible results. If `estimator` is reproducible,
-        two fits with the same int are exactly equal.
+        Seed of k-means and of the router. If `estimator` or an inner estimator has ``random_state=None``, the
+        seed also determines the random numbers of this estimator. Pass an int for reproducible results. If
+        `estimator` is reproducible, two fits with the same int are exactly equal.
     n_jobs : int or None, default=None
         Number of threads. The threads process different blocks. None means 1, and -1 means all cores. The
         result does not depend on this number.
@@ -147,14 +148,16 @@ class BlockPartitionClassifier(BlockClassifier):
     objective_ : float
         Final value of the objective of the partition.
     objective_history_ : ndarray of shape (n_half_steps,), dtype float64
-        Value of the objective after each optimization of the label sets or of the blocks of rows, for the
+        Value of the objective after each optimization of the labels or of the rows of the blocks, for the
         smallest weight in `lams_`.
     n_iter_ : int
         Number of rounds of the partition.
     captured_ : float
         Fraction of the positive entries of Y for which the row and the label are in the same block.
     speedup_ : tuple of two float
-        Result of `measure_speedup` for the training rows.
+        Number of labels divided by the mean number of scores that are computed per training row. The first
+        value counts only the scores of labels. The second value also counts the scores of the router (see
+        `measure_speedup`).
 
     See Also
     --------
@@ -176,25 +179,26 @@ class BlockPartitionClassifier(BlockClassifier):
 
     With the default parameters, a fit takes at most the time of a fit of `estimator` to all rows and labels.
     This holds if the fit time of `estimator` increases with the number of rows and labels. With
-    ``n_blocks="auto"`` and ``mode="rule"``, the first number of blocks is the largest number up to 4 for
-    which there are 5,000 rows and 500 labels per block. A row that is routed to a wrong block usually gets
-    wrong labels. `fit` therefore tests the router on 2,000 held-out rows, or on a tenth of the rows if this
-    is less. This test takes one fit of the router. If the router finds the right block for less than 92 % of
-    the held-out rows, the number of blocks is halved. The test is repeated with the new number of blocks.
+    ``n_blocks="auto"`` and ``mode="rule"``, `fit` starts with the largest number of blocks, up to 4, for
+    which there are at least 5,000 rows and 500 labels per block. A row that is routed to a wrong block
+    usually gets wrong labels. `fit` therefore tests the router on 2,000 held-out rows, or on a tenth of the
+    rows if this is less. This test takes one fit of the router. If the router finds the right block for less
+    than 92 % of the held-out rows, the number of blocks is halved. The test is repeated with the new number
+    of blocks.
 
     With fewer than 10,000 rows or 1,000 labels, there is one block with all labels, so the model is
     `estimator` itself. On such data, several blocks would be less accurate and would save little time. If
-    there are enough rows and labels, but the router is not accurate enough, there is also one block. This
-    block contains only the most frequent labels, which have 97 % of the positive entries of Y.
+    there are more rows and labels, but the router is not accurate enough, there is one block with only the
+    most frequent labels. These labels have 97 % of the positive entries of Y.
 
     With ``mode="accuracy"`` and ``mode="speed"``, ``lam="auto"`` compares eight candidates for `lam`. Each
-    candidate corresponds to a fraction between 35 and 99 %. With this candidate, a single block of all rows
-    would contain just enough of the most frequent labels to cover this fraction of the positive entries. Each
-    of the five folds takes one fit of the partition, the router and the block models, with the smallest
-    candidate. A larger candidate has the same blocks of rows and a subset of the labels of each block. It is
-    therefore evaluated with the scores of the same models. The final fit also computes the partition with the
-    smallest candidate, and then selects the labels for `lam_`. ``mode="speed"`` also takes five fits of
-    `estimator` to all labels.
+    candidate is computed from a fraction p between 35 and 99 %. With this candidate as `lam`, a single block
+    of all rows would contain just enough of the most frequent labels to cover the fraction p of the positive
+    entries. Each of the five folds takes one fit of the partition, the router and the block models, with the
+    smallest candidate. A larger candidate has the same blocks of rows and a subset of the labels of each
+    block. It is therefore evaluated with the scores of the same models. The final fit also computes the
+    partition with the smallest candidate, and then selects the labels for `lam_`. ``mode="speed"`` also takes
+    five fits of `estimator` to all labels.
 
     If `n_blocks` is also "auto", the first number of blocks is the number that `BlockPartitioner` finds with
     its default value of `lam`. The number is halved until at least one candidate is accurate enough in all

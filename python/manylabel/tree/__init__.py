@@ -1,4 +1,4 @@
-"""Label trees: one-vs-rest classifiers for very large numbers of labels."""
+"""Label trees: linear classifiers in a tree over the labels, for very large numbers of labels."""
 
 from manylabel.tree.classifier import LabelTreeClassifier
 
