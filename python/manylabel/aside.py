@@ -8,9 +8,9 @@ A process locks its temporary file while it writes. The operating system release
 ends, even if the process is killed. A temporary file without a lock was therefore left by a killed process.
 The next call of `written_aside` for the same directory removes this file.
 
-Windows does not have these locks. It cannot remove an open file, but a temporary file is closed shortly
-before it is renamed. On Windows, `written_aside` therefore removes only temporary files that are at least a
-day old.
+Windows does not have these locks. On Windows, no process can remove a file that is open. However, a temporary
+file is closed shortly before it is renamed, and another process could remove it in between. On Windows,
+`written_aside` therefore removes only temporary files that are at least a day old.
 """
 
 from __future__ import annotations

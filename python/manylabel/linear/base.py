@@ -29,9 +29,9 @@ class LinearClassifier(MultiLabelClassifier):
         values are also centered if an intercept is fitted. The fitted weights apply to the unscaled features.
         "auto" is "columns" if more than an eighth of the values of X are nonzero, and "rows" otherwise. False
         does not scale the features. Scores are computed in single precision. The scores are therefore less
-        accurate if the mean of a column is 10,000 times its standard deviation. With "columns", a column is
-        ignored if its mean is 1,000,000 times its standard deviation. Subtract the means of such columns
-        before the fit.
+        accurate if the absolute mean of a column is 10,000 times its standard deviation, or more. With
+        "columns", a column is ignored if its absolute mean is 1,000,000 times its standard deviation, or
+        more. Subtract the means of such columns before the fit.
 
     Attributes
     ----------

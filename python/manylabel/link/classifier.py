@@ -44,17 +44,18 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     The model has two parts. The first part, called the embedding, is a linear model such as `Rembrandt`. The
     embedding predicts a vector p of k numbers, which summarizes the labels of the row. The second part,
-    called the link, computes the scores ``cos((p, 1) R + b) V`` of all labels from p. R contains random
-    frequencies, b contains random phases, and V contains the fitted weights. The cosines are random features
-    of a kernel, so the link approximates a kernel machine on p [1]_.
+    called the link, computes the scores ``cos((p, 1) R + b) V`` of all labels from p. Here, (p, 1) is the
+    vector p with a 1 appended. R contains random frequencies, b contains random phases, and V contains the
+    fitted weights. The cosines are random features of a kernel, so the link approximates a kernel machine on
+    p [1]_.
 
     Parameters
     ----------
     n_components : int or float, default=0.99
         Number k of components of the embedding. An int is the number of components; >= 1. A float in (0, 1)
-        is a fraction of the trace of ``Y'Y``. In this case, k is the smallest number of components with
-        eigenvalues that sum to more than this fraction, but at most 300. If there are more than 1024 labels,
-        any float means 300 components.
+        is a fraction of the sum of all eigenvalues of ``Y'Y``, where Y is the indicator matrix of the labels.
+        In this case, k is the smallest number for which the k largest eigenvalues sum to more than this
+        fraction, but at most 300. If there are more than 1024 labels, any float means 300 components.
     kernel : str, default="gaussian"
         Kernel that the random features approximate: "gaussian", "matern-3", "matern-5" or "cauchy". The
         distribution of the random frequencies depends on the kernel. Its tails are lightest with "gaussian",
@@ -78,8 +79,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         parameter `embedding` of `Rembrandt`. "none" uses no embedding: p contains one prediction for each
         label, from a ridge regression. The weights of these regressions take n_features_in_ x n_labels
         numbers in memory. If an instance of `Rembrandt` is given, a clone of the instance is fitted with the
-        `n_components`, `l2`, `n_iter` and `n_oversamples` of the instance. If the `random_state` of the
-        instance is None, the `random_state` of this classifier is the seed of the clone.
+        `n_components`, `l2`, `n_iter` and `n_oversamples` of the instance. The parameters of this classifier
+        with these names are ignored. If the `random_state` of the instance is None, the `random_state` of
+        this classifier is the seed of the clone.
     solver : {"psgd", "newton-cg"}, default="psgd"
         Solver for the weights V of the link. "psgd" starts at the least-squares solution and takes
         preconditioned stochastic gradient steps with momentum. The small number of passes, the ridge penalty
@@ -95,10 +97,10 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         Ridge penalty of the weights V of the link, as a multiple of the mean diagonal entry of the Gram
         matrix of the random features; finite and >= 0. "auto" is 0.1.
     n_iter : int, default=1
-        Number of passes over the data that improve the random vectors of the embedding; >= 0 (see
-        `Rembrandt`).
+        Number of passes over the data that improve the random vectors with which the fit of the embedding
+        starts; >= 0 (see `Rembrandt`).
     n_oversamples : int, default=20
-        Number of additional random vectors of the embedding; >= 0 (see `Rembrandt`).
+        Number of random vectors in addition to one vector for each component; >= 0 (see `Rembrandt`).
     n_passes : int, default=8
         Number of passes of "psgd" over the rows; >= 1.
     step_size : float, default=1.0
@@ -110,9 +112,10 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     threshold : {"auto", "zero"} or float, default="auto"
         Threshold above which `predict` assigns a label. The threshold applies to the logit of a label or,
         with the squared loss, to the prediction minus 1/2. "zero" is the threshold 0, which corresponds to a
-        probability of one half. "auto" learns the threshold on held-out rows (see Notes). It is the threshold
-        nearest to 0 that predicts between 0.7 and 1.4 times the number of true labels. This parameter is
-        ignored with ``loss="softmax"``.
+        probability of one half. "auto" learns the threshold on held-out rows (see Notes). The learned
+        threshold is the value nearest to 0 for which the number of predicted labels on the held-out rows is
+        between 0.7 and 1.4 times the number of true labels. This parameter is ignored with
+        ``loss="softmax"``.
     shrink : float or None, default=None
         Target value of a label that is present, for label smoothing; in (0.5, 1]. The target value of an
         absent label is ``1 - shrink``. None means ``1 - 1/n_samples``, but at least 0.75.
@@ -148,8 +151,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     projection_intercept_ : ndarray of shape (n_components_,), dtype float64
         Intercepts of the linear predictions p.
     frequencies_ : ndarray of shape (n_components_ + 1, n_features), dtype float32
-        Random frequencies R. The last row is multiplied by the constant 1. With ``kernel="linear"``, R has no
-        columns.
+        Random frequencies R. In the product ``(p, 1) R``, the last row of R is multiplied by the 1. With
+        ``kernel="linear"``, R has no columns.
     phases_ : ndarray of shape (n_features,), dtype float32
         Random phases b, in radians. The array is empty with ``kernel="linear"``.
     coef_ : ndarray of shape (n_labels, n_features), dtype float32
@@ -188,10 +191,10 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     Notes
     -----
     With ``loss="softmax"``, each row must have exactly one label, and y may be 1-D with one class per row. If
-    the estimated memory of a fit exceeds `max_memory`, the fit raises `MemoryError`. Ctrl-C ends a fit within
-    a second, except during a large factorization of the embedding. `fit` issues a `ConvergenceWarning` if the
-    ridge penalty was increased because the Gram matrix was singular. It also issues a `ConvergenceWarning` if
-    labels did not converge in `max_iter` Newton steps.
+    the estimated memory for the fit of the link exceeds `max_memory`, `fit` raises `MemoryError`. Ctrl-C ends
+    a fit within a second, except during a large factorization of the embedding. `fit` issues a
+    `ConvergenceWarning` if the ridge penalty was increased because the Gram matrix was singular. It also
+    issues a `ConvergenceWarning` if labels did not converge in `max_iter` Newton steps.
 
     Scores are logits minus `threshold_`. With the squared loss, scores are predictions minus 1/2 minus
     `threshold_`. `predict` assigns the labels with positive scores. With the logistic loss, probabilities are
@@ -219,10 +222,11 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     The embedding predicts its own training rows better than new rows, especially if there are few training
     rows. A link that is fitted to such predictions overfits. With ``l2="auto"``, the link is therefore fitted
-    to leave-one-out predictions. A leave-one-out prediction of a row uses the last regression of the
-    embedding, fitted without this row. All leave-one-out predictions are computed from a single fit and the
-    leverages of the rows. The Notes of `Rembrandt` describe the computation of the leverages, the choice of
-    the ridge penalty, and the time for these computations.
+    to leave-one-out predictions. The last step of the embedding is a regression that computes the weights of
+    the linear predictions. For the leave-one-out prediction of a row, this regression is fitted without the
+    row. All leave-one-out predictions are computed from a single fit and the leverages of the rows. The Notes
+    of `Rembrandt` describe the computation of the leverages, the choice of the ridge penalty, and the time
+    for these computations.
 
     With ``l2="auto"``, columns are scaled if more than an eighth of the values of X are nonzero. Each column
     is then divided by its standard deviation, because a single ridge penalty does not suit features of
@@ -231,23 +235,24 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     training rows, as in [1]_.
 
     ``gamma="auto"`` compares values of gamma by least-squares fits to at most 4000 rows and the 64 most
-    frequent labels. These fits use at least 500 random features. They use more random features if the
-    comparison then takes at most a tenth of the time of the fit of V. The final model differs from the
-    compared models, so the comparison makes two corrections. First, with "psgd", the comparison uses a
-    smaller ridge penalty than `l2_link`, because the passes of "psgd" reduce the effect of the ridge penalty.
-    Second, with more than 4000 rows, the error is a weighted mean of the leave-one-out error and the training
-    error. The weight of the training error increases with the number of rows, up to one half. The value 1 is
-    tried only if 1/4 is not better than 1/2.
+    frequent labels. These fits use at least 500 random features, or all of them if `n_features` is below 500.
+    More random features are used, up to `n_features`, as long as the comparison takes at most a tenth of the
+    time of the fit of V. The final model differs from the compared models, so the comparison makes two
+    corrections. First, with "psgd", the comparison uses a smaller ridge penalty than `l2_link`, because the
+    passes of "psgd" reduce the effect of the ridge penalty. Second, with more than 4000 rows, the error is a
+    weighted mean of the leave-one-out error and the training error. The weight of the training error
+    increases with the number of rows, up to one half. The value 1 is tried only if 1/4 is not better than
+    1/2.
 
     A threshold at a probability of one half minimizes the Hamming loss. However, if labels are hard to
     predict, only a few probabilities exceed one half. ``threshold="auto"`` therefore learns a threshold from
     a sample of frequent and rare labels. A fifth of the rows (at most 4000 rows) is held out. The weights of
     the sampled labels are fitted again without the held-out rows, and the held-out rows are scored. This
     second fit uses the random features, the Gram matrix and the leave-one-out predictions of the main fit.
-    The sample has at least 32 labels. It has more labels if the second fit then takes at most a tenth of the
-    time of the fit of V. With fewer than 2500 rows, further fifths are held out one after the other. No
-    further fifth is held out when 500 rows have been held out, or when the held-out rows have 500 of the
-    sampled labels in total.
+    The sample has at least 32 labels. More labels are sampled as long as the second fit takes at most a tenth
+    of the time of the fit of V. With fewer than 2500 rows, further fifths are held out one after the other.
+    This ends when 500 rows have been held out. It also ends when the sampled labels have 500 positive entries
+    in the rows that have been held out.
 
     The authors of [1]_ use ``n_components=0.9, n_iter=2, l2=1e-4, threshold="zero"`` and the parameters of
     `smooth_link_space`. Their code scales quasi-random frequencies differently: a value ``g`` of gamma in
@@ -432,8 +437,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         -------
         ndarray or csr_array of shape (n_samples, n_labels), dtype int64
             0/1 indicator matrix. If Y was sparse in `fit`, the result is sparse, and no dense array is
-            formed. With "softmax", each row has exactly one label. If y was 1-D in `fit` with "softmax", the
-            result is an ndarray of shape (n_samples,) with one class per row.
+            formed. With "softmax", each row has exactly one label. If y was 1-D in `fit`, the result is an
+            ndarray of shape (n_samples,). It contains the class of each row with "softmax", and 0 or 1 for
+            each row with the other losses.
 
         Raises
         ------

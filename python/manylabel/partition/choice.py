@@ -68,7 +68,7 @@ _SCORES_AT_ONCE = 1 << 23
 
 @dataclass(frozen=True)
 class Partition:
-    """Partition of rows and labels into blocks, with properties of the partition."""
+    """Partition of rows and labels into blocks, with its objective and its fraction of captured entries."""
 
     row_blocks: NDArray[np.int32]
     label_blocks: list[NDArray[np.int32]]
@@ -96,7 +96,8 @@ class Setting:
     """Settings for a fit of a block classifier, without the data.
 
     ``params`` contains the parameters of the partition except ``n_blocks`` and ``lam``. ``router`` contains
-    the parameters of the router. ``dense`` tells whether the user passed X and Y as dense arrays.
+    the parameters of the router. ``dense`` has two values: whether the user passed X as a dense array, and
+    whether the user passed Y as a dense array.
     """
 
     estimator: Any
@@ -115,7 +116,8 @@ def default_lam(Y: csr_array, share: float = DEFAULT_SHARE) -> float:
     contains all rows. A positive entry of Y is captured if its label is in the block. Let N_1 >= N_2 >=
     ... be the numbers of rows that have the most frequent label, the second most frequent label, and so on.
     Let J be the smallest number of labels that together have the given fraction of the positive entries. The
-    weight is just below ``N_J / (2 J - 1)``. This value is proportional to the number of rows.
+    weight is just below ``N_J / (2 J - 1)``. If the rows of Y were repeated r times, the weight would be r
+    times as large.
 
     Parameters
     ----------
@@ -146,7 +148,11 @@ def blocks_by_rule(Y: csr_array) -> int:
 
 
 def lam_by_rule(Y: csr_array, n_blocks: int) -> float:
-    """Return the value of `lam` for ``mode="rule"``: 0 with one block, which then has all labels."""
+    """Return the value of `lam` for ``mode="rule"`` and a given number of blocks.
+
+    With one block, the value is 0, so that the block has all labels. With several blocks, `default_lam`
+    computes the value.
+    """
     return 0.0 if n_blocks == 1 else default_lam(Y, RULE_SHARE)
 
 
@@ -159,10 +165,10 @@ def partition_by_rule(
 ) -> tuple[Partition, float]:
     """Partition the rows and labels, and choose the number of blocks by ``mode="rule"``.
 
-    The first number of blocks is the largest number for which there are enough rows and labels per block.
-    Some rows are held out, and a router is fitted to the remaining rows. If the router finds the right block
-    for too few of the held-out rows, the number of blocks is halved. This test is repeated until it succeeds
-    or one block remains.
+    The first number of blocks that is tried is the largest number for which there are enough rows and labels
+    per block. To test a number of blocks, some rows are held out, and a router is fitted to the remaining
+    rows. If the router finds the right block for too few of the held-out rows, the test fails and the number
+    of blocks is halved. The search ends when a test succeeds or one block remains.
 
     Parameters
     ----------
@@ -260,7 +266,7 @@ def with_fewer_labels(Y: csr_array, found: Partition, lam: float, setting: Setti
 
 
 def routing_rows(Y: csr_array, row_blocks: NDArray[np.int32], *, drop_unlabeled: bool) -> NDArray[np.int32]:
-    """Return the block of each row for the fit of the router, and -1 for rows that are ignored."""
+    """Return the block of each row for the fit of the router, or -1 if the fit ignores the row."""
     if not drop_unlabeled:
         return row_blocks
     return np.where(np.diff(Y.indptr) > 0, row_blocks, np.int32(-1))
@@ -285,9 +291,10 @@ def choose_lam(
     of each label set. The fitted models therefore give the scores for all candidates. P@k is the precision at
     k. "accuracy" chooses the weight with the largest sum of P@1, P@3 and P@5 over all folds.
 
-    "speed" compares each weight with `estimator` fitted to all rows and labels of the fold. "speed" chooses
-    the largest weight for which P@1, P@3 and P@5 decrease by at most 2 percentage points in every fold. If no
-    weight satisfies this condition, "speed" chooses the same weight as "accuracy".
+    The baseline is a model without blocks: the base estimator, fitted to all training rows and labels of the
+    fold. "speed" chooses the largest weight for which P@1, P@3 and P@5 are at most 2 percentage points lower
+    than the values of the baseline in every fold. If no weight satisfies this condition, "speed" chooses the
+    same weight as "accuracy".
 
     Parameters
     ----------
@@ -297,8 +304,9 @@ def choose_lam(
         Criterion for the choice.
     or_fewer : bool
         Whether `n_blocks` may be reduced. If True, `n_blocks` is halved until one candidate weight is
-        accurate enough. A weight is accurate enough if P@1, P@3 and P@5 decrease by at most 1 percentage
-        point ("accuracy") or 2 percentage points ("speed") in every fold.
+        accurate enough, or one block remains. A weight is accurate enough if P@1, P@3 and P@5 are lower than
+        the values of the baseline by at most 1 percentage point ("accuracy") or 2 percentage points ("speed")
+        in every fold.
 
     Returns
     -------

@@ -38,9 +38,9 @@ class Rules:
     Parameters
     ----------
     body_indptr : ndarray of shape (n_rules + 1,), dtype int64
-        Positions of the conditions of each rule, as in the CSR format. Rule r has the conditions
-        ``body_indptr[r]`` to ``body_indptr[r + 1] - 1``. The rule covers the rows that satisfy all its
-        conditions.
+        Positions of the conditions of each rule in `feature`, `operator` and `threshold`, as in the CSR
+        format. Rule r has the conditions ``body_indptr[r]`` to ``body_indptr[r + 1] - 1``, which are called
+        the body of the rule. The rule covers the rows that satisfy all conditions of its body.
     feature : ndarray of shape (n_conditions,), dtype int32
         Feature of each condition.
     operator : ndarray of shape (n_conditions,), dtype uint8
@@ -146,10 +146,10 @@ def export_text(
     -------
     str
         The text, with one line ``if alpha > 0.5 and beta <= 1.2 then +0.80 topic_a  (covers 123)`` per rule.
-        In this example, 123 is the sum of the weights of the training rows that the rule covers. Without
-        `sample_weight`, 123 is the number of these rows. If a rule has several different scores, each score
-        is on an additional line. Several conditions on one numeric feature are merged, as in
-        ``0.2 < alpha <= 0.5``.
+        In this example, 123 is the sum of the weights of the training rows that the rule covers. If `fit` was
+        called without `sample_weight`, 123 is the number of these rows. If a rule has several different
+        scores, each score is on an additional line. Several conditions on one numeric feature are merged, as
+        in ``0.2 < alpha <= 0.5``.
 
     Raises
     ------
@@ -391,7 +391,10 @@ def _interval(name: str, low: float, high: float) -> str:
 
 
 def _digits(threshold: float) -> str:
-    """Format a threshold with at least four significant digits, and with all integer digits if below 1e9."""
+    """Format a threshold with at least four significant digits.
+
+    If the absolute threshold is below 1e9, all digits before the decimal point are written.
+    """
     before = len(str(abs(int(threshold)))) if abs(threshold) < 1e9 else 0
     return f"{threshold:.{max(4, before)}g}"
 

@@ -78,7 +78,11 @@ def categorical_positions(model: Any) -> NDArray[np.int32]:
 def label_sets(
     Y: csr_array, sample_weight: NDArray[np.float32] | None, held_out: NDArray[np.bool_] | None
 ) -> tuple[csr_array, NDArray[np.float64]]:
-    """Return the distinct label sets and their weights, sorted by decreasing weight, then by appearance."""
+    """Return the distinct label sets and the total weight of the rows with each label set.
+
+    The label sets are sorted by decreasing total weight. If weights are equal, the label set that appears
+    first in Y comes first.
+    """
     weights = np.ones(Y.shape[0]) if sample_weight is None else sample_weight.astype(np.float64)
     if held_out is not None:
         Y, weights = Y[~held_out], weights[~held_out]

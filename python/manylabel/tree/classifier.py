@@ -53,7 +53,7 @@ class LabelTreeClassifier(MultiLabelClassifier):
         take more time and may find better labels. `predict_topk` can use another value without a new fit.
     balanced : bool, default=True
         Whether the tree is balanced. If True, the numbers of labels of two leaves differ by at most 1. If
-        False, the data decide about the sizes of the clusters, and leaves can be at different depths.
+        False, the sizes of the clusters depend on the data, and leaves can be at different depths.
     combine : {"product", "leaf"}, default="product"
         How the score of a label is computed. "product" is the logarithm of a product of probabilities. The
         factors are the probabilities of all nodes on the path from the root to the label, and the probability
@@ -67,18 +67,18 @@ class LabelTreeClassifier(MultiLabelClassifier):
     threshold : {"auto", "zero"} or float, default="auto"
         Score above which `predict` assigns a label. "auto" learns the threshold on held-out rows, so that
         about the right number of labels is predicted (see Notes). "zero" is the score of a label with margin
-        0, in a leaf with probability 1. This score is -1 with ``combine="product"`` and 0 with
-        ``combine="leaf"``.
+        0, in a leaf with probability 1. With ``combine="product"``, this score is -1, because the probability
+        of a label with margin 0 is ``exp(-1)`` (see Notes). With ``combine="leaf"``, it is 0.
     normalize : {"auto", "rows"} or bool, default="auto"
         Whether to scale the rows. "rows" or True scales every row to unit Euclidean length, in `fit` and in
-        predictions. This is usually best for text data. "auto" is "rows", unless more than an eighth of the
-        values of X are nonzero. False does not scale the rows.
+        predictions. This is usually best for text data. False does not scale the rows. "auto" is False if
+        more than an eighth of the values of X are nonzero, and "rows" otherwise.
     solver : {"fast", "exact"}, default="fast"
         Solver for the weights. "exact" computes the optimum of every linear classifier over the rows of its
-        node, within `tol`. "fast" uses an approximation for children and labels with few positive rows. It is
-        the approximation that `DiSMECClassifier` uses for rare labels. "fast" uses it if fewer than 1 % of
-        the rows of the node are positive. If the number of positive rows is at most 300, the limit is 20 %
-        instead of 1 %.
+        node, within `tol`. "fast" approximates the optimum for rare children and labels, in the same way as
+        `DiSMECClassifier` does for rare labels. A child or label is rare if fewer than 1 % of the rows of the
+        node are positive. A child or label with at most 300 positive rows is also rare if fewer than 20 % of
+        the rows of the node are positive.
     tol : float, default=0.01
         Tolerance of the solver; finite and > 0. `tol` has the same meaning as in `DiSMECClassifier`.
     max_iter : int, default=1000
@@ -111,16 +111,18 @@ class LabelTreeClassifier(MultiLabelClassifier):
     leaf_intercept_ : ndarray of shape (n_leaf_labels,), dtype float32
         Intercept of each entry of `leaf_labels_`.
     chunk_bucket_ends_, chunk_feature_ends_, chunk_weight_ends_ : ndarray of shape (n_nodes + 1,), dtype int64
-        Positions at which the entries of each node begin and end in `chunk_buckets_`, `chunk_features_` and
-        `chunk_weights_`. For example, node v has the weights
-        ``chunk_weights_[chunk_weight_ends_[v]:chunk_weight_ends_[v + 1]]``.
+        The weights of a node are called a chunk. These arrays contain the positions at which the entries of
+        each node begin and end in `chunk_buckets_`, `chunk_features_` and `chunk_weights_`. For example, node
+        v has the weights ``chunk_weights_[chunk_weight_ends_[v]:chunk_weight_ends_[v + 1]]``.
     chunk_buckets_ : ndarray of shape (n_buckets,), dtype uint32
-        Hash tables of the nodes. A table has the position at which the features of each bucket begin. The
-        last entry of a table is the number of features of the node.
+        One hash table for each node, which finds the features of the node. For each bucket of the table, the
+        array contains the position of the first feature of the bucket. Positions count from the first feature
+        of the node in `chunk_features_`. The last entry of a table is the number of features of the node.
     chunk_features_ : ndarray of shape (n_chunk_features,), dtype uint32
         Features that have weights in a node, for all nodes. The features of a node are sorted by bucket.
     chunk_row_ends_ : ndarray of shape (n_chunk_features,), dtype uint32
-        Position at which the weights of each feature end. Positions count from the first weight of the node.
+        Position after the last weight of each feature, in the order of `chunk_features_`. Positions count
+        from the first weight of the node in `chunk_weights_`.
     chunk_outputs_ : ndarray of shape (n_weights,), dtype uint16
         Child or label of each weight. The value is the position among the children or labels of the node.
     chunk_weights_ : ndarray of shape (n_weights,), dtype float32
@@ -133,11 +135,11 @@ class LabelTreeClassifier(MultiLabelClassifier):
 
     Notes
     -----
-    The vector of a label is the sum of the rows that have the label, scaled to unit length. Labels are
-    clustered by spherical 2-means of these vectors. The classifiers are fitted level by level, from the root
-    down. A node is fitted to the rows that have a label below the node, and to the rows that the levels above
-    send to the node. So the negative rows of a label are the rows for which a prediction would score it. The
-    classifiers minimize the same objective as `DiSMECClassifier`.
+    The vector of a label is the sum of the rows that have the label. The sum is scaled to unit length. Labels
+    are clustered by spherical 2-means of these vectors. The classifiers are fitted level by level, from the
+    root down. A node is fitted to the rows that have a label below the node, and to the rows that the levels
+    above send to the node. So the negative rows of a label are the rows without the label for which a
+    prediction would score the label. The classifiers minimize the same objective as `DiSMECClassifier`.
 
     The probability of a node or label with margin s is ``exp(-max(0, 1 - s)**3)``. With
     ``combine="product"``, a score is the logarithm of a product of probabilities, minus `threshold_`. Such
@@ -146,7 +148,8 @@ class LabelTreeClassifier(MultiLabelClassifier):
     `predict` and `predict_topk` score the labels of the leaves that a row reaches. `decision_function` scores
     all labels. With several trees, a row can reach a label in one tree but not in another tree. The
     probability in the other tree is then estimated. The estimate is half of the probability of the best node
-    that was dropped from the beam. So the scores from `predict_topk` and `decision_function` can differ.
+    that was dropped from the beam. `decision_function` needs no estimates, so its scores can differ from the
+    scores of `predict_topk`.
 
     With ``threshold="auto"``, the threshold is the score at which the number of predicted labels on held-out
     rows equals the number of true labels. A tenth of the rows is held out, but at most 4,096 rows. After the
