@@ -118,8 +118,9 @@ def linear_predictions(
     """Fit the embedding to the rows that are not held out; return weights, intercepts and predictions.
 
     The predictions cover all rows. They are leave-one-out predictions for the rows of the fit, and ordinary
-    predictions for held-out rows. If the link should be fitted to ordinary predictions of all rows, None is
-    returned instead of the predictions.
+    predictions for held-out rows. Leave-one-out predictions are computed only if `l2` is "auto" and
+    `embedding` is a str other than "pca". In all other cases, the returned predictions are None, and the link
+    is later fitted to ordinary predictions of all rows.
     """
     X, Y, sample_weight = training_set
     held_out_X = None

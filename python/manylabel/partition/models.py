@@ -85,7 +85,8 @@ def fit_models(
     rows_of_blocks, label_blocks : sequences of ndarrays of length n_blocks
         Rows and labels of each block.
     seed : int
-        Seed of `estimator` and its inner estimators, for each `random_state` that is None.
+        Seed of the fits. In each clone and its inner estimators, every `random_state` that is None is set to
+        a different number, which is computed from `seed`.
     dense : pair of bool
         Two values: whether the user passed X as a dense array, and whether the user passed Y as a dense
         array. An estimator of another library gets X and Y in the same form.
@@ -105,14 +106,14 @@ def fit_models(
     Raises
     ------
     ValueError
-        If an estimator of this library cannot be fitted to some block, or if an estimator of another library
-        cannot be fitted to any block.
+        If `estimator` is an estimator of this library, and the fit fails for at least one block. If
+        `estimator` is an estimator of another library, the error is raised only if no block can be fitted.
 
     Warns
     -----
     UserWarning
-        If an estimator of another library could not be fitted to some of the blocks. The labels of these
-        blocks get constant scores.
+        If an estimator of another library can be fitted to some blocks, but not to all. The labels of the
+        blocks that cannot be fitted get constant scores.
     """
     ours = isinstance(estimator, MultiLabelClassifier)
     # Fit the largest block first, so that it does not run alone at the end.
