@@ -133,7 +133,7 @@ def train(title: str, estimator: Any, data: Data, folder: Path) -> Result:
         Name of the model. The name of the model file is `title` in lower case, with hyphens between the words
         and the suffix ``.safetensors``.
     estimator : estimator
-        The estimator to fit. This object itself is fitted, and not a clone.
+        The estimator to fit. The function fits this object, not a clone of it.
     data : Data
         The training and test images.
     folder : path
@@ -367,10 +367,10 @@ def _costs_chart(results: Sequence[Result], colors: dict[str, str]) -> str:
 
 
 def _shown(data: Data, results: Sequence[Result]) -> tuple[list[int], list[int]]:
-    """Return the numbers of the test images to show, as two lists.
+    """Return two lists of test images to show, as row numbers of ``data.X_test``.
 
-    The first list has the first image of each digit. The second list has the hardest image of each digit. For
-    this image, all models together make the most mistakes.
+    The first list has the first image of each digit. The second list has the hardest image of each digit. Of
+    all images of the digit, the hardest image has the largest total number of mistakes by all models.
     """
     mistakes = np.sum([(result.predicted != data.Y_test).sum(axis=1) for result in results], axis=0)
     first, hardest = [], []
@@ -391,8 +391,8 @@ def _symbols(data: Data, shown: tuple[list[int], list[int]]) -> str:
 def _cells(values: NDArray[Any], *kinds: str) -> str:
     """Draw 64 values from -1 to 1 as a grid of 8 x 8 SVG cells.
 
-    Cells with positive values have the CSS class `kinds[0]`. Cells with negative values have the CSS class
-    `kinds[-1]`.
+    `kinds` are one or two CSS classes. Cells with positive values have the first CSS class. Cells with
+    negative values have the last CSS class.
     """
     return "".join(
         f'<rect class="{kinds[0 if value > 0 else -1]}" x="{at % 8}" y="{at // 8}" width="1" height="1" '

@@ -6,15 +6,15 @@ file, in the entry ``state`` of ``__metadata__``. This JSON text refers to tenso
 estimator may contain other estimators as parameters, as attributes or in lists. These estimators may be
 fitted or not. All of them are stored in the same file.
 
-Three entries before ``state`` identify the file. ``manylabel_format`` is the version number of the format,
-which is 1. ``manylabel_version`` is the version of manylabel that wrote the file. ``crc32`` is the CRC-32
-checksum of the whole file. For this computation, the eight digits of the checksum in the file are replaced by
-zeros. The order of these entries is fixed. The tensors are sorted by decreasing item size, so that all
-tensors are aligned without gaps between them. Other safetensors readers can open the file. If another program
-rewrites the file, `load` raises an error.
+Three other entries of ``__metadata__`` identify the file. ``manylabel_format`` is the version number of the
+format, which is 1. ``manylabel_version`` is the version of manylabel that wrote the file. ``crc32`` is the
+CRC-32 checksum of the whole file. For this computation, the eight digits of the checksum in the file are
+replaced by zeros. These three entries have a fixed order and come before ``state``. The tensors are sorted by
+decreasing item size, so that all tensors are aligned without gaps between them. Other safetensors readers can
+open the file. If another program rewrites the file, `load` raises an error.
 
 Security: `load` checks the whole file before the model is used. A class name in the file must be the name of
-a registered estimator (see `register`). The class must have all parameters that the file names. Sizes,
+a registered estimator (see `register`). Every parameter in the file must be a parameter of this class. Sizes,
 offsets, types and the structure of sparse matrices are checked. The nesting depth and the size of the header
 are limited. Nothing is unpickled or imported by name. The checksum detects accidental damage, but not
 manipulation. A manipulated file can contain arbitrary *numbers*. The author of the file can therefore choose
@@ -107,8 +107,8 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
     Notes
     -----
     Contiguous arrays are written without a copy. If the same estimator is saved twice, the two files are
-    identical. Arrays in C order or Fortran order have the same order when they are loaded. All other arrays
-    are loaded in C order. A value of type ``numpy.str_`` is loaded as a Python str.
+    identical. An array in C order or Fortran order is loaded in the same order. Any other array is loaded in
+    C order. A value of type ``numpy.str_`` is loaded as a Python str.
     """
     check_is_fitted(estimator)
     encoder = _Encoder()
@@ -150,11 +150,11 @@ def load(path: str | os.PathLike[str]) -> Any:
     OSError
         If the file cannot be opened. The error is a `FileNotFoundError` if the file does not exist.
     ValueError
-        If the file is not a model file, or if it is damaged or incomplete. The error is also raised if the
-        file has another format, or if it names a class or a parameter that this version of manylabel does not
-        have. The content must be valid too: parameters must have allowed values, shapes of fitted attributes
-        must agree, indices must be in range, and weights must be finite. The message states the path and the
-        reason.
+        If the file is not a model file, or if it is damaged or incomplete. The error is also raised if this
+        version of manylabel cannot read the format version of the file, or does not have a class or a
+        parameter that the file names. The content must be valid too: parameters must have allowed values,
+        shapes of fitted attributes must agree, indices must be in range, and weights must be finite. The
+        message states the path and the reason.
 
     Notes
     -----
@@ -198,9 +198,10 @@ def _beginning(header: bytes | bytearray) -> re.Match[bytes]:
 
 
 def _header(state: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> bytearray:
-    """Return the bytes of the file before the tensors, with zeros as the checksum.
+    """Return the part of the file that comes before the tensors.
 
-    These bytes are the length of the header and the header.
+    This part is the length of the header, followed by the header. The header has zeros in place of the
+    checksum.
     """
     entries: dict[str, Any] = {
         "__metadata__": {
@@ -265,7 +266,8 @@ class _Encoder:
     def value(self, value: Any, at: str, depth: int, *, fitted: bool = False) -> Any:
         """Encode a parameter, or a fitted attribute if `fitted` is True.
 
-        Fitted attributes may have types that parameters may not have, such as arrays.
+        More types are allowed for fitted attributes than for parameters. For example, a fitted attribute may
+        be an array, but a parameter may not.
         """
         _check_depth(depth)
         if value is None or type(value) in (bool, int, str):
@@ -351,12 +353,13 @@ def _check_sparse(
     if not data.ndim == indices.ndim == indptr.ndim == 1 or len(indptr) != major + 1:
         raise ValueError(
             f"a sparse matrix of shape {shape} must have 1-D arrays and {major + 1} entries in `indptr`, "
-            f"got {len(indptr)}"
+            f"got `data`, `indices` and `indptr` of shapes {data.shape}, {indices.shape} and {indptr.shape}"
         )
     if indptr[0] != 0 or (indptr[1:] < indptr[:-1]).any() or not len(data) == len(indices) == indptr[-1]:
         raise ValueError(
-            "`indptr` of a sparse matrix must begin with 0, never decrease and end with the number of "
-            "values, got other entries"
+            "`indptr` of a sparse matrix must begin with 0, never decrease and end with the number of values "
+            f"and of indices, got {len(data)} values, {len(indices)} indices and an `indptr` that begins "
+            f"with {indptr[0]} and ends with {indptr[-1]}"
         )
     # Negative indices are large numbers when viewed as unsigned, so one pass checks both bounds.
     if len(indices) and indices.view(f"<u{indices.itemsize}").max() >= minor:
@@ -525,7 +528,7 @@ class _Decoder:
                 return self.sparse(at, kind, tuple(shape))
             case {"estimator": _}:
                 return self.estimator(node, depth + 1)
-        raise ValueError(f"`state` has a part of unknown kind, with the entries {sorted(node)[:3]}")
+        raise ValueError(f"`state` has a JSON object of unknown kind, with the keys {sorted(node)[:3]}")
 
     def tensor(self, at: str, ndim: int | None = None) -> NDArray[Any]:
         tensor = self.tensors.pop(at, None)

@@ -23,7 +23,7 @@ def test_explanation(problem):
     assert "other features" in repr(
         CorrLogClassifier(1e-4, 0.01).fit(X, Z).explain(X[Z.sum(axis=1).argmax()])
     )
-    with pytest.raises(ValueError, match="`x` must be one row, got 2"):
+    with pytest.raises(ValueError, match="`x` must have exactly one row, got 2"):
         model.explain(X[:2])
     told = model.explain(csr_array(X)[[Z.sum(axis=1).argmax()]], label_names=["a", "b", "c", "d", "e"])
     assert repr(told)[:2] in ("a:", "b:", "c:", "d:", "e:")

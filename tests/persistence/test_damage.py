@@ -211,9 +211,9 @@ HOSTILE = {
     "attribute private": (forge(plain(__class__="x")), "cannot have a fitted attribute '__class__'"),
     "unknown part": (
         forge(plain(a_={"pickle": "gASV"})),
-        r"part of unknown kind, with the entries \['pickle'\]",
+        r"JSON object of unknown kind, with the keys \['pickle'\]",
     ),
-    "unknown float": (forge(plain(a_={"float": "1e5"})), "part of unknown kind"),
+    "unknown float": (forge(plain(a_={"float": "1e5"})), "JSON object of unknown kind"),
     "tensor missing": (
         forge(plain(a_=A)),
         "tensor 'a_' is not in the file, or two attributes of the model refer to it",

@@ -209,7 +209,7 @@ def test_misuse(model):
             export_text(model, **{name: 0})
     with pytest.raises(ValueError, match="`decimals` must be an integer >= 0, got -1"):
         export_text(model, decimals=-1)
-    with pytest.raises(ValueError, match="`x` must be one row, got 2"):
+    with pytest.raises(ValueError, match="`x` must have exactly one row, got 2"):
         model.explain(np.zeros((2, 3)))
     with pytest.raises(ValueError, match=r"X has 2 features, but .* is expecting 3 features"):
         model.explain(np.zeros(2))

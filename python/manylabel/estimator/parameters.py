@@ -288,7 +288,7 @@ class _Nothing(Parameter):
         return value is None
 
     def read(self, text: str) -> None:
-        """Convert text to None."""
+        """Convert the text "None" to None. Raise ValueError for any other text."""
         if text != "None":
             raise ValueError
 

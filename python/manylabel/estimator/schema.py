@@ -5,10 +5,10 @@ agree, indices are in range and values are finite. A model that passes these che
 predictions.
 
 A number of rows, labels or other parts is called a size. Each size has a name, such as ``n_labels``. The
-first attribute that uses a name sets the size. All later attributes with this name must agree. Every schema
-has an array with one element per label. A small file therefore cannot pretend to have many labels, which
-would cause large allocations. The number of features may be larger than every array in the file. This is
-safe, because predictions allocate no memory per feature.
+first attribute that uses the name of a size sets this size. All later attributes that use the same name must
+agree with this size. Every schema has an array with one element per label. A small file therefore cannot
+pretend to have many labels, which would cause large allocations. The number of features may be larger than
+every array in the file. This is safe, because predictions allocate no memory per feature.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class Attribute(ABC):
         value : object
             The value of the attribute in a model file.
         sizes : dict of str to int
-            The numbers that are known so far, by name, such as ``n_features``. The method adds the numbers
-            that `value` determines.
+            The sizes that are known so far, by name, such as ``n_features``. The method adds the sizes that
+            `value` determines.
 
         Raises
         ------
@@ -87,9 +87,9 @@ class Scalar(Attribute):
     kind : type
         Type of the value: bool, int or float. float also accepts int.
     size : str, default=None
-        Name for the value, such as ``"n_labels"``. Other attributes can use this name for the length of an
-        array. The value must agree with the lengths of these arrays. The length is 0 for False and
-        1 for True. None means that the value has no name.
+        Name for the value, such as ``"n_labels"``. If other attributes use this name for the length of an
+        array, this length must equal the value. False counts as 0, and True counts as 1. None means that the
+        value has no name.
     finite : bool, default=False
         Whether a float must be finite as float32, the dtype of scores.
     or_minus_infinity : bool, default=False
@@ -139,11 +139,11 @@ class Array(Attribute):
         Only for arrays of indices: the name of the upper bound, such as ``"n_features"``. Indices must be >=
         0 and less than this bound.
     ends : str, default=None
-        Only for arrays like `indptr` of the CSR format, which divide another array into slices: the name of
-        the length of the other array. The values must not decrease. The first value must be 0, and the last
-        value must equal this length.
+        Only for arrays like `indptr` of the CSR format, which divide another array into slices. `ends` is the
+        name for the length of the other array. The first value must be 0, the values must not decrease, and
+        the last value must equal the length of the other array.
     or_minus_infinity : bool, default=False
-        Whether floats may be -inf. Labels that are never predicted have the value -inf.
+        Whether floats may be -inf. The intercept of a label that is never predicted is -inf.
     precision : str, default=None
         An arbitrary name of a group of arrays. All arrays in the group must have the same float type. None
         means that the float type does not depend on other arrays.
@@ -174,7 +174,8 @@ class Array(Attribute):
             size = sizes.setdefault(self.precision, value.itemsize)
             if value.itemsize != size:
                 raise ValueError(
-                    f"`{name}` must be an array of f{size}, like the arrays before it, got {_kind(value)}"
+                    f"`{name}` must be an array of f{size}, the dtype of other weights of the model, "
+                    f"got {_kind(value)}"
                 )
         if value.dtype.kind == "f":
             _check_finite(name, value, or_minus_infinity=self.or_minus_infinity)
@@ -186,7 +187,8 @@ class Array(Attribute):
             size = sizes.setdefault(self.ends, int(value[-1]))
             if value[0] != 0 or value[-1] != size or (value[1:] < value[:-1]).any():
                 raise ValueError(
-                    f"`{name}` must begin with 0, never decrease and end with {size}, got other values"
+                    f"`{name}` must begin with 0, never decrease and end with {size}, "
+                    f"got an array that begins with {value[0]} and ends with {value[-1]}"
                 )
 
 

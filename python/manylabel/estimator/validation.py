@@ -103,7 +103,7 @@ def check_row(estimator: Any, x: Any) -> csr_array:
             x = one.reshape((1, -1))
     row = check_features(estimator, x, reset=False)
     if row.shape[0] != 1:
-        raise ValueError(f"`x` must be one row, got {row.shape[0]} rows")
+        raise ValueError(f"`x` must have exactly one row, got {row.shape[0]} rows")
     return row
 
 
@@ -113,7 +113,8 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool) -> csr_array | NDArray[
     Parameters
     ----------
     estimator : estimator
-        The estimator. `check_features` describes how it is used.
+        The estimator. If `reset` is True, its ``n_features_in_`` and ``feature_names_in_`` are set from X.
+        Otherwise, X must agree with these attributes.
     X : array-like or sparse matrix of shape (n_samples, n_features)
         Features, of any numeric or bool dtype.
     reset : bool
@@ -250,8 +251,8 @@ def as_column(y: Any) -> NDArray[Any] | None:
     Returns
     -------
     ndarray of shape (n_samples, 1), or None
-        The indicator matrix, or None if y is not a 1-D array of 0 and 1. If the result is None, `fit` checks
-        y later.
+        The indicator matrix, or None if y is not a 1-D array of 0 and 1. If the result is None, `fit`
+        continues with y itself and checks y later.
     """
     if y is None or issparse(y):
         return None
@@ -274,8 +275,8 @@ def one_hot(y: Any, classes: NDArray[Any] | None = None) -> tuple[Any, NDArray[A
     Parameters
     ----------
     y : array-like or sparse matrix
-        One class per row, or an indicator matrix. Other input is not valid, and `check_labels` raises an
-        error later.
+        One class per row, or an indicator matrix. If y is not 1-D, the caller must check the result, for
+        example with `check_labels`.
     classes : ndarray of shape (n_classes,), default=None
         The sorted classes. None uses the classes that occur in `y`.
 
@@ -284,7 +285,8 @@ def one_hot(y: Any, classes: NDArray[Any] | None = None) -> tuple[Any, NDArray[A
     y : csr_array of shape (n_samples, n_classes), or unchanged
         The indicator matrix, with one column per class.
     classes : ndarray of shape (n_classes,) or None
-        The sorted classes. Strings have dtype object, as model files require. None if y is unchanged.
+        The sorted classes, or None if y is returned unchanged. Classes that are strings are in an array of
+        dtype object, because model files require this dtype for strings.
 
     Raises
     ------
@@ -393,10 +395,11 @@ class _Numbered(Sequence[str]):
 
 
 def check_names(kind: str, names: Sequence[str] | None, count: int, estimator: Any) -> Sequence[str]:
-    """Return the names of all features or of all labels. `kind` is "feature" or "label".
+    """Return the names of all features if `kind` is "feature", and of all labels if `kind` is "label".
 
-    If `names` is not None, it is returned. If `names` is None and X had feature names in fit, the names of
-    features are these feature names. In all other cases, names are made from numbers, such as "label 3".
+    If `names` is not None, `names` is returned. If `names` is None and `estimator` has the attribute
+    ``feature_names_in_``, the names of the features are the values of this attribute. In all other cases,
+    names are made from numbers, such as "label 3".
     """
     if names is None:
         if kind == "feature" and hasattr(estimator, "feature_names_in_"):
@@ -433,8 +436,8 @@ def held_out_rows(fraction: float, n_rows: int, seed: int) -> NDArray[np.bool_]:
     n_held = max(1, round(fraction * n_rows))
     if n_held >= n_rows:
         raise ValueError(
-            f"`early_stopping` must leave at least one row to train on, got {n_held} held-out rows "
-            f"of {n_rows} rows"
+            "`early_stopping` must leave at least one row to train on, got "
+            f"`validation_fraction`={fraction}, which holds out {n_held} of {n_rows} rows"
         )
     held_out = np.zeros(n_rows, dtype=bool)
     held_out[np.random.default_rng(seed).permutation(n_rows)[:n_held]] = True
@@ -578,18 +581,19 @@ def _natively(matrix: Any) -> Any:
 
 
 def _check_positions(matrix: Any, name: str) -> Any:
-    """Raise an error if a sparse matrix has indices outside its shape.
+    """Return a sparse matrix, or raise an error if it has indices outside its shape.
 
-    scipy's functions do not check indices before they use them. The result is a shallow copy for CSR, CSC and
-    BSR matrices, because scipy's check may trim the index arrays and change their dtype. Other matrices are
-    returned unchanged.
+    The check is necessary because most functions of scipy use indices without checking them. For a CSR, CSC
+    or BSR matrix, the result is a shallow copy of the matrix, since scipy's method ``check_format`` may trim
+    the index arrays and change their dtype. A matrix of another format is returned itself.
     """
     if matrix.format == "coo" and len(matrix.shape) == 2:
         for axis, positions in enumerate((matrix.row, matrix.col)):
             size = matrix.shape[axis]
             if len(positions) and not 0 <= positions.min() <= positions.max() < size:
                 raise ValueError(
-                    f"{name} is not a valid COO matrix: {('row', 'col')[axis]} must be from 0 to {size - 1}"
+                    f"{name} is not a valid COO matrix: {('row', 'col')[axis]} must be from 0 to {size - 1}, "
+                    f"got {positions.min()} to {positions.max()}"
                 )
     if matrix.format not in ("csr", "csc", "bsr"):
         return matrix

@@ -53,7 +53,7 @@ KERNELS = (
 
 
 class Embedding(Parameter):
-    """A parameter that is an instance of `Rembrandt`."""
+    """Type of the parameter `embedding` if its value is an instance of `Rembrandt`."""
 
     wanted = "a Rembrandt"
     documented = "Rembrandt"
@@ -64,7 +64,7 @@ class Embedding(Parameter):
         return isinstance(value, Rembrandt)
 
     def read(self, text: str) -> Any:
-        """Raise ValueError, because an instance of `Rembrandt` cannot be written on the command line."""
+        """Raise ValueError, because no text of the command line can describe an instance."""
         raise ValueError
 
 
@@ -118,9 +118,9 @@ def linear_predictions(
     """Fit the embedding to the rows that are not held out. Return its weights, intercepts and predictions.
 
     The predictions cover all rows. They are leave-one-out predictions for the rows of the fit, and ordinary
-    predictions for held-out rows. If leave-one-out predictions are not needed, None is returned instead of
-    the predictions. This is the case if ``params["l2"]`` is a number, or if ``params["embedding"]`` is "pca"
-    or an instance of `Rembrandt`.
+    predictions for held-out rows. Leave-one-out predictions are computed only if `l2` is "auto" and
+    `embedding` is a str other than "pca". In all other cases, the returned predictions are None, and the link
+    is later fitted to ordinary predictions of all rows.
     """
     X, Y, sample_weight = training_set
     held_out_X = None

@@ -64,7 +64,7 @@ class DenseScorer:
 
 @dataclass(frozen=True)
 class _Answer(Generic[T]):
-    """Result of the model of one block for the rows that are routed to the block."""
+    """Output of the model of one block for the rows that are routed to this block."""
 
     rows: NDArray[np.intp]
     labels: NDArray[np.int32]
@@ -75,23 +75,24 @@ class _Answer(Generic[T]):
 class AskedScorer:
     """Scorer that calls the methods of the block models. It has the interface of `_core.Scorer`.
 
-    If rows may be routed to several blocks, the scores of a row from all its blocks are merged. Merged scores
-    are log-odds. Scores from a single block are also converted to log-odds, so that all scores are
-    comparable. The conversion may change the ranking of the labels, because labels may have different
-    conversion factors. All scores of the block are therefore computed and converted before the best labels
-    are selected.
+    If rows may be routed to several blocks, the scores of every row are converted to log-odds, and the
+    log-odds from all blocks of the row are merged. A row that is routed to only one block also gets log-odds,
+    so that the scores of all rows are comparable. The conversion may change the ranking of the labels,
+    because labels may have different conversion factors. The best labels are therefore selected only after
+    the scores of all labels in the blocks of the row have been converted.
 
     Parameters
     ----------
     router : Scorer
-        Scorer of the blocks.
+        Scorer that computes a score of each block for a row.
     routing : Routing
         Rule for the number of blocks that a row is routed to.
     label_blocks : list of ndarray, dtype int32
         The labels of each block, in increasing order.
     model_of : callable
         Function that takes the number of a block and returns its model. The model has the methods
-        `decision_function`, `predict_topk` and `predict`. If scores are merged, it also has `_log_odds`.
+        `decision_function`, `predict_topk` and `predict`. If scores are merged, the model also
+        has the method `_log_odds`.
     n_labels : int
         Total number of labels.
     """
@@ -145,7 +146,8 @@ class AskedScorer:
     def above(self, X: csr_array, bound: float, threads: int) -> _Csr:
         """Return the predicted labels as CSR arrays.
 
-        If the scores of blocks are merged, a label is predicted if its merged score is above `bound`.
+        If the scores of blocks are merged, the labels with merged scores above `bound` are predicted.
+        Otherwise, the method `predict` of the block models predicts the labels, and `bound` is ignored.
         """
         if self._merges:
             return _stacked([csr_array(merged > bound) for _, merged in self._merged(X, None, threads)])
@@ -186,7 +188,10 @@ class AskedScorer:
     def _joined(
         self, X: csr_array, threads: int, ask: Callable[[Any, csr_array], csr_array], dtype: Any
     ) -> _Csr:
-        """Combine the results of all blocks into one matrix of all labels. Each row must have one block."""
+        """Combine the results of all blocks into one matrix of all labels.
+
+        Each row must be routed to at most one block.
+        """
         answers = list(self._answers(X, self._routes(X, threads), threads, ask))
         counts = np.zeros(X.shape[0] + 1, dtype=np.int64)
         for answer in answers:
@@ -203,11 +208,11 @@ class AskedScorer:
         return indptr, indices, data
 
     def _merged(self, X: csr_array, k: int | None, threads: int) -> Iterator[tuple[int, csr_array]]:
-        """Merge the scores of all rows, for a limited number of scores at a time.
+        """Merge the scores of one range of rows after another, to limit the number of scores in memory.
 
-        Each yielded tuple belongs to a range of rows. The tuple contains the position of the first row and a
-        matrix of merged scores. The matrix has the scores of the `k` best labels of each row, or of all
-        labels if `k` is None.
+        The method yields a tuple for each range. The tuple contains the position of the first row of the
+        range and a matrix of merged scores. The matrix has the scores of the `k` best labels of each row. If
+        `k` is None, the matrix has the scores of all labels in the blocks of the row.
         """
         routes = self._routes(X, threads)
         sizes = np.array([len(labels) for labels in self._label_blocks], dtype=np.int64)

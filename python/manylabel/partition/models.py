@@ -85,14 +85,15 @@ def fit_models(
     rows_of_blocks, label_blocks : sequences of ndarrays of length n_blocks
         Rows and labels of each block.
     seed : int
-        Seed for every ``random_state=None`` of `estimator` and of its inner estimators.
+        Seed of the fits. In each clone and its inner estimators, every `random_state` that is None is set to
+        a different number, which is computed from `seed`.
     dense : pair of bool
         Two values: whether the user passed X as a dense array, and whether the user passed Y as a dense
         array. An estimator of another library gets X and Y in the same form.
     threads : int
-        Number of threads, and maximum number of blocks that are fitted at the same time. If there are fewer
-        blocks than threads, or if one block takes most of the work, fewer blocks are fitted at the same time.
-        An estimator of this library then uses several threads for a block.
+        Number of threads, and maximum number of blocks that are fitted at the same time. Fewer blocks are
+        fitted at the same time if there are fewer blocks, or if one block takes most of the work. An
+        estimator of this library then uses several threads for a block.
     progress : callable
         Function that is called regularly. Its argument is the number of labels that have been fitted so far,
         over all blocks.
@@ -105,14 +106,14 @@ def fit_models(
     Raises
     ------
     ValueError
-        If an estimator of this library cannot be fitted to some block, or if an estimator of another library
-        cannot be fitted to any block.
+        If `estimator` is an estimator of this library, and the fit fails for at least one block. If
+        `estimator` is an estimator of another library, the error is raised only if no block can be fitted.
 
     Warns
     -----
     UserWarning
-        If an estimator of another library could not be fitted to some of the blocks. The labels of these
-        blocks get constant scores.
+        If an estimator of another library can be fitted to some blocks, but not to all. The labels of the
+        blocks that cannot be fitted get constant scores.
     """
     ours = isinstance(estimator, MultiLabelClassifier)
     # Fit the largest block first, so that it does not run alone at the end.
@@ -174,9 +175,9 @@ def _in_threads(
 ) -> None:
     """Call ``work(item, report)`` for all items, in several threads.
 
-    `work` must regularly call ``report`` with the total amount of work that has been done for the item so
-    far. If `work` or `progress` raises an exception, or if the user presses Ctrl-C, the next call of
-    ``report`` stops the work for every other item.
+    `work` must regularly call ``report`` with the amount of work that is done for the item. If `work` or
+    `progress` raises an exception, or if the user presses Ctrl-C, the next call of ``report`` stops the work
+    for every other item.
     """
     done = [0] * len(items)
     if threads == 1:

@@ -46,10 +46,10 @@ class Routing:
     most : int
         Maximum number of blocks per row. The blocks with the highest scores are used.
     share : float or None, default=None
-        Fraction of probability at which a row gets no further blocks. The best blocks are taken in order
-        until their probabilities sum to at least this fraction of the total probability of the `most` best
-        blocks. The probability of a block is the logistic function of its score. With None, every row is
-        routed to `most` blocks.
+        Fraction of the total probability of the `most` best blocks. Blocks are added in order of decreasing
+        probability, until the probabilities of the added blocks sum to at least this fraction of the total.
+        The probability of a block is the logistic function of its score. With None, every row is routed to
+        `most` blocks.
     """
 
     most: int
