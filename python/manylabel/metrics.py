@@ -129,9 +129,10 @@ def recall_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 
 def ndcg_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)) -> float | Floats:
     """Compute normalized discounted cumulative gain at k (nDCG@k), averaged over the rows.
 
-    Only the k labels with the highest scores of each row count. A true label at rank r adds 1 / log2(r + 1)
-    to the gain of the row. The gain of each row is divided by the largest possible gain of this row. This
-    largest gain is reached if each of the first min(k, number of true labels) ranks has a true label.
+    In each row, only the k labels with the highest scores are considered. A true label at rank r adds 1 /
+    log2(r + 1) to the gain of the row. The gain of each row is divided by the largest possible gain of this
+    row. This largest gain is reached if each of the first min(k, number of true labels) ranks has a true
+    label.
 
     Returns
     -------

@@ -151,10 +151,10 @@ def load(path: str | os.PathLike[str]) -> Any:
         If the file cannot be opened. The error is a `FileNotFoundError` if the file does not exist.
     ValueError
         If the file is not a model file, or if it is damaged or incomplete. The error is also raised if this
-        version of manylabel cannot read the format version of the file, or does not have a class or a
-        parameter that the file names. The content must be valid too: parameters must have allowed values,
-        shapes of fitted attributes must agree, indices must be in range, and weights must be finite. The
-        message states the path and the reason.
+        version of manylabel cannot read the format version of the file, or lacks a class or a parameter that
+        is named in the file. The content must be valid too: parameters must have allowed values, shapes of
+        fitted attributes must agree, indices must be in range, and weights must be finite. The message states
+        the path and the reason.
 
     Notes
     -----
@@ -357,9 +357,10 @@ def _check_sparse(
         )
     if indptr[0] != 0 or (indptr[1:] < indptr[:-1]).any() or not len(data) == len(indices) == indptr[-1]:
         raise ValueError(
-            "`indptr` of a sparse matrix must begin with 0, never decrease and end with the number of values "
-            f"and of indices, got {len(data)} values, {len(indices)} indices and an `indptr` that begins "
-            f"with {indptr[0]} and ends with {indptr[-1]}"
+            "`indptr` of a sparse matrix must begin with 0, must not decrease, and must end with the number "
+            "of values, which must equal the number of indices, got "
+            f"{len(data)} values, {len(indices)} indices and an `indptr` that begins with {indptr[0]} and ends "
+            f"with {indptr[-1]}"
         )
     # Negative indices are large numbers when viewed as unsigned, so one pass checks both bounds.
     if len(indices) and indices.view(f"<u{indices.itemsize}").max() >= minor:
@@ -445,7 +446,7 @@ def _tensors(entries: dict[str, Any], data: NDArray[np.uint8]) -> dict[str, NDAr
         if not array.flags.aligned:
             raise ValueError(f"the offset of tensor {name!r} must be a multiple of its item size")
         if code == "BOOL" and array.size and array.view(np.uint8).max() > 1:
-            raise ValueError(f"tensor {name!r} has dtype bool, but values other than 0 and 1")
+            raise ValueError(f"tensor {name!r} has dtype bool, but contains values other than 0 and 1")
         tensors[name], end = array, stop
     if end != len(data):
         raise ValueError(f"{len(data) - end} bytes at the end of the file belong to no tensor")

@@ -416,7 +416,7 @@ class CorrLogClassifier(MultiLabelClassifier):
             attributes. "pm1" codes labels as -1 and 1, and the method returns the weights w, the intercepts v
             and the couplings a. The probability of a label set y is then proportional to
             ``exp(sum_i y_i (w_i x + v_i) + sum_i<k a_ik y_i y_k)``, where ``w = b / 2``, ``a = c / 4`` and
-            ``v_i = intercept_i / 2 + sum_k c_ik / 4``.
+            ``v_i = intercept_i / 2 + sum_k c_ik / 4``. Here b, c and intercept are the result with "01".
 
         Returns
         -------

@@ -127,7 +127,7 @@ def held_out_folds(X: csr_array, Y: csr_array, sample_weight: NDArray[np.float32
 
 
 def spread_rows(n_rows: int, n_drawn: int) -> NDArray[np.intp]:
-    """Return the numbers of up to `n_drawn` rows that are spread evenly over all rows.
+    """Return the indices of up to `n_drawn` rows, spread evenly over all rows.
 
     The same arguments always give the same rows. The row numbers are not sorted.
     """

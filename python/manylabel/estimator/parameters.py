@@ -2,8 +2,8 @@
 
 Each estimator class has one table, its class attribute ``parameters``. `fit` uses the table to check the
 values before it passes them to the Rust core. The command line uses the table to convert text to values.
-Tests use the table to find invalid values. Every error message states the name of the parameter, the accepted
-values and the given value.
+Tests use the table to generate invalid values, and check that these are rejected. Every error message states
+the name of the parameter, the accepted values and the given value.
 """
 
 from __future__ import annotations
@@ -537,7 +537,7 @@ class Parameters(Mapping[str, Parameter]):
         return {name: kind.check(name, getattr(estimator, name)) for name, kind in self._kinds.items()}
 
     def require(self, estimator: Any) -> None:
-        """Check the parameters of an estimator without drawing a seed.
+        """Check the parameters of an estimator, but draw no random number from `random_state`.
 
         Parameters
         ----------

@@ -4,11 +4,12 @@ The schema of a class is its class attribute ``schema``. `manylabel.load` uses t
 agree, indices are in range and values are finite. A model that passes these checks can be used for
 predictions.
 
-A number of rows, labels or other parts is called a size. Each size has a name, such as ``n_labels``. The
-first attribute that uses the name of a size sets this size. All later attributes that use the same name must
-agree with this size. Every schema has an array with one element per label. A small file therefore cannot
-pretend to have many labels, which would cause large allocations. The number of features may be larger than
-every array in the file. This is safe, because predictions allocate no memory per feature.
+A *size* is a count, such as the number of rows or the number of labels. Each size has a name, such as
+``n_labels``. The first attribute that uses the name of a size sets this size. All later attributes that use
+the same name must agree with this size. Every schema has an array with one element per label. A small file
+therefore cannot pretend to have many labels, which would cause large allocations. The number of features may
+be larger than the length of any array in the file. This is safe, because predictions allocate no memory per
+feature.
 """
 
 from __future__ import annotations

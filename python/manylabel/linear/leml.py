@@ -35,8 +35,9 @@ class LEMLClassifier(LinearClassifier):
     ----------
     rank : int, default=100
         Maximum number of columns of W and H; >= 1. `fit` uses fewer columns if there are fewer than `rank`
-        training rows, or if fewer than `rank` labels occur in these rows. In this case, the weight matrix
-        ``W H'`` can have any rank, so only `alpha` regularizes the model. H' is the transpose of H.
+        training rows, or if fewer than `rank` labels occur in these rows. ``W H'`` can still have every rank
+        that the data allow. In this case, `rank` does not restrict the model, and only `alpha` regularizes
+        it. H' is the transpose of H.
     alpha : float or "auto", default="auto"
         Strength of the regularization; from 1e-30 to 1e12. `alpha` is the weight of the squared norms of W
         and H. The same minimum results from a penalty on the nuclear norm of ``W H'`` with the weight
@@ -48,8 +49,8 @@ class LEMLClassifier(LinearClassifier):
         are known, fits with "squared" are by far the fastest (see Notes).
     threshold : {"auto", "zero"} or float, default="auto"
         Score above which `predict` assigns a label. "auto" learns the threshold, so that the number of
-        predicted labels on held-out rows equals the number of true labels (see Notes). "zero" is the usual
-        threshold of the loss: 1/2 with ``loss="squared"`` and 0 with other losses.
+        predicted labels on held-out rows equals the number of true labels (see Notes). "zero" learns no
+        threshold and uses the usual threshold of the loss: 0, or 1/2 with ``loss="squared"``.
     max_iter : int, default=10
         Maximum number of turns; >= 1. Each turn updates W first and then H.
     tol : float, default=1e-3
@@ -102,13 +103,14 @@ class LEMLClassifier(LinearClassifier):
     With ``alpha="auto"``, a quarter of the rows (at most 2,000) is held out. With few rows, up to four
     different parts of the rows are held out one after the other. If the fit uses Newton's method, only one
     part is held out. The remaining rows are fitted with values of alpha that differ by factors of 3. The
-    search starts at 3 times the root mean square length of the scaled rows, times the mean row weight. The
-    search continues in the direction in which the loss on the held-out rows falls. The fit with the first
-    value takes four turns. The fit with each further value continues from the factors of the previous fit and
-    takes two turns. A parabola through the lowest loss and the two neighboring losses approximates the loss
-    near its minimum. On this parabola, the loss is 0.5 % above the minimum at two values of alpha. `fit` uses
-    the smaller of these two values, because a smaller alpha gives better rankings. `fit` stores this value as
-    `alpha_` and then fits all rows. With longer rows or larger weights, `alpha_` is larger.
+    first value is ``3 * s * w``. Here s is the root mean square of the Euclidean lengths of the rows, after
+    the scaling with `normalize`, and w is the mean of the sample weights. The search continues in the
+    direction in which the loss on the held-out rows falls. The fit with the first value takes four turns. The
+    fit with each further value continues from the factors of the previous fit and takes two turns. A parabola
+    through the lowest loss and the two neighboring losses approximates the loss near its minimum. There are
+    two values of alpha at which this parabola is 0.5 % above its minimum. `fit` uses the smaller of these two
+    values, because a smaller alpha gives better rankings. `fit` stores this value as `alpha_` and then fits
+    all rows. `alpha_` grows with the Euclidean length of the rows of X and with the sample weights.
 
     With ``threshold="auto"``, a tenth of the rows (at most 2,000) is held out after the last turn. With few
     rows, up to three different parts of the rows are held out one after the other. A copy of W is updated

@@ -58,17 +58,18 @@ class CBMLCClassifier(BlockClassifier):
         Multi-label classifier, as in `BlockPartitionClassifier`. None means `DiSMECClassifier()`.
     n_clusters : int or "auto", default="auto"
         Number of clusters; >= 1. The number of clusters is at most the number of distinct rows. "auto" starts
-        with a number c of clusters, which is one per 10,000 rows, but at most 8. If the c clusters explain
-        less than ``c - 1`` percent of the variance of the rows, c is halved. This test is then repeated. Too
-        many clusters lower the accuracy for two reasons. Each model learns only from the rows of its own
-        cluster. If the rows do not form clear clusters, similar rows are in different clusters.
+        with c clusters, where c is one per 10,000 rows, but at most 8. As long as the c clusters explain less
+        than ``c - 1`` percent of the variance of the rows, c is halved. For example, 8 clusters must explain
+        at least 7 percent. Too many clusters lower the accuracy for two reasons. Each model learns only from
+        the rows of its own cluster. If the rows do not form clear clusters, similar rows are in different
+        clusters.
     n_init : int, default=1
         Number of times that k-means is run with different seeds; >= 1. The clusters with the lowest inertia
         are kept.
     random_state : int, RandomState instance or None, default=None
-        Seed of k-means. If `estimator` or one of its inner estimators has ``random_state=None``, this
-        estimator gets a seed that is derived from the seed of k-means. Pass an int for reproducible results.
-        If `estimator` is reproducible, two fits with the same int are exactly equal.
+        Seed of k-means. Each ``random_state=None`` of `estimator` and of its inner estimators is replaced by
+        a seed that is derived from the seed of k-means. Pass an int for reproducible results. If `estimator`
+        is reproducible, two fits with the same int are exactly equal.
 
     Attributes
     ----------
@@ -216,9 +217,9 @@ class LPSRClassifier(BlockClassifier):
         in 2-means. The weight of a row is the precision at 5 of the base scorer for this row. Rows with
         weight 0 do not influence the centers.
     random_state : int, RandomState instance or None, default=None
-        Seed of 2-means. If `estimator` or one of its inner estimators has ``random_state=None``, this
-        estimator gets a seed that is derived from the seed of 2-means. Pass an int for reproducible results.
-        If `estimator` is reproducible, two fits with the same int are exactly equal.
+        Seed of 2-means. Each ``random_state=None`` of `estimator` and of its inner estimators is replaced by
+        a seed that is derived from the seed of 2-means. Pass an int for reproducible results. If `estimator`
+        is reproducible, two fits with the same int are exactly equal.
 
     Attributes
     ----------

@@ -41,13 +41,13 @@ class BlockPartitioner(Estimator):
     Parameters
     ----------
     n_blocks : int or "auto", default="auto"
-        Initial number of clusters; >= 1. The number is at most the number of distinct rows. "auto" searches
-        for the number of clusters whose partition captures the most positive entries. The search tries 1 to
-        16 clusters. Each further number is larger than the previous number by a quarter. The search stops
-        before the first number with which a block would have no rows or no labels. A number is an improvement
-        if its partition captures more positive entries than the best earlier partition. The difference must
-        exceed a thousandth of all positive entries. The search also stops after five consecutive numbers
-        without an improvement.
+        Initial number of clusters; >= 1. If there are fewer distinct rows than `n_blocks`, the number of
+        distinct rows is used. "auto" searches for the number of clusters whose partition captures the most
+        positive entries. The search first tries every number from 1 to 16. It then tries larger numbers, each
+        about a quarter larger than the one before. The search stops before the first number with which a
+        block would have no rows or no labels. A number is an improvement if its partition captures more
+        positive entries than the best earlier partition. The difference must exceed a thousandth of all
+        positive entries. The search also stops after five consecutive numbers without an improvement.
     lam : float or "auto", default="auto"
         Weight of the squared sizes of the label sets; finite and >= 0. Larger values give smaller label sets.
         "auto" is 0 if `max_labels` is given. Otherwise, "auto" is the weight with which a single block of all

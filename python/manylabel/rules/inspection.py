@@ -332,7 +332,7 @@ class _Writer:
         return "\n    ".join([f"{condition}  {covers}", *scores])
 
     def body(self, rule: int) -> str:
-        """Return the text of all conditions, with intervals for several conditions on one numeric feature."""
+        """Return the text of all conditions, in which conditions on one numeric feature form an interval."""
         rules = self.rules
         bounds: dict[int, tuple[float, float]] = {}
         texts: dict[tuple[int, str], str] = {}

@@ -68,6 +68,6 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The caller requested a stop with [`Watch::stop`](crate::Watch::stop).
-    #[error("stopped")]
+    #[error("the caller stopped the computation")]
     Stopped,
 }
