@@ -359,8 +359,8 @@ def _check_sparse(
         raise ValueError(
             "`indptr` of a sparse matrix must begin with 0, must not decrease, and must end with the number "
             "of values, which must equal the number of indices, got "
-            f"{len(data)} values, {len(indices)} indices and an `indptr` that begins with {indptr[0]} and ends "
-            f"with {indptr[-1]}"
+            f"{len(data)} values, {len(indices)} indices and an `indptr` that begins with {indptr[0]} and "
+            f"ends with {indptr[-1]}"
         )
     # Negative indices are large numbers when viewed as unsigned, so one pass checks both bounds.
     if len(indices) and indices.view(f"<u{indices.itemsize}").max() >= minor:
