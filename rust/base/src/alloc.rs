@@ -4,10 +4,11 @@
 //! [`Error::TooLarge`]. The error message names the purpose of the memory. The standard methods abort the
 //! process instead, and the clippy configuration of the workspace bans these methods.
 //!
-//! [`few`] and [`parts`] collect lists that stay small for any input, such as panels or threads. These two
-//! functions abort if memory is short. To prevent this, the allocator of the extension module keeps a reserve
-//! of memory for small requests. When the allocator uses the reserve, it calls [`ran_low`]. Every running
-//! computation then ends with an error at its next call of [`Watch::step`](crate::Watch::step).
+//! [`few`] and [`parts`] collect lists that stay small for any input, such as a list with one entry per
+//! thread. These two functions abort if memory is short. To prevent this, the allocator of the extension
+//! module keeps a reserve of memory for small requests. When the allocator uses the reserve, it calls
+//! [`ran_low`]. Every running computation then ends with an error at its next call of
+//! [`Watch::step`](crate::Watch::step).
 
 use crate::Error;
 use rayon::iter::ParallelIterator;

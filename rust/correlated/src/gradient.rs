@@ -2,17 +2,17 @@
 //! consists of all weights, intercepts and couplings.
 //!
 //! Labels are divided into panels of N labels. The pass processes one panel and one block of rows
-//! at a time. It computes the log-odds `E = X W + Y C + β` and converts them to residuals
-//! `Ξ = Ω (σ(E) − Y)`. It then computes the products `Xᵀ Ξ` and `Yᵀ Ξ`. The block stays in the
-//! cache during these steps. Ω is the diagonal matrix of the row weights, which sum to 1. Arrays of
-//! size rows × labels exist only for one block.
+//! at a time. It computes the log-odds `E = X W + Y C + β` with weights W, couplings C and
+//! intercepts β, and converts them to residuals `Ξ = Ω (σ(E) − Y)`. It then computes the products
+//! `Xᵀ Ξ` and `Yᵀ Ξ`. The block stays in the cache during these steps. Ω is the diagonal matrix of
+//! the row weights, which sum to 1. Arrays of size rows × labels exist only for one block.
 //!
 //! The gradient of a weight is an entry of `Xᵀ Ξ`. The coupling of labels i and k is in the losses
 //! of both labels. Its gradient is therefore the sum of the entries (k, i) and (i, k) of `Yᵀ Ξ`.
 //!
 //! Columns of X and Y are treated as centred. Centring changes only the intercepts, but it allows
-//! longer steps. It is implicit: products are computed with the uncentred matrix and then corrected
-//! by the column means.
+//! longer steps. No centred copy is stored: products are computed with the uncentred matrix and
+//! then corrected by the column means.
 //!
 //! A pass takes O((stored values of X + stored values of Y of coupled labels) m) time for m labels.
 //! Work is divided into units of one panel and several blocks. This division depends only on the
@@ -253,8 +253,8 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
     /// `partial`.
     ///
     /// `weights` holds the weights of the panel. `neighbours` lists the labels that are coupled
-    /// with a label of the panel, and `couplings` has one row of couplings for each of them.
-    /// `scratch` is working space for the log-odds of a block.
+    /// with a label of the panel, and `couplings` has one row of couplings for each of these
+    /// labels. `scratch` is working space for the log-odds of a block.
     #[expect(
         clippy::too_many_arguments,
         reason = "a single loop for three kinds of residuals"

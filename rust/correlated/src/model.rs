@@ -1,8 +1,8 @@
 //! Defines the fitted model. A later fit may start from it.
 //!
-//! All numbers refer to the caller's data: original feature and label numbers, features without
-//! scaling, and labels coded as 0 and 1. Weights are stored by feature, because scoring reads them
-//! in this order.
+//! The model uses the feature and label numbers of the caller's data. Its weights are for features
+//! without scaling and labels coded as 0 and 1. Weights are stored by feature, because scoring
+//! reads them in this order.
 
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, push, reserved};
 use manylabel_sparse::{CsrView, Index, Sparse, with_sparse};
@@ -71,7 +71,7 @@ impl Matrix {
     ///
     /// # Panics
     ///
-    /// If there is no such row.
+    /// Panics if the row does not exist.
     pub fn row(&self, row: usize) -> (&[u32], &[f64]) {
         let range = self.ends[row]..self.ends[row + 1];
         (&self.cols[range.clone()], &self.values[range])
@@ -116,8 +116,8 @@ impl Matrix {
 /// A model from which a fit can start. It must have been fitted to the same features and labels.
 ///
 /// A fit from such a model often needs fewer gradients, for example if the same data are fitted
-/// with a sequence of penalties. The optimum does not depend on the start. The reference solver
-/// ignores the start.
+/// with a sequence of penalties. The optimum does not depend on the start. The reference solver,
+/// which follows the authors' published procedure, ignores the start.
 #[derive(Debug, Clone, Copy)]
 pub struct Start<'a> {
     /// See [`Model::weights`].
@@ -129,7 +129,8 @@ pub struct Start<'a> {
 }
 
 /// A fitted model for labels coded as 0 and 1. The log-odds of label i, given the features and the
-/// other labels, are `intercept_i + Σ_f x_f weights_fi + Σ_k couplings_ik z_k`.
+/// other labels, are `intercept_i + Σ_f x_f weights_fi + Σ_k couplings_ik z_k`. Here `z_k` is 1 if
+/// label k is present and 0 otherwise.
 ///
 /// A fit that has not converged is also returned; see [`converged`](Self::converged).
 #[derive(Debug)]
@@ -137,7 +138,7 @@ pub struct Model {
     /// Weights b, of shape (`n_features`, `n_labels`). Constant features have no weights.
     pub weights: Matrix,
     /// One intercept per label. It is −∞ for labels that occur in no row. A label that occurs in
-    /// all rows has no weights, and its intercept is `ln(2n + 1)`.
+    /// all rows has no weights, and its intercept is `ln(2n + 1)` for n training rows.
     pub intercept: Vec<f64>,
     /// Couplings c, of shape (`n_labels`, `n_labels`). The matrix is symmetric, and its diagonal is
     /// empty.
@@ -146,11 +147,12 @@ pub struct Model {
     /// starts from them.
     pub sets: LabelSets,
     /// Loss plus penalties at the solution. Labels that occur in no row or in every row are not
-    /// included. With the reference solver, this is instead the value at the extrapolated point of
-    /// the last gradient.
+    /// included. With the reference solver, the value is instead the objective at the extrapolated
+    /// point where the last gradient was computed.
     pub objective: f64,
-    /// KKT violation of the solution. It is the largest entry, in absolute value, of the smallest
-    /// subgradient with respect to all weights and couplings.
+    /// KKT violation of the solution. The violation is the largest absolute entry of the
+    /// subgradient with the smallest norm. The subgradient is taken with respect to all weights and
+    /// couplings.
     pub violation: f64,
     /// Number of gradients computed.
     pub n_iter: usize,

@@ -2,9 +2,10 @@
 //!
 //! **Model.** The loss of a label is approximated by a quadratic function of its free parameters.
 //! These are the intercept, and all weights and couplings that are nonzero or should become
-//! nonzero. The curvature of this function starts as a multiple of the second moments of the
-//! columns, which is the curvature for constant predictions. It is then updated with the last few
-//! differences of gradients, by the BFGS formula (Broyden, Fletcher, Goldfarb and Shanno).
+//! nonzero. The initial curvature of this function is a multiple of the matrix of second moments of
+//! the columns. The curvature of the loss has this form if the predictions are the same for all
+//! rows. The curvature of the function is then updated with the last few differences of gradients,
+//! by the BFGS formula (Broyden, Fletcher, Goldfarb and Shanno).
 //!
 //! **Step.** Coordinate descent decreases the sum of the quadratic functions and the penalties,
 //! label by label. A coupling is in the quadratic functions of both its labels. Labels that have no

@@ -6,10 +6,11 @@
 //! can diverge. After 20 gradients it stops as soon as the objective at the extrapolated point
 //! changes by less than a thousandth. This early stopping acts as regularization.
 //!
-//! The authors' penalty of couplings counts each pair of labels in both orders. For each pair, it
-//! is `2 ρ c² + 2 ρ ε |c|` in the objective, with the gradient `4 ρ c`. With a step of length t,
-//! their soft threshold is `t ρ ε`, which is only half of the threshold for this objective. This
-//! inconsistency is reproduced.
+//! The authors' penalty of couplings counts each pair of labels in both orders. A pair with the
+//! coupling c adds `2 ρ c² + 2 ρ ε |c|` to the objective, where ρ and ε are the parameters of the
+//! penalty. The squared term has the gradient `4 ρ c`. With a step of length t, the authors' soft
+//! threshold is `t ρ ε`, which is only half of the threshold for this objective. This inconsistency
+//! is reproduced.
 
 use crate::iterate::Iterate;
 use crate::objective::{Objective, Slope};

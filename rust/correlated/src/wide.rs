@@ -5,10 +5,10 @@
 //! multiplied by N weights. Functions marked `wide` are compiled for several instruction sets. The
 //! instruction set is chosen when the function is called.
 //!
-//! Each lane is computed by the same operations in the same order, whatever the other labels of the
-//! panel and the vector width of the machine are. Results may still differ between machines with
-//! and without fused multiply-add instructions. With such instructions, a product is not rounded
-//! before it is added.
+//! Each lane is computed by the same operations in the same order. The operations depend neither on
+//! the other labels of the panel nor on the vector width of the machine. Results may still differ
+//! between machines with and without fused multiply-add instructions. With such instructions, a
+//! product is not rounded before it is added.
 
 use manylabel_simd::{exp, exp_f32, wide};
 use manylabel_sparse::{Real, RowBlock};
@@ -38,9 +38,9 @@ impl<T: Real, const N: usize> Wide<T, N> {
 impl<T: Float, const N: usize> Wide<T, N> {
     /// Adds `scale · other` lane by lane.
     ///
-    /// `FUSED` tells whether the machine has an instruction that multiplies and adds. The
-    /// instruction takes half the time of two separate operations. On machines without the
-    /// instruction, a fused operation would be a function call per lane.
+    /// `FUSED` is true if the machine has an instruction that multiplies and adds. The instruction
+    /// takes half the time of two separate operations. On machines without the instruction, a fused
+    /// operation would be a function call per lane.
     #[inline(always)]
     fn add_scaled<const FUSED: bool>(&mut self, scale: T, other: &Self) {
         for lane in 0..N {
@@ -119,14 +119,14 @@ impl Float for f64 {
 /// Returns `log(1 + e^x)` without overflow, computed with the standard library.
 ///
 /// Only the objective uses this function, for one number at a time. Decoding uses vectorized
-/// functions instead, whose rounding is slightly different.
+/// functions instead, which round slightly differently.
 #[inline]
 pub(crate) fn softplus(x: f64) -> f64 {
     x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
 /// Replaces each log-odds e by `weight · σ(e)`, where `weights` has one entry per row. Returns the
-/// sum over the rows.
+/// sum of the new values over the rows.
 #[wide]
 pub(crate) fn sigmoids<T: Float, const N: usize>(
     e: &mut [Wide<T, N>],
@@ -172,8 +172,8 @@ pub(crate) fn sparse_add_transposed<T: Float, const N: usize>(
     }
 }
 
-/// Returns `first` plus the sum of the numbers at the given positions, each multiplied by its
-/// value. The order of the additions is fixed.
+/// Returns `first` plus the sum, over i, of `values[i]` times the number at `position(places[i])`.
+/// The order of the additions is fixed.
 #[inline(always)]
 fn plus_scaled<T: Float, const N: usize, I: Copy, const FUSED: bool>(
     first: Wide<T, N>,

@@ -7,8 +7,8 @@
 //! at a time and converts up to eight digits by three multiplications. For a decimal `w · 10⁻ᵏ` with w ≤ 2⁵³
 //! and k ≤ 22, the two numbers w and 10ᵏ are exact in `f64`. A single division then gives the correctly
 //! rounded result (Clinger, *How to read floating point numbers accurately*, PLDI 1990). `fast_float2`
-//! converts all other numbers. Writing uses the digits that `ryu` computes, and chooses the shorter of two
-//! layouts.
+//! converts all other numbers. Writing uses the digits that `ryu` computes, and chooses the shorter of the
+//! layouts with and without an exponent.
 //!
 //! The functions may read up to eight bytes after the text. Blocks of a file have eight bytes of padding for
 //! this purpose.

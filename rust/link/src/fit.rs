@@ -1,20 +1,21 @@
-//! Fits the link: draws frequencies, computes the Gram matrix of the features, and computes the
-//! output weights for a few thousand labels at a time.
+//! Fits the link, which computes the scores of labels from a few linear predictions. The fit draws
+//! frequencies, computes the Gram matrix of the features, and computes the output weights for a few
+//! thousand labels at a time.
 //!
-//! The fit first computes the linear predictions of all rows, and the median of their squared
-//! distances. It chooses γ, the factor of the frequencies, if γ is not given. Then it draws
-//! frequencies and phases, and computes the Gram matrix of the training rows and its Cholesky
-//! factor. Output weights are computed for one group of labels after the other. If requested, the
-//! threshold is learned last.
+//! The fit first computes the linear predictions of all rows, and the median squared distance
+//! between the predictions of two rows. It chooses γ, the factor of the frequencies, if γ is not
+//! given. Then it draws frequencies and phases, and computes the Gram matrix of the training rows
+//! and its Cholesky factor. Output weights are computed for one group of labels after the other. If
+//! requested, the threshold is learned last.
 //!
 //! The choice of γ, the order of rows and the sample for the threshold use separate random
 //! generators. So the same seed gives the same frequencies whatever the other options are, except
 //! for the factor γ.
 //!
 //! [`Plan`] decides how many labels are fitted together, whether features are kept in memory, and
-//! whether they are whitened. These decisions depend only on the sizes of the data. [`Plan`] also
-//! estimates the memory of the fit. A fit that needs too much memory therefore fails before any
-//! work is done.
+//! whether features are whitened. These decisions depend only on the sizes of the data. [`Plan`]
+//! also estimates the memory of the fit. A fit that needs too much memory therefore fails before
+//! any work is done.
 
 use crate::block::solve_block;
 use crate::design::{Design, Projection};
@@ -40,8 +41,9 @@ const BYTES_KEPT: u64 = 2 << 30;
 /// A fitted smooth link. [`Scorer`](crate::Scorer) borrows its arrays.
 #[derive(Debug)]
 pub struct Model {
-    /// Frequencies R, stored as k + 1 rows of length s. The last row is for the constant 1 that
-    /// follows the predictions. Empty for the linear kernel.
+    /// Frequencies R, stored as k + 1 rows of length s, for k linear predictions and s features of
+    /// the link. Row t belongs to prediction t, and the last row belongs to a constant 1. Empty for
+    /// the linear kernel.
     pub frequencies: Vec<f32>,
     /// The s phases b, in [0, 2π). Empty for the linear kernel.
     pub phases: Vec<f32>,
@@ -57,10 +59,11 @@ pub struct Model {
     pub ridge: f64,
     /// Held-out loss after each pass. Empty if no rows were held out.
     pub validation_loss: Vec<f64>,
-    /// Number of Newton steps for each label. If the method did not converge, it is one more than
-    /// the limit. With other solvers it is 0.
+    /// Number of Newton steps for each label. If Newton's method did not converge for a label, the
+    /// number is one more than the limit. With all other solvers, the number is 0.
     pub n_iter: Vec<i32>,
-    /// Labels with scores above this threshold are predicted. It is 0 unless it was learned.
+    /// Labels with scores above this threshold are predicted. The threshold is 0 if no threshold
+    /// was learned.
     pub threshold: f64,
     /// The factor γ of the frequencies that was used, as given or as chosen by the fit.
     pub gamma: f64,
@@ -71,21 +74,21 @@ impl Checked {
     /// computes the predictions from the rows of `x`. The stored entries of `y` are the labels.
     ///
     /// - `predictions`, if given, is used in place of the predictions of `projection`, with k
-    ///   numbers per row. Use it if `projection` was fitted to the same rows. Its predictions are
-    ///   then more accurate for these rows than for new rows. Leave-one-out predictions are about
-    ///   as accurate as predictions for new rows.
+    ///   numbers per row. If `projection` was fitted to the same rows, pass leave-one-out
+    ///   predictions. The predictions of `projection` are more accurate for these rows than for new
+    ///   rows. Leave-one-out predictions are about as accurate as predictions for new rows.
     /// - `sample_weight` multiplies the loss of each row. If it is `None`, every weight is 1.
-    /// - `held_out` marks rows that are not used for learning. Their loss determines when psgd
-    ///   stops.
+    /// - `held_out` marks rows that are not used for learning. The loss of these rows determines
+    ///   when the solver [`Solver::Psgd`] stops.
     ///
     /// The same data, parameters and seed give exactly the same result for any number of threads.
     /// See the [crate](crate) for time and memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if sizes disagree. [`Error::TooLarge`] if the fit needs more memory than
-    /// `max_memory` or more than the system grants. [`Error::Param`] if weights become infinite.
-    /// [`Error::Stopped`] if the computation was cancelled.
+    /// [`Error::Shape`] if the sizes of the arguments do not match. [`Error::TooLarge`] if the fit
+    /// needs more memory than `max_memory` or more than the system grants. [`Error::Param`] if
+    /// weights become infinite. [`Error::Stopped`] if the computation was cancelled.
     #[expect(clippy::too_many_arguments, reason = "a fit has this many inputs")]
     pub fn fit(
         &self,

@@ -18,8 +18,8 @@
 //! - The final fit has more rows. With more rows, leave-one-out errors decrease towards a limit,
 //!   which is caused only by the ridge and the bandwidth.
 //! - The final fit has more features. A kernel with high frequencies needs more features for a good
-//!   approximation than a kernel with low frequencies. So the comparison uses more features, up to
-//!   all features, if the final fit takes long.
+//!   approximation than a kernel with low frequencies. So the comparison uses more features if the
+//!   final fit takes longer, up to the number of features of the final fit.
 //!
 //! The choice takes about a tenth of the time of the fit. It may take longer, because it uses at
 //! least [`FEW_FEATURES`] features.

@@ -1,5 +1,6 @@
 //! Computes the Gram matrix `C = ΦᵀΩΦ + ridge` of the features Φ, where Ω holds the weights of the
-//! rows. Also computes its Cholesky factor `C = L Lᵀ`, and solves linear systems with them.
+//! rows. Also computes the Cholesky factor L, with `C = L Lᵀ`, and solves linear systems with C and
+//! with L.
 //!
 //! The lower triangle of C is stored as square tiles. Tiles are summed, factorized and updated in
 //! parallel, and each tile is processed by one thread. Results therefore do not depend on the
@@ -10,9 +11,9 @@
 //! Products over a few hundred rows are in single precision, and their sums are in double
 //! precision. The factor is stored in both precisions. The least-squares solution is computed in
 //! double precision. Whitening and preconditioning use single precision. For p features and n rows,
-//! the sum takes O(n p²) time, the factorization O(p³), and a solve O(p²) per right-hand side. The
-//! tiles take 4 p² bytes, and another 4 p² bytes while they are factorized. The factors take 12 p²
-//! bytes.
+//! computing C takes O(n p²) time, the factorization takes O(p³) time, and a solve takes O(p²) time
+//! per right-hand side. The tiles take 4 p² bytes, and another 4 p² bytes while they are
+//! factorized. The factors take 12 p² bytes.
 
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor::{

@@ -1,9 +1,9 @@
 //! Implements elementwise functions and products, which process sixteen numbers at a time.
 //!
 //! Functions marked `wide` are compiled for several instruction sets. The instruction set is chosen
-//! when the function is called. Each output is computed by the same operations in the same order,
-//! whatever rows and labels are processed together. The scores of a row therefore do not depend on
-//! the other rows of a batch.
+//! when the function is called. Each output is computed by the same operations in the same order.
+//! The operations do not depend on which rows and labels are processed together. The scores of a
+//! row therefore do not depend on the other rows of a batch.
 
 use manylabel_base::{Error, filled};
 use manylabel_simd::exp_f32;
@@ -20,9 +20,9 @@ const SIDE: usize = 4;
 /// all rows are processed.
 const LABELS: usize = 32;
 
-/// Returns `cos(2π t)` for an angle t, measured in turns. The absolute error is at most 3e-7. If t
-/// is 2⁵¹ or more, `f64` has almost no digits for the fractional part of t. t is then treated as a
-/// whole number of turns.
+/// Returns `cos(2π t)` for an angle t, measured in turns. The absolute error is at most 3e-7. If
+/// the absolute value of t is 2⁵¹ or more, `f64` has almost no digits for the fractional part of t.
+/// Such an angle is treated as a whole number of turns.
 #[inline(always)]
 fn cos_turns(t: f64) -> f32 {
     // Adding 1.5 · 2⁵² rounds to an integer. From 2⁵¹ on, the sum would leave the range where this
@@ -100,9 +100,10 @@ pub(crate) struct Waves<'a> {
 /// Computes the cosine features of rows: `out[i, j] = cos(Σ_t h[i, t] r[t, j] + b[j])`. Here r are
 /// the frequencies and b are the phases of `waves`.
 ///
-/// `h` holds predictions, in rows of length `width`. `out` has rows of length `stride` ≥ s, and the
-/// first s numbers of each row are written. If the distribution of the frequencies has heavy tails,
-/// angles can be large. They are therefore computed in double precision.
+/// `h` holds predictions, in rows of length `width`. `out` has rows of length `stride` ≥ s, where s
+/// is the number of cosine features. The first s numbers of each row are written. If the
+/// distribution of the frequencies has heavy tails, angles can be large. They are therefore
+/// computed in double precision.
 ///
 /// Rows are processed four at a time. At the end, up to three rows are processed one by one.
 #[wide]
@@ -130,7 +131,7 @@ pub(crate) fn cosines(
 }
 
 /// Computes the [`cosines`] of one row. Frequencies are read once, in order. `angles` is working
-/// space of length s.
+/// space with one number per cosine feature.
 #[inline(always)]
 fn cosines_of_one(h: &[f32], waves: Waves<'_>, out: &mut [f32], angles: &mut [f64]) {
     let Waves { r, b } = waves;
@@ -206,8 +207,9 @@ fn add_products(sums: &mut Sums, x: &[f32], w: &Sums) {
     }
 }
 
-/// Returns the sum of the partial sums, plus the products of the numbers that remain in `x` and
-/// `w`. The order of summation is fixed.
+/// Returns the sum of the partial sums, plus the products of the numbers in `x` and `w`. These
+/// slices hold the remaining numbers, which are fewer than sixteen. The order of summation is
+/// fixed.
 #[inline(always)]
 fn total(mut sums: Sums, x: &[f32], w: &[f32]) -> f32 {
     for (sum, (x, w)) in sums.iter_mut().zip(x.iter().zip(w)) {
@@ -218,9 +220,9 @@ fn total(mut sums: Sums, x: &[f32], w: &[f32]) -> f32 {
 
 /// Computes the scores of rows: `out[i, l] = Σ_j f[i, j] v[l, j] + a[l]`.
 ///
-/// `f` holds features, in rows of length `stride` ≥ s. The first s numbers of each row are used.
-/// `v` holds weights, one row of length s per label, and `a` holds one intercept per label. `out`
-/// has one row per row of `f`, with one score per label.
+/// `f` holds s features for each row, in rows of length `stride` ≥ s. Only the first s numbers of
+/// each row are used. `v` holds weights, one row of length s per label, and `a` holds one intercept
+/// per label. `out` has one row per row of `f`, with one score per label.
 #[wide]
 pub(crate) fn scores(f: &[f32], stride: usize, v: &[f32], a: &[f32], out: &mut [f32]) {
     let (n_labels, n_rows) = (a.len(), f.len() / stride);

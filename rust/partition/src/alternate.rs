@@ -1,4 +1,5 @@
-//! Improves a partition by two half steps, which alternate.
+//! Improves a partition of rows and labels into blocks by two half steps, which alternate. The
+//! documentation of the [crate](crate) defines the objective.
 //!
 //! With the rows of each block fixed, [`label_step`] finds the label sets that minimize the
 //! objective. With the label sets fixed, [`row_step`] finds the blocks of the rows that minimize
@@ -6,8 +7,8 @@
 //! alternation ends at a partition that neither half step improves. This partition need not be the
 //! global minimum.
 //!
-//! Features are not used here. They determine only the start of the alternation. For new rows, the
-//! router uses features to choose blocks.
+//! Features are not used here. They determine only the start of the alternation. The blocks of new
+//! rows are chosen from their features by a [`Router`](crate::Router).
 
 use crate::members::{Members, drop_empty};
 use manylabel_base::range::same;
@@ -56,9 +57,9 @@ impl LabelSets {
 ///
 /// Labels are added to the set of a block in order of decreasing frequency among the rows of the
 /// block. If frequencies are equal, the lower label comes first. Adding the J-th label lowers the
-/// objective by its number of rows in the block minus `lam (2J − 1)`. Labels are added as long as
-/// this gain is positive. The gain decreases with J, so the result is optimal: no sets of at most
-/// `max_labels` labels have a lower objective.
+/// objective by `n_J − lam (2J − 1)`, where `n_J` is the number of rows of the block that have this
+/// label. Labels are added as long as this gain is positive. The gain decreases with J, so the
+/// result is optimal: no sets of at most `max_labels` labels have a lower objective.
 ///
 /// Each stored entry of `y` is a label of its row. `row_blocks` has one block per row, below
 /// `n_blocks`.
@@ -164,16 +165,16 @@ fn choose_labels(
     Ok((labels, captured))
 }
 
-/// Moves every row to the block whose label set contains most of its labels. Returns the number of
-/// captured labels after the moves. A label of a row is captured if it is in the label set of the
-/// row's block.
+/// Moves every row to the block whose label set contains the largest number of labels of the row.
+/// Returns the number of captured labels after the moves. A label of a row is captured if it is in
+/// the label set of the row's block.
 ///
 /// A row stays in its block if no other block contains more of its labels. So rows do not move back
 /// and forth between equally good blocks. If several other blocks are best, the row moves to the
 /// block with the lowest number. Rows are independent of each other and are processed in parallel.
 ///
-/// To get the time for a row, count the blocks that contain each of its labels, and add up these
-/// numbers.
+/// The time for a row is proportional to the sum of one number for each label of the row. This
+/// number counts the blocks whose label sets contain the label.
 ///
 /// # Errors
 ///

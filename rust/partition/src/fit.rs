@@ -53,11 +53,11 @@ impl Checked {
     /// blocks if some blocks lose all of their rows.
     ///
     /// If `n_blocks` is not given, the search tries the numbers from 1 to 16. Then it increases the
-    /// number by a quarter each time, up to 2048 or the number of rows. A larger number is used
-    /// only if it captures more labels. The gain must exceed a thousandth of all stored entries of
-    /// `y`. (A label of a row is captured if it is in the label set of the row's block.) The search
-    /// ends after five numbers without such a gain. It also ends at the first number that leaves a
-    /// block without rows or labels.
+    /// number by a quarter each time, up to 2048 or the number of rows, whichever is smaller. A
+    /// larger number is used only if it increases the number of captured labels by more than a
+    /// thousandth of all stored entries of `y`. (A label of a row is captured if it is in the label
+    /// set of the row's block.) The search ends after five numbers without such a gain. It also
+    /// ends at the first number that leaves a block without rows or labels.
     ///
     /// A pass of k-means over the rows takes O(nnz(X) `n_blocks`) time. It may use a sample of the
     /// rows (see [`KMeans`](crate::KMeans)). A round of the alternation takes the time of one

@@ -1,8 +1,9 @@
 //! Clusters sparse rows of unit length by k-means.
 //!
-//! The partition into blocks starts from such clusters. Other methods use only the clusters. Rows
-//! are scaled to unit length. The nearest center μ of a row x has the largest linear score
-//! `x·μ − ½‖μ‖²`. So the centers can be stored as the weights and intercepts of a linear model.
+//! The partition of a data set into blocks starts from such clusters. Other methods use the
+//! clusters without such a partition. Rows are scaled to unit length. The nearest center μ of a row
+//! x has the largest linear score `x·μ − ½‖μ‖²`. So the centers can be stored as the weights and
+//! intercepts of a linear model.
 //!
 //! There are two ways to cluster:
 //!
@@ -66,7 +67,7 @@ const ROWS_PER_STEP: usize = 4096;
 /// rounds are enough.
 const ROUNDS: usize = 64;
 
-/// Determines the clusters, by their number or by their size.
+/// Determines how many clusters are formed: a given number of clusters, or clusters of a given size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
     /// The number of clusters. In Python, this is the parameter `n_clusters`.
@@ -82,8 +83,9 @@ pub enum Until {
 pub struct KMeans {
     /// The number or the size of the clusters.
     pub until: Until,
-    /// The number of starts, `n_init` in Python; ≥ 1. With [`Until::Clusters`], the result with the
-    /// lowest inertia is kept. With [`Until::RowsEach`], only the first start is used.
+    /// The number of starts (runs of k-means with different seeds); ≥ 1. In Python, this is the
+    /// parameter `n_init`. With [`Until::Clusters`], the result with the lowest inertia is kept.
+    /// With [`Until::RowsEach`], only the first start is used.
     pub n_init: usize,
     /// The seed of the random numbers. Start i uses the seed `seed + i`, with wrap-around.
     pub seed: u64,
@@ -98,9 +100,9 @@ pub struct Clustering {
     /// The centers, one per column; shape (`n_features`, `n_clusters`).
     pub centers: CsrOwned,
     /// The intercept of each center μ, which is `−½‖μ‖²`; shape (`n_clusters`,). With this intercept, the
-    /// nearest center of a row has the largest linear score. With [`Until::RowsEach`], the
-    /// intercept is lower for centers that would otherwise get too many rows. So every row is in
-    /// the cluster with the highest score.
+    /// nearest center of a row has the largest linear score. With [`Until::RowsEach`], centers that would
+    /// otherwise get too many rows have a lower intercept. With these lower intercepts, every row is in the
+    /// cluster with the highest score.
     pub intercept: Vec<f32>,
     /// The sum of the squared distances between the rows and the means of their clusters, weighted
     /// by the row weights.
@@ -111,12 +113,12 @@ impl KMeans {
     /// Clusters the rows of `x` after scaling each row to unit length.
     ///
     /// `weights` has one weight per row, which multiplies the squared distance of the row to its
-    /// center. If it is None, all weights are 1.
+    /// center. If `weights` is `None`, all weights are 1.
     ///
-    /// Each pass of a start computes the products of all centers with all rows. If there are more
-    /// than 256 rows per center, it uses a sample of 256 rows per center. The memory is a copy of
-    /// `x`, and 4 bytes per center and feature. The centers take at most 1 GiB. If they would take
-    /// more, the rarest features are ignored.
+    /// Each iteration of k-means computes the products of all centers with all rows. If there are
+    /// more than 256 rows per center, the iterations use only a sample of 256 rows per center. The
+    /// memory is a copy of `x`, and 4 bytes per center and feature. The centers take at most 1 GiB.
+    /// If they would take more, the rarest features are ignored.
     ///
     /// # Errors
     ///

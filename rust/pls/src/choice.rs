@@ -1,15 +1,16 @@
 //! Chooses the ridge with the smallest leave-one-out error.
 //!
 //! The error of a ridge λ is measured on 32 targets `t = Yq`, where q is a given matrix with 32
-//! columns. Each row is predicted by a fit without this row. The error is
+//! columns. The error measures how well a row is predicted by a fit without this row. It is
+//! computed as
 //!
 //! ```text
 //! Σ_i ω_i ‖t_i − p_i‖² / (1 − h_i)²
 //! ```
 //!
-//! where p are the predictions and h the leverages of a single fit to all rows. For each ridge, one
-//! regression with 32 right-hand sides is solved, and the leverages are computed (see
-//! [`leverage`](crate::leverage)). All ridges use the same Gram matrix.
+//! where p are the predictions and h the leverages of a single fit to all rows. No fit without a
+//! row is needed. For each ridge, one regression with 32 right-hand sides is solved, and the
+//! leverages are computed (see [`leverage`](crate::leverage)). All ridges use the same Gram matrix.
 //!
 //! The search tries the ridges of a geometric grid one after the other. It stops at the first ridge that does
 //! not reduce the error. The result is the best ridge that was tried. No derivatives are used.

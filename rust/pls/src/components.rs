@@ -1,9 +1,9 @@
 //! Computes the number of components needed to explain a given fraction of the label covariance
-//! `YᵀΩY`.
+//! `YᵀΩY`, where Ω holds the row weights.
 //!
-//! The authors of the label embedding Rembrandt choose the number of components k for small data sets in this
-//! way. Their k is the number of leading eigenvalues of `YᵀY` that sum to more than 90 % of the trace of
-//! `YᵀY`. [`Checked::n_components`] computes this number for any fraction, before a fit.
+//! For small data sets, the authors of the label embedding Rembrandt choose the number of components k as
+//! follows: k is the number of leading eigenvalues of `YᵀY` that sum to more than 90 % of the trace of `YᵀY`.
+//! [`Checked::n_components`] computes k for any fraction, before a fit.
 
 use crate::design::{Design, Rows, cross};
 use crate::fit::rows_of;

@@ -5,7 +5,7 @@
 //! threads. No generator state has to be passed around.
 //!
 //! The seed and the row are hashed to the start of a `SplitMix64` sequence. Column j uses the numbers 2j + 1
-//! and 2j + 2 of the sequence. The Box–Muller transform turns them into one normal number.
+//! and 2j + 2 of the sequence. The Box–Muller transform turns these two numbers into one normal number.
 
 use std::f64::consts::TAU;
 

@@ -8,12 +8,12 @@
 //!
 //! - A *full* column has non-zero values in at least half of the rows without a missing value. It
 //!   stores zeros like any other value. It also stores the code of every row.
-//! - A *sparse* column stores only the rows with a value other than 0, and the codes of these rows. All
-//!   remaining rows that are not missing have the value 0, with the code `implicit`. The search does not
+//! - A *sparse* column stores only the rows with a value other than 0, and the codes of these rows. All other
+//!   rows without a missing value have the value 0. The code of this value is `implicit`. The search does not
 //!   visit the rows of a sparse column with the value 0.
 //!
-//! For the fast search, the codes are also divided into at most [`GROUPS`] groups with similar
-//! numbers of rows. The groups are computed once, from all training rows.
+//! For [`Search::Fast`](crate::Search::Fast), the codes are also divided into at most [`GROUPS`]
+//! groups with similar numbers of rows. The groups are computed once, from all training rows.
 //!
 //! X is read as `f32`, the type of thresholds. Infinite values are an error. NaN marks a missing value. A
 //! missing value satisfies no condition.

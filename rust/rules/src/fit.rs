@@ -1,20 +1,20 @@
 //! Fits rules one after the other by gradient boosting. Each rule is fitted to the gradients at the
 //! scores of all previous rules.
 //!
-//! 1. The default rule covers all rows. Its head is solved over all rows used for learning, and is not
-//!    multiplied by the learning rate. If steps are safeguarded, Newton steps are repeated until the loss
+//! 1. The default rule covers all rows. Its head is computed from all rows used for learning, and is not
+//!    multiplied by the learning rate. With [`Step::Safeguarded`], Newton steps are repeated until the loss
 //!    stops falling.
 //! 2. For each further rule, a bootstrap sample of the rows is drawn, and the body of the rule is grown on
 //!    the sample (`grow.rs`). The fit ends early if no condition can be found.
-//! 3. The head is solved again over all covered rows used for learning, with their original weights. These
-//!    rows include covered rows outside the sample. If steps are safeguarded, the head may be shortened. The
-//!    head is then multiplied by the learning rate and rounded to `f32`.
+//! 3. The head is computed again from all covered rows used for learning, with their original weights. These
+//!    rows include covered rows outside the sample. With [`Step::Safeguarded`], the head is halved until the
+//!    loss falls enough. The head is then multiplied by the learning rate and rounded to `f32`.
 //! 4. The head is added to the scores of all covered rows, including held-out rows. The gradients
 //!    of these rows are updated.
 //! 5. If there are held-out rows, their mean loss is recorded after each rule. The fit stops after
 //!    [`Params::n_iter_no_change`] rules without a new minimum. The rules after the minimum are removed.
 //!
-//! A fit can continue from a start model. It first applies the rules of the start model to the
+//! A fit can continue from a start model. Such a fit first adds the heads of the start model to the
 //! scores, and then adds further rules. Each rule has its own random generator, seeded with the
 //! seed and the number of the rule. The result is therefore the same as in a single fit of all
 //! rules.
@@ -66,9 +66,9 @@ impl Checked {
     /// parts, where the second part continues from the rules of the first part, gives the same model as a
     /// single fit.
     ///
-    /// The fit needs 16 bytes of memory per row and label, and about 16 bytes per stored feature value. In
-    /// some cases, each thread also needs a few matrices of labels × labels. These cases are heads without
-    /// bins, the exact search, and bins with sparse features.
+    /// The fit needs 16 bytes of memory per row and label, and about 16 bytes per stored feature value. Each
+    /// thread also needs a few matrices of labels × labels in three cases: for heads without bins, for the
+    /// exact search, and for bins with sparse features.
     ///
     /// # Errors
     ///

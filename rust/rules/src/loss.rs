@@ -1,4 +1,5 @@
-//! Computes values, gradients and Hessians of the losses.
+//! Computes values, gradients and Hessians of the losses. Equation numbers refer to the paper on
+//! gradient-based label binning (GBLB; see the [crate](crate)).
 //!
 //! Let p be the scores and y = ±1 the labels of a row, and let `z_k = −y_k p_k`:
 //!
@@ -120,8 +121,8 @@ impl Factors {
         Ok(Some(Self { absent, present }))
     }
 
-    /// Sums `q_k` times its factor over the labels of a row. Returns eight partial sums, which [`total`]
-    /// adds.
+    /// Multiplies each `q_k` by the factor of label k, and sums these products over the labels of a row.
+    /// Returns eight partial sums, which [`total`] adds.
     ///
     /// Let s be the value of `1 + Σ_k e^{z_k}` before the step, and t the value after the step. The total
     /// plus `rest` is t / s. The logarithm of this ratio is the change of the loss.

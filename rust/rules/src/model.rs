@@ -1,12 +1,13 @@
 //! Stores rules in plain arrays. A fit returns these arrays, and predictions borrow them.
 //!
 //! [`Model`] owns the arrays. [`Rules`] borrows arrays from any owner, for example from numpy. [`Rules::new`]
-//! checks the arrays first. The bodies are stored like the rows of a CSR matrix. Rule r has the conditions
-//! `indptr[r]..indptr[r + 1]`. Condition c compares feature `feature[c]` by `operator[c]` with
-//! `threshold[c]`.
+//! checks the arrays first. The conditions of a rule form its *body*. The bodies are stored like the rows of
+//! a CSR matrix. Rule r has the conditions `indptr[r]..indptr[r + 1]`. Condition c compares feature
+//! `feature[c]` by `operator[c]` with `threshold[c]`.
 //!
-//! Complete heads store a score for every label, including zeros. Predictions can then add the scores without
-//! reading label numbers. Single-label heads store only the score of their label.
+//! The scores that a rule adds form its *head*. A complete head stores a score for every label, including
+//! zeros. Predictions can then add the scores without reading label numbers. A single-label head stores only
+//! the score of one label.
 
 use manylabel_base::range::same;
 use manylabel_base::{Error, copied, extend, push, reserved};
@@ -39,13 +40,13 @@ impl Operator {
 /// An ensemble of rules.
 ///
 /// Rule r has the conditions `body_indptr[r]..body_indptr[r + 1]` and the head in row r of `heads`.
-/// A row must satisfy all conditions of a rule to be covered. The first rule is the default rule,
-/// which has no conditions. The score of a row is the sum of the heads of the rules that cover the
-/// row.
+/// A rule covers a row of X if the row satisfies all conditions of the rule. The first rule is the
+/// default rule, which has no conditions. The scores of a row of X are the sum of the heads of the
+/// rules that cover the row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
-    /// The number 0, followed by the end of the conditions of each rule. Has `n_rules + 1` entries in
-    /// non-decreasing order.
+    /// The number 0, followed by the position after the last condition of each rule. Has `n_rules + 1`
+    /// entries in non-decreasing order.
     pub body_indptr: Vec<i64>,
     /// Feature of each condition.
     pub body_feature: Vec<i32>,
@@ -175,7 +176,7 @@ impl Model {
 /// The conditions of rules, in the arrays of a [`Model`].
 #[derive(Debug, Clone, Copy)]
 pub struct Bodies<'a> {
-    /// The number 0, followed by the end of the conditions of each rule.
+    /// The number 0, followed by the position after the last condition of each rule.
     pub indptr: &'a [i64],
     /// Feature of each condition.
     pub feature: &'a [i32],
@@ -210,8 +211,8 @@ impl<'a, I: Index> Rules<'a, I> {
     /// # Errors
     ///
     /// Returns [`Error::Shape`] if the lengths of the arrays do not match. Returns [`Error::Param`] if an
-    /// entry of an array is not valid. The error names the array and the condition or rule. Returns
-    /// [`Error::TooLarge`] if there are more than 2³¹ − 1 rules or labels.
+    /// entry of an array is not valid. The error names the array, and the condition or the rule that has the
+    /// invalid entry. Returns [`Error::TooLarge`] if there are more than 2³¹ − 1 rules or labels.
     pub fn new(
         bodies: Bodies<'a>,
         heads: CsrView<'a, I, f32>,

@@ -28,8 +28,9 @@ pub enum Head {
     Single,
 }
 
-/// How second derivatives between different labels of one bin are used. The choice matters only for complete
-/// heads with label binning under the example-wise loss.
+/// How second derivatives between different labels of one bin are used. A bin is a group of labels with the
+/// same score in a head. The choice matters only under the example-wise loss, for heads of all labels with
+/// label bins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hessian {
     /// Second derivatives between different labels of one bin are left out, as in GBLB, equations 18 to 20.
@@ -66,7 +67,7 @@ pub enum Search {
 }
 
 /// The number of label bins for each sign of the optimal scores: `clamp(⌈ratio · κ⌉, min_bins, max_bins)`,
-/// where κ is the number of labels with this sign. There are never more than κ bins.
+/// where κ is the number of labels with optimal scores of this sign. There are never more than κ bins.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Binning {
     /// Number of bins divided by the number of labels, for each sign; in (0, 1].
@@ -86,7 +87,7 @@ pub struct Params {
     pub loss: Loss,
     /// The labels that a rule scores.
     pub head: Head,
-    /// Label bins of complete heads, or `None` for a separate score per label.
+    /// Label bins for heads of all labels, or `None` for a separate score per label.
     pub binning: Option<Binning>,
     /// How second derivatives within label bins are used.
     pub hessian: Hessian,

@@ -1,10 +1,11 @@
-//! Computes the scores of rows and predictions from these scores. The scores of a row are the sum of the
-//! heads of the rules that cover the row.
+//! Computes the scores of rows and predictions from these scores. The head of a rule holds one score for each
+//! label, or a score for a single label. The scores of a row are the sum of the heads of the rules that cover
+//! the row.
 //!
 //! Rows are scored in blocks of [`ROWS`] rows. For each block, `cover.rs` lists the rules that
-//! cover at least one row of the block. Complete heads are then added [`LABELS_AT_ONCE`] labels at
-//! a time, so that the sums stay in the first-level cache. Each head is read once for all rows of
-//! the block.
+//! cover at least one row of the block. Heads with a score for every label are then added
+//! [`LABELS_AT_ONCE`] labels at a time, so that the sums stay in the first-level cache. Each head
+//! is read once for all rows of the block.
 //!
 //! Scores are sums in `f64`, added in the order of the rules, starting from 0. Scores depend neither on the
 //! number of threads nor on which rows are scored together.
@@ -116,7 +117,7 @@ impl<'a, I: Index> Stage<'a, I> {
     /// # Errors
     ///
     /// Returns [`Error::Param`] if `range` is not a range of existing rules. Returns [`Error::TooLarge`] if
-    /// one number per feature does not fit in memory.
+    /// there is not enough memory for one number per feature.
     pub fn new(rules: Rules<'a, I>, range: Range<usize>) -> Result<Self, Error> {
         if range.start > range.end || range.end > rules.n_rules() {
             return Err(Error::Param {
@@ -137,9 +138,9 @@ impl<'a, I: Index> Stage<'a, I> {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Shape`] if `x` has another number of features, or if `scores` has another length.
-    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
-    /// requested a stop.
+    /// Returns [`Error::Shape`] if `x` does not have the same number of features as the rules, or if `scores`
+    /// does not have `n_rows × n_labels` entries. Returns [`Error::TooLarge`] if there is not enough memory.
+    /// Returns [`Error::Stopped`] if the caller requested a stop.
     pub fn add<J: Index, T: Value>(
         &self,
         x: CsrView<'_, J, T>,
@@ -171,13 +172,15 @@ impl<'a, I: Index> Stage<'a, I> {
         )
     }
 
-    /// Returns which rules cover which rows, as a matrix of ones with shape (`n_rows`, number of all rules of
-    /// the ensemble). Columns of rules outside the range of this stage are empty.
+    /// Returns which rules cover which rows, as a sparse matrix with shape (`n_rows`, number of all rules of
+    /// the ensemble). The matrix has a 1 in row i and column r if rule r covers row i. Columns of rules
+    /// outside the range of this stage are empty.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Shape`] if `x` has another number of features. Returns [`Error::TooLarge`] if there
-    /// is not enough memory. Returns [`Error::Stopped`] if the caller requested a stop.
+    /// Returns [`Error::Shape`] if `x` does not have the same number of features as the rules. Returns
+    /// [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller requested
+    /// a stop.
     pub fn fired<J: Index, T: Value>(
         &self,
         x: CsrView<'_, J, T>,
@@ -362,13 +365,13 @@ impl<'a, I: Index> Stage<'a, I> {
 
 /// Scores rows with all rules of an ensemble, and predicts label sets seen in training.
 ///
-/// Scores are the sums rounded to `f32`. Labels that are in none of the label sets have a score of −∞, so
-/// they are never ranked or predicted. If the prediction is a label set seen in training (`names_sets` in
-/// [`new`](Self::new)), scores are different. The labels of this set get the score 1, and all other labels
-/// get the score −1.
+/// The score of a label is the sum of the scores that the covering rules give to the label, rounded to `f32`.
+/// Labels that are in none of the label sets have a score of −∞, so they are never ranked or predicted. If
+/// `names_sets` was true in [`new`](Self::new) and label sets are predicted, the scores only mark the
+/// predicted label set. The labels of this set get the score 1, and all other labels get the score −1.
 ///
-/// The probability of a label set y is proportional to `1 / (1 + Σ_k e^{−y_k p_k})`, where p are
-/// the scores of the row.
+/// The probability of a label set y is proportional to `1 / (1 + Σ_k e^{−y_k p_k})`. Here p are the
+/// scores of the row, and `y_k` is 1 for the labels in the set and −1 for all other labels.
 #[derive(Debug)]
 pub struct Ensemble<'a, I> {
     /// All rules.
@@ -386,8 +389,8 @@ impl<'a, I: Index> Ensemble<'a, I> {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Shape`] if the label sets have another number of labels. Returns [`Error::TooLarge`]
-    /// if one number per feature does not fit in memory.
+    /// Returns [`Error::Shape`] if the label sets and the rules do not have the same number of labels.
+    /// Returns [`Error::TooLarge`] if there is not enough memory for one number per feature.
     pub fn new(rules: Rules<'a, I>, sets: LabelSets, names_sets: bool) -> Result<Self, Error> {
         same("labels of label_sets_", rules.n_labels(), sets.n_labels())?;
         Ok(Self {
@@ -512,8 +515,8 @@ fn round(sums: &[f64], sets: &LabelSets, scores: &mut [f32]) {
     }
 }
 
-/// Adds complete heads to the sums of the covered rows, in order, one group of labels after the
-/// other.
+/// Adds heads with a score for every label to the sums of the covered rows, in the order of the
+/// rules. The labels are processed in groups, one group after the other.
 #[wide]
 fn add_complete(heads: &[(&[f32], Mask)], sums: &mut Sums) {
     if heads.is_empty() {

@@ -4,8 +4,9 @@
 //! numbers take 16 bytes per row and label. Boosting adds heads to the scores of covered rows and updates
 //! their gradients.
 //!
-//! [`Sums`] holds the sums over a set of rows that are needed for a head and its quality. It does not hold
-//! products between labels.
+//! [`Sums`] holds the sums over a set of rows from which a head and its quality are computed. [`Sums`] does
+//! not hold products of the gradients of different labels. In the formulas, w is the weight of a row, and g
+//! is its gradient. `Σ` is the sum over the rows of the set, and `Σ_k` is the sum over labels.
 //!
 //! | sum | formula | used for |
 //! |---|---|---|
@@ -342,7 +343,8 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// Returns the scores, the gradients and `rest` of a training row. The row must be in the block.
+    /// Returns the scores, the gradients and the number `1 − Σ_k |g_k|` of a training row. The row must be in
+    /// the block.
     #[inline(always)]
     fn row(&mut self, row: u32, stride: usize) -> (&mut [f64], &mut [f64], &mut f64) {
         let at = row as usize - self.first;
@@ -384,7 +386,7 @@ fn advance_rows(
     }
 }
 
-/// Computes the change of the weighted sum of the losses of `rows` from the factors of a step.
+/// Computes how much a step changes the weighted sum of the losses of `rows`. `factors` belong to this step.
 #[wide]
 fn change_of_rows<W: Fn(u32) -> f64>(
     factors: &Factors,
@@ -430,7 +432,7 @@ pub(crate) enum Kinds {
     Bounds = 4,
 }
 
-/// Weighted sums over a set of rows. Each sum is a row of numbers by label, padded to a multiple of eight
+/// Weighted sums over a set of rows. Each sum has one number per label and is padded to a multiple of eight
 /// labels. The sums are in the order of [`Kinds`].
 #[derive(Debug)]
 pub(crate) struct Sums {

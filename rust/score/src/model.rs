@@ -1,4 +1,5 @@
-//! Defines the traits that models implement, and the predictions that all models share.
+//! Defines the traits that models implement. The provided methods of these traits compute predictions in the
+//! same way for all models.
 
 use crate::rank::Batch;
 use manylabel_base::{Error, Watch, filled};

@@ -1,15 +1,16 @@
-//! Stores a copy of a sparse matrix X in blocks of rows. The copy serves the products `X P` and `Xᵀ U` with
-//! dense matrices P and U.
+//! Stores a copy of a sparse matrix X in blocks of rows. Solvers use the copy to compute the products `X P`
+//! and `Xᵀ U` with dense matrices P and U.
 //!
-//! Solvers that iterate on many right-hand sides (`pls`, LEML, `correlated`) spend most of their time
-//! in these two products. P and U have [`LANES`](crate::LANES) columns, and each row of P and U is one
-//! [`Lanes`].
+//! Iterative solvers with many right-hand sides spend most of their time in these two products. Examples are
+//! the solvers of LEML and of the crates `pls` and `correlated`. P and U have [`LANES`](crate::LANES)
+//! columns, and each row of P and U is one [`Lanes`].
 //!
 //! The rows of X are divided into blocks of at most [`RowBlocks::MAX_ROWS`] rows. Each block is stored twice:
 //! by row for `U = X P`, and by column for `G += Xᵀ U`. The two products *gather*: each sum is accumulated in
 //! registers and stored once. The alternative is to *scatter* along rows. Scattering loads and stores a row
-//! of G for every value of X. While a block is processed, its part of U stays in the cache. If a column has
-//! many values in the block, its row of G is updated only once for all of them.
+//! of G for every value of X. While a block is processed, its part of U stays in the cache. For each column
+//! of X, the corresponding row of G is updated only once per block, even if the column has many values in the
+//! block.
 //!
 //! Columns are renumbered by decreasing frequency ([`ColumnOrder`]). So the rows of P and G that are
 //! used most often are close together in memory.
@@ -64,7 +65,7 @@ impl ColumnOrder {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if there are more than 2³²−1 columns, or if memory is too short for
+    /// Returns [`Error::TooLarge`] if there are more than 2³²−1 columns, or if there is not enough memory for
     /// one number per column.
     pub fn new<I: Index, V: Value>(x: CsrView<'_, I, V>) -> Result<Self, Error> {
         if u32::try_from(x.n_cols()).is_err() {
@@ -102,8 +103,8 @@ impl ColumnOrder {
 }
 
 /// A block of consecutive rows of a matrix, stored by row and by column. Columns are numbered by their place
-/// in a [`ColumnOrder`]. If there is a column of ones, it has the number 0, and the other numbers are one
-/// higher. Row numbers start at 0 in each block.
+/// in a [`ColumnOrder`]. If a column of ones was inserted, it has the number 0, and the number of every other
+/// column is its place plus 1. Row numbers start at 0 in each block.
 #[derive(Debug)]
 pub struct RowBlock<T> {
     /// The ends of the rows. Row r of the block has the columns `cols[ends[r]..ends[r + 1]]`, in
@@ -132,8 +133,8 @@ pub struct RowBlocks<T> {
 }
 
 impl<T: Real> RowBlocks<T> {
-    /// The largest number of rows in a block. In single precision, 32 numbers for each of these rows take 512
-    /// KiB. Row numbers within a block fit in 16 bits.
+    /// The largest number of rows in a block. With this limit, 32 numbers for each row of a block take at
+    /// most 512 KiB in single precision, and row numbers within a block fit in 16 bits.
     pub const MAX_ROWS: usize = 4096;
 
     /// The largest number of entries in a block. Only a block of a single row may have more entries. A
@@ -141,8 +142,9 @@ impl<T: Real> RowBlocks<T> {
     /// requested a stop.
     const MAX_ENTRIES: usize = 1 << 22;
 
-    /// Divides `n_rows` rows into blocks, given the number of entries of each row. Each block is as
-    /// large as the limits of rows and entries allow, and no block is empty. The time is O(`n_rows`).
+    /// Divides `n_rows` rows into blocks, given the number of entries of each row. Each block takes as many
+    /// rows as possible without exceeding [`MAX_ROWS`](Self::MAX_ROWS) rows or 2²² entries. Only a block of a
+    /// single row may have more entries. No block is empty. The time is O(`n_rows`).
     pub fn cut(n_rows: usize, entries: impl Fn(usize) -> usize) -> Vec<Range<usize>> {
         let mut cuts = Vec::new();
         let (mut first, mut sum) = (0, 0);
@@ -293,8 +295,8 @@ impl<T: Real> RowBlock<T> {
     }
 
     /// Iterates over the columns in the range `columns` that have entries in the block, in increasing order.
-    /// Each item consists of the column number, the row numbers and the values. The row numbers are counted
-    /// within the block and increase.
+    /// Each item consists of the column number, the row numbers and the values. Row numbers are counted from
+    /// the first row of the block and are in increasing order.
     pub fn columns(
         &self,
         columns: Range<usize>,

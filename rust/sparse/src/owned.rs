@@ -150,8 +150,8 @@ impl CsrOwned {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is too short for one number per column. After this error, the
-    /// matrix is unchanged.
+    /// Returns [`Error::TooLarge`] if there is not enough memory for one number per column. After this error,
+    /// the matrix is unchanged.
     pub fn drop_empty_columns(&mut self) -> Result<Vec<u32>, Error> {
         let mut new = filled("number of columns", u32::MAX, self.n_cols)?;
         for &col in &self.indices {
@@ -209,8 +209,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A dense matrix of small numbers with many zeros. Also marks the zeros that its CSR form stores
-    /// explicitly.
+    /// A dense matrix of small numbers with many zeros. `stored` marks the zeros that the CSR form of the
+    /// matrix stores explicitly.
     #[derive(Debug)]
     struct Dense {
         rows: Vec<Vec<f64>>,

@@ -47,13 +47,14 @@ impl ColumnScaling {
     /// of the rows. Without weights, each row has weight 1.
     ///
     /// If `center` is true, columns that are mostly nonzero and not constant are centred. A column is mostly
-    /// nonzero if the rows with nonzero entries have more than half of the total weight. In a column that is
-    /// mostly zero, the absolute mean is at most the standard deviation.
+    /// nonzero if the rows with nonzero entries have more than half of the total weight. Other columns need
+    /// centring less: if a column is mostly zero, its absolute mean is at most its standard deviation.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Param`] if a standard deviation exceeds 1e30. Returns [`Error::TooLarge`] if memory
-    /// is too short for a few numbers per column. Returns [`Error::Stopped`] if the caller requested a stop.
+    /// Returns [`Error::Param`] if a standard deviation exceeds 1e30. Returns [`Error::TooLarge`] if there is
+    /// not enough memory for a few numbers per column. Returns [`Error::Stopped`] if the caller requested a
+    /// stop.
     ///
     /// # Panics
     ///
@@ -124,7 +125,7 @@ impl ColumnScaling {
 
     /// Returns the scaled matrix, with the columns of each row in increasing order.
     ///
-    /// All entries of centred columns are stored. If the row weights are equal, this at most doubles the
+    /// All entries of centred columns are stored. If the row weights are equal, centring at most doubles the
     /// number of stored values. Values that are 0 after scaling are left out, for example the values of
     /// constant columns. The time is O(stored values of the result + nnz) on one thread.
     ///

@@ -4,10 +4,10 @@
 //! The score of a state is the sum of its couplings (its energy) plus the sum of u over its labels.
 //! Here u are the log-odds of a row without couplings. The energy of a state is the same for all
 //! rows. The sum of u has two parts: a sum over the first ten coupled labels and a sum over the
-//! other coupled labels. For each row, both sums are first computed for all possible sets. The
-//! states are then visited in runs of 1024. The states of a run differ only in the first ten
-//! labels, and their energies are adjacent in memory. For c coupled labels, this takes O(2^c)
-//! additions per row.
+//! other coupled labels. For each row, the first sum is computed for all sets of the first ten
+//! labels, and the second sum for all sets of the other labels. The states are then visited in runs
+//! of 1024. The states of a run differ only in the first ten labels, and their energies are
+//! adjacent in memory. For c coupled labels, this takes O(2^c) additions per row.
 
 use super::{Decoder, LABELS, Work};
 use manylabel_base::{Error, extend, few, filled};
@@ -154,8 +154,9 @@ fn highest(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// Adds `e^(a[i] + b[i] + c − most)` to `sums[i]` for all positions i. Returns the total of the
-/// added numbers. Additions are in the same order as in [`highest`] and its caller. No exponent is
-/// therefore positive.
+/// added numbers. `most` is the largest sum `a[i] + b[i] + c` of all calls. The caller computes it
+/// with [`highest`], by additions in the same order. So no exponent is positive, even with
+/// rounding.
 #[wide]
 fn add_weights(a: &[f64], b: &[f64], c: f64, most: f64, sums: &mut [f64]) -> f64 {
     const LANES: usize = 8;

@@ -2,10 +2,11 @@
 //!
 //! The curvature is a matrix with one row and column for each free parameter of the label. The
 //! matrix is not stored between steps. It is computed again for each step, in three stages. First,
-//! the second moments are multiplied by a factor. Then the diagonal is increased for couplings with
-//! a larger estimated curvature. Finally, the matrix is updated with up to [`MEMORY`] observed
-//! steps (secants). An observed step stores only the parameters that were free in this step. For
-//! all other parameters, the changes of the gradient are computed from the quadratic function.
+//! the second moments are multiplied by a factor. Then the diagonal entry of a coupling is
+//! increased if the estimated curvature of the coupling is larger than this entry. Finally, the
+//! matrix is updated with up to [`MEMORY`] observed steps (secants). An observed step stores only
+//! the parameters that were free in this step. For all other parameters, the changes of the
+//! gradient are computed from the quadratic function.
 
 use super::COLUMNS;
 use super::problem::{Halves, Local, Tie};

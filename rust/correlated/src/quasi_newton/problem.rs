@@ -37,8 +37,8 @@ pub(super) struct Tie {
     pub(super) side: usize,
 }
 
-/// The slopes and curvatures of a coupling at its current value. There is one quadratic function
-/// for each of its two labels.
+/// The slopes and curvatures of a coupling at its current value. A coupling belongs to two labels,
+/// and each of these labels has its own quadratic function.
 #[derive(Clone, Copy)]
 pub(super) struct Halves<T> {
     /// The slope in the quadratic functions of the first and the second label.

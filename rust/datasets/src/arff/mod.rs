@@ -10,7 +10,7 @@
 //!
 //! If an XML file is given, the other two conventions are not used.
 //!
-//! Reading has three steps. `header.rs` collects the attributes up to `@data`; `line.rs` splits its lines
+//! Reading has three steps. `header.rs` collects the attributes up to `@data`, and `line.rs` splits lines
 //! into words. `columns.rs` assigns the attributes to the columns of X and Y. If there is an XML file,
 //! `labels.rs` reads the names of the labels for `columns.rs`. Then `rows.rs` reads one example per line.
 
@@ -63,8 +63,8 @@ pub struct Arff<V> {
     pub label_names: Vec<String>,
 }
 
-/// Reads an ARFF file, which may be compressed with gzip. `watch` counts bytes of text. If the file is a
-/// pipe, the function also checks for a stop request while it waits for text.
+/// Reads an ARFF file, which may be compressed with gzip. `watch` counts the bytes of text that have been
+/// read. If the file is a pipe, the function also checks for a stop request while it waits for text.
 ///
 /// Features and labels are in the order of the attributes:
 ///

@@ -1,4 +1,4 @@
-//! Fits a few labels to a selection of rows, which are called a block.
+//! Fits a few labels to a selection of rows. The selected rows and these labels form a block.
 //!
 //! Some models divide rows and labels into many small blocks. This file fits one block, with the
 //! same solvers as [`Checked::fit`]. A block has its own rows, columns and labels, so its vectors
@@ -46,7 +46,8 @@ pub struct Forgotten<'a> {
 /// The fitted weights of a block.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Solution {
-    /// The weights without the small weights that were dropped; shape (`n_labels`, `n_columns`).
+    /// The weights, without weights that were dropped because they are small; shape (`n_labels`,
+    /// `n_columns`).
     pub weights: CsrOwned,
     /// The intercepts; shape (`n_labels`). They are 0 if no intercepts are fitted. Labels without a
     /// row have −∞.

@@ -8,8 +8,9 @@
 /// These violators are added to the working set. Coordinate descent then minimizes the objective
 /// over the working set.
 ///
-/// `DiSMEC` uses [`FULL`](Self::FULL). Some models fit each label to a selection of rows, most of
-/// which are similar to the rows of the label. Such models can use [`OF_BLOCK`](Self::OF_BLOCK).
+/// `DiSMEC` uses [`FULL`](Self::FULL). Some models fit each label to a selection of rows. Most of
+/// the selected rows are similar to the rows that have the label. Such models can use
+/// [`OF_BLOCK`](Self::OF_BLOCK).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Effort {
     /// A label is rare if fewer than one in `rare` rows is positive. For rare labels, the solver
@@ -39,10 +40,10 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// The settings of `DiSMEC`. After two searches, labels are ranked as at the minimum over all
-    /// rows. With the default of `tol`, the tolerance of coordinate descent is 0.3. A smaller
-    /// tolerance does not change the rankings of test rows. (The default tolerance of LIBLINEAR is
-    /// 0.1.)
+    /// The settings of `DiSMEC`. After two searches, the ranking of labels is the same as at the
+    /// minimum of the objective over all rows. With the default of `tol`, the tolerance of
+    /// coordinate descent is 0.3. A smaller tolerance does not change the rankings of test rows.
+    /// (The default tolerance of LIBLINEAR is 0.1.)
     pub const FULL: Self = Self {
         rare: 100,
         few: 0,
@@ -67,8 +68,8 @@ impl Effort {
     }
 
     /// The settings for blocks (selections of rows). A block has few rows with many features. For a
-    /// block, the solver for rare labels is therefore faster even for labels that a few percent of
-    /// the rows have.
+    /// block, the solver for rare labels is therefore faster than a solver that uses all rows, even
+    /// for labels that a few percent of the rows have.
     pub const OF_BLOCK: Self = Self {
         few: 300,
         rare_if_few: 5,

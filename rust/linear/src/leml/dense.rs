@@ -221,8 +221,8 @@ impl Tall {
     }
 }
 
-/// A copy of X in the form that products need. If intercepts are fitted, a first column of ones is
-/// added.
+/// A copy of X in the form that products need. If intercepts are fitted, a column of ones is
+/// inserted before the other columns.
 #[derive(Debug)]
 pub(super) struct Design {
     /// The matrix X, stored by row and by column. Columns are sorted by decreasing frequency.

@@ -29,8 +29,8 @@
 //!   to H. Conjugate gradients compute each step, and a line search follows. If all entries are
 //!   known, a product with the Hessian takes O(n c r) time for n rows.
 //!
-//! `held_out` scores rows that were not used to fit W. With these scores, it chooses `alpha` and
-//! the threshold. At the threshold, the number of predicted labels equals the number of true
+//! `held_out.rs` scores rows that were not used to fit W, and uses these scores to choose `alpha`
+//! and the threshold. At the threshold, the number of predicted labels equals the number of true
 //! labels.
 //!
 //! | file | content |
@@ -40,7 +40,7 @@
 //! | `ridge.rs`, `newton.rs` | the solvers |
 //! | `entries.rs` | the loss over known entries and its derivatives |
 //! | `loss.rs` | the losses of single entries and their derivatives |
-//! | `dense.rs` | tall dense matrices, and X with its products |
+//! | `dense.rs` | dense matrices with many rows, and products of X with such matrices |
 //! | `held_out.rs` | `alpha` and the threshold |
 //! | `predict.rs` | scores of rows |
 //!

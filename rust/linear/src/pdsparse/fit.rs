@@ -15,7 +15,7 @@ use manylabel_sparse::{CsrOwned, Sparse};
 /// A fitted model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
-    /// The weights, stored by feature in the form that [`Scorer`](crate::Scorer) reads;
+    /// The weights, stored by feature in the form that [`Scorer`](crate::Scorer) reads; shape
     /// (`n_features`, `n_labels`).
     pub weights: CsrOwned,
     /// The intercepts; shape (`n_labels`). A label that occurs in no training row has −∞.
@@ -45,10 +45,11 @@ impl Checked {
     /// marked in `held_out` are not used for training. After each pass, the precision on these rows
     /// is measured, and the model of the best pass is returned. `watch` counts passes.
     ///
-    /// With exact search, a visit to row i takes O(`Σ_{j∈x_i} n_weights(j) + n_labels`) time, where
-    /// `n_weights(j)` is the number of nonzero weights of feature j. Visits run on one thread.
-    /// Passes that only score rows run on all threads of the pool. Results do not depend on the
-    /// number of threads.
+    /// A visit solves for the dual variables of one row. With
+    /// [`Search::Exact`](super::Search::Exact), a visit to row i takes
+    /// O(`Σ_{j∈x_i} n_weights(j) + n_labels`) time, where `n_weights(j)` is the number of nonzero
+    /// weights of feature j. Visits run on one thread. Passes that only score rows run on all
+    /// threads of the pool. Results do not depend on the number of threads.
     ///
     /// # Errors
     ///

@@ -3,7 +3,8 @@
 use manylabel_base::range::{at_least_one, not_negative, positive};
 use manylabel_base::{Error, checked};
 
-/// The method that finds the labels that violate the margin of a row most.
+/// The method of searching for the labels that violate the margin of a row most. A label that the row does
+/// not have violates the margin if its score plus 1 exceeds the smallest score of the row's own labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Search {
     /// Computes the scores of all labels exactly.
@@ -28,12 +29,12 @@ pub struct Params {
     pub max_iter: usize,
     /// The fit ends when the duality gap is at most this fraction of the primal objective; finite, > 0.
     pub tol: f64,
-    /// The method that finds the labels that violate the margin of a row.
+    /// The method of searching for labels that violate the margin of a row.
     pub search: Search,
-    /// The largest number of labels that a visit adds to the active set of a row; ≥ 1. The active
-    /// set contains the labels whose dual variables may differ from 0. With None, this number
-    /// starts as the mean number of labels per row. It doubles after each pass in which the search
-    /// for labels took more than twice the time of the other work.
+    /// The largest number of labels that are added to the active set of a row in each pass over the
+    /// rows; ≥ 1. The active set contains the labels whose dual variables may differ from 0. With
+    /// None, this number starts as the mean number of labels per row. It doubles after each pass in
+    /// which the search for labels took more than twice the time of the other work.
     pub n_candidates: Option<usize>,
     /// True to run the post-solve. The post-solve fits the nonzero weights again without `l1`,
     /// while all other weights stay 0. It takes at most as many passes as the fit before the

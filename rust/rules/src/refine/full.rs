@@ -1,4 +1,4 @@
-//! Evaluates candidates with heads of all labels, under the example-wise loss.
+//! Evaluates candidates under the example-wise loss, for heads with a score for every label.
 //!
 //! A candidate is a set of rows. Rows are added to a growing set, and each state of the growing set is one
 //! candidate. The complement of the growing set within the parent set is another candidate. Consecutive
@@ -9,8 +9,9 @@
 //! A candidate is evaluated in two stages. The first stage uses the kept head to compute an upper bound on
 //! the improvement that the candidate's own head can reach (see [`Solver`]). The bound takes O(labels) and
 //! rejects most candidates. The second stage computes the heads of the remaining candidates by conjugate
-//! gradients, starting from the kept head. Products are computed with the rows of the growing set. When the
-//! products have cost more than a Gram matrix of these rows, the Gram matrix is built and used from then on.
+//! gradients, starting from the kept head. Products are computed with the rows of the growing set. As soon as
+//! the products have taken more time than computing the Gram matrix of these rows would take, the Gram matrix
+//! is computed and used for all later products.
 
 use super::Parent;
 use super::halves::Halves;
@@ -74,10 +75,10 @@ impl<'a, const C: usize> Full<'a, C> {
         })
     }
 
-    /// Returns true if a set of rows can be rejected, because a lower limit of its quality exceeds `bound`.
-    /// The documentation of [`Solver`] has the formula of this limit. If `OTHERS` is true, the set is the
-    /// complement of the growing set (the rows added so far). Otherwise it is the growing set. Sums of the
-    /// complement are computed as differences.
+    /// Returns true if a set of rows can be rejected. A lower quality is better, so a set is rejected if a
+    /// lower limit of its quality exceeds `bound`. The documentation of [`Solver`] has the formula of this
+    /// limit. If `OTHERS` is true, the set is the complement of the growing set (the rows added so far).
+    /// Otherwise it is the growing set. Sums of the complement are computed as differences.
     #[inline(always)]
     fn excludes<'s, const OTHERS: bool>(&'s self, bound: f64) -> bool {
         let near = if OTHERS {
@@ -109,8 +110,8 @@ impl<'a, const C: usize> Full<'a, C> {
         -0.5 * (total(&gains) + total(&missing)) > bound
     }
 
-    /// Adds the missing rows to the Gram matrix if the products with these rows have already taken more time
-    /// than this step takes.
+    /// Adds the missing rows to the Gram matrix. Does nothing unless the products with these rows have
+    /// already taken more time than the addition would take.
     ///
     /// # Errors
     ///

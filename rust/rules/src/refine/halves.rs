@@ -1,4 +1,5 @@
-//! Evaluates the two halves into which a condition splits a set of rows, from sums over the halves.
+//! Evaluates the two parts into which a condition splits a set of rows, from sums over the parts. The parts
+//! are called halves, although they may have different sizes.
 //!
 //! Rows of the parent set are added to a growing set, which is one half. The complement of the growing set
 //! within the parent set is the other half. [`Halves`] keeps the sums of the growing set. The sums of the

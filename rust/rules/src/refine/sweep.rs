@@ -153,8 +153,8 @@ fn steps(groups: &Groups, nominal: bool) -> Result<Vec<Step>, Error> {
 /// Largest number of rows that are added between two checks for a stop request of the caller.
 const ROWS_AT_ONCE: usize = 4096;
 
-/// Finds the best condition with a quality below `bound` that at least `least` rows satisfy.
-/// Returns `None` if there is no such condition.
+/// Finds the condition with the lowest (best) quality. The quality must be below `bound`, and at
+/// least `least` rows must satisfy the condition. Returns `None` if there is no such condition.
 ///
 /// # Errors
 ///
