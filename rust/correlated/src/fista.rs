@@ -1,8 +1,9 @@
 //! Minimizes the objective by accelerated proximal gradients (FISTA), with a separate step length
 //! and momentum for each label.
 //!
-//! **Steps.** The loss is a sum over labels i of convex functions of the weights `w_i`, the
-//! couplings `c_ik` and the intercept `β_i` of the label. Let `L_i` bound the curvature of the i-th
+//! **Steps.** The loss is a sum of convex functions, one for each label i. The variables of
+//! function i are the weights `w_i` and the intercept `β_i` of the label, and its couplings `c_ik`.
+//! A coupling is the parameter of a pair of labels. Let `L_i` bound the curvature of the i-th
 //! function for columns of unit variance. The step for the weights of label i is `1/L_i`. Let `v_i`
 //! be the variance of label i. The step for the coupling of labels i and k is
 //! `1/(L_i v_k + L_k v_i)`. It has two terms because the coupling is in the losses of both labels.
@@ -18,16 +19,18 @@
 //! If the objective has increased, the solver returns to the last point where it was computed. From
 //! then on, it uses the upper bound.
 //!
-//! **Momentum.** The momentum of a label restarts when a step goes against its previous direction
-//! (O'Donoghue and Candès, *Adaptive Restart for Accelerated Gradient Schemes*, 2015).
+//! **Momentum.** The momentum of a label restarts when its proximal step points against the last
+//! change of its weights (O'Donoghue and Candès, *Adaptive Restart for Accelerated Gradient
+//! Schemes*, 2015).
 //!
 //! **Resting panels.** Labels are processed in panels of N labels. A panel rests, and its gradient
-//! is not computed, while the violations of all its labels are well within the tolerance. When all
-//! panels rest, the gradient of all panels is computed. It shows whether the solver has converged.
-//! If not, the solver continues with a stricter criterion for resting.
+//! is not computed, while the KKT violations of all labels of the panel are well within the
+//! tolerance. When all panels rest, the gradient of all panels is computed. It shows whether the
+//! solver has converged. If not, the solver continues with a stricter criterion for resting.
 //!
-//! The solver stores about seven numbers per weight: the points w and y, the previous w and y, two
-//! gradients, and the last point where the objective was computed.
+//! Let w be the current point, and y the extrapolated point at which gradients are computed. The
+//! solver stores about seven numbers per weight: w and y, the previous w and y, two gradients, and
+//! the last point where the objective was computed.
 
 use crate::iterate::{Iterate, overwrite};
 use crate::objective::{Objective, Slope};
@@ -495,10 +498,11 @@ fn differences<T: Float, const N: usize>(panel: &Panel<'_, T, N>) -> ([f64; N], 
     (squares.0.map(Value::f64), products.0.map(Value::f64))
 }
 
-/// Takes the proximal step of a panel of labels. `features` holds the penalty of each row of the
-/// panel, and `curvatures` holds the curvature of each label.
+/// Takes the proximal step of a panel of labels. Each row of the panel belongs to a feature, and
+/// `features` holds the penalty of each row. `curvatures` holds the curvature of each label.
 ///
-/// For each label, returns the largest KKT violation at y and the value ⟨y − w⁺, w⁺ − w⟩.
+/// For each label, returns the largest KKT violation at the extrapolated point y, and the value
+/// `⟨y − w⁺, w⁺ − w⟩`. Here w is the point before the step, and w⁺ is the point after the step.
 #[wide]
 fn proximal<T: Float, const N: usize>(
     panel: &mut Panel<'_, T, N>,

@@ -2,8 +2,8 @@
 //! labels that occur together more or less often than the features predict.
 //!
 //! This module decides which pairs enter the objective, and which solver runs. It also decides the
-//! starting point, the number of gradients and the precision of each run. The solvers do not depend
-//! on each other.
+//! starting point, the number of computed gradients and the floating-point precision of each run.
+//! The solvers do not depend on each other.
 //!
 //! **Pairs.** With m labels there are `m (m − 1) / 2` possible couplings. The penalty `l1` keeps
 //! most couplings at zero. The fit starts without couplings. It adds the pairs whose gradient may

@@ -4,7 +4,8 @@
 //! Only labels that occur in some but not all rows take part in the fit. They are numbered by
 //! decreasing frequency, so that the labels of a panel (N consecutive labels) have similar
 //! frequencies. Each block stores its entries twice: by label in 2 bytes per entry, and by row in 4
-//! bytes per entry. Sums for the products `Y C` and `Yᵀ U` then stay in registers.
+//! bytes per entry. The fit multiplies the label matrix Y and its transpose by matrices with N
+//! columns. With the two orders of entries, the sums of both products stay in registers.
 
 use crate::wide::{Float, Wide};
 use manylabel_base::{Error, Watch, collected, filled, push, reserved};
@@ -169,7 +170,7 @@ impl Labels {
     }
 }
 
-/// Computes [`Labels::times`] for all labels. The sum of each row is computed in registers.
+/// Implements [`Labels::times`] for all labels. The sum of each row is computed in registers.
 #[wide]
 fn by_rows<T: Float, const N: usize>(holders: &Holders, c: &[Wide<T, N>], out: &mut [Wide<T, N>]) {
     for (ends, out) in holders.row_ends.windows(2).zip(out) {
@@ -178,7 +179,7 @@ fn by_rows<T: Float, const N: usize>(holders: &Holders, c: &[Wide<T, N>], out: &
     }
 }
 
-/// Computes [`Labels::times`] for some of the labels. The entry of `c` for each label is added to
+/// Implements [`Labels::times`] for some of the labels. The entry of `c` for each label is added to
 /// all rows that have the label.
 #[wide]
 fn scatter<T: Float, const N: usize>(of: Shared<'_>, c: &[Wide<T, N>], out: &mut [Wide<T, N>]) {
@@ -190,7 +191,7 @@ fn scatter<T: Float, const N: usize>(of: Shared<'_>, c: &[Wide<T, N>], out: &mut
     });
 }
 
-/// Computes [`Labels::add_transposed`]. The sum of each label is computed in registers.
+/// Implements [`Labels::add_transposed`]. The sum of each label is computed in registers.
 #[wide]
 fn gather<T: Float, const N: usize>(of: Shared<'_>, u: &[Wide<T, N>], g: &mut [Wide<T, N>]) {
     of.each(|at, rows| {

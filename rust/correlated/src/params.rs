@@ -2,9 +2,10 @@
 //! penalties.
 //!
 //! [`Params`] holds the values chosen by the caller. [`Params::check`] checks them and returns a
-//! [`Checked`]. Only a [`Checked`] can be fitted. The fit always works with weights b and couplings
-//! c of labels coded as 0 and 1. If the penalties apply to labels coded as −1 and 1, this module
-//! converts them to penalties of b and c.
+//! [`Checked`]. Only a [`Checked`] can be fitted. The fit codes labels as 0 and 1. The parameters
+//! of this coding are weights b and couplings c, one coupling per pair of labels. If the caller's
+//! penalties are meant for labels coded as −1 and 1, this module converts them to penalties of b
+//! and c.
 //!
 //! ```
 //! use manylabel_correlated::Params;
@@ -17,7 +18,8 @@
 use manylabel_base::range::{at_least_one, ensure, not_negative, positive};
 use manylabel_base::{Error, checked};
 
-/// The parameters to which the penalties apply. The likelihood is the same for both codings.
+/// The coding of labels, either 0 and 1 or −1 and 1. The penalties apply to the weights and
+/// couplings of this coding. The likelihood is the same for both codings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coding {
     /// Weights b and couplings c of labels coded as 0 and 1. This is the better choice for rare
@@ -50,12 +52,13 @@ pub enum Solver {
 pub struct Params {
     /// λ₁, the penalty of the weights; finite and > 0.
     pub l2_features: f64,
-    /// λ₂, the penalty of the couplings; > 0. With infinity, no couplings are fitted.
+    /// λ₂, the penalty of the couplings, which are the parameters of pairs of labels; > 0. With
+    /// infinity, no couplings are fitted.
     pub l2_pairs: f64,
     /// ε, the weight of the absolute values relative to the squares in both penalties; finite and ≥
     /// 0. With 0, weights and couplings are not sparse.
     pub epsilon: f64,
-    /// The parameters to which the penalties apply.
+    /// The coding of labels. The penalties apply to the weights and couplings of this coding.
     pub coding: Coding,
     /// The method for minimizing the objective.
     pub solver: Solver,
@@ -66,8 +69,8 @@ pub struct Params {
     /// absolute value, of the smallest subgradient, for features of unit variance. The reference
     /// solver ignores this parameter.
     pub tol: f64,
-    /// Largest number of gradients; ≥ 1. The reference solver computes at most 500 gradients, even
-    /// if this number is larger.
+    /// Largest number of computed gradients; ≥ 1. The reference solver computes at most 500
+    /// gradients, even if this number is larger.
     pub max_iter: usize,
 }
 

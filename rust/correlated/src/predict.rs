@@ -3,11 +3,11 @@
 //!
 //! Weights are stored by feature. For each feature of a row, the value of the feature is multiplied
 //! by the weights of the feature, and the products are added to the scores of the labels. The sums
-//! are the log-odds without couplings. They are passed to the decoder, which accounts for the
-//! couplings. For label sets, the decoder finds the most probable label set. It returns the
-//! log-odds of each label, given that all other labels are as in this set. The log-odds are
-//! positive exactly for the labels of the set. For rankings and probabilities, the decoder returns
-//! the marginal probability of each label.
+//! are the log-odds without couplings, which are the parameters of pairs of labels. The sums are
+//! passed to the decoder, which accounts for the couplings. For label sets, the decoder finds the
+//! most probable label set. It returns the log-odds of each label, given that all other labels are
+//! as in this set. The log-odds are positive exactly for the labels of the set. For rankings and
+//! probabilities, the decoder returns the marginal probability of each label.
 //!
 //! A row takes O(number of weights of its features) time, plus the time of the decoder; see
 //! [`Method`]. Rows are independent of each other. The result for a row therefore does not depend
@@ -31,9 +31,10 @@ const FEW_COUPLINGS: usize = 1 << 17;
 ///
 /// There are three kinds of scores:
 ///
-/// - For label sets and `decision`, the score of a label is its log-odds, given that all other
-///   labels are as in the most probable label set. Exactly the labels of this set have positive
-///   scores. With [`Method::Messages`], scores are max-marginals instead.
+/// - For label sets and for the method [`decision`](Model::decision), the score of a label is its
+///   log-odds, given that all other labels are as in the most probable label set. Exactly the
+///   labels of this set have positive scores. With [`Method::Messages`], scores are max-marginals
+///   instead.
 /// - For rankings, the score of a label is the log-odds of its marginal probability.
 /// - For probabilities, the score of a label is its marginal probability.
 ///

@@ -108,7 +108,7 @@ impl Tally {
         Ok(())
     }
 
-    /// Adds all pairs of `other`. Both must have the same `wanted` weight.
+    /// Adds all pairs of `other`, which must have the same `wanted` weight as `self`.
     ///
     /// # Errors
     ///

@@ -3,13 +3,14 @@
 //! 1. Features are summed by label over the training rows. The sums are weighted by smoothed
 //!    targets.
 //! 2. The least-squares solution is computed from these sums and the Gram matrix. If features are
-//!    whitened, the sums already are the solution.
+//!    whitened (multiplied by `L⁻ᵀ`, where L is the Cholesky factor of the Gram matrix), the sums
+//!    are already the solution.
 //! 3. For the squared loss, this is the result. For other losses, preconditioned stochastic
 //!    gradients (psgd) or Newton's method continue from the least-squares solution.
 //!
 //! Usually, the weights of a label do not depend on the other labels. The division of labels into
-//! blocks then changes results only by rounding. With the softmax or with held-out rows, the labels
-//! depend on each other. One block then contains all labels.
+//! blocks then changes results only by rounding. With the softmax or with held-out rows, the
+//! weights of different labels depend on each other. One block then contains all labels.
 
 use crate::labels::{ENTRIES, Labels};
 use crate::moments::moments;

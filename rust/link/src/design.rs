@@ -1,10 +1,11 @@
-//! Computes the features Φ of the training rows. They are computed each time rows are needed, or
-//! once and then kept in memory.
+//! Computes the features Φ of the training rows. If there is enough memory, the features are
+//! computed once and kept. Otherwise they are computed again each time they are needed.
 //!
 //! A row x has k linear predictions p. With a constant, they form `h = (p, 1)`, of length k + 1.
-//! The features of the row are s cosines of h and a constant 1, so their number `size` is s + 1.
-//! With the linear kernel, the features are h itself. Features are in single precision. Linear
-//! predictions and angles are computed in double precision. A row takes O(s k) time.
+//! The features of the row are s cosines of h and a constant 1. Their number is s + 1, and the code
+//! calls it `size`. With the linear kernel, the features are h itself. Features are in single
+//! precision. Linear predictions and angles are computed in double precision. A row takes O(s k)
+//! time.
 
 use crate::gram::Factor;
 use crate::lanes::{Waves, cosines};

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | Gaussian | `γ √(2/q) N(0, I)` |
 //! | Matérn, ν = 3 or 5 | `γ √(1/q) N(0, I) √(ν/χ²_ν)`, one `χ²` per feature |
-//! | Cauchy | `γ √(2/q) tan(π (u − ½))`, u uniform per coordinate |
+//! | Cauchy | `γ √(2/q) tan(π (t − ½))`, t uniform per coordinate |
 //!
 //! The quasi-random kernels draw the normal factor of each coordinate by Latin hypercube sampling.
 //! For s frequencies, one value is drawn from each of s equally likely strata, in random order. The

@@ -4,9 +4,9 @@
 //!
 //! The labels are independent of each other. One thread processes sixteen labels at a time, with
 //! the same passes over the features. Newton steps are computed approximately by conjugate
-//! gradients. The preconditioner is the least-squares Gram matrix, because its directions of large
-//! and small curvature are similar to those of the Hessian. A step is halved until the loss
-//! decreases enough. Halving needs no features, because scores are linear in the step.
+//! gradients. The preconditioner is the least-squares Gram matrix. This matrix and the Hessian have
+//! large and small curvature in similar directions. A step is halved until the loss decreases
+//! enough. Halving needs no features, because scores are linear in the step.
 //!
 //! The objective is strictly convex for λ > 0, so the result does not depend on the start. For n
 //! rows and s features, a conjugate-gradient step takes O(n s) time per label for two products with

@@ -1,4 +1,5 @@
-//! Defines the parameters of the smooth link and their ranges.
+//! Defines the parameters of the smooth link and their ranges. The smooth link computes the scores
+//! of labels from a few linear predictions of each row.
 //!
 //! [`Params`] holds the values chosen by the caller. [`Params::check`] checks them and returns a
 //! [`Checked`]. Only a [`Checked`] can be fitted. Where Karampatziakis and Mineiro define a symbol,
@@ -18,7 +19,7 @@ use manylabel_base::{Error, checked};
 /// The kernel that random features approximate. In the formulas, δ is the difference of the linear
 /// predictions of two rows, and q is the median of `‖δ‖²`. γ is the factor [`Params::gamma`].
 ///
-/// If rows have few linear predictions, Karampatziakis and Mineiro (see the [crate](crate))
+/// If there are few linear predictions per row, Karampatziakis and Mineiro (see the [crate](crate))
 /// recommend the Gaussian kernel. For many predictions they recommend the Cauchy kernel, and in
 /// between a Matérn kernel. The quasi-random kernels draw frequencies by Latin hypercube sampling,
 /// which lowers the variance of the approximation.

@@ -1,9 +1,11 @@
-//! Computes the scores of rows by a fitted link, for one block of rows at a time.
+//! Computes scores with a fitted link, for one block of rows at a time. The link computes the
+//! scores of labels from a few linear predictions of each row.
 //!
-//! For each block, the linear predictions and the cosine features are computed. The features are
-//! then multiplied by the output weights in a dense product. For k predictions, s features and m
-//! labels, a row takes O(k · stored values + s k + s m) time. The scores of a row do not depend on
-//! the rows that are scored with it.
+//! For each block, the linear predictions are computed first, and then the features, which are
+//! cosines of random combinations of the predictions. The features are then multiplied by the
+//! output weights in a dense product. For k predictions, s features and m labels, a row takes
+//! O(k · stored values + s k + s m) time. The scores of a row do not depend on the rows that are
+//! scored with it.
 
 use crate::design::{PREDICTIONS, Projection, features};
 use crate::lanes::scores;

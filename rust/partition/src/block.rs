@@ -1,11 +1,11 @@
 //! Scores rows with one model per block. A block has a set of labels, and each row is sent to one
 //! or more blocks.
 //!
-//! A [`BlockModel`] consists of one model for each block and of a router, which is a model that
-//! scores blocks. A batch of rows is scored in three steps. First the router finds the blocks of
-//! each row ([`Routing`]). Then rows are grouped by block. Finally the model of each block scores
-//! all rows of its group at once. So for each row, only the scores of the blocks and of the labels
-//! of its blocks are computed. The labels of other blocks take no time.
+//! A [`BlockModel`] consists of one model for each block and of a router, which is a model that scores
+//! blocks. A batch of rows is scored in three steps. First the router finds the blocks of each row
+//! ([`Routing`]). Then rows are grouped by block. Finally the model of each block scores all rows of
+//! its group at once. For each row, the router scores all blocks, and the models score only the labels
+//! of the blocks that the row is sent to. The labels of other blocks take no time.
 //!
 //! If a row is sent to one block, its scores are computed by the model of this block. All other
 //! labels have the score −∞. If a row is sent to several blocks, the probabilities that the blocks
@@ -156,9 +156,9 @@ pub enum Named {
 /// A router and the models of all blocks, which together form one model. The router is a model that
 /// scores blocks.
 ///
-/// If a label is in none of the blocks that a row is sent to, its score is −∞. With
-/// `Routing::Best(1)`, scores are the scores of the block's model. With any other routing, all
-/// scores are log-odds, even for rows that are sent to one block.
+/// If a label is in none of the blocks that a row is sent to, its score is −∞. With `Routing::Best(1)`,
+/// each row is sent to one block, and the scores are computed by the model of this block. With any
+/// other routing, all scores are log-odds, even for rows that are sent to one block.
 ///
 /// If a row is sent to one block, its predicted labels are selected by the rule [`Block::named`].
 /// If the scores of several blocks are merged, labels with a probability above ½ are predicted.
@@ -183,10 +183,11 @@ impl<'a> BlockModel<'a> {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Shape`] if the numbers of blocks, labels or features of the router, the
-    /// blocks and their models do not agree. Returns [`Error::Param`] if the labels of a block are
-    /// not increasing or not below `n_labels`. Returns [`Error::TooLarge`] if there is not enough
-    /// memory.
+    /// Returns [`Error::Shape`] if the router does not have one label per block. Returns
+    /// [`Error::Shape`] if the model of a block does not have the number of labels of the block or the
+    /// number of features of the router. A block without a model must have no labels. Returns
+    /// [`Error::Param`] if the labels of a block are not increasing or not below `n_labels`. Returns
+    /// [`Error::TooLarge`] if there is not enough memory.
     pub fn new(
         router: &'a dyn Model,
         blocks: Vec<Block<'a>>,
@@ -232,8 +233,8 @@ impl<'a> BlockModel<'a> {
         })
     }
 
-    /// Uses `parts` to score the blocks whose model is an [`Inner::Part`], for batches of more than
-    /// 32 rows. All these models must be parts of the model `parts`.
+    /// Sets the model `parts`, from which all models of the kind [`Inner::Part`] are taken. For batches
+    /// of more than 32 rows, `parts` then scores the blocks that have such a model.
     #[must_use]
     pub fn with_parts(self, parts: &'a dyn Parts) -> Self {
         Self {

@@ -93,9 +93,9 @@ impl Router {
     /// `classes` has one class per row, below `n_classes`. `weights` has one weight > 0 per row,
     /// which multiplies the loss of the row. None means that all weights are 1.
     ///
-    /// The time is O(nnz(X)) per pass and class. The memory is a copy of `x`. Each class takes 4
-    /// bytes per feature and 8 bytes per nonzero weight. Each thread takes 20 bytes per row and 8
-    /// bytes per feature.
+    /// The time is O(nnz(X)) per pass and class. The fit stores a copy of `x`. Each class takes 4 bytes
+    /// per feature and 8 bytes per nonzero weight. Each thread takes 20 bytes per row and 8 bytes per
+    /// feature.
     ///
     /// # Errors
     ///

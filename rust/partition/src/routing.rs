@@ -1,8 +1,8 @@
 //! Determines the blocks that each row is sent to.
 //!
-//! If a row is sent to more blocks, prediction takes longer. However, it finds labels that are not
-//! in the best block. A router is any [`Model`] whose labels are the blocks. Its scores are
-//! interpreted as log-odds.
+//! If a row is sent to more blocks, prediction takes longer. However, the predictions can then contain
+//! labels that are not in the best block. A router is any [`Model`] whose labels are the blocks. Its
+//! scores are interpreted as log-odds.
 
 use manylabel_base::{Error, Watch, extend, reserved};
 use manylabel_score::Model;

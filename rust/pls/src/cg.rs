@@ -18,10 +18,10 @@
 //! [`STRETCH`] numbers. Each piece is summed in the precision of X, and the sums of the pieces are added in
 //! double precision.
 //!
-//! LEML has a similar loop (`linear/src/leml/ridge.rs`), but the two loops are separate. In LEML, each
-//! right-hand side multiplies `XᵀΩX` by its own factor. The iteration there starts from an earlier solution
-//! and keeps no older iterate. A common loop would be more complicated than two separate loops. The two loops
-//! use the same type [`Lanes`].
+//! LEML, which fits a linear model of low rank, has a similar loop (`linear/src/leml/ridge.rs`).
+//! The two loops are separate. In LEML, each right-hand side multiplies `XᵀΩX` by its own factor.
+//! The iteration there starts from an earlier solution and keeps no older iterate. A common loop
+//! would be more complicated than two separate loops. The two loops use the same type [`Lanes`].
 
 use crate::design::{Design, Rows, cross_into};
 use manylabel_base::{Error, Watch, filled};

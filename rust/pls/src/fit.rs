@@ -1,11 +1,13 @@
 //! Fits the embedding: a randomized range finder that uses ridge regressions, followed by one more
 //! regression.
 //!
-//! [`Checked::fit`] follows the steps of the algorithm in order. It scales and copies the data,
-//! chooses a ridge, and finds U. It then chooses the ridge of the last regression and finds W. U
-//! and W are returned in the caller's order of columns. The steps are methods of [`Fitting`]. Their
-//! matrices are of type [`Tall`], with a row for each label or feature in the order of [`Design`].
-//! [`by_row`] restores the caller's order of rows.
+//! The algorithm is described in the documentation of the [crate](crate). It computes the label
+//! embedding U, and the weights W that predict `YU` from X. [`Checked::fit`] follows the steps of
+//! the algorithm in order. It scales and copies the data, chooses a ridge, and finds U. It then
+//! chooses the ridge of the last regression and finds W. U and W are returned in the caller's order
+//! of columns. The steps are methods of [`Fitting`]. The matrices of these steps are of type
+//! [`Tall`], with a row for each label or feature in the order of [`Design`]. [`by_row`] restores
+//! the caller's order of rows.
 //!
 //! The values of X and the row weights are multiplied by powers of two before the fit. This scaling is exact,
 //! and it is undone in the result.
@@ -23,7 +25,9 @@ use manylabel_base::{Error, Watch, collected, few, filled, parts};
 use manylabel_sparse::{CsrView, Index, LANES, Lanes, Real, RowBlocks};
 use rayon::prelude::*;
 
-/// A fitted embedding. Matrices are stored row by row, with k columns.
+/// A fitted embedding: the label embedding U, and the weights W that predict `YU` from the
+/// features. These matrices are stored row by row, with k columns. In the documentation of the
+/// fields, Ω is the diagonal matrix of row weights.
 ///
 /// `T` is the precision of X. In each column of U, the entry with the largest absolute value is positive. If
 /// several entries have the largest absolute value, the first of these entries is positive. If the sign of a
@@ -48,8 +52,8 @@ pub struct Model<T> {
     /// Largest number of conjugate gradient steps taken by any panel of 32 right-hand sides. It is 1 if the
     /// equations are solved by a factorization.
     pub n_steps: usize,
-    /// Number of right-hand sides in all regressions that have not reached the tolerance `tol`. It is 0 if no
-    /// `tol` was given.
+    /// Number of right-hand sides that have not reached the tolerance `tol`, summed over all
+    /// regressions. It is 0 if no `tol` was given.
     pub n_unfinished: usize,
     /// Ridge of the regressions for U, relative to the mean diagonal of `XᵀΩX`. It is 0 for
     /// [`Embedding::Pca`].
@@ -108,13 +112,14 @@ impl Checked {
     /// `x` has shape (`n_rows`, `n_features`), and `y` has shape (`n_rows`, `n_labels`).
     /// `sample_weight` has one weight ≥ 0 per row. `None` means that all weights are 1.
     ///
-    /// The same data, parameters and seed give exactly the same result for any number of threads. `watch`
-    /// counts panels of 32 right-hand sides.
+    /// The same data, parameters and seed give exactly the same result for any number of threads.
+    /// `watch` counts the finished panels of 32 right-hand sides.
     ///
-    /// The fit copies `y` and sparse `x`, and stores each copy by row and by column. The fit also needs
-    /// `2 (k + n_oversamples)` numbers per label, `2 k` numbers per feature, and `6 · 32` numbers per feature
-    /// and thread. The solver `Cholesky` also needs two matrices of features × features. The solver `Dual` also
-    /// needs two matrices of rows × rows, or four such matrices if a ridge is chosen.
+    /// The fit copies `y` and sparse `x`, and stores each copy by row and by column. The fit also
+    /// needs `2 (k + n_oversamples)` numbers per label, `2 k` numbers per feature, and `6 · 32`
+    /// numbers per feature and thread. The solver `Cholesky` also needs two matrices of features ×
+    /// features. The solver `Dual` also needs two matrices of rows × rows, or four such matrices if
+    /// the fit chooses a ridge ([`Ridge::Auto`]).
     ///
     /// # Errors
     ///

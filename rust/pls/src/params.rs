@@ -20,8 +20,8 @@ pub enum Components {
     Share(f64),
 }
 
-/// The formula for U. It uses the last product `T = BQ` (see the [crate](crate)) and the eigenvectors V of
-/// `TᵀT`.
+/// The formula for the label embedding U. It uses the last product `T = BQ` (see the
+/// [crate](crate)) and the eigenvectors V of `TᵀT`.
 ///
 /// The two variants give orthonormal columns and take the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub enum Embedding {
     Pca,
 }
 
-/// A fixed ridge, or the instruction to choose a ridge.
+/// A ridge that the user fixes or that the fit chooses.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Ridge {
     /// The ridge with the smallest leave-one-out error among the ridges that are tried.
@@ -79,19 +79,21 @@ pub enum Solver {
 pub struct Params {
     /// Number of components k.
     pub n_components: Components,
-    /// Number of columns of the random matrix in addition to k (p in the papers of Mineiro and
-    /// Karampatziakis).
+    /// Number of columns that the random matrix has in addition to k columns. Mineiro and
+    /// Karampatziakis call this number p.
     pub n_oversamples: usize,
     /// Number of iterations of the range finder (q in the papers of Mineiro and Karampatziakis).
     /// With 0, the random matrix is only orthogonalized.
     pub n_iter: usize,
-    /// Ridge of the regressions for U, relative to the mean diagonal of `XᵀΩX`. [`Ridge::Auto`] chooses this
-    /// ridge for 32 random combinations of the labels.
+    /// Ridge of the regressions for the label embedding U, relative to the mean diagonal of `XᵀΩX`.
+    /// With [`Ridge::Auto`], the leave-one-out error of 32 random combinations of the labels
+    /// determines this ridge.
     pub l2: Ridge,
-    /// Ridge of the regression for W, relative to the ridge of the regressions for U. [`Ridge::Auto`] chooses
-    /// this ridge for the first 32 columns of `YU`. If `l2` is 0, the ridge for W is 0.
+    /// Ridge of the regression for the weights W, relative to the ridge of the regressions for U.
+    /// With [`Ridge::Auto`], the leave-one-out error of the first 32 columns of `YU` determines
+    /// this ridge. If `l2` is 0, the ridge for W is 0.
     pub l2_final: Ridge,
-    /// The formula for U.
+    /// The formula for the label embedding U.
     pub variant: Variant,
     /// The kind of embedding.
     pub embedding: Embedding,
@@ -108,7 +110,7 @@ pub struct Params {
     /// and 10⁻² in single precision.
     pub tol: Option<f64>,
     /// Seed of all random numbers. They are used for the random matrix, the Gaussian embedding, and
-    /// the signs that estimate leverages.
+    /// the random signs from which leverages are estimated.
     pub seed: u64,
     /// Whether the model stores leave-one-out predictions: for each row, the prediction by a W that
     /// is fitted without this row.

@@ -1,7 +1,8 @@
-//! Multiplies rows by a matrix with few columns: `XW + b` for a fitted model, and `YU` for labels.
+//! Multiplies rows by a matrix with few columns. For features X, a fitted model with weights W and
+//! intercept b computes `XW + b`. For labels Y and their embedding U, the product is `YU`.
 //!
-//! A fitted model needs only this product to transform new rows. [`project`] reads the arrays of the model
-//! directly, in the precision of the arrays. Nothing is prepared in advance.
+//! A fitted model needs only the product `XW + b` to transform new rows. [`project`] reads the
+//! arrays of the model directly, in the precision of the arrays. Nothing is prepared in advance.
 //!
 //! ```
 //! use manylabel_base::Watch;

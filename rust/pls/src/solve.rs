@@ -5,11 +5,11 @@
 //!
 //! - [`Method::ConjugateGradients`] iterates on `(XᵀΩX + λI) Z = XᵀΩYQ`. It needs no preparation. Each step
 //!   makes a pass over X.
-//! - [`Method::Features`] factorizes `XᵀΩX + λI` once in O(d³) time. Each solution takes O(d² ·
-//!   32).
+//! - [`Method::Features`] factorizes `XᵀΩX + λI` once in O(d³) time for d features. Each solution
+//!   takes O(d² · 32).
 //! - [`Method::Rows`] uses `K = Ω^{1/2} X Xᵀ Ω^{1/2}`. The solution can also be written as
-//!   `Z = XᵀΩ^{1/2} (K + λI)⁻¹ Ω^{1/2} YQ`. The method factorizes `K + λI` once in O(n³) time. Each
-//!   solution takes O((n² + nnz(X)) · 32).
+//!   `Z = XᵀΩ^{1/2} (K + λI)⁻¹ Ω^{1/2} YQ`. The method factorizes `K + λI` once in O(n³) time for n
+//!   rows. Each solution takes O((n² + nnz(X)) · 32).
 //!
 //! Regressions with different ridges use the same [`Gram`] matrix. Factorizations are in double
 //! precision. Conjugate gradients and products are in the precision of X.

@@ -5,9 +5,10 @@
 //! in double precision. These operations are a QR decomposition by chunks ([`Tall::spectrum`]) and
 //! products with small matrices ([`Tall::times`]).
 //!
-//! Mineiro and Karampatziakis use the eigenvectors of `TᵀT`. Here these eigenvectors are computed as the
-//! right singular vectors of the triangular factor R of T. This method is more accurate, because the
-//! condition number of `TᵀT` is the square of the condition number of R.
+//! For a tall matrix T, Mineiro and Karampatziakis use the eigenvectors of `TᵀT`. Here these
+//! eigenvectors are computed as the right singular vectors of the triangular factor R of T. This
+//! method is more accurate, because the condition number of `TᵀT` is the square of the condition
+//! number of R.
 //!
 //! Chunks depend only on the shape of the matrix, so the result does not depend on the number of
 //! threads.

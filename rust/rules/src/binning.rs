@@ -10,10 +10,10 @@
 //! at(c) = min(⌊(c − lowest) / width⌋, B − 1),    width = (highest − lowest) / B
 //! ```
 //!
-//! Labels with a gradient of 0 belong to no bin, and their score is exactly 0. If all criteria with one sign
-//! are equal up to rounding, their labels are in the same bin. [`Binning`] gives the number of bins B of a
-//! sign as a function of the number of labels with that sign. Some bins may be empty. The head solver skips
-//! empty bins.
+//! Labels with a gradient of 0 belong to no bin, and their score is exactly 0. If all criteria with
+//! one sign are equal up to rounding, their labels are in the same bin. [`Binning`] gives the
+//! number of bins B of a sign as a function of the number of labels with that sign. Some bins may
+//! be empty. Empty bins are skipped when scores are computed.
 //!
 //! In the exact search for conditions, every candidate set of rows has its own bins. The search therefore
 //! calls [`Binner::assign`] once per candidate. A call takes O(labels) time and does not sort. The order of

@@ -1,9 +1,11 @@
-//! Computes Gram matrices of gradients, `Σ w g gᵀ` over a set of rows.
+//! Computes Gram matrices of gradients, `Σ w g gᵀ` over a set of rows. Here g is the gradient of a
+//! row, with one number per label, and w is the weight of the row.
 //!
-//! Under the example-wise loss, the Hessian of a set of rows is `diag(Σ w |g|) − Σ w g gᵀ`. The second term
-//! is computed as a matrix in two cases. In the first case, the entries of the matrix are summed by bins of
-//! labels. In the second case, heads of all labels are solved for many rows. In all other cases, products
-//! with the rows themselves are cheaper (`head/solve.rs`).
+//! Under the example-wise loss, the Hessian of a set of rows is `diag(Σ w |g|) − Σ w g gᵀ`. The
+//! second term is computed as a matrix in two cases. In the first case, the entries of the matrix
+//! are summed by bins of labels. In the second case, a head with one score per label is computed
+//! from many rows. In all other cases, products with the rows themselves are cheaper
+//! (`head/solve.rs`).
 //!
 //! The time to compute a matrix is O(rows · labels²). The method depends on the size:
 //!
@@ -204,7 +206,7 @@ fn weighted_rows(
     Ok(weighted)
 }
 
-/// Adds `scale · w g gᵀ` for one row after the other.
+/// Adds `scale · w g gᵀ` to the matrix for each row, one row at a time.
 #[wide]
 fn add_outer_each(
     gram: &mut Gram,
@@ -258,9 +260,10 @@ fn add_products(matrix: &mut [f64], statistics: &Statistics<'_>, rows: &[u32], w
     }
 }
 
-/// Does the work of [`add_products`] for [`SIDE`] matrix rows starting at `label`, and for `B`
-/// chunks of each row starting at chunk `first`. `matrix` holds only these matrix rows. `weighted`
-/// holds the gradients and the weight of each training row.
+/// Does the work of [`add_products`] for a block of the matrix. The block has [`SIDE`] matrix rows
+/// starting at row `label`, and `B` chunks of eight columns starting at chunk `first`. `matrix`
+/// holds only these matrix rows. `weighted` holds the gradients and the weight of each training
+/// row.
 #[inline(always)]
 fn add_block<const B: usize>(
     matrix: &mut [f64],

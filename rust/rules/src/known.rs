@@ -3,7 +3,7 @@
 //!
 //! Under the example-wise loss, a model predicts one of the known label sets. Let p be the scores
 //! of a row. The prediction is the label set y with the smallest loss `log(1 + Σ_k e^{−y_k p_k})`.
-//! The sum can be split as
+//! Here `y_k` is 1 for the labels of the set, and −1 for other labels. The sum can be split as
 //!
 //! ```text
 //! Σ_k e^{−y_k p_k} = Σ_k e^{−|p_k|} + Σ_{k: y_k disagrees with the sign of p_k} 2 sinh |p_k|
@@ -202,8 +202,9 @@ impl LabelSets {
         }
     }
 
-    /// Returns the set whose largest term is smallest (see the module documentation). Stores `|p_k|` as the
-    /// cost of each label in `search`. Also stores the labels with positive scores there.
+    /// Returns the set whose largest term is smallest (see the module documentation). Stores the
+    /// absolute score `|p_k|` of each label in `search`, as the cost of the label. Also stores the
+    /// labels with positive scores in `search`.
     #[expect(clippy::disallowed_methods, reason = "the capacity is reserved")]
     fn minimax(&self, scores: &[f64], search: &mut Search) -> Best {
         search.cost.clear();
@@ -284,9 +285,10 @@ impl Search {
         })
     }
 
-    /// Returns the cost of a label set, and the number of labels for which the set disagrees with the sign of
-    /// the score. Returns `None` if the cost exceeds `most`. Terms are joined in ascending order of labels,
-    /// so equal sets have equal costs.
+    /// Returns the cost of a label set, and the number of labels for which the set disagrees with
+    /// the sign of the score. Returns `None` if the cost exceeds `most`. The function `join`
+    /// returns the sum or the maximum of two numbers. It is applied to the terms in ascending order
+    /// of labels, so equal sets have equal costs.
     #[inline(always)]
     fn cost_of(
         &self,

@@ -1,5 +1,5 @@
-//! Defines types for feature matrices. Each type has a variant for each kind of matrix that fits and
-//! predictions accept.
+//! Defines types for feature matrices. [`Features`], [`Sparse`], [`Dense`] and [`Copied`] are enums
+//! with one variant for each accepted kind of matrix.
 
 use crate::{CsrOwned, CsrView, DenseView, Real};
 use manylabel_base::{Error, filled};

@@ -32,9 +32,10 @@ impl<'a, I: Index, T> CsrView<'a, I, T> {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Csr`] if the arrays break a rule. The error contains the name `matrix`, the number of
-    /// the first invalid row, and a description of the problem. If the lengths or the first row end are
-    /// wrong, the row is 0. If the last row end is wrong, the row is the number of rows.
+    /// Returns [`Error::Csr`] if the arrays break a rule. The error contains the argument `matrix` (the
+    /// name of the matrix), the number of the first invalid row, and a description of the problem. If
+    /// `indptr` is empty or does not start at 0, or if the lengths of `indices` and `values` differ,
+    /// the row is 0. If `indptr` does not end at `indices.len()`, the row is the number of rows.
     pub fn new(
         matrix: &'static str,
         indptr: &'a [I],

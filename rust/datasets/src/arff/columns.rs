@@ -1,10 +1,10 @@
 //! Assigns the attributes of an ARFF file to the columns of X and Y.
 //!
-//! [`Columns::new`] gives each attribute of the header a [`Role`]. If there is an XML file, this file names
-//! the labels. Otherwise the labels are the paths of a hierarchical attribute, or the attributes that `-C n`
-//! in the relation name selects. Ignored attributes are read but produce no column. All other attributes are
-//! features. If attributes have types without a numeric meaning, one error reports all of these attributes,
-//! with the first few names.
+//! [`Columns::new`] gives each attribute of the header a [`Role`]. If there is an XML file, this file
+//! names the labels. Otherwise the labels are the paths of a hierarchical attribute, or the attributes
+//! that `-C n` in the relation name selects. Ignored attributes are read but produce no column. All
+//! other attributes are features. If attributes have types without a numeric meaning, a single error
+//! reports these attributes. The error lists the names of the first few attributes.
 
 use super::ArffOptions;
 use super::header::{Attribute, Header, Kind, Values, insert};

@@ -1,11 +1,12 @@
-//! Reads text into the arrays of CSR matrices.
+//! Reads the text format of the Extreme Classification Repository into the arrays of CSR matrices.
 //!
 //! The file is read in batches of blocks, one block per thread. While one batch is read and
 //! decompressed, the blocks of the previous batch are parsed in parallel. Each block is parsed into its
 //! own rows, which are then appended in order. The allocations of the two batches are reused.
 //!
 //! After the first batch is parsed, the size of the result is estimated from the fraction of the file
-//! that the batch covers. Memory for the result is then reserved, so that the arrays rarely move.
+//! that the batch covers. Memory for the result is then reserved, so that the arrays rarely have to be
+//! moved to a larger allocation.
 
 use crate::number::{Real, decimal, digits};
 use crate::source::{Block, Index, Source, Unfit, quote, shorten};
@@ -152,15 +153,16 @@ impl<'w> XcFile<'w> {
     }
 
     /// Reads the examples on the threads of the current rayon pool. The result does not depend on the
-    /// number of threads. The watch counts bytes of text.
+    /// number of threads. The progress of the watch is counted in bytes of text.
     ///
     /// The reader accepts carriage returns before newlines, trailing blanks, tabs in place of blanks, and
     /// empty lines at the end of the file. It also accepts features and labels in any order, and repeated
     /// labels. A feature that occurs twice in an example is an error. A number of examples that differs from
     /// the header is also an error. Values of 0 are dropped.
     ///
-    /// The time is linear, in a single pass, except that examples with unsorted columns are sorted. The
-    /// function needs memory for the result and for a few blocks of text.
+    /// The text is read in a single pass. The time is linear in the length of the text, plus the time
+    /// to sort examples with unsorted columns. The function needs memory for the result and for a few
+    /// blocks of text.
     ///
     /// # Errors
     ///
@@ -575,7 +577,7 @@ fn wrong_label(text: &[u8], at: usize) -> Unfit {
     Unfit::new(expected, quote(found))
 }
 
-/// Returns the error for text that should be a pair but is not.
+/// Returns the error for text that should be a pair `feature:value` but is not.
 #[cold]
 fn wrong_pair(text: &[u8], at: usize) -> Unfit {
     Unfit::new("a pair `feature:value`", quote(word(text, at)))

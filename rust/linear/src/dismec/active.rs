@@ -1,20 +1,20 @@
 //! Computes the weights of a rare label from only a few rows.
 //!
-//! The *working set* consists of the positive rows of the label, and of the negative rows that
-//! violate the margin. All other rows form the *background*. The solver replaces the background by
-//! one negative row. The features of this row are the mean m of the rows, and its cost is the sum
-//! of the costs of the background rows. The loss is convex, so the loss of the replacement is a
-//! lower bound of the loss of the background. The two losses are equal if all background rows have
-//! the same score. Dual coordinate descent (Hsieh et al., ICML 2008, algorithms 1 and 3) finds a
-//! dual variable α for each row of the working set, and one dual variable κ for the background:
+//! The *working set* consists of the positive rows of the label, and of the negative rows that violate
+//! the margin. All other rows form the *background*. The solver replaces the background by one negative
+//! row. The features of this row are the mean m of all rows, and its cost is the sum of the costs of
+//! the background rows. The loss is convex, so the loss of the replacement is a lower bound of the loss
+//! of the background. The two losses are equal if all background rows have the same score. Dual
+//! coordinate descent (Hsieh et al., ICML 2008, algorithms 1 and 3) finds a dual variable α for each
+//! row of the working set, and one dual variable κ for the background:
 //!
 //! ```text
 //! w = Σ_i s_i α_i x_i − κ m,    α_i, κ ≥ 0
 //! ```
 //!
-//! `m · x_i` is computed once for all labels. So a step takes O(entries of the row) time for a row,
-//! and O(1) time for the background. m is the mean of all rows. It differs only slightly from the
-//! mean of the background, because the working set has few rows.
+//! `m · x_i` is computed once for all labels. So a step takes O(entries of the row) time for a row, and
+//! O(1) time for the background. The mean m of all rows differs only slightly from the mean of the
+//! background, because the working set has few rows.
 //!
 //! The first run of coordinate descent uses only the positive rows. Then [`Effort::searches`]
 //! searches follow. A search scores all rows for sixteen labels in one pass, and keeps the worst

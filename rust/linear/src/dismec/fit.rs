@@ -28,8 +28,8 @@ pub struct Model {
     pub intercept: Vec<f32>,
     /// The number of steps for each label; shape (`n_labels`). It is `max_iter` for labels that did not
     /// converge, and 0 for labels without a positive row. For rare labels with
-    /// [`Solver::Fast`](super::Solver::Fast), it is the number of passes in the longest run of
-    /// coordinate descent.
+    /// [`Solver::Fast`](super::Solver::Fast), coordinate descent runs several times, and the number is
+    /// the largest number of passes in one of these runs.
     pub n_iter: Vec<u32>,
     /// The learned threshold. At this threshold, the number of predicted labels equals the number
     /// of true labels, counted on held-out rows. It is None if it was not requested or could not be

@@ -362,8 +362,8 @@ fn subtract_targets(positive: &[Mask], errors: &mut [Lanes]) {
     }
 }
 
-/// Returns −1 for a label that the row has, and 1 for other labels. The loss of the row is nonzero
-/// if `error · sign > 0`.
+/// Returns the sign −1 for a label that the row has, and 1 for other labels. The error of a row is its
+/// score minus its target. The loss of the row is nonzero if `error · sign > 0`.
 #[inline(always)]
 fn sign(positive: Mask, lane: usize) -> f32 {
     if positive & (1 << lane) != 0 {
@@ -373,7 +373,7 @@ fn sign(positive: Mask, lane: usize) -> f32 {
     }
 }
 
-/// Returns the cost of a row if its loss is nonzero, otherwise 0.
+/// Returns the cost of a row (the factor of its loss) if the loss is nonzero, otherwise 0.
 #[inline(always)]
 fn cost_where_active(cost: f32, error: f32, positive: Mask, lane: usize) -> f32 {
     if error * sign(positive, lane) > 0.0 {
@@ -383,8 +383,9 @@ fn cost_where_active(cost: f32, error: f32, positive: Mask, lane: usize) -> f32 
     }
 }
 
-/// Adds `step * along` to the errors. Computes the derivatives of the loss at the new errors
-/// (`pulls`). Returns, for each label, the total cost of the rows with a nonzero loss.
+/// Adds `step * along` to the errors (scores minus targets) of the rows. `along` is the product of X
+/// and the search direction. Computes the derivatives of the loss at the new errors (`pulls`). Returns,
+/// for each label, the total cost of the rows with a nonzero loss.
 #[wide]
 fn advance(
     cost: &[f32],

@@ -18,8 +18,8 @@ pub enum Solver {
 pub struct Params {
     /// `C`: the weight of the loss relative to the regularization; finite, > 0.
     pub c: f64,
-    /// Weights whose absolute value is below this are dropped after the fit; finite, ≥ 0. Intercepts
-    /// are kept.
+    /// Weights with an absolute value below this number are dropped after the fit; finite, ≥ 0.
+    /// Intercepts are kept.
     pub prune: f64,
     /// True to fit an intercept.
     pub fit_intercept: bool,

@@ -1,15 +1,15 @@
 //! Scores held-out rows and learns the threshold (the cut) from these scores.
 //!
 //! Training rows have higher scores for their own labels than new rows. A threshold learned from
-//! training rows would therefore be too high. A second fit without some rows would take as long as
-//! the first fit. Instead, the influence of the held-out rows is removed from the fitted weights,
-//! for a sample of the labels. The contribution of the held-out rows is subtracted, and a few steps
-//! adapt the weights to the other rows. Then the held-out rows are scored. The weights of the model
-//! are copied before this, so the model does not change.
+//! training rows would therefore be too high. A second fit without some rows would take as long as the
+//! first fit. Instead, the influence of the held-out rows is removed from the fitted weights, for a
+//! sample of the labels. The contribution of the held-out rows is subtracted, and a few steps adapt the
+//! weights to the other rows. Then the held-out rows are scored. The steps change only a copy of the
+//! weights, so the model does not change.
 //!
-//! One row in ten is held out. At the threshold, the number of predicted pairs of row and label
-//! equals the number of true pairs. Each pair is weighted by the cost of its row. It is also
-//! weighted by the number of labels that its label represents in the sample.
+//! One row in ten is held out. At the threshold, the number of predicted pairs of row and label equals
+//! the number of true pairs. Each pair is weighted by the cost of its row and by a weight of its label.
+//! The weight of a label is the number of labels that it represents in the sample.
 
 use super::problem::Problem;
 use crate::cut::Tally;
@@ -53,9 +53,9 @@ pub(crate) struct Unseen {
     tally: Mutex<Tally>,
 }
 
-/// The labels that are in the sample, for one kind of label: rare labels or other labels. Labels
-/// are sorted by frequency and divided into panels of sixteen. The sample has the first panels, and
-/// one in `every` of the other panels.
+/// The labels that are in the sample, for one kind of label: rare labels or other labels. Labels are
+/// sorted by frequency and divided into panels of sixteen. The sample has the panels of the most
+/// frequent labels, and one in `every` of the other panels.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sample {
     every: usize,

@@ -1,13 +1,14 @@
 //! Computes the loss over the known entries of Y, its gradient, and products with its Hessian.
 //!
-//! The score of an entry is `z_ij = a_i · h_j`, where `a_i` is a row of `A = X W` and `h_j` is a
-//! row of H. The code handles the two factors A and H in the same way. It calls one of them the
-//! *own* factor and the other one the *other* factor. Derivatives are taken with respect to the own
-//! factor. It is A for [`Entries::of_rows`] and H for [`Entries::of_labels`].
+//! The score of an entry is `z_ij = a_i · h_j`, where `a_i` is a row of `A = X W` and `h_j` is a row of
+//! H. The code handles the two factors A and H in the same way. It calls one of them the *own* factor
+//! and the other one the *other* factor. Derivatives are taken with respect to the own factor. The own
+//! factor is A for [`Entries::of_rows`] and H for [`Entries::of_labels`].
 //!
-//! Let `ω_ij` be the weight of the row of Y that contains the entry. For an entry e, let o be the
-//! number of its row in the own factor, and let p be its row of the other factor. Let t be a
-//! direction, which is a matrix of the shape of the own factor, and let `t_o` be its row o.
+//! Let `ω_ij` be the weight of the row of Y that contains the entry. An entry e belongs to one row of
+//! each factor. Let o be the number of the row in the own factor, and let the vector p be the row of
+//! the other factor. Let t be a direction, which is a matrix of the shape of the own factor, and let
+//! `t_o` be its row o.
 //!
 //! ```text
 //! gradient    Σ_e ω ℓ'(z) p

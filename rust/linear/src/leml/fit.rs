@@ -1,5 +1,6 @@
-//! Fits LEML. The fit prepares the training set and chooses `alpha`. Then it updates the factors W
-//! and H in turns, until an update hardly lowers the objective. Finally, it learns the threshold.
+//! Fits LEML. The fit prepares the training set and chooses `alpha`, the strength of the
+//! regularization. Then it updates the weight matrices W and H in turns, until an update hardly lowers
+//! the objective. Finally, it learns the threshold.
 
 use super::dense::{Design, Tall};
 use super::entries::Entries;

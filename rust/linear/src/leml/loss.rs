@@ -96,25 +96,25 @@ impl Loss {
     }
 }
 
-/// Computes [`Loss::of_stretch`] for squared loss.
+/// Implements [`Loss::of_stretch`] for squared loss.
 #[wide]
 fn squared(wanted: Wanted, stretch: Stretch<'_>) -> f32 {
     of_stretch(Loss::Squared, wanted, stretch)
 }
 
-/// Computes [`Loss::of_stretch`] for logistic loss.
+/// Implements [`Loss::of_stretch`] for logistic loss.
 #[wide]
 fn logistic(wanted: Wanted, stretch: Stretch<'_>) -> f32 {
     of_stretch(Loss::Logistic, wanted, stretch)
 }
 
-/// Computes [`Loss::of_stretch`] for squared hinge loss.
+/// Implements [`Loss::of_stretch`] for squared hinge loss.
 #[wide]
 fn squared_hinge(wanted: Wanted, stretch: Stretch<'_>) -> f32 {
     of_stretch(Loss::SquaredHinge, wanted, stretch)
 }
 
-/// Computes [`Loss::of_stretch`] for a loss that is known when the code is compiled.
+/// Implements [`Loss::of_stretch`] for a loss that is known when the code is compiled.
 #[inline(always)]
 fn of_stretch(loss: Loss, wanted: Wanted, stretch: Stretch<'_>) -> f32 {
     let Stretch { z, t, y, weights } = stretch;
@@ -159,7 +159,8 @@ fn sum(
     sums.iter().sum()
 }
 
-/// Returns `e^−|z|`. Below e⁻⁸⁷ it returns e⁻⁸⁷, which rounding hides in every use.
+/// Returns `e^−|z|`. If this number is below e⁻⁸⁷, the function returns e⁻⁸⁷. The error does not
+/// matter, because it is smaller than the rounding errors of all results computed from this number.
 #[inline(always)]
 fn tail(z: f32) -> f32 {
     let x = -z.abs();

@@ -17,8 +17,8 @@ pub enum Loss {
 /// The parameters as the user gave them. [`check`](Self::check) checks their ranges.
 #[derive(Debug, Clone)]
 pub struct Params {
-    /// The number of columns of the weight matrices W and H; ≥ 1. If there are fewer rows or fewer
-    /// labels, their number is used instead.
+    /// The number of columns of the weight matrices W and H; ≥ 1. If `rank` is larger than the number
+    /// of rows or the number of labels, the smaller of these two numbers is used instead.
     pub rank: usize,
     /// The weight of the squared norms of W and H in the objective; from 1e-30 to 1e12. With None,
     /// the fit chooses this weight on held-out rows.

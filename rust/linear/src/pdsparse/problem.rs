@@ -1,4 +1,4 @@
-//! Defines the training set and the state of a fit. Also computes scores, the precision and the
+//! Defines the training set and the state of a fit. Also computes scores, the precision at 1 and the
 //! duality gap.
 
 use super::held_out::{Block, Looks};

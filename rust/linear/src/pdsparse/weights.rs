@@ -1,4 +1,5 @@
-//! Stores the matrices `V = Σ_i x_i α_iᵀ` and `W = soft(V, l1)` by feature.
+//! Stores the matrices `V = Σ_i x_i α_iᵀ` and `W = soft(V, l1)` by feature. Here `x_i` are the features
+//! of row i, and `α_i` are the dual variables of the row, one per label.
 //!
 //! Only V is stored. Let v be an entry of V. The weight w is `v − l1 · sign(v)` if `|v| > l1`, and
 //! 0 otherwise. Each feature has a list of the labels whose v has changed at least once. Labels
@@ -270,7 +271,7 @@ impl Weights {
 }
 
 impl Feature {
-    /// Returns a copy. The labels keep their order.
+    /// Returns a copy of the row of V. The labels keep their order.
     #[expect(clippy::disallowed_methods, reason = "the memory is reserved")]
     fn copied(&self) -> Result<Self, Error> {
         let mut places = HashMap::default();

@@ -1,5 +1,6 @@
-//! Solves the heads of label bins under the example-wise loss, with one score per bin (GBLB,
-//! equations 18 to 20).
+//! Computes heads under the example-wise loss with gradient-based label binning (GBLB, equations 18
+//! to 20). A bin is a group of labels that get the same score. A head consists of one score per
+//! bin.
 //!
 //! Let P be the K × B indicator matrix of the bins, and n the vector of bin sizes. Let G be the
 //! matrix with the rows `√w g`. The scores p of the bins solve
@@ -100,12 +101,13 @@ impl System {
         self.h.copy_from_slice(h);
     }
 
-    /// Returns the quality `½ gᵀp` of the head p of the bins. The quality is the change of the objective, so
-    /// lower is better. It is 0 if the matrix is not positive definite. The time is O(B³) for B non-empty
-    /// bins.
+    /// Returns the quality `½ gᵀp`, where p are the optimal scores of the bins. The quality is the
+    /// change of the objective, so lower is better. It is 0 if the matrix is not positive definite.
+    /// The time is O(B³) for B non-empty bins.
     ///
-    /// `product(a, b)` returns `(G P)_aᵀ (G P)_b` and is called with `a ≥ b`. It is called with `a = b` only
-    /// if the diagonal includes products within bins.
+    /// `product(a, b)` returns `(G P)_aᵀ (G P)_b`, where `(G P)_b` holds the gradient sum of bin b
+    /// for each row. It is called with `a ≥ b`. The case `a = b` occurs only if the diagonal
+    /// includes products within bins.
     #[inline(always)]
     #[expect(clippy::disallowed_methods, reason = "the capacity is reserved")]
     pub(crate) fn quality(&mut self, product: impl Fn(usize, usize) -> f64) -> f64 {
@@ -241,7 +243,8 @@ impl BinnedRows {
     ///
     /// # Errors
     ///
-    /// Returns any error of `pace`. Returns [`Error::TooLarge`] if the rows do not fit in memory.
+    /// Returns the same errors as [`Pace::spend`]. Returns [`Error::TooLarge`] if the rows do not
+    /// fit in memory.
     #[inline(always)]
     pub(crate) fn update<'a>(
         &mut self,
@@ -301,15 +304,15 @@ impl BinnedRows {
         Ok(())
     }
 
-    /// Returns the scalar product of the columns of two bins `a ≥ b`.
+    /// Returns the scalar product of the columns of G P for two bins `a ≥ b`.
     #[inline(always)]
     pub(crate) fn product(&self, a: usize, b: usize) -> f64 {
         self.products[a * self.n_bins + b]
     }
 }
 
-/// Lists the labels with different bins in `old` and `new`, in ascending order. `moves` must have capacity
-/// for all labels.
+/// Writes to `moves` the labels with different bins in `old` and `new`, in ascending order. The
+/// capacity of `moves` must be sufficient for all labels.
 #[inline(always)]
 pub(crate) fn find_moves(old: &[f64], new: &[f64], moves: &mut Vec<Move>) {
     moves.clear();

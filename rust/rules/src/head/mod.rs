@@ -1,8 +1,9 @@
 //! Computes the heads of rules. The head of a set of rows holds the scores that are optimal for these rows.
 //!
-//! Let g and H be the sums of gradients and Hessians over the rows. A head p minimizes `gᵀp + ½ pᵀ(H + ωI)p`.
-//! The head may be restricted to one score for all labels of a bin, or to one label. The minimum, `½ gᵀp`, is
-//! the *quality* of the set. A lower quality is better, and 0 means no improvement.
+//! Let g and H be the sums of gradients and Hessians over the rows. A head p minimizes
+//! `gᵀp + ½ pᵀ(H + ωI)p`, where ω is the L2 weight. The head may be restricted to one score for all
+//! labels of a bin, or to one label. The minimum, `½ gᵀp`, is the *quality* of the set. A lower
+//! quality is better, and 0 means no improvement.
 //!
 //! [`Method`] selects one of five kinds of heads, depending on the parameters and the loss:
 //!
@@ -14,9 +15,10 @@
 //! | `Bins` | B × B, Cholesky (`bins.rs`) | O(rows · (K + B²) + B³) |
 //! | `Full` | K × K, conjugate gradients (`solve.rs`) | a few products with rows or a Gram matrix |
 //!
-//! [`Method::head`] computes the head of a set of rows from the beginning. It is used once per rule or
-//! condition. The search for conditions (`refine/`) needs the qualities of many nested sets. The search
-//! therefore updates sums from one set to the next.
+//! [`Method::head`] computes the head of a set of rows from the beginning. It is called for
+//! finished rules and for some accepted conditions, but not for every candidate. The search for
+//! conditions (`refine/`) needs the qualities of many nested sets. The search therefore updates
+//! sums from one set to the next.
 
 pub(crate) mod bins;
 pub(crate) mod solve;
@@ -86,8 +88,8 @@ impl Method {
     ///
     /// - `weights` has one entry for every training row.
     /// - `label` is the label of a single-label head, if it has already been chosen.
-    /// - `given` is a head that the scores of all rows already contain. The regularization applies
-    ///   to the sum of `given` and the new head.
+    /// - `given` is a head that has already been added to the scores of all rows. The
+    ///   regularization applies to the sum of `given` and the new head.
     /// - `start` is an approximate head from which [`Self::Full`] starts. It may be empty.
     ///
     /// # Errors
@@ -183,8 +185,10 @@ pub(crate) fn best_label(sums: &Sums, l2: f64, label: Option<usize>) -> (usize, 
     (label.unwrap_or(0), best)
 }
 
-/// Returns the head of label bins and its quality. `restricted` is `None` under the label-wise loss, where
-/// bins are independent of one another.
+/// Returns the head of label bins and its quality. Under the example-wise loss, `restricted` is
+/// `Some(true)` if second derivatives between different labels of one bin are included, and
+/// `Some(false)` if they are not. Under the label-wise loss, bins are independent of one another,
+/// and `restricted` is `None`.
 ///
 /// # Errors
 ///

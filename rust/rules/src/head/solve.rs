@@ -1,22 +1,28 @@
-//! Solves linear systems. Small systems are solved by Cholesky factorization. Systems for heads of all labels
-//! are solved by conjugate gradients.
+//! Solves the linear systems that determine the scores of rules. The small systems of label bins
+//! (groups of labels with the same score) are solved by Cholesky factorization. Systems with one
+//! unknown per label are solved by conjugate gradients.
 //!
-//! The head of all labels under the example-wise loss is the solution x of
+//! A head holds the scores that a rule predicts. Under the example-wise loss, the head x with one
+//! score per label is the solution of
 //!
 //! ```text
 //! (diag(d + ω) − A) x = −g,      A = Σ w g gᵀ over the rows
 //! ```
 //!
-//! where d = `Σ w |g|`. A factorization would take K³ / 3 operations per candidate. Conjugate gradients need
-//! only products with A. A product is computed from the rows themselves (4 · rows · K operations) or from a
-//! Gram matrix (2 K² operations). The caller chooses the form of A by passing an [`Outer`]. The
-//! preconditioner is `diag(h + ω)`, the diagonal of the system. The preconditioned system has a condition
-//! number below about 10, so a few steps suffice.
+//! Inside a sum, g is the gradient of a row and w is the weight of the row. On the right-hand side,
+//! g is the sum `Σ w g`. The other sums are d = `Σ w |g|` and h = `Σ w |g| (1 − |g|)`. ω is the L2
+//! weight, and K is the number of labels. A factorization would take K³ / 3 operations per
+//! candidate. Conjugate gradients need only products with A. A product is computed from the rows
+//! themselves (4 · rows · K operations) or from a Gram matrix (2 K² operations). The caller chooses
+//! the form of A by passing an [`Outer`]. The preconditioner is `diag(h + ω)`, the diagonal of the
+//! system. The preconditioned system has a condition number below about 10, so a few steps suffice.
 //!
-//! The solver starts from an approximate head ([`Near`]), usually the head of a neighbouring candidate. The
-//! solver computes bounds on the quality, which is the minimum of the objective. It stops when the quality is
-//! accurate enough, or when the quality cannot be below the bound of a [`Goal`]. If the solver does not
-//! converge within [`MOST_STEPS`] steps, or if the curvature is not positive, the system is factorized.
+//! The solver starts from an approximate head ([`Near`]), usually the head of a neighbouring
+//! candidate. The quality of a set of rows is the minimum of the objective
+//! `gᵀx + ½ xᵀ(diag(d + ω) − A)x`. The solver computes bounds on the quality. It stops when the
+//! quality is accurate enough, or when the quality cannot be below the bound of a [`Goal`]. If the
+//! solver does not converge within [`MOST_STEPS`] steps, or if the curvature is not positive, the
+//! system is factorized.
 //!
 //! Labels are processed in chunks of eight. Loops are compiled separately for one to four chunks.
 //! The parameter `C` is the number of chunks, and `C = 0` means any number.
@@ -72,20 +78,22 @@ pub(crate) fn factorize(matrix: &mut [f64], n: usize, l2: f64) -> bool {
     true
 }
 
-/// Returns the length of a row of numbers by label. If `C` is not 0, the length is `C` chunks of eight
-/// numbers, so that the compiler can unroll loops. Otherwise the length is `stride`.
+/// Returns the padded length of a row with one number per label. If `C` is not 0, the length is `C`
+/// chunks of eight numbers, so that the compiler can unroll loops. Otherwise the length is
+/// `stride`.
 #[inline(always)]
 pub(crate) fn length<const C: usize>(stride: usize) -> usize {
     if C > 0 { C * WIDTH } else { stride }
 }
 
-/// Returns the first entries of `row`. [`length`] determines their number.
+/// Cuts `row` to the length that [`length`] returns.
 #[inline(always)]
 fn cut<const C: usize>(row: &[f64]) -> &[f64] {
     &row[..length::<C>(row.len())]
 }
 
-/// The matrix `A = Σ w g gᵀ` over some rows, stored or implicit.
+/// The matrix `A = Σ w g gᵀ` over some rows, stored or implicit. Here g is the gradient of a row,
+/// and w is the weight of the row.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Outer<'a> {
     /// The stored matrix.
@@ -241,8 +249,9 @@ impl<'a> Outer<'a> {
     }
 }
 
-/// An approximate head `x` of a set of rows, and the product `A x` for these rows. When a row is added or
-/// removed, the product is updated in O(labels) time.
+/// An approximate head `x` (one score per label) of a set of rows, and the product `A x` with the
+/// matrix `A = Σ w g gᵀ` over these rows. When a row is added or removed, the product is updated in
+/// O(labels) time.
 #[derive(Debug)]
 pub(crate) struct Near {
     /// The head, padded to a multiple of eight labels.
@@ -310,15 +319,16 @@ impl Near {
     }
 }
 
-/// Computes heads of all labels under the example-wise loss. A head is the solution x of `(diag(d + ω) − A) x
-/// = −g`.
+/// Computes heads with one score per label under the example-wise loss. A head is the solution x of
+/// `(diag(d + ω) − A) x = −g`. The module documentation defines the symbols.
 ///
-/// The solver computes bounds on the minimum of the objective, which is called the quality. Let M be the
-/// matrix of the system, and `r = −g − M x` the residual. The value of the objective at x is `½ gᵀx − ½ xᵀr`.
-/// This value exceeds the minimum by `½ rᵀ M⁻¹ r`. Every row satisfies `diag(q) − q qᵀ ⪰ (1 − Σq) diag(q)`,
-/// so M is at least `diag(f + ω)`. Here f is a sum defined in `statistics.rs`. The minimum is therefore at
-/// most `½ rᵀ diag(f + ω)⁻¹ r` below the value at x. If x is close to the solution, this bound often rejects
-/// a candidate before the first step.
+/// The quality is the minimum of the objective. The solver computes bounds on the quality. Let M be
+/// the matrix of the system, and `r = −g − M x` the residual. The value of the objective at x is
+/// `½ gᵀx − ½ xᵀr`. This value exceeds the minimum by `½ rᵀ M⁻¹ r`. With q = `|g|`, every row
+/// satisfies `diag(q) − q qᵀ ⪰ (1 − Σq) diag(q)`. So M is at least `diag(f + ω)`, where f is the
+/// sum `Σ w (1 − Σq) q` over the rows. The minimum is therefore at most `½ rᵀ diag(f + ω)⁻¹ r`
+/// below the value at x. If x is close to the solution, this bound often rejects a candidate before
+/// the first step.
 ///
 /// The bounds are computed in each step and determine when the solver stops. A general-purpose solver would
 /// not compute these bounds.
@@ -334,7 +344,7 @@ pub(crate) struct Solver<const C: usize> {
     product: Aligned,
 }
 
-/// A set of rows for which a head is to be computed.
+/// The data from which the head of a set of rows is computed.
 #[derive(Clone, Copy)]
 pub(crate) struct Set<'a> {
     /// The gradients of all training rows.
@@ -360,7 +370,7 @@ impl<'a> Set<'a> {
     }
 }
 
-/// The condition for ending a solve.
+/// The criteria by which the solver decides to stop.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Goal {
     /// The quality to improve on. The solver stops early if a lower limit of the quality exceeds this bound.
@@ -507,9 +517,9 @@ impl<const C: usize> Solver<C> {
         self.factorized(set, x).map(Some)
     }
 
-    /// Returns three numbers. The first number is the decrease of the objective at the head `x`. The second
-    /// number is an upper bound on the remaining decrease. The third number is `rᵀ diag(h + ω)⁻¹ r`, where r
-    /// is the residual.
+    /// Returns three numbers. The first number is the decrease of the objective from a head of
+    /// zeros to the head `x`. The second number is an upper bound on the further decrease from `x`
+    /// to the minimum. The third number is `rᵀ diag(h + ω)⁻¹ r`, where r is the residual.
     #[inline(always)]
     fn gain(&self, sums: &Sums, x: &[f64]) -> (f64, f64, f64) {
         let mut gains = [0.0; WIDTH];

@@ -1,11 +1,12 @@
 //! Searches for the condition that improves a rule most.
 //!
-//! The *parent set* is the set of rows that a body covers. Every condition on a feature splits the parent set
-//! into two halves: the rows that satisfy the condition, and the rows that satisfy the opposite condition.
-//! Both halves are candidates. The rows of the parent set are sorted by the feature (`groups.rs`). They are
-//! added to a *growing set*, one group of rows with equal or similar values after the other (`sweep.rs`). An
-//! [`Evaluator`] computes the quality of the growing set and the quality of its complement within the parent
-//! set.
+//! The body of a rule is the list of its conditions. The *parent set* is the set of rows that the
+//! body covers so far. Every condition on a feature splits the parent set into two halves: the rows
+//! that satisfy the condition, and the rows that satisfy the opposite condition. Both halves are
+//! candidates. The rows of the parent set are sorted by the feature (`groups.rs`). They are added
+//! to a *growing set*, one group of rows with equal or similar values after the other (`sweep.rs`).
+//! An [`Evaluator`] computes the quality of the growing set and the quality of its complement
+//! within the parent set.
 //!
 //! | evaluator | head | what is kept up to date |
 //! |---|---|---|
@@ -16,9 +17,9 @@
 //! | `FewRows` | own bins for few rows, parent's bins for others | sums, rows by bins, sums by bins |
 //! | `Full` | all labels | sums, and approximate heads of the candidates |
 //!
-//! With few label bins under the example-wise loss, the fast search uses no evaluator for full columns. Each
-//! row is reduced to a few sums over the bins of the parent set. These sums are added to a histogram over
-//! groups of values (`parent_bins.rs`).
+//! With few label bins under the example-wise loss, the fast search uses no evaluator for full
+//! columns (features with many nonzero values). Each row is reduced to a few sums over the bins of
+//! the parent set. These sums are added to a histogram over groups of values (`parent_bins.rs`).
 //!
 //! Features are searched in parallel, with a few features per task. Among equally good conditions, the search
 //! prefers the feature that comes first in the sample. On the same feature, it prefers the lower threshold,
@@ -578,13 +579,13 @@ fn threshold(column: &Column, groups: &Groups, split: Split) -> f32 {
     }
 }
 
-/// Returns the best condition of all `tasks`, using one evaluator. The quality of the best condition so far
-/// is the bound for the next feature. With this bound, most candidates are rejected before their head is
-/// computed completely.
+/// Returns the best condition on the features of `tasks`. All features use the same `evaluator`.
+/// The quality of the best condition so far is the bound for the next feature. With this bound,
+/// most candidates are rejected before their head is computed completely.
 ///
 /// # Errors
 ///
-/// Returns any error of `pace` or of the evaluator.
+/// Returns the same errors as [`Pace::spend`], or any error of the evaluator.
 #[inline(always)]
 fn sweep_each(
     evaluator: &mut impl Evaluator,

@@ -5,10 +5,12 @@
 //! summed by bins ([`BinnedRows`]). From one candidate to the next, a few labels change their bins and a few
 //! rows are added.
 //!
-//! The complement has its own bins. The products of its bins are the products of the parent set minus the
-//! products of the growing set. Here the two sets use the bins of the complement. The growing set is
-//! therefore stored a second time, with the bins of the complement. The Gram matrix of the parent set is also
-//! summed by these bins ([`ParentBins`]). A change of the bin of one label takes O(labels) time.
+//! The complement has its own bins. The product of two bins is the sum of `w g_i g_k` over rows,
+//! labels i of the first bin and labels k of the second bin. The product over the complement is the
+//! product over the parent set minus the product over the growing set. All three products use the
+//! bins of the complement. The growing set is therefore stored a second time, with the bins of the
+//! complement. The Gram matrix of the parent set is also summed by these bins ([`ParentBins`]). A
+//! change of the bin of one label takes O(labels) time.
 
 use super::Parent;
 use super::halves::Halves;
@@ -127,9 +129,9 @@ impl<'a> OwnBins<'a> {
         Ok(self.system.quality(|a, b| self.binned.product(a, b)))
     }
 
-    /// Returns the quality of the complement of the growing set (the rows added so far). `sums` are the sums
-    /// of the complement. `gram` is the matrix of the parent set. `all` is this matrix summed by the bins of
-    /// the latest complement.
+    /// Returns the quality of the complement of the growing set (the rows added so far). `sums` are
+    /// the sums of the complement. `gram` is the Gram matrix of the parent set. `all` is this
+    /// matrix summed by the bins of the latest complement.
     ///
     /// # Errors
     ///
@@ -290,7 +292,8 @@ impl ParentBins {
         self.products.copy_from_slice(&other.products);
     }
 
-    /// Computes the products of one bin with all bins.
+    /// Computes the products of one bin with all bins. The product of two bins is the sum of the
+    /// matrix entries for their labels.
     #[inline(always)]
     fn add_up(&mut self, bin: usize) {
         let stride = self.bins.len();
@@ -302,8 +305,8 @@ impl ParentBins {
         }
     }
 
-    /// Changes the bins of the labels in `moves`, in O(labels) time per label. Computes the products of
-    /// changed bins again.
+    /// Changes the bins of the labels in `moves`. Each of these labels takes O(labels) time.
+    /// Computes the products of changed bins again.
     #[inline(always)]
     fn update(&mut self, gram: &Gram, moves: &[Move]) {
         if moves.is_empty() {
@@ -330,7 +333,8 @@ impl ParentBins {
         }
     }
 
-    /// Returns the product of two bins over all rows of the parent set.
+    /// Returns the product of two bins: the sum of the matrix entries for their labels. The matrix
+    /// is a sum over all rows of the parent set.
     #[inline(always)]
     fn product(&self, a: usize, b: usize) -> f64 {
         self.products[a * self.n_bins + b]

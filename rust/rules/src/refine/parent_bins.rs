@@ -1,5 +1,7 @@
-//! Implements the fast search for heads with label binning under the example-wise loss. Candidates are
-//! evaluated with the label bins of their parent set.
+//! Implements the fast search for the next condition of a rule, for label binning under the
+//! example-wise loss. A candidate is the set of rows that satisfy a condition. Its parent set is
+//! the set of rows that the rule covers without this condition. Candidates are evaluated with the
+//! label bins of their parent set.
 //!
 //! The bins of a large subset differ little from the bins of its parent set. If every candidate uses the
 //! parent's bins, each row can be reduced once to a few numbers ([`BinnedStatistics`]). A candidate then
@@ -7,15 +9,17 @@
 //! B (B − 1) / 2 products of different bins. The time per row and feature then does not depend on the
 //! number of labels.
 //!
-//! - On a full column, rows are added to a histogram over the groups of values of the column.
-//!   Numeric features have at most [`GROUPS`](crate::columns::GROUPS) groups. Prefix sums over the
-//!   groups give the sums of the candidates.
-//! - On a sparse column, few rows have a non-zero value. The bins of these rows may differ a lot from the
-//!   parent's bins. A set of these rows is therefore evaluated with its own bins, as in the exact search.
-//!   Only the complement of the set is evaluated with the parent's bins ([`FewRows`]).
+//! - On a full column (a feature with many non-zero values), rows are added to a histogram over the
+//!   groups of values of the column. Numeric features have at most
+//!   [`GROUPS`](crate::columns::GROUPS) groups. Prefix sums over the groups give the sums of the
+//!   candidates.
+//! - On a sparse column, most values are 0, and few rows have a non-zero value. The bins of these
+//!   rows may differ a lot from the parent's bins. A set of these rows is therefore evaluated with
+//!   its own bins, as in the exact search. Only the complement of the set is evaluated with the
+//!   parent's bins ([`FewRows`]).
 //!
-//! The qualities are estimates. Before the chosen condition is accepted, its quality is computed from its own
-//! head (`grow.rs`).
+//! The qualities of candidates are estimates. Before the chosen condition is accepted, its quality
+//! is computed from its own head (`grow.rs`).
 
 use super::groups::{Groups, RowSet};
 use super::own_bins::OwnBins;
@@ -33,9 +37,9 @@ use rayon::prelude::*;
 
 /// The reduced rows of a set. Each row is reduced to a few numbers: sums over the label bins of the set.
 ///
-/// A reduced row starts with B gradients and B diagonals. The products of bins a > b follow in the order (1,
-/// 0), (2, 0), (2, 1), …. The remaining entries are padding. All numbers are multiplied by the weight of the
-/// row.
+/// A reduced row starts with B gradients and B diagonals. The products of the gradients of two bins
+/// a > b follow in the order (1, 0), (2, 0), (2, 1), …. The remaining entries are padding. All
+/// numbers are multiplied by the weight of the row.
 #[derive(Debug)]
 pub(crate) struct BinnedStatistics<'a> {
     /// The L2 weight ω.
@@ -191,7 +195,8 @@ impl<'a> BinnedStatistics<'a> {
         &self.rows[position * self.width..(position + 1) * self.width]
     }
 
-    /// Returns the quality of the head for a sum of reduced rows (sums over label bins).
+    /// Returns the quality of the optimal head. `sums` is a sum of reduced rows (sums over label
+    /// bins).
     #[inline(always)]
     fn quality(&self, system: &mut System, sums: &[f64]) -> f64 {
         let n = self.n_bins;
@@ -274,8 +279,8 @@ fn reduce(
     Ok(())
 }
 
-/// Finds the best condition on a column that stores the values of all rows, with a histogram. Rows with a
-/// missing value are subtracted from the sum of all rows.
+/// Finds the best condition with a histogram. The column must store the values of all rows. Rows
+/// with a missing value are subtracted from the sum of all rows.
 ///
 /// # Errors
 ///
