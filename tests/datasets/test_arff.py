@@ -259,7 +259,8 @@ def test_attributes_left_out(tmp_path):
 1,'it''s me',?,4
 """
     message = (
-        r"line 3: expected numeric or nominal .*got the string attribute `id`, the date attribute `when`"
+        r"line 3: expected only numeric and nominal features .*"
+        r"got the string attribute `id`, the date attribute `when`"
     )
     with pytest.raises(ValueError, match=message):
         load(tmp_path, text)
@@ -330,7 +331,7 @@ MALFORMED = {
     ),
     "label of words": (
         DATA.replace("-C 1", "-C -1"),
-        r"line 4: expected values 0 and 1 .* `k`, got \{u, v, w\}",
+        r"line 4: expected the values 0 and 1, .* for label `k`, got \{u, v, w\}",
     ),
     "label not 0 or 1": (DATA.replace("-C 1", "-C 2") + "1,2,u\n", r"line 6: expected 0 or 1 for label `x`"),
     "label unknown": (DATA + "?,2,u\n", r"line 6: expected a value for label `a` \(or set `missing_labels"),
