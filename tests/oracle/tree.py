@@ -2,7 +2,8 @@
 
 The classifiers of a node minimize the objective of `oracle.linear` over the rows of the node. These are the
 rows that have a label below the node, and the rows that have the node in their beam. The probability of a
-node or label with margin s is exp(-max(0, 1 - s)^3).
+node or label with margin s is exp(-max(0, 1 - s)^3). The score of a label is the logarithm of its
+probability, plus `path_weight` times the logarithm of the probability of its leaf.
 """
 
 from itertools import pairwise
@@ -36,8 +37,8 @@ def best(visits, beam):
 class Model:
     """One tree, fitted level by level."""
 
-    def __init__(self, tree, root, X, Y, C, m, beam, normalize=True, fit_intercept=True):
-        self.tree, self.root, self.beam = tree, root, beam
+    def __init__(self, tree, root, X, Y, C, m, beam, normalize=True, fit_intercept=True, path_weight=1.0):
+        self.tree, self.root, self.beam, self.path_weight = tree, root, beam, path_weight
         self.normalize, self.fit_intercept = normalize, fit_intercept
         A = linear.design(X, normalize, fit_intercept)
         self.weights = {}
@@ -75,7 +76,7 @@ class Model:
         while any(self.tree.children[node] for node in visits):
             visits = self.step(a, visits, beam)
         return {
-            label: score + log_probability(a @ w)
+            label: self.path_weight * score + log_probability(a @ w)
             for node, score in visits.items()
             for label, w in zip(self.tree.labels[node], self.weights[node], strict=True)
         }

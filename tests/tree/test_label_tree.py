@@ -115,8 +115,8 @@ def test_permuted_labels_give_the_same_leaves(planted, fitted):
     assert leaves(permuted, order) == leaves(fitted, np.arange(Y.shape[1]))
 
 
-@pytest.mark.parametrize("fit_intercept", [True, False])
-def test_agrees_with_the_oracle(fit_intercept):
+@pytest.mark.parametrize(("fit_intercept", "path_weight"), [(True, 1.0), (False, 0.3), (True, 0.0)])
+def test_agrees_with_the_oracle(fit_intercept, path_weight):
     X, Y = make_multilabel(60, 12, 9, n_nonzero=5, random_state=3)
     X, Y = X.toarray(), Y.toarray()
     weights = np.random.default_rng(0).uniform(0.5, 2.0, len(X)).astype(np.float32)
@@ -127,6 +127,7 @@ def test_agrees_with_the_oracle(fit_intercept):
         prune=0,
         normalize=True,
         fit_intercept=fit_intercept,
+        path_weight=path_weight,
         threshold=0.0,
         solver="exact",
         tol=1e-6,
@@ -134,7 +135,7 @@ def test_agrees_with_the_oracle(fit_intercept):
         random_state=0,
     ).fit(X, Y, sample_weight=weights)
     tree = oracle.Tree(model)
-    twin = oracle.Model(tree, 0, X, Y, 1.0, weights, 2, fit_intercept=fit_intercept)
+    twin = oracle.Model(tree, 0, X, Y, 1.0, weights, 2, fit_intercept=fit_intercept, path_weight=path_weight)
     for beam in (1, 2, 9):
         top = model.predict_topk(X, k=9, beam=beam).toarray()
         for x, found in zip(X, top, strict=True):
@@ -170,6 +171,30 @@ def test_bad_beam(planted, fitted, beam):
         fitted.predict_topk(planted[2], beam=beam)
 
 
+@pytest.mark.parametrize("n_trees", [1, 2])
+def test_the_learned_path_weight_ranks_new_rows_about_best(planted, n_trees):
+    X, Y, X_new, Y_new = planted
+    params = {"n_trees": n_trees, "branching": 4, "max_leaf": 20, "beam": 4, "random_state": 0}
+
+    def fit(path_weight):
+        model = LabelTreeClassifier(path_weight=path_weight, **params).fit(X, Y)
+        return model, sum(precision_at_k(Y_new, model.predict_topk(X_new, 5), k=(1, 3, 5)))
+
+    model, learned = fit("auto")
+    others = {weight: fit(weight)[1] for weight in (0.0, 0.2, 0.5, 1.0)}
+    assert learned > max(others.values()) - 0.01
+    again, same = fit(model.path_weight_)
+    assert same == learned
+    assert_same_model(model, again)
+
+
+def test_without_enough_held_out_labels_the_path_weight_is_1():
+    X, Y = make_multilabel(20, 10, 4, random_state=0)
+    model = LabelTreeClassifier(branching=2, max_leaf=2, random_state=0).fit(X, Y)
+    assert model.path_weight_ == 1.0
+    assert model.threshold_ == -1.0
+
+
 @pytest.mark.parametrize("combine", ["product", "leaf"])
 def test_learned_threshold_names_as_many_labels_as_unseen_rows_have(planted, combine):
     X, Y, X_new, Y_new = planted
@@ -190,6 +215,23 @@ def test_several_trees_rank_at_least_as_well_as_one(planted):
         for n in (1, 3)
     )
     assert three > one - 0.01
+
+
+def test_the_path_weight_matters_on_real_labels(data):
+    X, Y = load_xc(data / "citeulike-t" / "train.txt.gz")
+    X_new, Y_new = load_xc(data / "citeulike-t" / "test.txt.gz")
+    learned, none = (
+        precision_at_k(
+            Y_new,
+            LabelTreeClassifier(path_weight=path_weight, random_state=0, n_jobs=2)
+            .fit(X, Y)
+            .predict_topk(X_new, 5),
+            k=(1,),
+        )[0]
+        for path_weight in ("auto", 0.0)
+    )
+    assert learned > 0.62
+    assert none < 0.58
 
 
 def test_real_labels(data):

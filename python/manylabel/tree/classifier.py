@@ -55,10 +55,14 @@ class LabelTreeClassifier(MultiLabelClassifier):
         Whether the tree is balanced. If True, the numbers of labels of two leaves differ by at most 1. If
         False, the sizes of the clusters depend on the data, and leaves can be at different depths.
     combine : {"product", "leaf"}, default="product"
-        How the score of a label is computed. "product" is the logarithm of a product of probabilities. The
-        factors are the probabilities of all nodes on the path from the root to the label, and the probability
-        of the label itself. "leaf" is the margin of the label. With "leaf", the nodes on the path only decide
-        which labels are scored.
+        How the score of a label is computed. "product" is the logarithm of a product. The factors are the
+        probability of the label itself and a power of the probability of its leaf (see Notes). "leaf" is the
+        margin of the label. With "leaf", the nodes on the path only decide which labels are scored.
+    path_weight : float or "auto", default="auto"
+        Exponent of the probability of the leaf, with ``combine="product"``; finite and >= 0. The probability
+        of a leaf is the product of the probabilities of all nodes on the path from the root to the leaf. With
+        0, the path does not influence the score. "auto" tries eight values from 0 to 1, and chooses the value
+        with the best rankings of held-out rows (see Notes).
     prune : float, default=0.1
         Weights with an absolute value below `prune` are set to zero; finite and >= 0.
     fit_intercept : bool, default=True
@@ -96,6 +100,8 @@ class LabelTreeClassifier(MultiLabelClassifier):
         Whether rows are scaled to unit length before they are scored.
     by_leaf_ : bool
         Whether the score of a label is its margin. True if `combine` is "leaf".
+    path_weight_ : float
+        The exponent of the probability of the leaf, as given or learned. It is 0 if `combine` is "leaf".
     n_iter_ : int
         Largest number of steps of a linear classifier. It is `max_iter` if a classifier did not converge.
     node_children_ : ndarray of shape (n_nodes + 1,), dtype int64
@@ -142,20 +148,24 @@ class LabelTreeClassifier(MultiLabelClassifier):
     prediction would score the label. The classifiers minimize the same objective as `DiSMECClassifier`.
 
     The probability of a node or label with margin s is ``exp(-max(0, 1 - s)**3)``. With
-    ``combine="product"``, a score is the logarithm of a product of probabilities, minus `threshold_`. Such
-    scores rank labels, but they are not calibrated.
+    ``combine="product"``, the score of a label is ``log p + path_weight_ * log q - threshold_``. Here p is
+    the probability of the label, and q is the probability of its leaf. Such scores rank labels, but they are
+    not calibrated. The exponent 1 is the rule of [1]_. A smaller exponent is often better, because the
+    classifiers of a leaf already learn from rows without any of its labels.
 
     `predict` and `predict_topk` score the labels of the leaves that a row reaches. `decision_function` scores
     all labels. With several trees, a row can reach a label in one tree but not in another tree. The
-    probability in the other tree is then estimated. The estimate is half of the probability of the best node
-    that was dropped from the beam. `decision_function` needs no estimates, so its scores can differ from the
-    scores of `predict_topk`.
+    probability in the other tree is then estimated. The estimate is half of ``r ** path_weight_``, where r is
+    the probability of the best node that was dropped from the beam. `decision_function` needs no estimates,
+    so its scores can differ from the scores of `predict_topk`.
 
-    With ``threshold="auto"``, the threshold is the score at which the number of predicted labels on held-out
-    rows equals the number of true labels. A tenth of the rows is held out, but at most 4,096 rows. After the
-    fit of a node, a few solver steps remove the influence of the held-out rows from a copy of the weights.
-    This copy scores the held-out rows. The weights of the model do not change. If the held-out rows have
-    fewer than ten labels in total, the threshold is the same as with "zero".
+    With ``path_weight="auto"`` or ``threshold="auto"``, a tenth of the rows is held out, but at most 4,096
+    rows. After the fit of a node, a few solver steps remove the influence of the held-out rows from a copy of
+    the weights. This copy scores the held-out rows. The weights of the model do not change. `path_weight_` is
+    the value with the largest sum of the precisions at 1, 3 and 5 on the held-out rows. `threshold_` is the
+    score at which the number of predicted labels of these rows equals the number of their true labels. If the
+    held-out rows have fewer than ten labels in total, `path_weight_` is 1, and the threshold is the same as
+    with "zero".
 
     The result does not depend on `n_jobs`. `fit` allocates no array of shape (n_samples, n_labels) or
     (n_labels, n_features). Only two results are dense: the scores from `decision_function` and, if Y was
@@ -185,6 +195,7 @@ class LabelTreeClassifier(MultiLabelClassifier):
         beam=kinds.Count(1),
         balanced=kinds.Flag(),
         combine=kinds.Choice("product", "leaf"),
+        path_weight=kinds.Either("auto", kinds.Number(least=0)),
         prune=kinds.Number(least=0),
         fit_intercept=kinds.Flag(),
         threshold=kinds.Threshold(),
@@ -200,6 +211,7 @@ class LabelTreeClassifier(MultiLabelClassifier):
         threshold_=Scalar(float, finite=True),
         normalize_=Scalar(bool),
         by_leaf_=Scalar(bool),
+        path_weight_=Scalar(float, finite=True),
         n_iter_=Scalar(int),
         node_children_=Array(("n_nodes + 1",), "i8"),
         node_label_ends_=Array(("n_nodes + 1",), "i8", ends="n_leaf_labels"),
@@ -219,6 +231,7 @@ class LabelTreeClassifier(MultiLabelClassifier):
     threshold_: float
     normalize_: bool
     by_leaf_: bool
+    path_weight_: float
     n_iter_: int
     node_children_: NDArray[np.int64]
     node_label_ends_: NDArray[np.int64]
@@ -236,6 +249,7 @@ class LabelTreeClassifier(MultiLabelClassifier):
         beam: int = 10,
         balanced: bool = True,
         combine: str = "product",
+        path_weight: float | str = "auto",
         prune: float = 0.1,
         fit_intercept: bool = True,
         threshold: float | str = "auto",
@@ -262,11 +276,11 @@ class LabelTreeClassifier(MultiLabelClassifier):
         n_labels = y.shape[1]
         total = len(np.unique(y.indices))
         with reported(total, "label", params["verbose"], progress) as report:
-            arrays, cut, n_iter, n_unfinished = _core.fit_tree(
+            attributes, cut, n_iter, n_unfinished = _core.fit_tree(
                 (X, y, sample_weight), params, (params["n_jobs"], report)
             )
-        for name, array in arrays.items():
-            setattr(self, name, array)
+        for name, value in attributes.items():
+            setattr(self, name, value)
         if threshold is None:
             threshold = textbook if cut is None else cut
         self.threshold_ = float(threshold)

@@ -13,9 +13,6 @@ use manylabel_tree::{Arrays, Checked, Combine, Params};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// The names of the values of the parameter `combine` in Python, with the values.
-const COMBINE: [(&str, Combine); 2] = [("product", Combine::Product), ("leaf", Combine::Leaf)];
-
 /// Converts the parameters of a fit and checks their ranges.
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
     let linear = dismec::Params {
@@ -32,10 +29,17 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
         learn_cut: params.get("learn_cut")?,
         seed: params.get("random_state")?,
     };
+    let by_leaf = params.choice("combine", &[("product", false), ("leaf", true)])?;
+    let path_weight: Option<f32> = params.unless_auto("path_weight")?;
+    let combine = if by_leaf {
+        Some(Combine::Leaf)
+    } else {
+        path_weight.map(|path_weight| Combine::Product { path_weight })
+    };
     crate::params::from_named!(params, Params {
         n_trees, branching, max_leaf, beam, balanced;
         linear,
-        combine: params.choice("combine", &COMBINE)?,
+        combine,
     })
 }
 
@@ -43,7 +47,7 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
 ///
 /// Returns a tuple:
 ///
-/// - a dict from attribute names to the fitted arrays;
+/// - a dict from attribute names to the fitted arrays and the exponent of the path;
 /// - the learned threshold or None;
 /// - the largest number of steps of a classifier;
 /// - the number of classifiers that did not converge.
@@ -74,6 +78,11 @@ pub(crate) fn fit_tree<'py>(
     arrays.set_item("chunk_row_ends_", handed(py, model.row_ends)?)?;
     arrays.set_item("chunk_outputs_", handed(py, model.outputs)?)?;
     arrays.set_item("chunk_weights_", handed(py, model.weights)?)?;
+    let path_weight = match model.combine {
+        Combine::Product { path_weight } => path_weight,
+        Combine::Leaf => 0.0,
+    };
+    arrays.set_item("path_weight_", path_weight)?;
     Ok((arrays, model.cut, model.n_iter, model.n_unfinished))
 }
 
@@ -119,6 +128,8 @@ pub(crate) struct PyTree {
     beam: usize,
     #[pyo3(attribute("by_leaf_"))]
     by_leaf: bool,
+    #[pyo3(attribute("path_weight_"))]
+    path_weight: f32,
 }
 
 impl Source for PyTree {
@@ -143,7 +154,9 @@ impl Source for PyTree {
         let combine = if self.by_leaf {
             Combine::Leaf
         } else {
-            Combine::Product
+            Combine::Product {
+                path_weight: self.path_weight,
+            }
         };
         Ok(Box::new(manylabel_tree::Scorer::new(
             arrays,

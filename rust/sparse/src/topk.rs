@@ -21,6 +21,10 @@ use manylabel_base::{Error, reserved};
 ///     best.push(label, score);
 /// }
 /// assert!(best.drain_by_label().eq([(1, 3.0), (3, 3.0)]));
+/// for (label, score) in [(0, 1.0), (1, 2.0), (2, 3.0)] {
+///     best.push(label, score);
+/// }
+/// assert!(best.drain_ranked().eq([(2, 3.0), (1, 2.0)]));
 /// # Ok::<(), manylabel_base::Error>(())
 /// ```
 #[derive(Debug)]
@@ -160,6 +164,19 @@ impl TopK {
     /// for the next row.
     pub fn drain_by_label(&mut self) -> impl ExactSizeIterator<Item = (u32, f32)> + '_ {
         self.kept.sort_unstable_by_key(|&(_, label)| label);
+        self.drain()
+    }
+
+    /// Returns the kept pairs in the order of their ranks, with the best pair first. Afterwards the collector
+    /// is empty and can be used for the next row.
+    pub fn drain_ranked(&mut self) -> impl ExactSizeIterator<Item = (u32, f32)> + '_ {
+        self.kept
+            .sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        self.drain()
+    }
+
+    /// Returns the kept pairs in their current order and leaves the collector empty.
+    fn drain(&mut self) -> impl ExactSizeIterator<Item = (u32, f32)> + '_ {
         self.floor = f32::NEG_INFINITY;
         self.kept.drain(..).map(|(score, label)| (label, score))
     }

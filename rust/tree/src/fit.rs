@@ -12,7 +12,7 @@
 //! rows × labels.
 
 use crate::grow::Forest;
-use crate::held::{HeldOut, rows_of_nodes};
+use crate::held::{HeldOut, rows_of_nodes, textbook};
 use crate::model::Model;
 use crate::node::{Desk, Fitted, Probe, Training};
 use crate::params::{Checked, Params};
@@ -86,8 +86,9 @@ impl Checked {
             max_iter: params.linear.max_iter,
         };
         let mut model = empty(&forest, x.n_cols, n_labels)?;
+        model.combine = params.combine.unwrap_or_else(textbook);
         let mut beams = Beams::at_roots(x.n_rows(), params.n_trees)?;
-        let mut held = if params.linear.learn_cut {
+        let mut held = if params.linear.learn_cut || params.combine.is_none() {
             HeldOut::new(y, params.n_trees)?
         } else {
             None
@@ -110,8 +111,14 @@ impl Checked {
                 beams = beams.step(&x, &model, params.beam, watch)?;
             }
         }
-        if let Some(held) = held {
-            model.cut = held.cut(y, weights, params)?;
+        if let Some(mut held) = held {
+            let n_trees = params.n_trees;
+            if params.combine.is_none() {
+                model.combine = held.best_combination(y, weights, n_trees, watch)?;
+            }
+            if params.linear.learn_cut {
+                model.cut = held.cut(y, weights, n_trees, model.combine)?;
+            }
         }
         Ok(model)
     }
@@ -149,6 +156,7 @@ fn empty(forest: &Forest, n_features: usize, n_labels: usize) -> Result<Model, E
         weight_ends: filled("number of nodes", 0, 1)?,
         outputs: Vec::new(),
         weights: Vec::new(),
+        combine: textbook(),
         cut: None,
         n_unfinished: 0,
         n_iter: 0,

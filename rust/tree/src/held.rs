@@ -1,4 +1,4 @@
-//! Scores held-out rows and learns the threshold (the cut) from these scores.
+//! Scores held-out rows. Learns the exponent of the path and the threshold (the cut) from these scores.
 //!
 //! Training rows have higher scores for their own labels than new rows, so a threshold learned from training
 //! rows would be too high. A second fit without some rows would cost as much as the first fit. Instead, the
@@ -6,16 +6,16 @@
 //! copy to the other rows of the node. The weights of the model do not change.
 //!
 //! The adapted weights score the held-out rows. Level by level, the scores decide which nodes these rows are
-//! sent to, as in a prediction. At the cut, the number of predicted labels of the held-out rows equals the
-//! number of their true labels.
+//! sent to, as in a prediction. The exponent is the one with the best rankings of the held-out rows. At the
+//! cut, the number of predicted labels of the held-out rows equals the number of their true labels.
 
 use crate::model::Model;
 use crate::params::{Combine, Params};
-use crate::walk::{Found, Walk, log_probability};
-use manylabel_base::{Error, copied, filled, push};
+use crate::walk::{Found, Visit, Walk, log_probability};
+use manylabel_base::{Error, Watch, copied, extend, filled, push};
 use manylabel_linear::Tally;
 use manylabel_linear::dismec::held_out_rows;
-use manylabel_sparse::{CsrOwned, Picked};
+use manylabel_sparse::{CsrOwned, Picked, TopK};
 use std::ops::Range;
 
 /// The largest number of held-out rows. With this number, the mean number of labels per row is accurate to
@@ -25,6 +25,20 @@ const MOST_ROWS: usize = 4096;
 /// The smallest total number of labels of the held-out rows. With fewer labels, no cut is learned.
 const FEWEST_POSITIVES: usize = 10;
 
+/// The exponents of the probability of the leaf that are compared. On five data sets, the best exponents were
+/// from 0 to 1. The exponent 1 comes first, because it is the product rule of Parabel and PECOS.
+const PATH_WEIGHTS: [f32; 8] = [1.0, 0.7, 0.5, 0.35, 0.2, 0.1, 0.05, 0.0];
+
+/// What a true label at each rank adds to the sum of the precisions at 1, 3 and 5. For example, rank 2 adds 1/3
+/// to the precision at 3 and 1/5 to the precision at 5.
+const GAINS: [f64; 5] = [
+    1.0 + 1.0 / 3.0 + 1.0 / 5.0,
+    1.0 / 3.0 + 1.0 / 5.0,
+    1.0 / 3.0 + 1.0 / 5.0,
+    1.0 / 5.0,
+    1.0 / 5.0,
+];
+
 /// The held-out rows and the nodes that they are sent to.
 #[derive(Debug)]
 pub(crate) struct HeldOut {
@@ -33,6 +47,19 @@ pub(crate) struct HeldOut {
     /// The beams of the held-out rows. In `walk`, the number of a row is its position in `rows`. The rows in
     /// `walk` have no features, because the nodes compute their margins.
     walk: Walk,
+    /// The labels of the leaves that the rows reached.
+    candidates: Vec<Candidate>,
+}
+
+/// A label of a leaf that a held-out row reached.
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    /// The visit of the leaf.
+    leaf: Visit,
+    /// The label.
+    label: u32,
+    /// The margin of the row for the label.
+    margin: f32,
 }
 
 impl HeldOut {
@@ -59,7 +86,11 @@ impl HeldOut {
             walk.add_row([], [])?;
         }
         walk.start(n_trees)?;
-        Ok(Some(Self { rows, walk }))
+        Ok(Some(Self {
+            rows,
+            walk,
+            candidates: Vec::new(),
+        }))
     }
 
     /// Returns, for each of the given nodes, the held-out rows that are sent to the node. Rows are given as
@@ -79,7 +110,7 @@ impl HeldOut {
     }
 
     /// Sends the held-out rows from the nodes of a level to the best children of these nodes. If a node is a
-    /// leaf, stores the scores of its labels instead.
+    /// leaf, stores the margins of its labels instead.
     ///
     /// `margins` has the margins of each node, row after row. The rows are in the order of
     /// [`rows_of_nodes`](Self::rows_of_nodes).
@@ -110,12 +141,77 @@ impl HeldOut {
                 push(NODES, &mut self.walk.next, child)?;
             }
             for (&label, &margin) in arrays.labels[labels].iter().zip(margins) {
-                let found = Found::new(visit, label as u32, margin, params.combine);
-                push(NODES, &mut self.walk.found, found)?;
+                let candidate = Candidate {
+                    leaf: *visit,
+                    label: label as u32,
+                    margin,
+                };
+                push(NODES, &mut self.candidates, candidate)?;
             }
         }
         let n_slots = self.rows.len() * params.n_trees;
         self.walk.keep_best(params.beam, n_slots)
+    }
+
+    /// Computes the scores of the candidates and appends them to `out`, row by row.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if memory is short.
+    fn score(&mut self, combine: Combine, n_trees: usize, out: &mut Picked) -> Result<(), Error> {
+        self.walk.found.clear();
+        let scored = self.candidates.iter().map(|candidate| {
+            let Candidate {
+                leaf,
+                label,
+                margin,
+            } = candidate;
+            Found::new(leaf, *label, *margin, combine)
+        });
+        extend("number of scored labels", &mut self.walk.found, scored)?;
+        out.pairs.clear();
+        out.ends.clear();
+        self.walk.by_row(n_trees, combine, 0.0, out)
+    }
+
+    /// Returns the combination with the best rankings of the held-out rows. It differs from other
+    /// combinations only in the exponent of the path. If two exponents give equally good rankings, the one
+    /// that comes first in [`PATH_WEIGHTS`] is chosen.
+    ///
+    /// Each row is ranked by the scores of its candidates. The rankings are compared by the sum of their
+    /// precisions at 1, 3 and 5. `weights` are the weights of the rows.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
+    pub(crate) fn best_combination(
+        &mut self,
+        y: &CsrOwned,
+        weights: Option<&[f32]>,
+        n_trees: usize,
+        watch: &Watch,
+    ) -> Result<Combine, Error> {
+        let mut top = TopK::new(GAINS.len())?;
+        let mut scored = Picked::default();
+        let mut best = (f64::NEG_INFINITY, textbook());
+        for path_weight in PATH_WEIGHTS {
+            watch.step(0)?;
+            let combine = Combine::Product { path_weight };
+            self.score(combine, n_trees, &mut scored)?;
+            let mut total = 0.0;
+            let mut begin = 0;
+            for (&row, &end) in self.rows.iter().zip(&scored.ends) {
+                for &(label, score) in &scored.pairs[begin..end] {
+                    top.push(label, score);
+                }
+                begin = end;
+                total += weight(weights, row) * gain(top.drain_ranked(), y.row(row as usize).0);
+            }
+            if total > best.0 {
+                best = (total, combine);
+            }
+        }
+        Ok(best.1)
     }
 
     /// Returns the score at which the number of predicted labels of the held-out rows equals the number
@@ -126,31 +222,49 @@ impl HeldOut {
     ///
     /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn cut(
-        mut self,
+        &mut self,
         y: &CsrOwned,
         weights: Option<&[f32]>,
-        params: &Params,
+        n_trees: usize,
+        combine: Combine,
     ) -> Result<Option<f32>, Error> {
-        let weight = |row: u32| weights.map_or(1.0, |weights| weights[row as usize]);
         let n_labels = |row: u32| y.row(row as usize).0.len() as f64;
         let wanted = self
             .rows
             .iter()
-            .map(|&row| f64::from(weight(row)) * n_labels(row))
-            .sum();
-        let mut found = Picked::default();
-        self.walk
-            .by_row(params.n_trees, params.combine, 0.0, &mut found)?;
-        let mut tally = Tally::new(wanted);
+            .map(|&row| weight(weights, row) * n_labels(row));
+        let mut tally = Tally::new(wanted.sum());
+        let mut scored = Picked::default();
+        self.score(combine, n_trees, &mut scored)?;
         let mut begin = 0;
-        for (&row, &end) in self.rows.iter().zip(&found.ends) {
-            for &(_, score) in &found.pairs[begin..end] {
-                tally.push(score, weight(row))?;
+        for (&row, &end) in self.rows.iter().zip(&scored.ends) {
+            for &(_, score) in &scored.pairs[begin..end] {
+                tally.push(score, weight(weights, row) as f32)?;
             }
             begin = end;
         }
-        Ok(tally.cut(textbook_cut(params.combine)))
+        Ok(tally.cut(textbook_cut(combine)))
     }
+}
+
+/// Returns the weight of a row.
+fn weight(weights: Option<&[f32]>, row: u32) -> f64 {
+    weights.map_or(1.0, |weights| f64::from(weights[row as usize]))
+}
+
+/// Returns the sum of the precisions of a ranking at 1, 3 and 5. `ranked` has the labels, with the best
+/// label first. `labels` are the true labels, in increasing order.
+fn gain(ranked: impl Iterator<Item = (u32, f32)>, labels: &[u32]) -> f64 {
+    let hits = ranked
+        .zip(GAINS)
+        .filter(|((label, _), _)| labels.binary_search(label).is_ok());
+    hits.map(|(_, gain)| gain).sum()
+}
+
+/// Returns the combination with the exponent 1: the probability of a label is the product of all
+/// probabilities on its path. It is used if nothing can be learned.
+pub(crate) fn textbook() -> Combine {
+    Combine::Product { path_weight: 1.0 }
 }
 
 /// Returns the score of a label with margin 0, in a leaf with probability 1. The squared hinge loss
@@ -158,7 +272,7 @@ impl HeldOut {
 pub(crate) fn textbook_cut(combine: Combine) -> f32 {
     match combine {
         Combine::Leaf => 0.0,
-        Combine::Product => log_probability(0.0),
+        Combine::Product { .. } => log_probability(0.0),
     }
 }
 

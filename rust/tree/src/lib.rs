@@ -48,14 +48,14 @@
 //! use manylabel_base::Watch;
 //! use manylabel_score::Model;
 //! use manylabel_sparse::{CsrOwned, CsrView};
-//! use manylabel_tree::{Combine, Params, Scorer};
+//! use manylabel_tree::{Params, Scorer};
 //!
 //! // Four rows, four features and four labels. Row j has feature j and label j.
 //! let eye = CsrView::new("X", &[0i32, 1, 2, 3, 4], &[0, 1, 2, 3], &[1.0f32; 4], 4)?;
 //! let params = Params { max_leaf: 2, branching: 2, ..Params::default() };
 //! let labels = CsrOwned::from_view(eye, false)?;
 //! let model = params.check()?.fit(eye.into(), &labels, None, &Watch::new())?;
-//! let scorer = Scorer::new(model.arrays(), 10, Combine::Product, 0.0, true)?;
+//! let scorer = Scorer::new(model.arrays(), 10, model.combine, 0.0, true)?;
 //! let top = scorer.topk(eye.into(), 1, &Watch::new())?;
 //! assert_eq!(top.indices, [0, 1, 2, 3]);
 //! # Ok::<(), manylabel_base::Error>(())

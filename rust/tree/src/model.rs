@@ -4,6 +4,7 @@
 //! the weights are transposed when the fit of a node ends, and their features are sorted by bucket.
 
 use crate::arrays::{Arrays, bucket, shift_of};
+use crate::params::Combine;
 use manylabel_base::{Error, extend, filled, push, reserved};
 use manylabel_sparse::CsrOwned;
 
@@ -29,6 +30,8 @@ pub struct Model {
     pub weight_ends: Vec<i64>,
     pub outputs: Vec<u16>,
     pub weights: Vec<f32>,
+    /// How the score of a label is computed, with the given or learned exponent of the path.
+    pub combine: Combine,
     /// The learned threshold. It is the score at which the number of predicted labels of held-out rows equals
     /// the number of their true labels. None if `learn_cut` is false or the threshold cannot be learned.
     pub cut: Option<f32>,

@@ -9,11 +9,15 @@ use manylabel_linear::dismec;
 pub const MOST_OUTPUTS: usize = u16::MAX as usize;
 
 /// How the score of a label is computed from the margins along the path to the label.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Combine {
-    /// The score is the logarithm of a product of probabilities. The factors are the probabilities of all
-    /// nodes on the path and the probability of the label itself.
-    Product,
+    /// The score is the logarithm of a product of probabilities. The factors are the probability of the label
+    /// itself and a power of the probability of its leaf.
+    Product {
+        /// The exponent of the probability of the leaf; finite and ≥ 0. The probability of a leaf is the
+        /// product of the probabilities of all nodes on the path to the leaf.
+        path_weight: f32,
+    },
     /// The score is the margin of the label. The nodes on the path only decide which labels are scored.
     Leaf,
 }
@@ -35,8 +39,9 @@ pub struct Params {
     /// True if the numbers of labels of two leaves differ by at most 1. If false, the label vectors decide
     /// how many labels a leaf has.
     pub balanced: bool,
-    /// How the score of a label is computed from the margins along the path to the label.
-    pub combine: Combine,
+    /// How the score of a label is computed from the margins along the path to the label. `None` means
+    /// [`Combine::Product`] with an exponent that is learned on held-out rows.
+    pub combine: Option<Combine>,
 }
 
 impl Default for Params {
@@ -49,7 +54,7 @@ impl Default for Params {
             max_leaf: 100,
             beam: 10,
             balanced: true,
-            combine: Combine::Product,
+            combine: None,
         }
     }
 }
@@ -79,6 +84,10 @@ impl Params {
             "an integer from 1 to 65535",
             self.max_leaf,
         )?;
+        if let Some(Combine::Product { path_weight }) = self.combine {
+            let holds = path_weight.is_finite() && path_weight >= 0.0;
+            ensure("path_weight", holds, "finite and >= 0", path_weight)?;
+        }
         at_least_one("beam", self.beam)
     }
 }

@@ -64,7 +64,9 @@ impl Found {
         let margin = finite(margin);
         let score = match combine {
             Combine::Leaf => margin,
-            Combine::Product => (leaf.score + log_probability(margin)).max(LOWEST),
+            Combine::Product { path_weight } => {
+                (path_weight * leaf.score + log_probability(margin)).max(LOWEST)
+            }
         };
         Self {
             slot: leaf.slot,
@@ -381,9 +383,9 @@ impl Walk {
 ///
 /// With [`Combine::Leaf`], the mean score is the mean margin over the trees that scored the label. With
 /// [`Combine::Product`], it is the logarithm of the mean probability over all trees. If a tree did not
-/// score the label, its probability in this tree is estimated. The estimate is half of the probability of
-/// the best node that was dropped from the beam of the tree. No label below a dropped node can have a
-/// higher probability than this node.
+/// score the label, its probability in this tree is estimated. The estimate is half of the power of the
+/// probability of the best node that was dropped from the beam of the tree. No label below a dropped node
+/// can have a higher probability than this power.
 ///
 /// # Errors
 ///
@@ -403,7 +405,7 @@ fn combined(
                 let sum: f64 = of_label.iter().map(|found| f64::from(found.score)).sum();
                 (sum / of_label.len() as f64) as f32
             }
-            Combine::Product => {
+            Combine::Product { path_weight } => {
                 let mut sum = 0.0;
                 for found in of_label {
                     sum += manylabel_simd::exp(f64::from(found.score));
@@ -415,7 +417,7 @@ fn combined(
                 };
                 for (tree, &bound) in dropped.iter().enumerate() {
                     if of_label.len() < n_trees && !is_there(tree) {
-                        sum += 0.5 * manylabel_simd::exp(f64::from(bound));
+                        sum += 0.5 * manylabel_simd::exp(f64::from(path_weight * bound));
                     }
                 }
                 ((sum / n_trees as f64).ln() as f32).max(LOWEST)
