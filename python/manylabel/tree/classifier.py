@@ -44,7 +44,7 @@ class LabelTreeClassifier(MultiLabelClassifier):
         Number of trees; >= 1. The trees have different seeds, and their probabilities are averaged. Rankings
         are slightly better with three trees than with one tree. The fit time, the prediction time and the
         size of the model are proportional to `n_trees`.
-    branching : int, default=16
+    branching : int, default=64
         Maximum number of children of a node; from 2 to 65,535.
     max_leaf : int, default=100
         Maximum number of labels of a leaf; from 1 to 65,535.
@@ -244,7 +244,7 @@ class LabelTreeClassifier(MultiLabelClassifier):
         C: float = 1.0,
         *,
         n_trees: int = 1,
-        branching: int = 16,
+        branching: int = 64,
         max_leaf: int = 100,
         beam: int = 10,
         balanced: bool = True,

@@ -50,7 +50,7 @@ impl Default for Params {
         Self {
             linear: dismec::Params::default(),
             n_trees: 1,
-            branching: 16,
+            branching: 64,
             max_leaf: 100,
             beam: 10,
             balanced: true,
