@@ -319,11 +319,11 @@ class Either(Parameter):
         return any(kind.takes(value) for kind in self.kinds)
 
     def checked(self, value: Any) -> Any:
-        """Convert an allowed value. The first alternative that accepts the value converts it."""
+        """Convert an allowed value. The first kind in `kinds` that accepts the value converts it."""
         return next(kind for kind in self.kinds if kind.takes(value)).checked(value)
 
     def read(self, text: str) -> Any:
-        """Convert text to a value. The first alternative that accepts the text converts it."""
+        """Convert text to a value. The first kind in `kinds` that accepts the text converts it."""
         for kind in self.kinds:
             try:
                 value = kind.read(text)
@@ -576,8 +576,8 @@ def _count(least: int) -> Count:
 def fixed_threshold(threshold: float | str, textbook: float = 0.0) -> float | None:
     """Convert a checked parameter ``threshold`` to a number.
 
-    "zero" gives `textbook`, which is the usual threshold of the loss. "auto" gives None, since there is no
-    fixed threshold. A number is returned unchanged.
+    If the parameter is "zero", return the argument `textbook`, which is the usual threshold of the loss. If
+    it is "auto", return None, since there is no fixed threshold. Return a number unchanged.
     """
     if isinstance(threshold, str):
         return None if threshold == "auto" else textbook

@@ -140,9 +140,9 @@ class Array(Attribute):
         Only for arrays of indices: the name of the upper bound, such as ``"n_features"``. Indices must be >=
         0 and less than this bound.
     ends : str, default=None
-        Only for arrays like `indptr` of the CSR format, which divide another array into slices. `ends` is the
-        name for the length of the other array. The first value must be 0, the values must not decrease, and
-        the last value must equal the length of the other array.
+        Only for arrays like `indptr` of the CSR format, which divide another array into slices. `ends` is a
+        name for the length of the other array, as in `shape`, such as ``"n_entries"``. The first value must
+        be 0, the values must not decrease, and the last value must equal the length of the other array.
     or_minus_infinity : bool, default=False
         Whether floats may be -inf. The intercept of a label that is never predicted is -inf.
     precision : str, default=None
@@ -186,10 +186,15 @@ class Array(Attribute):
             if not len(value):
                 raise ValueError(f"`{name}` must begin with 0, got an empty array")
             size = sizes.setdefault(self.ends, int(value[-1]))
-            if value[0] != 0 or value[-1] != size or (value[1:] < value[:-1]).any():
+            if value[0] != 0 or value[-1] != size:
                 raise ValueError(
-                    f"`{name}` must begin with 0, never decrease and end with {size}, "
+                    f"`{name}` must begin with 0 and end with {size}, "
                     f"got an array that begins with {value[0]} and ends with {value[-1]}"
+                )
+            falls = np.flatnonzero(value[1:] < value[:-1])
+            if len(falls):
+                raise ValueError(
+                    f"`{name}` must not decrease, got {value[falls[0]]} followed by {value[falls[0] + 1]}"
                 )
 
 
