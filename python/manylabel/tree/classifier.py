@@ -155,9 +155,10 @@ class LabelTreeClassifier(MultiLabelClassifier):
 
     `predict` and `predict_topk` score the labels of the leaves that a row reaches. `decision_function` scores
     all labels. With several trees, a row can reach a label in one tree but not in another tree. The
-    probability in the other tree is then estimated. The estimate is half of ``r ** path_weight_``, where r is
-    the probability of the best node that was dropped from the beam. `decision_function` needs no estimates,
-    so its scores can differ from the scores of `predict_topk`.
+    probability in the other tree is then estimated. The estimate is the mean of the probabilities in the
+    trees that the label was reached in. It is at most ``(r / 2) ** path_weight_``, where r is the probability
+    of the best node that was dropped from the beam. `decision_function` needs no estimates, so its scores can
+    differ from the scores of `predict_topk`.
 
     With ``path_weight="auto"`` or ``threshold="auto"``, a tenth of the rows is held out, but at most 4,096
     rows. After the fit of a node, a few solver steps remove the influence of the held-out rows from a copy of

@@ -12,6 +12,7 @@ use crate::arrays::Arrays;
 use crate::params::Combine;
 use manylabel_base::{Error, extend, filled, push};
 use manylabel_sparse::Picked;
+use std::f64::consts::LN_2;
 use std::ops::Range;
 
 /// The name of the beams in error messages.
@@ -383,9 +384,10 @@ impl Walk {
 ///
 /// With [`Combine::Leaf`], the mean score is the mean margin over the trees that scored the label. With
 /// [`Combine::Product`], it is the logarithm of the mean probability over all trees. If a tree did not
-/// score the label, its probability in this tree is estimated. The estimate is half of the power of the
-/// probability of the best node that was dropped from the beam of the tree. No label below a dropped node
-/// can have a higher probability than this power.
+/// score the label, its probability in this tree is estimated. Let q be the probability of the best node that
+/// was dropped from the beam of the tree. The estimate is the mean probability in the other trees, but at most
+/// (q/2)ʷ, where w is the exponent of the path. No label below a dropped node can have a higher probability
+/// than qʷ.
 ///
 /// # Errors
 ///
@@ -415,9 +417,17 @@ fn combined(
                         .iter()
                         .any(|found| found.slot as usize % n_trees == tree)
                 };
+                let mean = sum / of_label.len() as f64;
                 for (tree, &bound) in dropped.iter().enumerate() {
                     if of_label.len() < n_trees && !is_there(tree) {
-                        sum += 0.5 * manylabel_simd::exp(f64::from(path_weight * bound));
+                        let exponent = f64::from(path_weight) * (f64::from(bound) - LN_2);
+                        // Without a dropped node, the bound is −∞, and −∞ times 0 is not a number.
+                        let bound = if path_weight > 0.0 {
+                            manylabel_simd::exp(exponent)
+                        } else {
+                            1.0
+                        };
+                        sum += mean.min(bound);
                     }
                 }
                 ((sum / n_trees as f64).ln() as f32).max(LOWEST)
