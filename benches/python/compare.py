@@ -170,7 +170,7 @@ def table(
     for system in args.systems:
         print(f"{name}: {system} ...", file=sys.stderr, flush=True)
         title = SYSTEMS[system].title
-        sampled = len(known) > SYSTEMS[system].whole_up_to and hasattr(args, "sample_labels")
+        sampled = len(known) > SYSTEMS[system].whole_up_to
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             try:
                 figures = run(args, system, folder, Path(scratch), sampled)

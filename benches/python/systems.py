@@ -63,7 +63,9 @@ class ManyLabel(System):
         self.library = manylabel
 
     def fit(self, X, Y):
-        self.model = self.library.DiSMECClassifier(C=1.0, n_jobs=self.n_threads).fit(X, Y)
+        self.model = self.library.DiSMECClassifier(C=1.0, random_state=self.seed, n_jobs=self.n_threads).fit(
+            X, Y
+        )
 
     def save(self, folder: Path):
         self.model.save(folder / "model.safetensors")

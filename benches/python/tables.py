@@ -166,6 +166,11 @@ def compare() -> list[str]:
     return rows("compare", columns | RANKING | {"PSP@5": "PSP@5"})
 
 
+def trees() -> list[str]:
+    columns = same("fit s", "rows/s", "one row p50 ms", "peak MB", "model MB")
+    return rows("trees", columns | RANKING | {"PSP@5": "PSP@5"}, sizes=True)
+
+
 DEFAULTS = {
     "LR": "LR",
     "forest": "forest",
@@ -251,6 +256,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         sizes=True,
     ),
     "compare": compare,
+    "trees": trees,
     "load_xc": lambda: rows("load_xc", same("s", "MB/s", "times faster"), first="reader"),
     "page_sharing": lambda: rows(
         "page_sharing", same("Rss MB", "Pss MB", "private MB", "s"), first="process, stage"

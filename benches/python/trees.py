@@ -8,7 +8,6 @@ With several ``--seeds``, every data set is measured once for each seed.
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import scipy.sparse as sp
 from compare import (
     SETS,
@@ -54,7 +53,7 @@ def main():
         for seed in args.seeds:
             args.seed = seed
             with tempfile.TemporaryDirectory(prefix="manylabel-bench-") as folder:
-                title = f"{Path(name).name}, seed {seed}" if len(args.seeds) > 1 else Path(name).name
+                title = f"{Path(name).name}, seed {seed}" if args.seeds != [0] else Path(name).name
                 print(f"\n{table(args, title, train, test, Path(folder), 'trees')}", flush=True)
 
 
@@ -62,8 +61,7 @@ def parts(folder: Path) -> tuple[tuple, tuple]:
     """Return the training and the test rows of a planted data set."""
     X, Y = (sp.csr_array(sp.load_npz(folder / f"{name}.npz")) for name in "XY")
     n_train = X.shape[0] - X.shape[0] // 11
-    order = np.arange(X.shape[0])
-    return tuple((X[rows], Y[rows]) for rows in (order[:n_train], order[n_train:]))
+    return (X[:n_train], Y[:n_train]), (X[n_train:], Y[n_train:])
 
 
 if __name__ == "__main__":

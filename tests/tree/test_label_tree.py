@@ -32,6 +32,7 @@ def assert_same_model(one, two):
     for name in FITTED:
         np.testing.assert_array_equal(getattr(one, name), getattr(two, name), err_msg=name)
     assert one.threshold_ == two.threshold_
+    assert one.path_weight_ == two.path_weight_
 
 
 @pytest.mark.parametrize("n_trees", [1, 3])

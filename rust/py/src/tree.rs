@@ -30,7 +30,7 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
         seed: params.get("random_state")?,
     };
     let by_leaf = params.choice("combine", &[("product", false), ("leaf", true)])?;
-    let path_weight: Option<f32> = params.unless_auto("path_weight")?;
+    let path_weight: Option<f64> = params.unless_auto("path_weight")?;
     let combine = if by_leaf {
         Some(Combine::Leaf)
     } else {
@@ -129,7 +129,7 @@ pub(crate) struct PyTree {
     #[pyo3(attribute("by_leaf_"))]
     by_leaf: bool,
     #[pyo3(attribute("path_weight_"))]
-    path_weight: f32,
+    path_weight: f64,
 }
 
 impl Source for PyTree {

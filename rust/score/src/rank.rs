@@ -93,16 +93,15 @@ impl<'a> Batch<'a> {
             self.n_rows,
             self.rows_of_share,
             self.n_labels,
-            || Ok(()),
-            |(), share, picked| {
-                let (mut scratch, mut state) = (Work::default(), state()?);
+            || Ok((Work::default(), state()?)),
+            |(scratch, state), share, picked| {
                 let mut task = Task {
-                    work: &mut scratch,
+                    work: scratch,
                     watch,
                 };
                 for rows in Self::parts(share, at_once) {
                     watch.step(0)?;
-                    work(&mut state, rows, &mut task, picked)?;
+                    work(state, rows, &mut task, picked)?;
                 }
                 Ok(())
             },

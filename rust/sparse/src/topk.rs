@@ -6,6 +6,7 @@
 //! at once if its maximum is below the floor.
 
 use manylabel_base::{Error, reserved};
+use std::cmp::Ordering;
 
 /// Collects pairs `(label, score)` and keeps the `k` pairs with the best scores. If scores are equal, the
 /// lower label is preferred.
@@ -170,8 +171,15 @@ impl TopK {
     /// Returns the kept pairs in the order of their ranks, with the best pair first. Afterwards the collector
     /// is empty and can be used for the next row.
     pub fn drain_ranked(&mut self) -> impl ExactSizeIterator<Item = (u32, f32)> + '_ {
-        self.kept
-            .sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        if self.k > SORTED_UP_TO {
+            self.kept.sort_unstable_by(|&a, &b| {
+                if before(a, b) {
+                    Ordering::Less
+                } else {
+                    Ordering::Greater // each label comes once, so no two pairs are equal
+                }
+            });
+        }
         self.drain()
     }
 

@@ -156,7 +156,8 @@ impl<'a> Arrays<'a> {
         }
     }
 
-    /// Checks that the arrays form a valid model. Takes O(size of the arrays) time. In a valid model:
+    /// Checks that the arrays form a valid model. Takes O(size of the arrays) time, and
+    /// O(n log n) time for n nodes. In a valid model:
     ///
     /// * the number of a child is larger than the number of its parent;
     /// * only leaves have labels, and a tree has each label at most once;
@@ -307,7 +308,7 @@ impl<'a> Arrays<'a> {
                 tree[child] = tree[node];
             }
         }
-        // Tree by tree, in time that does not depend on the number of trees.
+        // Tree by tree, in O(n log n) time for n nodes.
         let mut nodes = manylabel_base::collected("number of nodes", 0..self.n_nodes())?;
         nodes.sort_unstable_by_key(|&node| (tree[node], node));
         for node in nodes {

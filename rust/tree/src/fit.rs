@@ -17,7 +17,7 @@ use crate::model::Model;
 use crate::node::{Desk, Fitted, Probe, Training};
 use crate::params::{Checked, Params};
 use crate::vectors::label_vectors;
-use crate::walk::{Visit, Walk};
+use crate::walk::{NODES, Visit, Walk};
 use manylabel_base::range::same_rows;
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, parts, push, reserved};
 use manylabel_linear::dismec::{Effort, Spare};
@@ -28,9 +28,6 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The number of rows that are sent to the next level together.
 const ROWS_AT_ONCE: usize = 512;
-
-/// The name of the beams in error messages.
-const NODES: &str = "number of nodes that rows are sent to";
 
 impl Checked {
     /// Fits trees over the labels, which are the columns of `y`. The stored entries of a row of `y` are the
@@ -47,6 +44,8 @@ impl Checked {
     ///   each stored value in the rows of its label;
     /// * up to 36 bytes for each row, tree and node in the beam of the row;
     /// * the rows and weights of one node for each thread;
+    /// * about 50 bytes for each label that a held-out row reaches, if the exponent of the path or the threshold is
+    ///   learned. There are at most 4,096 held-out rows;
     /// * the model.
     ///
     /// # Errors
@@ -113,6 +112,7 @@ impl Checked {
         }
         if let Some(mut held) = held {
             let n_trees = params.n_trees;
+            held.finish()?;
             if params.combine.is_none() {
                 model.combine = held.best_combination(y, weights, n_trees, watch)?;
             }

@@ -11,8 +11,8 @@
 
 use crate::model::Model;
 use crate::params::{Combine, Params};
-use crate::walk::{Found, Visit, Walk, log_probability};
-use manylabel_base::{Error, Watch, copied, extend, filled, push};
+use crate::walk::{CANDIDATES, Found, NODES, Visit, Walk, log_probability};
+use manylabel_base::{Error, Watch, collected, copied, extend, filled, push};
 use manylabel_linear::Tally;
 use manylabel_linear::dismec::held_out_rows;
 use manylabel_sparse::{CsrOwned, Picked, TopK};
@@ -25,9 +25,13 @@ const MOST_ROWS: usize = 4096;
 /// The smallest total number of labels of the held-out rows. With fewer labels, no cut is learned.
 const FEWEST_POSITIVES: usize = 10;
 
+/// The smallest total number of labels of the held-out rows with which the exponent of the path is learned. With
+/// fewer labels, chance decides which exponent ranks best.
+const FEWEST_TO_RANK: usize = 200;
+
 /// The exponents of the probability of the leaf that are compared. On five data sets, the best exponents were
 /// from 0 to 1. The exponent 1 comes first, because it is the product rule of Parabel and PECOS.
-const PATH_WEIGHTS: [f32; 8] = [1.0, 0.7, 0.5, 0.35, 0.2, 0.1, 0.05, 0.0];
+const PATH_WEIGHTS: [f64; 8] = [1.0, 0.7, 0.5, 0.35, 0.2, 0.1, 0.05, 0.0];
 
 /// What a true label at each rank adds to the sum of the precisions at 1, 3 and 5. For example, rank 2 adds 1/3
 /// to the precision at 3 and 1/5 to the precision at 5.
@@ -125,13 +129,15 @@ impl HeldOut {
         model: &Model,
         params: &Params,
     ) -> Result<(), Error> {
-        const NODES: &str = "number of nodes that rows are sent to";
         let arrays = model.arrays();
         let mut used = filled("number of nodes", 0, nodes.len())?;
         self.walk.next.clear();
         for visit in &self.walk.visits {
             let node = visit.node as usize;
-            let at = node - nodes.start;
+            let Some(at) = node.checked_sub(nodes.start) else {
+                push(NODES, &mut self.walk.next, *visit)?; // a leaf of an earlier level
+                continue;
+            };
             let (children, labels) = (arrays.children(node), arrays.labels(node));
             let n_outputs = children.len() + labels.len();
             let margins = &margins[at][used[at]..used[at] + n_outputs];
@@ -140,17 +146,35 @@ impl HeldOut {
                 let child = visit.child(child as u32, margin);
                 push(NODES, &mut self.walk.next, child)?;
             }
+            if !labels.is_empty() {
+                push(NODES, &mut self.walk.next, *visit)?; // leaves stay in the beams
+            }
             for (&label, &margin) in arrays.labels[labels].iter().zip(margins) {
                 let candidate = Candidate {
                     leaf: *visit,
                     label: label as u32,
                     margin,
                 };
-                push(NODES, &mut self.candidates, candidate)?;
+                push(CANDIDATES, &mut self.candidates, candidate)?;
             }
         }
         let n_slots = self.rows.len() * params.n_trees;
         self.walk.keep_best(params.beam, n_slots)
+    }
+
+    /// Removes the candidates of leaves that were dropped from the beams at a deeper level. In trees with leaves
+    /// at different depths, a prediction does not score the labels of these leaves.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if memory is short.
+    pub(crate) fn finish(&mut self) -> Result<(), Error> {
+        let key = |visit: &Visit| (visit.slot, visit.node);
+        let mut kept = collected(NODES, self.walk.visits.iter().map(key))?;
+        kept.sort_unstable();
+        self.candidates
+            .retain(|candidate| kept.binary_search(&key(&candidate.leaf)).is_ok());
+        Ok(())
     }
 
     /// Computes the scores of the candidates and appends them to `out`, row by row.
@@ -168,7 +192,7 @@ impl HeldOut {
             } = candidate;
             Found::new(leaf, *label, *margin, combine)
         });
-        extend("number of scored labels", &mut self.walk.found, scored)?;
+        extend(CANDIDATES, &mut self.walk.found, scored)?;
         out.pairs.clear();
         out.ends.clear();
         self.walk.by_row(n_trees, combine, 0.0, out)
@@ -178,7 +202,7 @@ impl HeldOut {
     /// combinations only in the exponent of the path. If two exponents give equally good rankings, the one
     /// that comes first in [`PATH_WEIGHTS`] is chosen.
     ///
-    /// Each row is ranked by the scores of its candidates. The rankings are compared by the sum of their
+    /// Returns [`textbook`] if the rows have fewer than [`FEWEST_TO_RANK`] labels. Each row is ranked by the scores of its candidates. The rankings are compared by the sum of their
     /// precisions at 1, 3 and 5. `weights` are the weights of the rows.
     ///
     /// # Errors
@@ -191,6 +215,10 @@ impl HeldOut {
         n_trees: usize,
         watch: &Watch,
     ) -> Result<Combine, Error> {
+        let n_labels = |&row: &u32| y.row(row as usize).0.len();
+        if self.rows.iter().map(n_labels).sum::<usize>() < FEWEST_TO_RANK {
+            return Ok(textbook());
+        }
         let mut top = TopK::new(GAINS.len())?;
         let mut scored = Picked::default();
         let mut best = (f64::NEG_INFINITY, textbook());
@@ -205,7 +233,8 @@ impl HeldOut {
                     top.push(label, score);
                 }
                 begin = end;
-                total += weight(weights, row) * gain(top.drain_ranked(), y.row(row as usize).0);
+                total += f64::from(row_weight(weights, row))
+                    * gain(top.drain_ranked(), y.row(row as usize).0);
             }
             if total > best.0 {
                 best = (total, combine);
@@ -232,14 +261,14 @@ impl HeldOut {
         let wanted = self
             .rows
             .iter()
-            .map(|&row| weight(weights, row) * n_labels(row));
+            .map(|&row| f64::from(row_weight(weights, row)) * n_labels(row));
         let mut tally = Tally::new(wanted.sum());
         let mut scored = Picked::default();
         self.score(combine, n_trees, &mut scored)?;
         let mut begin = 0;
         for (&row, &end) in self.rows.iter().zip(&scored.ends) {
             for &(_, score) in &scored.pairs[begin..end] {
-                tally.push(score, weight(weights, row) as f32)?;
+                tally.push(score, row_weight(weights, row))?;
             }
             begin = end;
         }
@@ -248,8 +277,8 @@ impl HeldOut {
 }
 
 /// Returns the weight of a row.
-fn weight(weights: Option<&[f32]>, row: u32) -> f64 {
-    weights.map_or(1.0, |weights| f64::from(weights[row as usize]))
+fn row_weight(weights: Option<&[f32]>, row: u32) -> f32 {
+    weights.map_or(1.0, |weights| weights[row as usize])
 }
 
 /// Returns the sum of the precisions of a ranking at 1, 3 and 5. `ranked` has the labels, with the best

@@ -13,8 +13,9 @@
 //! p(s) = exp(−max(0, 1 − s)³)
 //! ```
 //!
-//! The score of a label is the logarithm of the product of these probabilities along the path from the root
-//! to the label. A beam search keeps the best nodes of each level. So the time of a prediction grows with
+//! The probability of a leaf is the product of these probabilities along the path from the root to the leaf.
+//! The score of a label is the logarithm of its own probability times a power of the probability of its leaf.
+//! The exponent is learned. A beam search keeps the best nodes of each level. So the time of a prediction grows with
 //! the logarithm of the number of labels. A model can have several trees with different seeds. It averages
 //! the probabilities of its trees.
 //!
@@ -32,7 +33,7 @@
 //! | `split.rs`, `grow.rs` | clusters of labels, and the trees that consist of these clusters |
 //! | `gather.rs`, `node.rs` | copies of the rows of a node with renumbered columns, and the fit of a node |
 //! | `fit.rs` | the fit of all levels, from the root down |
-//! | `held.rs` | held-out rows, from which the threshold is learned |
+//! | `held.rs` | held-out rows, from which the exponent of the path and the threshold are learned |
 //! | `arrays.rs`, `model.rs` | the fitted weights: a chunk for each node, with a hash table of features |
 //! | `walk.rs`, `predict.rs` | the beam search, and the scores of rows |
 //!

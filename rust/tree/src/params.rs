@@ -16,10 +16,27 @@ pub enum Combine {
     Product {
         /// The exponent of the probability of the leaf; finite and ≥ 0. The probability of a leaf is the
         /// product of the probabilities of all nodes on the path to the leaf.
-        path_weight: f32,
+        path_weight: f64,
     },
     /// The score is the margin of the label. The nodes on the path only decide which labels are scored.
     Leaf,
+}
+
+impl Combine {
+    /// Checks the exponent of the path.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Param`] if the exponent is not finite or negative.
+    pub(crate) fn check(self) -> Result<(), Error> {
+        match self {
+            Self::Product { path_weight } => {
+                let holds = path_weight.is_finite() && path_weight >= 0.0;
+                ensure("path_weight", holds, "finite and >= 0", path_weight)
+            }
+            Self::Leaf => Ok(()),
+        }
+    }
 }
 
 /// The parameters as the user gave them. [`check`](Self::check) checks their ranges.
@@ -84,10 +101,7 @@ impl Params {
             "an integer from 1 to 65535",
             self.max_leaf,
         )?;
-        if let Some(Combine::Product { path_weight }) = self.combine {
-            let holds = path_weight.is_finite() && path_weight >= 0.0;
-            ensure("path_weight", holds, "finite and >= 0", path_weight)?;
-        }
+        self.combine.map_or(Ok(()), Combine::check)?;
         at_least_one("beam", self.beam)
     }
 }

@@ -37,11 +37,12 @@ pub struct Scorer<'a> {
 
 /// The methods of [`Model`] compute predictions.
 impl<'a> Scorer<'a> {
-    /// Checks the arrays of a model and borrows them. Takes O(size of the model) time.
+    /// Checks the arrays of a model and borrows them. Takes about O(size of the model) time.
     ///
     /// # Errors
     ///
-    /// Returns the same errors as [`Arrays::check`].
+    /// Returns the same errors as [`Arrays::check`]. Also returns [`Error::Param`] if the exponent of the path
+    /// is not finite or negative.
     pub fn new(
         arrays: Arrays<'a>,
         beam: usize,
@@ -49,6 +50,7 @@ impl<'a> Scorer<'a> {
         threshold: f32,
         normalize: bool,
     ) -> Result<Self, Error> {
+        combine.check()?;
         arrays.check()?;
         Ok(Self {
             arrays,

@@ -16,10 +16,10 @@ use std::f64::consts::LN_2;
 use std::ops::Range;
 
 /// The name of the beams in error messages.
-const NODES: &str = "number of nodes that rows are sent to";
+pub(crate) const NODES: &str = "number of nodes that rows are sent to";
 
 /// The name of the scored labels in error messages.
-const CANDIDATES: &str = "number of labels that are scored for rows";
+pub(crate) const CANDIDATES: &str = "number of labels that are scored for rows";
 
 /// The lowest finite score. It replaces scores that overflow.
 const LOWEST: f32 = f32::MIN;
@@ -66,7 +66,7 @@ impl Found {
         let score = match combine {
             Combine::Leaf => margin,
             Combine::Product { path_weight } => {
-                (path_weight * leaf.score + log_probability(margin)).max(LOWEST)
+                (path_weight as f32 * leaf.score + log_probability(margin)).max(LOWEST)
             }
         };
         Self {
@@ -408,29 +408,18 @@ fn combined(
                 (sum / of_label.len() as f64) as f32
             }
             Combine::Product { path_weight } => {
-                let mut sum = 0.0;
-                for found in of_label {
-                    sum += manylabel_simd::exp(f64::from(found.score));
-                }
-                let is_there = |tree: usize| {
-                    of_label
-                        .iter()
-                        .any(|found| found.slot as usize % n_trees == tree)
-                };
-                let mean = sum / of_label.len() as f64;
-                for (tree, &bound) in dropped.iter().enumerate() {
-                    if of_label.len() < n_trees && !is_there(tree) {
-                        let exponent = f64::from(path_weight) * (f64::from(bound) - LN_2);
-                        // Without a dropped node, the bound is −∞, and −∞ times 0 is not a number.
-                        let bound = if path_weight > 0.0 {
-                            manylabel_simd::exp(exponent)
-                        } else {
-                            1.0
-                        };
-                        sum += mean.min(bound);
-                    }
-                }
-                ((sum / n_trees as f64).ln() as f32).max(LOWEST)
+                let logarithms = of_label.iter().map(|found| f64::from(found.score));
+                let bounds = (0..n_trees).filter(|&tree| {
+                    of_label.len() < n_trees
+                        && of_label
+                            .iter()
+                            .all(|found| found.slot as usize % n_trees != tree)
+                });
+                let bounds = bounds.map(|tree| match dropped[tree] {
+                    f32::NEG_INFINITY => f64::NEG_INFINITY, // also if the exponent is 0
+                    bound => path_weight * (f64::from(bound) - LN_2),
+                });
+                log_mean(logarithms, bounds, n_trees).max(LOWEST)
             }
         };
         push(
@@ -440,6 +429,31 @@ fn combined(
         )?;
     }
     Ok(())
+}
+
+/// Returns the logarithm of the mean of `n_trees` probabilities. `known` has the logarithms of the known
+/// probabilities. `bounds` has the logarithm of an upper bound for each of the others. Each unknown probability
+/// is estimated by the mean of the known ones, but at most by its bound.
+///
+/// The largest known probability is factored out, so that the logarithms of very small probabilities are
+/// precise.
+fn log_mean(
+    known: impl Iterator<Item = f64> + Clone,
+    bounds: impl Iterator<Item = f64>,
+    n_trees: usize,
+) -> f32 {
+    let highest = known.clone().fold(f64::NEG_INFINITY, f64::max);
+    let mut sum = 0.0;
+    let mut n_known = 0;
+    for logarithm in known {
+        sum += manylabel_simd::exp(logarithm - highest);
+        n_known += 1;
+    }
+    let mean = sum / f64::from(n_known);
+    for bound in bounds {
+        sum += mean.min(manylabel_simd::exp((bound - highest).min(0.0)));
+    }
+    ((sum / n_trees as f64).ln() + highest) as f32
 }
 
 /// Sets `places` to the position at which each slot begins, in a list that is sorted by slot. `slots` has the
@@ -462,4 +476,28 @@ fn places_of(
         places[slot + 1] += places[slot];
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_trees_count_with_the_mean_or_their_bound() {
+        let mean = |known: &[f64], bounds: &[f64]| {
+            let logarithms = |of: &[f64]| of.iter().map(|p| p.ln()).collect::<Vec<_>>();
+            let (known, bounds) = (logarithms(known), logarithms(bounds));
+            let n_trees = known.len() + bounds.len();
+            f64::from(log_mean(known.into_iter(), bounds.into_iter(), n_trees)).exp()
+        };
+        let close =
+            |got: f64, expected: f64| assert!((got - expected).abs() < 1e-6, "{got} {expected}");
+        close(mean(&[0.5, 0.1], &[]), 0.3);
+        close(mean(&[0.4], &[0.9, 1.0]), 0.4); // the bounds are above the mean
+        close(mean(&[0.4], &[0.1]), 0.25);
+        close(mean(&[0.4, 0.2], &[0.0]), 0.2); // no node was dropped
+        // Probabilities that an f64 cannot hold.
+        let tiny = log_mean([-2000.0, -2000.0].into_iter(), std::iter::empty(), 2);
+        assert!((tiny + 2000.0).abs() < 1e-3);
+    }
 }

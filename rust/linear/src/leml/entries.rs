@@ -193,51 +193,49 @@ impl Block<'_> {
 
     /// Replaces the scores `z` of entries by the numbers by which the entries multiply their rows of the
     /// other factor in the gradient or product. `t` holds the dot products of the direction and these
-    /// rows. It is empty unless a product is requested. Adds the losses to the loss of the block.
-    fn pull(&mut self, z: &mut [f32], t: &[f32], y: &[f32], weights: &[f32]) {
+    /// rows. It is empty unless a product is requested. Returns the sum of the losses.
+    fn pull(&self, z: &mut [f32], t: &[f32], y: &[f32], weights: &[f32]) -> f64 {
         let stretch = Stretch { z, t, y, weights };
         let loss = self.side.entries.loss;
-        self.loss += f64::from(loss.of_stretch(self.ask.wanted(), stretch));
+        f64::from(loss.of_stretch(self.ask.wanted(), stretch))
     }
 
-    /// Processes the stored entries row by row.
+    /// Processes the stored entries row by row, and up to [`OTHER_ROWS`] entries of a row at a time.
     fn stored(&mut self, watch: &Watch) -> Result<(), Error> {
         let rank = self.rank;
-        let rows = self.rows.clone();
-        let own = self.side.own;
-        let most = rows.clone().map(|row| own.row(row).0.len()).max();
-        let most = most.unwrap_or(0);
-        let mut all_z = filled("number of entries of a row", 0.0, most)?;
-        let mut all_t = filled("number of entries of a row", 0.0, most)?;
-        let mut all_weights = filled("number of entries of a row", 0.0, most)?;
+        let (mut all_z, mut all_t) = ([0.0; OTHER_ROWS], [0.0; OTHER_ROWS]);
+        let mut all_weights = [1.0; OTHER_ROWS];
         let mut out = filled("the gradient matrix", 0.0, self.out.len().min(rank))?;
-        for (at, row) in rows.enumerate() {
+        for (at, row) in self.rows.clone().enumerate() {
             watch.step(0)?;
-            let (others, values) = own.row(row);
-            let (z, weights) = (&mut all_z[..others.len()], &mut all_weights[..others.len()]);
+            out.fill(0.0);
+            let own = &self.own[at * rank..][..rank];
+            let direction = self.directions().map(|all| &all[at * rank..][..rank]);
             let part = |other: u32| &self.other[other as usize * rank..][..rank];
-            let of_row = &self.own[at * rank..][..rank];
-            for ((z, weight), &other) in z.iter_mut().zip(weights.iter_mut()).zip(others) {
-                *z = dot(of_row, part(other));
-                *weight = self.side.weight(row, other as usize);
-            }
-            let mut t = &mut all_t[..0];
-            if let Some(directions) = self.directions() {
-                t = &mut all_t[..others.len()];
-                let direction = &directions[at * rank..][..rank];
-                for (t, &other) in t.iter_mut().zip(others) {
-                    *t = dot(direction, part(other));
+            let (others, values) = self.side.own.row(row);
+            let mut loss = 0.0;
+            for (others, values) in others.chunks(OTHER_ROWS).zip(values.chunks(OTHER_ROWS)) {
+                let n = others.len();
+                let (z, weights) = (&mut all_z[..n], &mut all_weights[..n]);
+                let t = &mut all_t[..if direction.is_some() { n } else { 0 }];
+                for (at, &other) in others.iter().enumerate() {
+                    z[at] = dot(own, part(other));
+                    if let Some(direction) = direction {
+                        t[at] = dot(direction, part(other));
+                    }
+                    weights[at] = self.side.weight(row, other as usize);
                 }
-            }
-            self.pull(z, t, values, weights);
-            if !out.is_empty() {
-                out.fill(0.0);
-                for (&pull, &other) in z.iter().zip(others) {
-                    let part = &self.other[other as usize * rank..][..rank];
-                    for (out, part) in out.iter_mut().zip(part) {
-                        *out += pull * part;
+                loss += self.pull(z, t, values, weights);
+                if !out.is_empty() {
+                    for (&pull, &other) in z.iter().zip(others) {
+                        for (out, part) in out.iter_mut().zip(part(other)) {
+                            *out += pull * part;
+                        }
                     }
                 }
+            }
+            self.loss += loss;
+            if !out.is_empty() {
                 self.out[at * rank..][..rank].copy_from_slice(&out);
             }
         }
@@ -294,7 +292,7 @@ impl Block<'_> {
                 let t = rises
                     .as_ref()
                     .map_or(&[][..], |rises| rises.col_as_slice(at));
-                self.pull(z, t, &y[..width], &weights[..width]);
+                self.loss += self.pull(z, t, &y[..width], &weights[..width]);
                 for &other in &stored[begin..*next] {
                     y[other as usize - first] = 0.0;
                 }

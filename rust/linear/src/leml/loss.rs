@@ -7,7 +7,7 @@
 use super::params::Loss;
 use manylabel_simd::{exp_f32, wide};
 
-/// Number of partial sums of the loss. They fill one or two vector registers.
+/// Number of partial sums of the loss. They fill one to four vector registers.
 const LANES: usize = 16;
 
 /// The result to compute for each entry.
@@ -42,7 +42,7 @@ impl Loss {
             Self::Squared => (z - y) * (z - y) / 2.0,
             // This form is stable for large |z|, because the exponential is at most 1. A score that is
             // not a number makes the loss not a number.
-            Self::Logistic => ln_1p(tail(margin)) + (margin.abs() - margin) / 2.0,
+            Self::Logistic => ln_1p(tail(margin)) + at_least_zero(-margin),
             Self::SquaredHinge => {
                 let gap = at_least_zero(1.0 - margin);
                 gap * gap / 2.0
@@ -159,8 +159,7 @@ fn sum(
     sums.iter().sum()
 }
 
-/// Returns `e^−|z|`. If this number is below e⁻⁸⁷, the function returns e⁻⁸⁷. The error does not
-/// matter, because it is smaller than the rounding errors of all results computed from this number.
+/// Returns `e^−|z|`, but at least e⁻⁸⁷, which is about 1e-38. The absolute error is negligible in every use.
 #[inline(always)]
 fn tail(z: f32) -> f32 {
     let x = -z.abs();
@@ -271,6 +270,18 @@ mod tests {
         for loss in LOSSES {
             assert!(loss.value(f32::NAN, 1.0).is_nan());
             assert!(loss.value(f32::NAN, 0.0).is_nan());
+        }
+    }
+
+    #[test]
+    #[expect(clippy::float_cmp, reason = "the results are exact")]
+    fn large_scores_have_their_limits() {
+        for z in [100.0, 1e30, f32::MAX, f32::INFINITY] {
+            assert!(Loss::Logistic.value(z, 1.0) < 1e-37);
+            assert_eq!(Loss::Logistic.value(z, 0.0), z);
+            assert!(Loss::Logistic.slope(z, 1.0).abs() < 1e-37);
+            assert_eq!(Loss::Logistic.slope(z, 0.0), 1.0);
+            assert!(Loss::Logistic.curvature(z, 0.0) < 1e-37);
         }
     }
 }
