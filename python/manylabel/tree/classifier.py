@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,10 @@ from manylabel.estimator.base import ODDS_OF_MARGINS, MultiLabelClassifier, core
 from manylabel.estimator.parameters import check_count, fixed_threshold, n_threads
 from manylabel.estimator.progress import Progress, reported
 from manylabel.estimator.registry import register
-from manylabel.estimator.scaling import holds_measurements
+from manylabel.estimator.scaling import ScaledFeatures, holds_measurements
 from manylabel.estimator.schema import Array, Scalar, Schema
 from manylabel.estimator.validation import check_training_set
+from manylabel.linear.dismec import DiSMECClassifier
 
 __all__ = ["LabelTreeClassifier"]
 
@@ -37,9 +38,10 @@ class LabelTreeClassifier(MultiLabelClassifier):
 
     Parameters
     ----------
-    C : float, default=1.0
+    C : float or "auto", default="auto"
         Weight of the squared hinge loss relative to the regularization, in each linear classifier; finite and
-        > 0. Smaller values regularize more strongly.
+        > 0. Smaller values regularize more strongly. "auto" chooses the value as `DiSMECClassifier` does: by
+        the loss of one-vs-rest classifiers on held-out rows of a sample of the data.
     n_trees : int, default=1
         Number of trees; >= 1. The trees have different seeds, and their probabilities are averaged. Rankings
         are slightly better with three trees than with one tree. The fit time and the size of the model are
@@ -93,6 +95,8 @@ class LabelTreeClassifier(MultiLabelClassifier):
 
     Attributes
     ----------
+    C_ : float
+        The value of C, as given or chosen.
     threshold_ : float
         The threshold, as given or learned. It is subtracted from all scores, so predicted labels have
         positive scores.
@@ -189,7 +193,7 @@ class LabelTreeClassifier(MultiLabelClassifier):
     """
 
     parameters = kinds.Parameters(
-        C=kinds.Number(above=0),
+        C=kinds.Either("auto", kinds.Number(above=0)),
         n_trees=kinds.Count(1),
         branching=kinds.Count(2, 2**16 - 1),
         max_leaf=kinds.Count(1, 2**16 - 1),
@@ -209,6 +213,7 @@ class LabelTreeClassifier(MultiLabelClassifier):
 
     schema = Schema(
         **MultiLabelClassifier.fitted,
+        C_=Scalar(float),
         threshold_=Scalar(float, finite=True),
         normalize_=Scalar(bool),
         by_leaf_=Scalar(bool),
@@ -229,6 +234,7 @@ class LabelTreeClassifier(MultiLabelClassifier):
         chunk_weights_=Array(("n_weights",), "f4"),
     )
 
+    C_: float
     threshold_: float
     normalize_: bool
     by_leaf_: bool
@@ -242,7 +248,7 @@ class LabelTreeClassifier(MultiLabelClassifier):
 
     def __init__(
         self,
-        C: float = 1.0,
+        C: float | Literal["auto"] = "auto",
         *,
         n_trees: int = 1,
         branching: int = 64,
@@ -277,6 +283,16 @@ class LabelTreeClassifier(MultiLabelClassifier):
         n_labels = y.shape[1]
         total = len(np.unique(y.indices))
         with reported(total, "label", params["verbose"], progress) as report:
+            if params["C"] == "auto":
+                flat = DiSMECClassifier(
+                    fit_intercept=params["fit_intercept"],
+                    solver=params["solver"],
+                    tol=params["tol"],
+                    max_iter=params["max_iter"],
+                    n_jobs=params["n_jobs"],
+                )
+                scaled = ScaledFeatures(X, sample_weight, bool(by_row), center=params["fit_intercept"])
+                params["C"] = flat._chosen_strength(scaled, y, sample_weight, report)
             attributes, cut, n_iter, n_unfinished = _core.fit_tree(
                 (X, y, sample_weight), params, (params["n_jobs"], report)
             )
@@ -284,6 +300,7 @@ class LabelTreeClassifier(MultiLabelClassifier):
             setattr(self, name, value)
         if threshold is None:
             threshold = textbook if cut is None else cut
+        self.C_ = float(params["C"])
         self.threshold_ = float(threshold)
         self.by_leaf_ = params["combine"] == "leaf"
         self.n_iter_ = n_iter
