@@ -125,9 +125,9 @@ def dump_xc(X: Any, Y: Any, path: Path) -> None:
 
     Notes
     -----
-    Each value is written as the shortest decimal that is read back as the same number. Integers are written
-    without a decimal point. Zeros are left out. If the file is read with the dtype of the written precision
-    (float32 or float64) and written again, the new file is identical.
+    Each value is written as the shortest decimal that is read back as the same number. Whole numbers, such as
+    2.0, are written without a decimal point. Zeros are left out. If the file is read with the dtype of the
+    written precision (float32 or float64) and written again, the new file is identical.
 
     The text is written to a temporary file in the same folder. When the temporary file is complete, it is
     renamed to ``path``. After an error or Ctrl-C, an existing file at ``path`` is unchanged.
@@ -244,9 +244,9 @@ def load_arff(
 
     Notes
     -----
-    If a sparse row omits a numeric attribute, its value is 0. If a sparse row omits a nominal attribute, its
-    value is *the first declared value*. A nominal attribute with more than two values therefore gives a one
-    in every row of X.
+    A numeric attribute that a sparse row omits has the value 0 in this row. A nominal attribute that a sparse
+    row omits has *the first declared value* of the attribute in this row. A nominal attribute with more than
+    two values therefore gives a one in every row of X.
 
     Text is decoded as UTF-8. Text that is not valid UTF-8 is decoded as Latin-1. The time is linear in the
     size of the file. The function needs little more memory than the result. The file may be a pipe. Ctrl-C
@@ -333,7 +333,7 @@ def load_digit_attributes(*, return_names: bool = False) -> Any:
     Returns
     -------
     X : ndarray of shape (1797, 64), dtype float32
-        Amount of ink in each cell of an 8 x 8 grid, from 0 to 1. The cells are in row-major order.
+        Amount of ink, from 0 to 1, in each cell of an 8 x 8 grid. The cells are in row-major order.
     Y : ndarray of shape (1797, 10), dtype int32
         1 if the digit has the attribute, else 0. The columns are: even; prime; square; at least five;
         multiple of three; power of two; Fibonacci number; closed loop (0, 6, 8, 9); straight strokes only
@@ -384,22 +384,24 @@ def make_multilabel(
     structure : {"blocks", "low-rank", "rules"}, default="blocks"
         How the labels depend on the features.
 
-        - "blocks": Features and labels are divided into b = ``min(100, isqrt(n_labels), isqrt(n_features))``
-          blocks. Feature j and label j belong to block ``j % b``. Each sample belongs to one block, and all
+        - "blocks": Features and labels are divided into q = ``min(100, isqrt(n_labels), isqrt(n_features))``
+          blocks. Feature j and label j belong to block ``j % q``. Each sample belongs to one block, and all
           its labels and words come from this block. Each label is linked to eight words of its block. About
           half of the words of a sample are drawn from the words that the labels of the sample are linked to.
         - "low-rank": There are r topics, where r is the smallest integer with r(r-1)/2 >= ``n_labels``. Each
-          sample has a few topics. The words of topic t are the features j with ``j % r == t``. Each label has
-          two topics. Label ``b(b-1)/2 + a`` has the topics a and b, where a < b < r. A sample has a label if
-          and only if it has both topics of the label. A sample and a label have 0, 1 or 2 topics in common.
-          The numbers of common topics form a matrix with one row per sample and one column per label. The
-          rank of this matrix is at most r, which gives the structure its name.
+          sample has a few topics. The words of topic t are the features j with ``j % r == t``. Each word of a
+          sample is drawn from the words of one of its topics. Each label has two topics. Label
+          ``b(b-1)/2 + a`` has the topics a and b, where a < b < r. A sample has a label if and only if it has
+          both topics of the label. A sample and a label have 0, 1 or 2 topics in common. The numbers of
+          common topics form a matrix with one row per sample and one column per label. The rank of this
+          matrix is at most r, which gives the structure its name.
         - "rules": A sample has label ``b(b-1)/2 + a`` *if and only if* its features a and b are both nonzero.
-          Here a < b < r, and r is the same number as for "low-rank". The features r, r + 1, ... do not affect
-          the labels.
+          Here a < b < r, and r is the same number as for "low-rank". Each sample has a few of the features 0
+          to r - 1. The ``n_nonzero`` words are drawn from the other features r, r + 1, ..., which do not
+          affect the labels.
     n_nonzero : int, default=30
-        Number of words to draw per sample, >= 1. A word can be drawn more than once, so rows usually have
-        fewer nonzero values.
+        Number of words to draw per sample, >= 1. A word can be drawn more than once, so fewer than
+        ``n_nonzero`` different words are usually drawn.
     labels_per_sample : float, default=3.0
         Approximate mean number of labels per sample, from 1 to ``n_labels``. The actual mean is slightly
         lower. With "blocks", the reason is that labels can be drawn more than once. With "low-rank" and
@@ -472,7 +474,7 @@ _Chunk: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64
 
 
 def _zipf(rng: np.random.Generator, size: ArrayLike) -> NDArray[np.int64]:
-    """Draw a random integer k with 0 <= k < s for each element s of `size`.
+    """Draw a random integer k with 0 <= k < s for each element s of the array `size`.
 
     The probability of k is ln((k + 2) / (k + 1)) / ln(s + 1).
     """

@@ -210,10 +210,10 @@ def psp_at_k(
 ) -> float | Floats:
     """Compute propensity-scored precision at k (PSP@k).
 
-    A hit is a true label among the k labels with the highest scores of a row. The weight of a hit is 1 /
-    propensity of the label. The result is the sum of the weights of all hits in all rows, divided by the
-    largest possible sum. This ratio of two sums is not a mean over the rows. Published results use the same
-    ratio.
+    A hit is a true label among the k labels with the highest scores of a row. The weight of a hit is 1 / p,
+    where p is the propensity of the label. The result is the sum of the weights of all hits in all rows,
+    divided by the largest possible sum. This ratio of two sums is not a mean over the rows. Published results
+    use the same ratio.
 
     Parameters
     ----------
@@ -351,8 +351,9 @@ def _top_of_dense(scores: NDArray[Any], block: slice, depth: int) -> NDArray[np.
 def _hits(Y: csr_array, block: slice, top: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return whether each ranked label is a true label.
 
-    A pair of a row and a label is encoded as the number row * c + label, where c is the number of labels. The
-    numbers of the true pairs are sorted. Bisection finds whether the number of a ranked pair is among them.
+    A pair of a row and a label is encoded as the integer row * c + label, where c is the number of labels.
+    The codes of the pairs in `Y` are sorted. For each ranked label, bisection finds whether the code of its
+    pair is one of the codes in `Y`.
     """
     c = Y.shape[1]
     indptr = Y.indptr[block.start : block.stop + 1]
@@ -367,9 +368,9 @@ def _hits(Y: csr_array, block: slice, top: NDArray[np.int64]) -> NDArray[np.bool
 
 
 def _inverse_ideal(k: int, n_true: NDArray[np.int64]) -> Floats:
-    """Return 1 / I(min(k, n_true)) for each row, and 0 for rows without labels.
+    """Return 1 / I(min(k, t)) for each row with t >= 1 true labels, and 0 for rows without true labels.
 
-    I(m) is the sum of 1 / log2(r + 1) over the ranks r from 1 to m.
+    `n_true` holds the number t of each row. I(m) is the sum of 1 / log2(r + 1) over the ranks r from 1 to m.
     """
     depth = np.minimum(k, n_true)
     ideal = np.cumsum(1.0 / np.log2(np.arange(2.0, depth.max() + 2.0)))

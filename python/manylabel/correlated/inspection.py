@@ -29,9 +29,10 @@ class Explanation:
     intercept : ndarray of shape (n_labels,), dtype float64
         Intercept of each label minus the threshold.
     features : csr_array of shape (n_labels, n_features), dtype float64
-        Contribution of each feature of the row to the log-odds of each label.
+        Contribution of each feature (column of the array) to the log-odds of each label (row of the array).
     labels : csr_array of shape (n_labels, n_labels), dtype float64
-        Contribution of each predicted label (column) to the log-odds of each other label (row).
+        Contribution of each predicted label (column of the array) to the log-odds of each other label (row of
+        the array).
     feature_names : sequence of str of length n_features
         Names of the features in the ``repr`` of the object.
     label_names : sequence of str of length n_labels

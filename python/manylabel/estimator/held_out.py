@@ -56,7 +56,7 @@ class Fold(NamedTuple):
     ) -> float:
         """Return the mean loss of the held-out rows.
 
-        Labels that occur in no training row of the split are left out.
+        Labels that occur in no training row of this `Fold` are left out.
 
         Parameters
         ----------
@@ -129,7 +129,7 @@ def held_out_folds(X: csr_array, Y: csr_array, sample_weight: NDArray[np.float32
 def spread_rows(n_rows: int, n_drawn: int) -> NDArray[np.intp]:
     """Return the indices of up to `n_drawn` rows, spread evenly over all rows.
 
-    The same arguments always give the same rows. The row numbers are not sorted.
+    The same arguments always give the same indices. The indices are not sorted.
     """
     return np.argsort(np.arange(n_rows, dtype=np.uint64) * _HASH % 2**32, kind="stable")[:n_drawn]
 
@@ -152,10 +152,10 @@ def _drawn_labels(Y: csr_array) -> NDArray[np.intp]:
 def best_strength(loss: Callable[[float], float], first: float, least: float, most: float) -> float:
     """Search for the regularization strength with the smallest loss on held-out rows.
 
-    The search starts at `first`. It divides the strength by `STRENGTH_STEP` as long as each division lowers
-    the loss by more than 2 %. If the first division does not lower the loss by more than 2 %, the search
-    multiplies `first` by `STRENGTH_STEP` instead. It repeats the multiplication as long as each
-    multiplication lowers the loss by more than 2 %.
+    The search starts at `first`. It divides the strength by `STRENGTH_STEP` (the square root of 10) as long
+    as each division lowers the loss by more than 2 %. If even the first division does not lower the loss by
+    more than 2 %, the search goes back to `first`. It then multiplies the strength by `STRENGTH_STEP` as long
+    as each multiplication lowers the loss by more than 2 %.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def best_strength(loss: Callable[[float], float], first: float, least: float, mo
     Returns
     -------
     float
-        The strength at which the search ends.
+        The last strength that lowered the loss by more than 2 %, or `first` if no strength did.
     """
     best, lowest = first, loss(first)
     for step in (1 / STRENGTH_STEP, STRENGTH_STEP):

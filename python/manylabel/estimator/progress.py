@@ -28,7 +28,7 @@ class Report:
             self._progress(done)
 
     def restart(self, total: int) -> None:
-        """Reset the progress bar to 0 for the next part of the work. `total` is the size of this part."""
+        """Reset the progress bar to 0 for the next part of the fit, which has `total` units of work."""
         self._bar.reset(total=total)
 
 

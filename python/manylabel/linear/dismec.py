@@ -45,8 +45,8 @@ class DiSMECClassifier(LinearClassifier):
         strongly. "auto" chooses the value with the lowest loss on held-out rows (see Notes). Most
         publications use 1.
     prune : float, default=0.01
-        Weights with an absolute value below `prune` are set to zero; finite and >= 0. If `normalize` scales
-        the columns, `prune` applies to the weights of the scaled columns.
+        Weights with an absolute value below `prune` are set to zero; finite and >= 0. If the parameter
+        `normalize` leads to scaled columns, `prune` applies to the weights of the scaled columns.
     fit_intercept : bool, default=True
         Whether to fit an intercept. The intercept is regularized like the weight of a feature that is 1 in
         every row.
@@ -57,9 +57,10 @@ class DiSMECClassifier(LinearClassifier):
     solver : {"fast", "exact"}, default="fast"
         Solver for the weights. "exact" computes the optimum of every label over all rows, within `tol`.
         "fast" approximates the weights of rare labels, which occur in fewer than 1 % of the rows. For a rare
-        label, "fast" uses the positive rows and the negative rows near the margin. A single negative row
-        replaces all other rows. The features of this row are the means over all rows. With many rows, "fast"
-        is many times faster than "exact", and the rankings are nearly the same (see Notes).
+        label, "fast" uses all rows with the label. Of the rows without the label, it uses only those with a
+        score near the margin. The remaining rows are replaced by one row without the label. The features of
+        this row are the means of the features over all rows of X. With many rows, "fast" is many times faster
+        than "exact", and the rankings are nearly the same (see Notes).
     tol : float, default=0.01
         Tolerance of the solver; finite and > 0. A label has converged when the norm of its gradient is at
         most ``tol * min(positives, negatives) / n_samples`` times the norm of its gradient at zero weights.
@@ -77,13 +78,14 @@ class DiSMECClassifier(LinearClassifier):
     coef_ : csc_array of shape (n_labels, n_features), dtype float32
         Weights. The format is CSC, because predictions read the weights feature by feature.
     intercept_ : ndarray of shape (n_labels,), dtype float32
-        Intercepts minus `threshold_`. Labels that occur in no training row have the intercept -inf, so that
-        they are never predicted.
+        Intercepts minus the given or learned threshold (`threshold_`). Labels that occur in no training row
+        have the intercept -inf, so that they are never predicted.
     C_ : float
         The value of `C`, as given or chosen.
     n_iter_ : ndarray of shape (n_labels,), dtype int32
         Number of solver steps for each label. For rare labels with the solver "fast", the value is the number
-        of passes over the rows. For labels that did not converge, the value is `max_iter`.
+        of passes over the rows that the solver uses for the label. For labels that did not converge, the
+        value is `max_iter`.
 
     See Also
     --------
@@ -91,27 +93,28 @@ class DiSMECClassifier(LinearClassifier):
 
     Notes
     -----
-    Scores are margins ``w.x + b`` minus `threshold_`. `predict` assigns the labels with positive scores.
+    The score of a label is its margin ``w.x + b`` minus `threshold_`. The values in `intercept_` are b minus
+    `threshold_`. `predict` assigns the labels with positive scores.
 
     With ``threshold="auto"``, the threshold is the margin at which the number of predicted labels on held-out
     rows equals the number of true labels. A tenth of the rows is held out, or a quarter if the data set is
     small. The threshold is computed on a sample of the labels. Frequent labels and rare labels are sampled
-    separately. Of each of these two groups, the sample contains the 64 most frequent labels. It also contains
-    1/20 of the other labels of the group, but at least 64 labels. For the sampled labels, the contribution of
-    the held-out rows is subtracted from a copy of the weights. A few solver steps then adapt this copy to the
-    remaining rows. The held-out rows are scored with the adapted copy. The weights in `coef_` are not
-    affected. The computation takes up to 15 % of the fit time, or more if the fit takes only a few
-    milliseconds. If Y has fewer than ten positive entries in the held-out rows, the threshold is 0.
+    separately. Of each of these two groups, the sample contains the 64 most frequent labels. Of the other
+    labels of each group, the sample contains 1/20, but at least 64 labels. For the sampled labels, the
+    contribution of the held-out rows is subtracted from a copy of the weights. A few solver steps then adapt
+    this copy to the remaining rows. The held-out rows are scored with the adapted copy. The weights in
+    `coef_` are not affected. The computation takes up to 15 % of the fit time, or more if the fit takes only
+    a few milliseconds. If Y has fewer than ten positive entries in the held-out rows, the threshold is 0.
 
     With ``C="auto"``, C is chosen on a sample of the data. The sample does not depend on `random_state`. It
     has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1/64 of the labels, but at
-    least 32 and at most 512 labels. Smaller data sets are used completely. Frequent labels are more likely to
-    be in the sample. A quarter of the sampled rows is held out. On small data sets, several quarters are held
-    out one after the other. The search starts at ``C=1``. It multiplies or divides C by ``sqrt(10)`` as long
-    as a step lowers the loss on the held-out rows by more than 2 %. C stays between 0.001 and 100. If Y has
-    fewer than ten positive entries in the held-out rows, C is 1. On small data sets, the search takes about
-    0.1 seconds, and a fit with a given C takes 0.01 seconds. On large data sets, where a fit takes minutes,
-    the search takes a few percent of the fit time.
+    least 32 and at most 512 labels. If there are fewer rows or labels than the minimum, all of them are used.
+    Frequent labels are more likely to be in the sample. A quarter of the sampled rows is held out. On small
+    data sets, several quarters are held out one after the other. The search starts at ``C=1``. It multiplies
+    or divides C by ``sqrt(10)`` as long as a step lowers the loss on the held-out rows by more than 2 %. C
+    stays between 0.001 and 100. If Y has fewer than ten positive entries in the held-out rows, C is 1. On
+    small data sets, the search takes about 0.1 seconds, and a fit with a given C takes 0.01 seconds. On large
+    data sets, where a fit takes minutes, the search takes a few percent of the fit time.
 
     The solver processes 16 labels at once. A step for these 16 labels takes O(nnz(X)) time, where nnz(X) is
     the number of nonzero values of X. The fit takes 16 bytes of memory per stored value of X, in addition to

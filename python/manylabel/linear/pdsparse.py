@@ -53,13 +53,14 @@ class PDSparseClassifier(LinearClassifier):
         most are added. None means that the number starts at the mean number of labels per row. The number is
         doubled, up to 100, after each pass that spent more than two thirds of its work on the search.
     post_solve : bool, default=True
-        Whether to refit the nonzero weights without the L1 penalty after the main fit. The refit takes the
-        same number of passes as the main fit. With `early_stopping`, the refitted weights are kept only if
-        their precision on the held-out rows is at least the precision before the refit.
+        Whether to refit the nonzero weights after the main fit. The refit has no L1 penalty. The refit takes
+        the same number of passes as the main fit. With `early_stopping`, the refitted weights are kept only
+        if their precision on the held-out rows is not lower than the precision before the refit.
     fit_intercept : bool, default=True
         Whether to add intercepts to the scores. The intercept of a label is a factor times the logarithm of
         the frequency of the label. All labels have the same factor, which is chosen on held-out rows (see
-        Notes). `fit_intercept` affects the weights only if columns are centered (see `normalize`).
+        Notes). `fit_intercept` affects the weights only if the parameter `normalize` leads to centered
+        columns.
     threshold : {"auto", "zero"} or float, default="auto"
         Score above which `predict` assigns a label. "auto" chooses the threshold so that the number of
         predicted labels on held-out rows equals the number of true labels (see Notes). "zero" is the
@@ -85,13 +86,13 @@ class PDSparseClassifier(LinearClassifier):
     coef_ : csc_array of shape (n_labels, n_features), dtype float32
         Weights. The format is CSC, because predictions read the weights feature by feature.
     intercept_ : ndarray of shape (n_labels,), dtype float32
-        Intercepts (0 with ``fit_intercept=False``) minus `threshold_`. Labels that occur in no training row
-        have the intercept -inf, so that they are never predicted.
+        Intercepts (0 with ``fit_intercept=False``) minus the given or learned threshold (`threshold_`).
+        Labels that occur in no training row have the intercept -inf, so that they are never predicted.
     n_iter_ : int
         Number of passes of the main fit, without the passes of `post_solve`.
     dual_gap_ : float
         Duality gap before `post_solve`: the primal objective minus the dual objective. The duality gap is an
-        upper bound on the difference between the objective and its optimum.
+        upper bound on the difference between the primal objective and its minimum.
     validation_precision_ : ndarray of shape (n_iter_,) or (0,), dtype float64
         Precision at 1 on the held-out rows after each pass, from 0 to 1; empty without `early_stopping`.
 
@@ -101,14 +102,15 @@ class PDSparseClassifier(LinearClassifier):
 
     Notes
     -----
-    Scores are ``w.x + b``, where w is a row of `coef_` and b is the value of `intercept_` for the label.
-    `predict` assigns the labels with positive scores.
+    Scores are ``w.x + b``, where x is a row of X. For each label, w is the row of `coef_` and b is the value
+    in `intercept_`. `predict` assigns the labels with positive scores.
 
     With ``search="exact"``, a pass takes O(m + n_labels) time for each row, where m is the number of nonzero
-    weights of the row's features. The fit stores a copy of the values of X, and 12 bytes for each label in
-    the active set of each row. It also stores about 30 bytes for some pairs of a feature and a label. A pair
-    is stored if, for some row, the feature is nonzero and the label is in the active set. `early_stopping`
-    doubles the memory of the weights and the active sets.
+    weights (for all labels) of the features that are nonzero in the row. The fit stores a copy of the values
+    of X, and 12 bytes for each label in the active set of each row. It also stores about 30 bytes for some
+    pairs of a feature and a label. A pair is stored if there is a row in which the feature is nonzero and
+    whose active set contains the label. `early_stopping` doubles the memory of the weights and the active
+    sets.
 
     The loss compares the labels of a row with one another. Without intercepts and threshold, the sign of a
     score therefore has no meaning, and the weights do not depend on how frequent a label is. For this reason,
@@ -120,7 +122,7 @@ class PDSparseClassifier(LinearClassifier):
 
     The candidates for the factor of the intercepts are 0, 1/512, 1/256, ..., 2. `fit` computes the mean label
     ranking average precision of each candidate on the held-out rows. It chooses the smallest factor for which
-    this precision is within one standard error of the best precision. The threshold is then chosen so that
+    this precision is within one standard error of the highest precision. The threshold is then chosen so that
     the number of predicted labels on the held-out rows equals the number of true labels. With
     `early_stopping`, the rows that are held out for early stopping are also used for these choices, at almost
     no cost. Without `early_stopping`, the choices take up to 16 % of the fit time if there are at least a
