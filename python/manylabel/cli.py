@@ -60,7 +60,7 @@ _BLOCK = 4096
 
 
 class UsageError(Exception):
-    """Error for invalid command-line arguments. The exit code is then 2."""
+    """Error for invalid command-line arguments, for which the exit code is 2."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -409,7 +409,10 @@ def _check_width(matrix: Any, width: int, what: str, path: str) -> None:
 
 
 def _topk(model: Any, X: Any, k: int, arguments: argparse.Namespace) -> Iterator[csr_array]:
-    """Yield the predictions of one block of rows after another. A progress bar counts the rows."""
+    """Predict block after block of rows, and yield the predictions of each block.
+
+    A progress bar counts the rows.
+    """
     n_rows = X.shape[0]
     with tqdm(total=n_rows, unit=" rows", disable=not _shows_progress(arguments)) as bar:
         for start in range(0, n_rows, _BLOCK):

@@ -48,14 +48,14 @@ class Data:
 
     Parameters
     ----------
-    X_train, X_test : ndarray of shape (n, 64), dtype float32
+    X_train, X_test : ndarray of shape (n_images, 64), dtype float32
         The training and test images. An image has 8 x 8 cells, and each cell is one feature.
-    Y_train, Y_test : ndarray of shape (n, c), dtype int32
+    Y_train, Y_test : ndarray of shape (n_images, n_attributes), dtype int32
         The attributes of the training and test images, as 0/1 indicator matrices.
-    digits_test : ndarray of shape (n,), dtype int64
+    digits_test : ndarray of shape (n_images,), dtype int64
         The digit that each test image shows.
     label_names : list of str
-        Names of the c attributes.
+        Names of the attributes.
     """
 
     X_train: NDArray[np.float32]
@@ -80,7 +80,7 @@ class Result:
         Wall-clock time of `fit`.
     n_bytes : int
         Size of the model file.
-    predicted : ndarray of shape (n, c), dtype bool
+    predicted : ndarray of shape (n_images, n_attributes), dtype bool
         True for each attribute that the model predicts for a test image.
     precision : ndarray of shape (5,), dtype float64
         Precision at k, for k = 1 to 5.
@@ -137,7 +137,7 @@ def train(title: str, estimator: Any, data: Data, folder: Path) -> Result:
     data : Data
         The training and test images.
     folder : path
-        Folder of the model file.
+        Folder to which the model file is written.
 
     Returns
     -------
@@ -369,8 +369,8 @@ def _costs_chart(results: Sequence[Result], colors: dict[str, str]) -> str:
 def _shown(data: Data, results: Sequence[Result]) -> tuple[list[int], list[int]]:
     """Return two lists of test images to show, as row numbers of ``data.X_test``.
 
-    The first list has the first image of each digit. The second list has the hardest image of each digit. Of
-    all images of the digit, the hardest image has the largest total number of mistakes by all models.
+    The first list has the first image of each digit. The second list has the hardest image of each digit,
+    which is the image on which all models together make the most mistakes.
     """
     mistakes = np.sum([(result.predicted != data.Y_test).sum(axis=1) for result in results], axis=0)
     first, hardest = [], []
@@ -391,8 +391,9 @@ def _symbols(data: Data, shown: tuple[list[int], list[int]]) -> str:
 def _cells(values: NDArray[Any], *kinds: str) -> str:
     """Draw 64 values from -1 to 1 as a grid of 8 x 8 SVG cells.
 
-    `kinds` are one or two CSS classes. Cells with positive values have the first CSS class. Cells with
-    negative values have the last CSS class.
+    `kinds` has the names of one or two CSS classes. Cells with positive values have the first CSS class.
+    Cells with negative values have the last CSS class. If only one CSS class is given, it is both the first
+    and the last.
     """
     return "".join(
         f'<rect class="{kinds[0 if value > 0 else -1]}" x="{at % 8}" y="{at // 8}" width="1" height="1" '
@@ -403,7 +404,7 @@ def _cells(values: NDArray[Any], *kinds: str) -> str:
 
 
 def _digits(data: Data, results: Sequence[Result]) -> str:
-    """Return the HTML of one tab per model.
+    """Return HTML with one tab per model.
 
     A tab shows images, with the attributes that the model found, missed or predicted wrongly.
     """

@@ -165,8 +165,8 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     On Linux and macOS, the file may be deleted or replaced while the loaded model is in use. `save` can
     therefore write a new model to the same path. On Windows, the file cannot be deleted or replaced while the
-    model is in use. Do not truncate the file and do not overwrite it in place. This would change the arrays
-    of the loaded model or crash the process.
+    model is in use. Do not truncate the file and do not overwrite it in place. Either would change the
+    arrays of the loaded model or crash the process.
     """
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -200,8 +200,8 @@ def _beginning(header: bytes | bytearray) -> re.Match[bytes]:
 def _header(state: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> bytearray:
     """Return the part of the file that comes before the tensors.
 
-    This part is the length of the header, followed by the header. The header has zeros in place of the
-    checksum.
+    This part is the length of the header, followed by the header. The returned header has zeros in place of
+    the checksum, which is not known yet.
     """
     entries: dict[str, Any] = {
         "__metadata__": {
@@ -419,9 +419,10 @@ def _parse(text: str) -> Any:
 
 
 def _tensors(entries: dict[str, Any], data: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
-    """Return the tensors as views of `data`.
+    """Return the tensors of a file by name, as views of `data`, which has the bytes after the header.
 
-    The tensors must cover `data` completely, in order, and without gaps or overlaps.
+    The header of the file has the given entries, one per tensor. The tensors must cover `data` completely, in
+    the order of the entries, and without gaps or overlaps.
     """
     tensors: dict[str, NDArray[Any]] = {}
     end = 0
@@ -456,8 +457,9 @@ def _tensors(entries: dict[str, Any], data: NDArray[np.uint8]) -> dict[str, NDAr
 def _check_fitted(estimator: Any) -> None:
     """Check the parameters and the fitted attributes of a fitted estimator.
 
-    The class attributes ``parameters`` and ``schema`` describe the valid values. If a class lacks one of
-    these attributes, the values are not checked.
+    The class attribute ``parameters`` describes the valid parameters, and the class attribute ``schema``
+    describes the valid fitted attributes. If a class has no ``parameters``, its parameters are not checked.
+    If a class has no ``schema``, its fitted attributes are not checked.
     """
     parameters = getattr(type(estimator), "parameters", None)
     if parameters is not None:
@@ -546,7 +548,7 @@ class _Decoder:
         if ends[0] != 0 or (ends[1:] < ends[:-1]).any() or ends[-1] != len(utf8):
             raise ValueError(
                 f"the end positions of the strings of {at!r} must begin with 0, never decrease and end with "
-                f"{len(utf8)}"
+                f"{len(utf8)}, the number of bytes of the strings"
             )
         text, bounds = utf8.tobytes(), ends.tolist()
         strings = np.empty(len(ends) - 1, dtype=object)

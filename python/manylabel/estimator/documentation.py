@@ -27,9 +27,9 @@ def inherit_documentation(cls: type) -> None:
     Parameters
     ----------
     cls : type
-        The class. The docstrings of the class and of its methods are replaced. The section Parameters then
-        lists the parameters of the signature, in the order of the signature. In the other sections, the
-        copied entries follow the entries of the class.
+        The class. The docstrings of the class and of its methods are replaced. In a new docstring, the
+        section Parameters lists the parameters in the order of the signature of the class or method. In all
+        other sections, the copied entries follow the entries that were there before.
     """
     bases = cls.__mro__[1:]
     own = list(inspect.signature(cls).parameters)
@@ -106,9 +106,9 @@ def _completed(doc: str | None, of_bases: list[str | None], parameters: list[str
 
 
 def _sections(doc: str | None) -> dict[str, dict[str, str]]:
-    """Return a dict with the sections of a docstring.
+    """Return the sections of a docstring, as a dict from the titles of the sections to the sections.
 
-    Each section is a dict from the names of its entries to their texts.
+    Each section is itself a dict from the names of its entries to the texts of the entries.
     """
     parts = re.split(r"^(\w[\w ]*)\n-+\n", inspect.cleandoc(doc or ""), flags=re.MULTILINE)
     sections = {}
@@ -124,9 +124,10 @@ def _name(entry: str) -> str:
 
 
 def _replaced(doc: str, sections: dict[str, dict[str, str]]) -> str:
-    """Return a docstring in which the given sections replace the sections with the same titles.
+    """Return the docstring `doc`, with `sections` in place of its sections with the same titles.
 
-    The given sections come after the summary, in numpydoc's order. All other sections of `doc` follow.
+    The text before the first section of `doc` comes first. The given sections follow in numpydoc's order, and
+    the remaining sections of `doc` come last.
     """
     parts = re.split(r"^(\w[\w ]*)\n-+\n", doc, flags=re.MULTILINE)
     texts = [parts[0].rstrip()]

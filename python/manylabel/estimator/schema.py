@@ -52,8 +52,8 @@ class Attribute(ABC):
     Parameters
     ----------
     optional : bool, default=False
-        Whether the attribute may be missing. Some attributes exist only with certain parameters. Files of
-        earlier versions may lack newer attributes.
+        Whether the attribute may be missing. Some attributes exist only for certain values of the
+        parameters of the estimator. Files of earlier versions may lack newer attributes.
     """
 
     def __init__(self, *, optional: bool = False) -> None:
@@ -199,9 +199,10 @@ class Array(Attribute):
 
 
 class Classes(Attribute):
-    """Description of the attribute ``classes_``, which has one element per label.
+    """Description of the attribute ``classes_``.
 
-    There is one exception. If y was a 1-D array of 0 and 1 in fit, ``classes_`` has the two elements 0 and 1.
+    If y was a 1-D array of 0 and 1 in fit, ``classes_`` has the two elements 0 and 1, although there is only
+    one label. Otherwise, ``classes_`` has one element per label.
 
     In a schema, ``classes_`` must come after ``one_dimensional_``, which shows whether y was 1-D. It must
     also come after other attributes that determine the number of labels.
@@ -235,7 +236,8 @@ class SparseMatrix(Attribute):
     kind : {"csr", "csc"}
         Format of the matrix.
     shape : tuple of two str
-        Names of the numbers of rows and columns, such as ``("n_labels", "n_features")``.
+        Two names: one for the number of rows and one for the number of columns. An example is
+        ``("n_labels", "n_features")``.
     dtypes : str
         Allowed dtypes of the values, written as in `Array`.
     """

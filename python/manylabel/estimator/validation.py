@@ -51,8 +51,8 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:
         The estimator. If `reset` is True, its ``n_features_in_`` and ``feature_names_in_`` are set from X.
         Otherwise, X must agree with these attributes.
     X : array-like or sparse matrix of shape (n_samples, n_features)
-        Features, of any numeric or bool dtype, with int32 or int64 indices. NaN is allowed only if the
-        scikit-learn tags of the estimator have ``allow_nan``. NaN then stays in the result.
+        Features, of any numeric or bool dtype. The indices of a sparse X are int32 or int64. NaN is allowed
+        only if the scikit-learn tags of the estimator have ``allow_nan``. NaN stays NaN in the result.
     reset : bool
         Whether X defines the number and the names of the features. This is True in fit and False in
         predictions.
@@ -67,7 +67,8 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:
     ValueError
         If X is not 2-D or is empty, or if values of X are not finite numbers. The error is also raised if
         indices are outside the shape of X, or if X and the training data have different numbers of features.
-        Values must also be finite as float32, unless the estimator first scales rows to unit length.
+        A value that would be infinite as float32 also raises the error, unless the estimator first scales
+        rows to unit length.
     """
     matrix = check_matrix(estimator, X, reset=reset)
     return csr_array(matrix) if isinstance(matrix, np.ndarray) else matrix
@@ -81,7 +82,7 @@ def check_row(estimator: Any, x: Any) -> csr_array:
     estimator : estimator
         The fitted estimator. x must agree with its ``n_features_in_`` and ``feature_names_in_``.
     x : array-like or sparse matrix of shape (n_features,) or (1, n_features)
-        Features of the row, with the same types as in `check_features`. If x is a pandas Series, its index
+        Features of the row, with the dtypes that `check_features` allows. If x is a pandas Series, its index
         has the feature names.
 
     Returns
@@ -275,8 +276,8 @@ def one_hot(y: Any, classes: NDArray[Any] | None = None) -> tuple[Any, NDArray[A
     Parameters
     ----------
     y : array-like or sparse matrix
-        One class per row, or an indicator matrix. If y is not 1-D, the caller must check the result, for
-        example with `check_labels`.
+        One class per row, or an indicator matrix. If y is not 1-D, this function does not check y. The
+        caller must then check y, for example with `check_labels`.
     classes : ndarray of shape (n_classes,), default=None
         The sorted classes. None uses the classes that occur in `y`.
 
@@ -307,7 +308,7 @@ def one_hot(y: Any, classes: NDArray[Any] | None = None) -> tuple[Any, NDArray[A
         known = np.asarray(classes.tolist()) if classes.dtype == object else classes
         unknown = ~np.isin(found, known)
         if unknown.any():
-            raise ValueError(f"y must have classes seen in fit, got {found[unknown][0]!r}")
+            raise ValueError(f"y must have only classes seen in fit, got {found[unknown][0]!r}")
         positions = np.searchsorted(known, found)[positions]
         found = classes
     ones = np.ones(len(labels), dtype=np.float32)
@@ -334,12 +335,13 @@ def check_training_set(
         Whether X defines the number and the names of the features. Pass False if the fit continues an earlier
         fit. X must then have the same features as in the earlier fit.
     dense : bool, default=False
-        Whether a dense X stays dense.
+        Whether a dense X stays dense. A sparse X is always converted to a CSR array.
 
     Returns
     -------
-    X : csr_array, or ndarray if `dense`, of shape (n_kept, n_features)
-        Features of the rows with weights > 0. The indices of a CSR array are sorted and unique.
+    X : csr_array or ndarray, of shape (n_kept, n_features)
+        Features of the n_kept rows with weights > 0. X is an ndarray if `dense` is True and the given X is
+        dense. The indices of a CSR array are sorted and unique.
     Y : csr_array of shape (n_kept, n_labels), dtype float32
         Labels of the rows with weights > 0. All stored values are 1.
     sample_weight : ndarray of shape (n_kept,), dtype float32, or None
@@ -377,7 +379,7 @@ def check_training_set(
 
 
 class _Numbered(Sequence[str]):
-    """A sequence of names such as "label 3".
+    """A sequence of names with numbers from 0, such as "label 3".
 
     There may be a billion names, but only a few of them are used. A name is therefore made only when it is
     read.
@@ -399,7 +401,7 @@ def check_names(kind: str, names: Sequence[str] | None, count: int, estimator: A
 
     If `names` is not None, `names` is returned. If `names` is None and `estimator` has the attribute
     ``feature_names_in_``, the names of the features are the values of this attribute. In all other cases,
-    names are made from numbers, such as "label 3".
+    the names are numbered from 0, such as "label 3".
     """
     if names is None:
         if kind == "feature" and hasattr(estimator, "feature_names_in_"):
@@ -447,8 +449,9 @@ def held_out_rows(fraction: float, n_rows: int, seed: int) -> NDArray[np.bool_]:
 def _is_ready(estimator: Any, X: Any) -> bool:
     """Return whether X is valid for a fitted estimator and needs no conversion.
 
-    The full check would take most of the time of a prediction for a single row. This function takes a tenth
-    of the time of the full check. If it returns False, the caller makes the full check.
+    Full validation of X would take most of the time of a prediction for a single row. This function takes a
+    tenth of the time of full validation. If this function returns False, X may still be valid, and the caller
+    validates X in full.
     """
     matrix: Any = X
     if issparse(X):
@@ -470,9 +473,10 @@ def _is_ready(estimator: Any, X: Any) -> bool:
 
 
 def _has_sound_values(estimator: Any, values: NDArray[Any]) -> bool:
-    """Return whether all values are finite.
+    """Return whether the estimator accepts all of the given values of X.
 
-    NaN is also allowed if the scikit-learn tags of the estimator have ``allow_nan``.
+    Finite values are accepted. NaN is also accepted if the scikit-learn tags of the estimator have
+    ``allow_nan``.
     """
     # Reading the tags takes longer than checking the values of a row, so it is done only if needed.
     return bool(
@@ -507,7 +511,7 @@ def canonical_csr(matrix: Any, name: str) -> csr_array:
 
 
 def _canonical(matrix: csr_array) -> csr_array:
-    """Sort indices, sum duplicate entries, and align the arrays in memory for the Rust core.
+    """Sort the indices of a CSR array, sum duplicate entries, and align the arrays for the Rust core.
 
     Arrays that must be changed are copied first.
     """
@@ -585,7 +589,7 @@ def _check_positions(matrix: Any, name: str) -> Any:
 
     The check is necessary because most functions of scipy use indices without checking them. For a CSR, CSC
     or BSR matrix, the result is a shallow copy of the matrix, since scipy's method ``check_format`` may trim
-    the index arrays and change their dtype. A matrix of another format is returned itself.
+    the index arrays and change their dtype. For any other format, the given matrix itself is returned.
     """
     if matrix.format == "coo" and len(matrix.shape) == 2:
         for axis, positions in enumerate((matrix.row, matrix.col)):

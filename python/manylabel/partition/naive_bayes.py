@@ -1,4 +1,7 @@
-"""Multinomial naive Bayes for sparse counts, a base scorer for `LPSRClassifier`."""
+"""Multinomial naive Bayes for sparse counts.
+
+`LPSRClassifier` can use this classifier to rank labels.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +31,13 @@ __all__ = ["NaiveBayes"]
 class NaiveBayes(MultiLabelClassifier):
     """Multinomial naive Bayes for multi-label data: each row counts once for each of its labels.
 
-    The model is ``log P(j | x) = log pi_j + sum_f x_f log theta_fj + const``. Here, ``theta_fj`` is the sum
-    of feature f over the rows with label j, divided by the sum of all features over these rows. The sums use
-    add-one (Laplace) smoothing. ``pi_j`` is the fraction of the positive entries of Y that belong to label j.
-    The probabilities ``P(j | x)`` of a row sum to 1 over all labels. The product of ``P(j | x)`` and the mean
-    number of labels per row estimates how likely label j is for the row. A label is predicted if this product
-    exceeds one half.
+    For label j and a row x, the model is ``log P(j | x) = log pi_j + sum_f x_f log theta_fj + const``. Here,
+    ``x_f`` is the value of feature f in the row. ``theta_fj`` is the sum of feature f over the training rows
+    with label j, divided by the sum of all features over these rows. The sums use add-one (Laplace)
+    smoothing. ``pi_j`` is the fraction of the positive entries of Y that belong to label j. ``const`` is the
+    same for all labels: it makes the probabilities ``P(j | x)`` of a row sum to 1 over all labels. The
+    product of ``P(j | x)`` and the mean number of labels per row estimates how likely label j is for the row.
+    A label is predicted if this product exceeds one half.
 
     Attributes
     ----------
@@ -114,8 +118,9 @@ class NaiveBayes(MultiLabelClassifier):
 class _Shares:
     """Function that computes the scores of `NaiveBayes`.
 
-    A score is the logarithm of twice the product of ``P(j | x)`` and the mean number of labels per row.
-    Scores above 0 therefore belong to products above one half.
+    The score of label j is the logarithm of twice the product of two numbers: the probability ``P(j | x)`` of
+    the label, and the mean number of labels per row. A score is therefore above 0 if the product is above one
+    half.
     """
 
     linear: _core.Scorer
