@@ -147,7 +147,7 @@ def test_agrees_with_the_oracle(fit_intercept, path_weight):
 
 
 @pytest.mark.parametrize("normalize", [True, False])
-def test_the_chosen_C_is_that_of_dismec(planted, normalize):
+def test_dismec_chooses_the_same_c(planted, normalize):
     X, Y, *_ = planted
     chosen = LabelTreeClassifier(max_leaf=50, normalize=normalize, random_state=0).fit(X, Y)
     flat = DiSMECClassifier(normalize=normalize, random_state=0).fit(X, Y)
