@@ -364,6 +364,7 @@ def test_the_module_is_the_command(capsys, folder, monkeypatch):
         (["inspect", str(folder / "text.txt")], 1, "manylabel: error: cannot"),
     ]:
         monkeypatch.setattr(sys, "argv", ["manylabel", *arguments])
+        monkeypatch.delitem(sys.modules, "manylabel.__main__", raising=False)  # as another test may leave it
         with pytest.raises(SystemExit) as ended:
             runpy.run_module("manylabel", run_name="__main__")
         out, err = capsys.readouterr()
