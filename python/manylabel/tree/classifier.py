@@ -49,7 +49,7 @@ class LabelTreeClassifier(MultiLabelClassifier):
     n_trees : int, default=1
         Number of trees; >= 1. The trees have different seeds, and their probabilities are averaged. Rankings
         are slightly better with three trees than with one tree. The fit time and the size of the model are
-        proportional to `n_trees`. With three trees, predictions take five to twelve times as long as with one.
+        proportional to `n_trees`. Three trees predict five to twelve times as slowly as one tree.
     branching : int, default=64
         Maximum number of children of a node; from 2 to 65,535.
     max_leaf : int, default=100
