@@ -421,8 +421,8 @@ class Seed(Parameter):
     def checked(self, value: Any) -> int:
         """Convert an allowed value to a seed.
 
-        An integer is returned unchanged. A RandomState instance is used to draw a seed. If the value is None,
-        numpy's global RandomState is used.
+        An integer is returned unchanged. If the value is a RandomState instance, this instance draws the
+        seed. If the value is None, numpy's global RandomState draws the seed.
         """
         if isinstance(value, Integral):
             return int(value)
@@ -485,7 +485,7 @@ class Verbosity(Parameter):
 class Parameters(Mapping[str, Parameter]):
     """A table that describes the parameters of an estimator class.
 
-    The parameters are in the same order as in the signature of the class.
+    The table lists the parameters in the order of the signature of the class.
 
     Parameters
     ----------
@@ -529,10 +529,8 @@ class Parameters(Mapping[str, Parameter]):
         ValueError
             If the value of a parameter is not allowed. The message names the first such parameter.
 
-        Notes
-        -----
-        This method draws a seed from ``random_state``. If ``random_state`` is a RandomState instance, its
-        state changes. Call this method only once per fit.
+        Notes ----- This method draws a seed from ``random_state``. If ``random_state`` is a RandomState
+        instance, this changes the state of the instance. Call this method only once per fit.
         """
         return {name: kind.check(name, getattr(estimator, name)) for name, kind in self._kinds.items()}
 
@@ -576,8 +574,9 @@ def _count(least: int) -> Count:
 def fixed_threshold(threshold: float | str, textbook: float = 0.0) -> float | None:
     """Convert a checked parameter ``threshold`` to a number.
 
-    If the parameter is "zero", return the argument `textbook`, which is the usual threshold of the loss. If
-    it is "auto", return None, since there is no fixed threshold. Return a number unchanged.
+    A number is returned unchanged. The word "zero" stands for the usual threshold of the loss, which is 0 for
+    most losses. The caller passes this threshold as `textbook`, and it is returned. For "auto", None is
+    returned, since there is no fixed threshold.
     """
     if isinstance(threshold, str):
         return None if threshold == "auto" else textbook
@@ -614,8 +613,7 @@ def _listed(texts: list[str]) -> str:
 def _order(kind: Parameter) -> int:
     """Return a sort key for the order of alternatives in docstrings.
 
-    Sets of words come first, and None comes last. Single words come directly before None. Numbers and other
-    types come before the single words.
+    Sets of words come first, then numbers and other types, then single words, and finally None.
     """
     if isinstance(kind, Choice):
         return 0 if len(kind.words) > 1 else 2
