@@ -393,7 +393,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         return _core.pls_project(Y, (self.label_embedding_, nothing), n_threads(self.n_jobs))
 
     def _core_params(self, *, leave_one_out: bool = False) -> dict[str, Any]:
-        """Return the checked parameters for the Rust core. A fraction `n_components` is returned unchanged."""
+        """Return the checked parameters for the core. A fraction `n_components` is returned unchanged."""
         return self.parameters.check(self) | {"leave_one_out": leave_one_out}
 
     @property
