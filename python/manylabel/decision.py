@@ -1,4 +1,4 @@
-"""Prediction of label sets that have the largest expected F1, given the probabilities of the labels."""
+"""Prediction of label sets that maximize the expected F1 of each label, from the label probabilities."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
     The label probabilities can come from any classifier. For each label, the rows are sorted by decreasing
     probability, and the label is predicted for the first m rows. Let ``prior`` be the fraction of training
     rows with the label. The expected F1 of the label on n rows is about ``2 * (sum of the probabilities of
-    the first m rows) / (n * prior + m)``. The number m that maximizes this value is chosen [1]_. The label is
-    also predicted for rows with the same probability as row m. The mean of F1 over all labels is called
-    macro-F1.
+    the first m rows) / (n * prior + m)``. The number m that maximizes the expected F1 is chosen [1]_. The
+    label is also predicted for rows with the same probability as row m. Predictions that maximize the
+    expected F1 of every label also maximize the expected macro-F1, where macro-F1
+    is the mean of F1 over all labels.
 
     Parameters
     ----------
@@ -170,10 +171,10 @@ def _blocks(n_labels: int) -> list[slice]:
 
 
 def _thresholds(probabilities: NDArray[Any], prior: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return one probability threshold per label, from probabilities with one column per label.
+    """Choose one probability threshold per label. `probabilities` has one column per label.
 
-    A label is predicted if its probability is at least its threshold. The threshold of a label with a prior
-    of 0 is inf.
+    A label is predicted if its probability is at least its threshold. The threshold is inf for a label whose
+    entry in `prior`, the fraction of training rows with the label, is 0.
     """
     n_rows = probabilities.shape[0]
     falling = -np.sort(-probabilities.astype(np.float64), axis=0)

@@ -1,7 +1,8 @@
 """Choice of the penalty and the threshold of `CorrLogClassifier` on held-out rows.
 
-A coupling is the weight of a pair of labels. The models for both choices have no couplings. Without
-couplings, each label has a separate logistic regression, so a sample of the labels is sufficient.
+A coupling is the weight of a pair of labels. The penalty and the threshold are chosen with models
+without couplings. In these models, each label has a separate logistic regression, so a sample of the labels
+is sufficient.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class HeldOut:
         return model
 
     def best_penalty(self, first: float) -> float:
-        """Choose the penalty of the weights by a search that starts at `first`."""
+        """Choose the penalty by the loss on held-out rows. The search starts at the penalty `first`."""
 
         def loss(l2: float) -> float:
             losses = [
@@ -94,8 +95,8 @@ class HeldOut:
         cut : float
             Threshold of the log-odds.
         share : float
-            Number of labels that this threshold predicts, divided by the number of true labels. The labels
-            are counted on the rows that the models were fitted to.
+            Number of labels that are predicted with this threshold for the rows that the models were fitted
+            to, divided by the number of true labels of the same rows.
         """
         fits = list(zip(self._folds, self._fitted(l2), strict=True))
         held = np.concatenate([model.decision_function(fold.X_held).ravel() for fold, model in fits])
@@ -123,8 +124,9 @@ def matching_threshold(count: Callable[[float], float], wanted: float, first: fl
     wanted : float
         Wanted number of predicted labels.
     first : float
-        First threshold that the search tries. If this threshold gives the wanted number of labels, the search
-        returns `first`. With overfitted models, many other thresholds may give the same number.
+        First threshold that the search tries. If `first` gives the wanted number of labels, the search
+        returns `first`, even if many other thresholds give the same number. Overfitted models often have many
+        such thresholds.
 
     Returns
     -------
@@ -148,7 +150,7 @@ def matching_threshold(count: Callable[[float], float], wanted: float, first: fl
 
 
 def weighted_count(counts: NDArray[Any], sample_weight: NDArray[Any] | None) -> float:
-    """Return the weighted sum of the counts.
+    """Return the sum of the counts of all rows, each multiplied by the weight of its row.
 
     BLAS is not used, because BLAS ends the process if memory is short.
     """

@@ -54,8 +54,8 @@ def _aside(estimator: E) -> Iterator[E]:
 def built_aside(fit: Callable[Concatenate[E, P], object]) -> Callable[Concatenate[E, P], E]:
     """Decorate a fit method, so that it fits a copy of the estimator.
 
-    At the end, the estimator gets the attributes of the copy. The estimator does not change if the fit fails
-    or is interrupted. During the fit, other threads can still predict with the old attributes.
+    After the fit, the estimator gets the attributes of the copy. The estimator does not change if the fit
+    fails or is interrupted. During the fit, other threads can still predict with the old attributes.
     """
 
     @wraps(fit)
@@ -184,7 +184,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
     @property
     def _least_score(self) -> float:
-        """The threshold. A label is predicted if its score is higher than the threshold."""
+        """Threshold of the scores. A label is predicted if its score is higher than this threshold."""
         return 0.0
 
     def _make_scorer(self) -> _core.Scorer:
@@ -194,8 +194,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     def _settled(self: T, X: csr_array, Y: csr_array, sample_weight: Any, threads: int, report: Tell) -> T:
         """Choose values for parameters that are "auto", and return an unfitted clone with these values.
 
-        The values are chosen on all data. Copies of the clone are then fitted to parts of the data. All
-        fitted copies have the same regularization, so that their scores can be compared.
+        The values are chosen on all data. The caller then fits copies of the clone to parts of the data.
+        All fitted copies have the same regularization, so that scores of different copies can be compared.
         """
         return self
 
@@ -277,7 +277,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Warns
         -----
         sklearn.exceptions.ConvergenceWarning
-            If the fit reached `max_iter` before it converged.
+            If the fit reached the maximum number of iterations before it converged.
         """
         with self._fitting(y) as (built, Y):
             built._fit(X, Y, sample_weight, progress)
@@ -444,7 +444,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return positive if self.sparse_output_ else self._in_form_of_y(positive.toarray())
 
     def _in_form_of_y(self, of_labels: NDArray[Any]) -> NDArray[Any]:
-        """Return a matrix with one column per label, or its only column if y was 1-D in fit."""
+        """Return `of_labels`, with one column per label. If y was 1-D in fit, return the only column."""
         return of_labels[:, 0] if self._is_one_label else of_labels
 
     def __sklearn_tags__(self) -> Tags:

@@ -41,8 +41,8 @@ def register(
 
     Use this function as a class decorator. The class must follow scikit-learn's conventions: ``__init__``
     only stores its parameters, and the names of fitted attributes end in ``_``. If the docstrings of the
-    class lack descriptions of parameters, attributes or errors, `inherit_documentation` copies the
-    descriptions from the base classes.
+    class lack descriptions of parameters, attributes or errors, these descriptions are copied from the base
+    classes.
 
     Parameters
     ----------
@@ -53,11 +53,11 @@ def register(
         the command line.
     make : callable, default=None
         Function that takes the class and returns the estimator for the command line. If the estimator
-        contains other estimators, the function must pass them to the constructor, so that ``--set`` can set
-        their parameters. None uses an estimator with default parameters.
+        contains other estimators, the function must pass them to the constructor, so that the command-line
+        option ``--set`` can set their parameters. None means an estimator with default parameters.
     demo : tuple of str and callable, default=None
         Title of the estimator in the demo, and a function that takes the class and returns the estimator.
-        None leaves the class out of the demo.
+        None means that the class is not in the demo.
 
     Returns
     -------

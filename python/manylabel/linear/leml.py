@@ -28,21 +28,21 @@ class LEMLClassifier(LinearClassifier):
 
     `fit` minimizes ``sum l(y_ij, x_i.W h_j) + alpha/2 (|W|^2 + |H|^2)``. The sum is over the known entries
     y_ij of Y, and l is the loss of an entry. x_i is row i of X. W has one row per feature, and H has one row
-    h_j per label. Both matrices have `rank` columns. `fit` updates W and H in turns: each turn updates W
-    first and then H. No turn increases the objective [1]_.
+    h_j per label. Both matrices have at most `rank` columns. |W| and |H| are Frobenius norms. `fit` updates W
+    and H in turns: each turn updates W first and then H. No turn increases the objective [1]_.
 
     Parameters
     ----------
     rank : int, default=100
         Maximum number of columns of W and H; >= 1. `fit` uses fewer columns if there are fewer than `rank`
-        training rows, or if fewer than `rank` labels occur in these rows. ``W H'`` can still have every rank
-        that the data allow. In this case, `rank` does not restrict the model, and only `alpha` regularizes
-        it. H' is the transpose of H.
+        training rows, or if fewer than `rank` labels occur in these rows. In this case, `rank` does not
+        restrict the model: the product of W and the transpose of H, ``W H'``, can still have every rank that
+        the data allow. Only `alpha` then regularizes the model.
     alpha : float or "auto", default="auto"
         Strength of the regularization; from 1e-30 to 1e12. `alpha` is the weight of the squared norms of W
-        and H. The same minimum results from a penalty on the nuclear norm of ``W H'`` with the weight
-        `alpha`. "auto" chooses the value by the loss on held-out rows (see Notes). With "auto", the fit takes
-        two to nine times as long.
+        and H. The same minimum results from a penalty on the nuclear norm of ``W H'`` (H' is the transpose of
+        H) with the weight `alpha`. "auto" chooses the value by the loss on held-out rows (see Notes). With
+        "auto", the fit takes two to nine times as long as with a given value.
     loss : {"squared", "logistic", "squared-hinge"}, default="squared"
         Loss function l of an entry y with score z. "squared" is ``(y - z)^2 / 2``. With ``s = 2 y - 1``,
         "logistic" is ``log(1 + exp(-s z))`` and "squared-hinge" is ``max(0, 1 - s z)^2 / 2``. If all entries
@@ -58,7 +58,8 @@ class LEMLClassifier(LinearClassifier):
         than `tol` times the objective.
     cg_max_iter : int, default=20
         Maximum number of conjugate gradient steps in an update of W; >= 1. If the loss is not "squared" or if
-        entries are unknown, both updates use Newton's method. The maximum then applies to each Newton step.
+        entries are unknown, the updates of W and the updates of H use Newton's method. The maximum then
+        applies to each Newton step.
     cg_tol : float, default=0.1
         Tolerance of the conjugate gradient method; finite and > 0. The method stops when the relative
         residual is at most `cg_tol`.
@@ -80,7 +81,7 @@ class LEMLClassifier(LinearClassifier):
     label_factors_ : ndarray of shape (n_factors, n_labels), dtype float32
         The transpose of H. The columns of labels that occur in no training row are zero.
     intercept_ : ndarray of shape (n_labels,), dtype float32
-        Intercepts minus `threshold_`. Scores are
+        Intercepts minus the given or learned threshold, `threshold_`. Scores are
         ``X[:, features_] @ feature_factors_ @ label_factors_ + intercept_``. Labels without a known 1 in Y
         have the intercept -inf, so that they are never predicted.
     objective_ : ndarray of shape (n_iter_,), dtype float64
@@ -104,21 +105,21 @@ class LEMLClassifier(LinearClassifier):
     different parts of the rows are held out one after the other. If the fit uses Newton's method, only one
     part is held out. The remaining rows are fitted with values of alpha that differ by factors of 3. The
     first value is ``3 * s * w``. Here s is the root mean square of the Euclidean lengths of the rows, after
-    the scaling with `normalize`, and w is the mean of the sample weights. The search continues in the
-    direction in which the loss on the held-out rows falls. The fit with the first value takes four turns. The
-    fit with each further value continues from the factors of the previous fit and takes two turns. A parabola
-    through the lowest loss and the two neighboring losses approximates the loss near its minimum. There are
-    two values of alpha at which this parabola is 0.5 % above its minimum. `fit` uses the smaller of these two
-    values, because a smaller alpha gives better rankings. `fit` stores this value as `alpha_` and then fits
-    all rows. `alpha_` grows with the Euclidean length of the rows of X and with the sample weights.
+    the scaling by the parameter `normalize`, and w is the mean of the sample weights. The search continues in
+    the direction in which the loss on the held-out rows falls. The fit with the first value takes four turns.
+    The fit with each further value continues from the factors of the previous fit and takes two turns. A
+    parabola through the lowest loss and the two neighboring losses approximates the loss near its minimum.
+    There are two values of alpha at which this parabola is 0.5 % above its minimum. `fit` uses the smaller of
+    these two values, because a smaller alpha gives better rankings. `fit` stores this value as `alpha_` and
+    then fits all rows. `alpha_` grows with the Euclidean length of the rows of X and with the sample weights.
 
     With ``threshold="auto"``, a tenth of the rows (at most 2,000) is held out after the last turn. With few
     rows, up to three different parts of the rows are held out one after the other. A copy of W is updated
     once without the held-out rows, and H is not changed. The held-out rows are then scored with this copy.
     The threshold is chosen so that the number of scores above the threshold equals the number of true labels
     of the held-out rows. The fitted factors do not change. Learning the threshold takes 5 to 15 % of the time
-    of a fit with ``alpha="auto"``. This share is up to a third with a given `alpha` and few
-    turns.
+    of a fit with ``alpha="auto"``. With a given `alpha` and few turns, learning the threshold takes up
+    to a third of the time of the fit.
 
     Let r be the number of factors. With the squared loss and no unknown entries, a turn takes at most
     ``2 r cg_max_iter`` operations per stored value of X. It also takes

@@ -51,7 +51,8 @@ class Block:
         Positions of `labels` among the labels that `scorer` scores. None if the scorer scores exactly
         `labels`.
     factor, zero : float, default=1 and 0
-        Conversion of scores: the log-odds of a score s are ``factor * (s - zero)``.
+        Conversion of scores: the log-odds of a score s are ``factor * (s - zero)``. The log-odds are 0 at the
+        score `zero`.
     least : float or None, default=0
         Score above which labels are predicted. None if only the label with the highest score is predicted.
     """
@@ -67,7 +68,7 @@ class Block:
 def meaning(model: MultiLabelClassifier) -> tuple[float, float, float | None]:
     """Return the conversion of a model's scores to log-odds, and the score above which labels are predicted.
 
-    The three values are the parameters `factor`, `zero` and `least` of `Block`.
+    The result is a tuple with the values of the parameters `factor`, `zero` and `least` of `Block`.
     """
     # Log-odds are a linear function of the scores, so the log-odds of two scores determine the function.
     at_zero, at_one = (float(odds) for odds in model._log_odds(np.array([0.0, 1.0])))
@@ -112,7 +113,7 @@ class BlockClassifier(MultiLabelClassifier):
 
     @property
     def _n_routes(self) -> int | None:
-        """Number of blocks that each row is routed to. None if the router's probabilities determine it."""
+        """Number of blocks that a row is routed to. None if it depends on the router's probabilities."""
         return 1
 
     def _routing(self) -> Routing:
@@ -127,7 +128,7 @@ class BlockClassifier(MultiLabelClassifier):
         return odds
 
     def measure_speedup(self, X: Any) -> tuple[float, float]:
-        """Measure how many times fewer scores a prediction computes than without blocks.
+        """Measure the factor by which the blocks reduce the number of scores that a prediction computes.
 
         A classifier without blocks computes the scores of all labels for each row.
 
@@ -194,7 +195,7 @@ class BlockClassifier(MultiLabelClassifier):
     def _scored(self, blocks: list[Block], weights: Any = None) -> _core.Scorer:
         """Return a scorer of the Rust core.
 
-        If one linear model scores all blocks, `weights` are the weights of this model.
+        If one linear model scores all blocks, `weights` contains the weights of this model.
         """
         return _core.block_scorer(self._router(), blocks, self._n_labels, self._routing(), weights)
 

@@ -40,7 +40,7 @@ __all__ = ["BoostedRulesClassifier"]
 
 @register(command="rules", demo=("Boosted rules", lambda rules: rules(n_rules=500, random_state=0)))
 class BoostedRulesClassifier(MultiLabelClassifier):
-    """Gradient-boosted rules ``if alpha > 0.5 and beta <= 1.2 then +0.8 for these labels``.
+    """Gradient-boosted rules such as ``if feature 3 > 0.5 and feature 7 <= 1.2 then label 2 += 0.8``.
 
     A rule consists of a body and a head. The body is a list of conditions on features. A rule covers the rows
     that satisfy all its conditions. The head contains a score for each label. The score of a label for a row
@@ -127,8 +127,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     validation_fraction : float, default=0.1
         Fraction of the rows that `early_stopping` holds out; in (0, 1). At least one row is held out.
     n_iter_no_change : int, default=50
-        Number of consecutive rules without a new lowest loss on held-out rows, after which the fit stops;
-        >= 1. This parameter has an effect only if `early_stopping` is True.
+        The fit stops after this number of consecutive rules that reach no new lowest loss on the held-out
+        rows; >= 1. This parameter has an effect only if `early_stopping` is True.
     random_state : int, RandomState instance or None, default=None
         Seed of the samples of rows and features, and of the choice of held-out rows. Pass an int for
         reproducible results.
@@ -138,7 +138,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     body_indptr_ : ndarray of shape (n_rules + 1,), dtype int64
         Positions of the conditions of each rule, as in the CSR format. Rule r has the conditions
         ``body_indptr_[r]`` to ``body_indptr_[r + 1] - 1``. The first rule is the default rule, which has no
-        conditions. If `fit` finds no further rule, there are fewer rules than the parameter `n_rules`.
+        conditions. In the shapes of the attributes, n_rules is the number of fitted rules. If `fit` finds no
+        further rule or stops early, this number is smaller than the parameter `n_rules`.
     body_feature_ : ndarray of shape (n_conditions,), dtype int32
         Feature of each condition.
     body_operator_ : ndarray of shape (n_conditions,), dtype uint8
@@ -154,8 +155,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Weighted mean loss of the held-out rows after each rule. The array is empty without `early_stopping`.
     label_sets_ : csr_array of shape (n_label_sets, n_labels), dtype float32
         Distinct label sets of the training rows that are not held out. Each label set is a row of the array,
-        with the value 1 for the labels in the set. The label sets are sorted by decreasing weight. Label sets
-        with equal weights are in order of appearance.
+        with the value 1 for the labels in the set. The label sets are sorted by decreasing weight (see
+        `label_set_weights_`). Label sets with equal weights are in order of appearance in the training rows.
     label_set_weights_ : ndarray of shape (n_label_sets,), dtype float64
         Weight of each label set: the sum of the weights of the training rows with this label set.
     seed_ : int
@@ -180,16 +181,16 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     returns ``1 / (1 + exp(-score))``. With the example-wise loss, the probability of a label set y is
     proportional to ``1 / (1 + sum_k exp(-y_k p_k))``, where p_k are the scores and y_k is 1 or -1. Only the
     label sets in `label_sets_` have a positive probability. `predict_proba` returns the marginal
-    probabilities of this distribution. With ``predictor="known-label-sets"``, several label sets may have the
-    same lowest loss. In this case, `predict` returns the label set that comes first in `label_sets_`.
+    probabilities of this distribution. If several label sets share the lowest loss for a row,
+    ``predictor="known-label-sets"`` predicts the first of these label sets in `label_sets_`.
 
     X may contain NaN for missing values. A missing value satisfies no condition. Labels that occur in no
     training row get the score -inf and are never predicted.
 
     The fit takes 16 bytes of memory for each pair of a row and a label, and about 16 bytes per stored value
     of X. In three cases, each thread also stores a few matrices of shape (n_labels, n_labels): without label
-    binning, with ``search="exact"``, and for sparse features with at most 256 labels. The number of these
-    matrices does not depend on the number of rows.
+    binning, with ``search="exact"``, and with at most 256 labels if X has features with mostly zero values.
+    The number of these matrices does not depend on the number of rows.
 
     If two fits differ only in `n_rules`, the shorter list of rules is the beginning of the longer list.
 
@@ -474,7 +475,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         return tags
 
     def _check_goes_on(self, n_rules: int, n_labels: int) -> None:
-        """Check that `n_labels` and `n_rules` of a warm start are compatible with the previous fit."""
+        """Check that a warm start has the same number of labels as the previous fit, and no fewer rules."""
         if n_labels != self.heads_.shape[1]:
             raise ValueError(
                 f"Y must have {self.heads_.shape[1]} labels, as in the fit that `warm_start` continues, "
