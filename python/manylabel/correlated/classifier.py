@@ -52,12 +52,12 @@ _MATCHED_LABELS, _MATCHED_ROWS = 300, (128, 512)
 class CorrLogClassifier(MultiLabelClassifier):
     """Correlated logistic regressions: one weight per feature and label, one coupling per pair of labels.
 
-    Let x be the features of a row and z the other labels of the row. The log-odds of label i are
-    ``x @ b_i + intercept_i + sum_k c_ik z_k`` [1]_ [2]_. The b_i are called weights, and the c_ik are called
-    couplings. The log-odds give the probability of label i, conditional on x and z. `fit` maximizes the
-    pseudo-likelihood, the product of these probabilities over all rows and labels. Elastic net penalties
-    regularize the weights and the couplings. `predict` chooses all labels of a row together, as one label
-    set.
+    Let x be the features of a row. To predict label i, let z be all labels of the row except label i. The
+    log-odds of label i are ``x @ b_i + intercept_i + sum_k c_ik z_k`` [1]_ [2]_. The b_i are called weights,
+    and the c_ik are called couplings. The log-odds give the probability of label i, conditional on x and z.
+    `fit` maximizes the pseudo-likelihood, the product of these probabilities over all rows and labels. The
+    loss of a row is the negative logarithm of its part of this product. Elastic net penalties regularize the
+    weights and the couplings. `predict` chooses all labels of a row together, as one label set.
 
     Parameters
     ----------
@@ -69,15 +69,15 @@ class CorrLogClassifier(MultiLabelClassifier):
     l2_pairs : float or "auto", default="auto"
         Strength of the penalty on the couplings; > 0. Each pair of labels with the coupling c adds
         ``l2_pairs * (c**2 + epsilon * abs(c))`` to the mean loss per row. If `l2_pairs` is infinite, all
-        couplings are 0, and the labels have independent logistic regressions. If features are standardized,
-        "auto" is `l2_features`. Otherwise, "auto" is `l2_features` divided by the mean variance of the
-        features.
+        couplings are 0, and the labels have independent logistic regressions. If features are standardized
+        (see `standardize`), "auto" is `l2_features`. Otherwise, "auto" is `l2_features` divided by the mean
+        variance of the features.
     threshold : {"auto", "zero"} or float, default="auto"
         Threshold of the log-odds. `predict` subtracts the threshold from every intercept before it computes
-        label sets. "auto" learns the threshold on held-out rows, so that about the right number of labels is
-        predicted (see Notes). "zero" is the threshold 0. `predict` then returns the most probable label set,
-        as in [2]_. This label set minimizes the expected subset 0/1 loss. It contains few or no labels if no
-        label is likely.
+        label sets. "auto" learns the threshold on held-out rows, so that the number of predicted labels is
+        close to the number of true labels (see Notes). With "zero", the threshold is 0, and `predict` returns
+        the most probable label set, as in [2]_. This label set minimizes the expected subset 0/1 loss. It
+        contains few or no labels if no label is likely.
     epsilon : float, default=1.0
         Factor of the absolute values in both penalties; finite and >= 0. With ``epsilon > 0``, many weights
         and couplings become exactly zero. With ``epsilon=0``, the penalties are pure L2 penalties.
@@ -102,9 +102,9 @@ class CorrLogClassifier(MultiLabelClassifier):
         half the number of rows. If a requirement is not met, or if the quasi-Newton steps fail, "auto" is
         "fista". "reference" is the algorithm in the code of the authors of [2]_. This algorithm starts with
         zero weights and takes at most 500 steps of fixed size. After 20 steps, it stops as soon as a step
-        changes the objective by less than a thousandth. This early stopping regularizes the model. With
-        "reference", the penalty of a coupling is ``l2_pairs * (2 c**2 + epsilon * abs(c))``, and `coding`
-        must be "01".
+        changes the objective by less than a thousandth of its value. This early stopping regularizes the
+        model. With "reference", the penalty of a coupling is ``l2_pairs * (2 c**2 + epsilon * abs(c))``, and
+        `coding` must be "01".
     standardize : bool or "auto", default="auto"
         Whether the penalties are computed for features that are scaled to unit variance. The fitted weights
         always apply to the unscaled features. "auto" is True if more than an eighth of the values of X are
@@ -113,8 +113,8 @@ class CorrLogClassifier(MultiLabelClassifier):
         Tolerance of the KKT violation; finite and > 0. The KKT violation measures how far the fit is from the
         optimum. It is the largest absolute entry of the (sub)gradient of the objective with respect to the
         weights and couplings. For this gradient, the features are scaled to unit variance. The fit has
-        converged when the KKT violation is at most `tol`. If `l2_features` or `l2_pairs` is smaller than
-        `tol`, the penalty has hardly any effect. The solver "reference" ignores this parameter.
+        converged when the KKT violation is at most `tol`. A penalty has hardly any effect if its strength
+        (`l2_features` or `l2_pairs`) is smaller than `tol`. The solver "reference" ignores this parameter.
     max_iter : int, default=1000
         Maximum number of gradient evaluations; >= 1.
 
@@ -157,10 +157,11 @@ class CorrLogClassifier(MultiLabelClassifier):
     the max-marginals that belief propagation computes. `predict` assigns the labels with positive scores.
 
     `predict_proba` returns marginal probabilities, which do not depend on predictions for other labels. If at
-    most 14 labels have nonzero couplings, the probabilities are exact sums over all label sets. Otherwise,
-    sum-product belief propagation with damping 1/2 computes the probabilities. For rows that do not converge
-    in 100 rounds, a mean-field approximation replaces belief propagation. If more than 2,500 pairs of labels
-    have nonzero couplings, the mean-field approximation is used for all rows.
+    most 14 labels have nonzero couplings, the probabilities are exact sums over all label sets. If more
+    labels, but at most 2,500 pairs of labels, have nonzero couplings, sum-product belief propagation with
+    damping 1/2 computes the probabilities. For rows that do not converge in 100 rounds, a mean-field
+    approximation replaces belief propagation. If more than 2,500 pairs of labels have nonzero couplings, the
+    mean-field approximation is used for all rows.
 
     `predict_topk` ranks labels by the log-odds of the marginal probabilities. Rankings by `decision_function`
     are worse, because the scores depend on uncertain predictions for other labels. For example, on the data
@@ -174,9 +175,9 @@ class CorrLogClassifier(MultiLabelClassifier):
     zero. If a skipped pair violates the optimality conditions, the solver includes the pair again.
 
     The fit takes 36 bytes of memory per weight. If `tol` is below 1e-5, the fit uses double precision and
-    takes 72 bytes per weight. Quasi-Newton steps at least double the memory for each nonzero weight. The fit
-    also stores two copies of X. Log-odds are computed for one block of rows at a time. The fit therefore
-    stores no dense array of shape (n_samples, n_labels).
+    takes 72 bytes per weight. With quasi-Newton steps, each nonzero weight takes at least twice as much
+    memory. The fit also stores two copies of X. Log-odds are computed for one block of rows at a time. The
+    fit therefore stores no dense array of shape (n_samples, n_labels).
 
     Suppose that two labels occur together, or exclude each other, in nearly all training rows. The coupling
     of these labels then becomes very large. In the predictions, each of the two labels then determines the
@@ -345,9 +346,9 @@ class CorrLogClassifier(MultiLabelClassifier):
     ) -> tuple[float, float] | None:
         """Choose the penalties that are "auto", and learn a threshold by models without couplings.
 
-        The chosen penalties replace "auto" in `params`. The method returns the threshold, and the ratio of
-        the number of predicted labels to the number of true labels on the rows that the models are fitted to.
-        It returns None if the threshold is not learned, or if no rows can be held out.
+        The chosen penalties replace "auto" in `params`. If the threshold is not learned, or if no rows can be
+        held out, the method returns None. Otherwise, it returns the threshold, and the ratio of the number of
+        predicted labels to the number of true labels on the rows that the models are fitted to.
         """
         by_hand = self.solver == "reference"
         learns = threshold is None and not by_hand
@@ -416,7 +417,8 @@ class CorrLogClassifier(MultiLabelClassifier):
             attributes. "pm1" codes labels as -1 and 1, and the method returns the weights w, the intercepts v
             and the couplings a. The probability of a label set y is then proportional to
             ``exp(sum_i y_i (w_i x + v_i) + sum_i<k a_ik y_i y_k)``, where ``w = b / 2``, ``a = c / 4`` and
-            ``v_i = intercept_i / 2 + sum_k c_ik / 4``. Here b, c and intercept are the result with "01".
+            ``v_i = intercept_i / 2 + sum_k c_ik / 4``. Here, b, c and intercept_i are the weights, couplings
+            and intercepts that the method returns with "01".
 
         Returns
         -------
@@ -465,8 +467,8 @@ class CorrLogClassifier(MultiLabelClassifier):
         Explanation
             The contributions to the log-odds of every label. There is one contribution of each feature and
             one contribution of each other label that is predicted. The last contribution is the intercept
-            minus `threshold_`. The ``repr`` of the object is a text that lists the contributions to the
-            predicted labels.
+            minus `threshold_`. The ``repr`` of the `Explanation` is a text that lists the contributions to
+            the predicted labels.
 
         Raises
         ------
@@ -562,8 +564,9 @@ def corrlog_path(
         Labels, as in `CorrLogClassifier.fit`: a 0/1 indicator matrix, or the values 0 and 1 of a single
         label.
     lambdas : sequence of float
-        Penalties of the models; finite and > 0. A model with the penalty ``lam`` has ``l2_features=lam`` and,
-        by default, ``l2_pairs="auto"`` (see `estimator`). A decreasing sequence is fastest.
+        Penalties, one for each model; finite and > 0. The model with the penalty ``lam`` has
+        ``l2_features=lam`` and, by default, ``l2_pairs="auto"`` (see `estimator`). A decreasing sequence is
+        fastest.
     estimator : CorrLogClassifier, default=None
         Unfitted estimator with the values of all other parameters. None means the default values. If
         ``estimator.l2_pairs`` is "auto", all models have ``l2_pairs="auto"``. If ``estimator.l2_pairs`` is a
@@ -581,8 +584,9 @@ def corrlog_path(
     Raises
     ------
     ValueError
-        If a penalty is infinite, NaN or <= 0, if the solver is "reference", or if `CorrLogClassifier.fit`
-        raises `ValueError`. The solver "reference" cannot start at the solution of another model.
+        If a penalty is infinite, NaN or <= 0, if ``estimator.solver`` is "reference", or if
+        `CorrLogClassifier.fit` raises `ValueError`. The solver "reference" cannot start at the solution of
+        another model.
     TypeError
         If `lambdas` is not a sequence, or if `estimator` is neither None nor a `CorrLogClassifier`.
 

@@ -36,8 +36,8 @@ class LinearClassifier(MultiLabelClassifier):
     Attributes
     ----------
     threshold_ : float
-        The value of `threshold`, as given or learned. It is subtracted from the intercepts, so that predicted
-        labels have positive scores.
+        Threshold of the scores, as given by the parameter `threshold` of the subclass or learned in `fit`.
+        The threshold is subtracted from the intercepts, so that predicted labels have positive scores.
     normalize_ : bool
         Whether rows are scaled to unit length before they are scored.
     """
@@ -75,7 +75,7 @@ class LinearClassifier(MultiLabelClassifier):
         return _core.linear_scorer(self)
 
     def _shift(self, intercept: NDArray[np.float32], threshold: float | None, learned: float | None) -> None:
-        """Set `threshold_` to the given or learned value, and subtract it from the intercepts."""
+        """Set `threshold_` to the given or learned threshold, and subtract it from the intercepts."""
         if threshold is None:
             threshold = self._textbook_threshold if learned is None else learned
         self.threshold_ = float(threshold)

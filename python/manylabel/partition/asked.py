@@ -50,11 +50,11 @@ class DenseScorer:
         return self._decide(X, threads)
 
     def topk(self, X: csr_array, k: int, threads: int) -> _Csr:
-        """Return the `k` labels with the highest scores for every row, as CSR arrays."""
+        """Return the `k` labels with the highest scores for every row, as the arrays of a CSR matrix."""
         return _arrays(topk_of_decisions(lambda X: self._decide(X, threads), X, self.n_labels, k))
 
     def above(self, X: csr_array, bound: float, threads: int) -> _Csr:
-        """Return the labels with scores above `bound`, as CSR arrays."""
+        """Return the labels with scores above `bound` for every row, as the arrays of a CSR matrix."""
         parts = [
             csr_array(self._decide(X[rows], threads) > bound)
             for rows in rows_at_once(X.shape[0], self.n_labels)
@@ -90,9 +90,9 @@ class AskedScorer:
     label_blocks : list of ndarray, dtype int32
         The labels of each block, in increasing order.
     model_of : callable
-        Function that takes the number of a block and returns its model. The model has the methods
-        `decision_function`, `predict_topk` and `predict`. If scores are merged, the model also
-        has the method `_log_odds`.
+        Function that takes the index of a block and returns the model of the block. The model has the methods
+        `decision_function`, `predict_topk` and `predict`. If scores are merged, the model also has the method
+        `_log_odds`.
     n_labels : int
         Total number of labels.
     """
@@ -138,13 +138,13 @@ class AskedScorer:
         return scores
 
     def topk(self, X: csr_array, k: int, threads: int) -> _Csr:
-        """Return the `k` labels with the highest scores for every row, as CSR arrays."""
+        """Return the `k` labels with the highest scores for every row, as the arrays of a CSR matrix."""
         if self._merges:
             return _stacked([merged for _, merged in self._merged(X, k, threads)])
         return self._joined(X, threads, lambda model, X: model.predict_topk(X, k=k), np.float32)
 
     def above(self, X: csr_array, bound: float, threads: int) -> _Csr:
-        """Return the predicted labels as CSR arrays.
+        """Return the predicted labels of every row, as the arrays of a CSR matrix.
 
         If the scores of blocks are merged, the labels with merged scores above `bound` are predicted.
         Otherwise, the method `predict` of the block models predicts the labels, and `bound` is ignored.
@@ -188,7 +188,7 @@ class AskedScorer:
     def _joined(
         self, X: csr_array, threads: int, ask: Callable[[Any, csr_array], csr_array], dtype: Any
     ) -> _Csr:
-        """Combine the results of all blocks into one matrix of all labels.
+        """Combine the outputs of the block models into one matrix with a column for every label.
 
         Each row must be routed to at most one block.
         """
@@ -211,8 +211,8 @@ class AskedScorer:
         """Merge the scores of one range of rows after another, to limit the number of scores in memory.
 
         The method yields a tuple for each range. The tuple contains the position of the first row of the
-        range and a matrix of merged scores. The matrix has the scores of the `k` best labels of each row. If
-        `k` is None, the matrix has the scores of all labels in the blocks of the row.
+        range and a matrix of merged scores. For each row, the matrix has the `k` highest scores. If `k` is
+        None, the matrix has the scores of all labels in the blocks of the row.
         """
         routes = self._routes(X, threads)
         sizes = np.array([len(labels) for labels in self._label_blocks], dtype=np.int64)

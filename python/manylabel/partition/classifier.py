@@ -73,10 +73,10 @@ class BlockPartitionClassifier(BlockClassifier):
         number of blocks that `BlockPartitioner` finds, but cross-validation may reduce this number (see
         Notes).
     lam : float or "auto", default="auto"
-        Weight of the penalty on large blocks in the objective of the partition; finite and >= 0. The penalty
-        is the sum of the squared numbers of labels of the blocks. A larger weight gives blocks with fewer
-        labels, and therefore faster predictions. "auto" is 0 if `max_labels` is given. Otherwise, `mode`
-        determines how the weight is chosen.
+        Weight of the penalty on large blocks in the objective of the partition; finite and >= 0. To compute
+        the penalty, the number of labels of each block is squared, and the squares are summed. A larger
+        weight gives blocks with fewer labels, and therefore faster predictions. "auto" is 0 if `max_labels`
+        is given. Otherwise, `mode` determines how the weight is chosen.
     max_labels : int or None, default=None
         Maximum number of labels per block; >= 1. None means no limit.
     n_routes : int or "auto", default="auto"
@@ -87,16 +87,17 @@ class BlockPartitionClassifier(BlockClassifier):
         than one block, the scores of the blocks are merged. The merged score of a label is the logit of
         ``sum_l p_l / (1 + exp(-s_l))``. The sum is over the blocks l of the row that have the label. Here,
         s_l is the log-odds of the label in block l, and p_l is the probability of block l. The router
-        computes these probabilities, which are scaled to sum to 1 over the blocks of the row. Scores that are
-        margins, such as the scores of `DiSMECClassifier`, are multiplied by 4 to approximate log-odds.
+        computes the probabilities p_l, and they are scaled to sum to 1 over the blocks of the row. Scores
+        that are margins, such as the scores of `DiSMECClassifier`, are multiplied by 4 to approximate
+        log-odds.
     mode : {"rule", "accuracy", "speed"}, default="rule"
-        Method that chooses the weight `lam` with ``lam="auto"``. "rule" computes a weight without
+        Method that chooses the weight `lam` if `lam` is "auto". "rule" computes a weight without
         cross-validation. With this weight, a single block of all rows would contain just enough of the most
         frequent labels to cover 95 % of the positive entries of Y. If `n_blocks` is 1, or if there are too
-        few rows or labels for several blocks, the weight is 0. "accuracy" and "speed" use 5-fold
-        cross-validation and the precision at 1, 3 and 5 (P@1, P@3 and P@5). "accuracy" chooses the weight
-        with the largest sum of P@1, P@3 and P@5. "speed" chooses the largest weight for which P@1, P@3 and
-        P@5 are each at most 2 percentage points lower than with `estimator` alone.
+        few rows or labels for several blocks, "rule" uses the weight 0 instead. "accuracy" and "speed" use
+        5-fold cross-validation and the precision at 1, 3 and 5 (P@1, P@3 and P@5). "accuracy" chooses the
+        weight with the largest sum of P@1, P@3 and P@5. "speed" chooses the largest weight for which P@1, P@3
+        and P@5 are each at most 2 percentage points lower than with `estimator` alone.
     router_C : float, default=1.0
         Weight of the loss of the router relative to its regularization; finite and > 0. Smaller values
         regularize more strongly.
@@ -110,14 +111,14 @@ class BlockPartitionClassifier(BlockClassifier):
         Number of times that the partition is computed, with different seeds; >= 1. The partition with the
         lowest objective is kept.
     max_iter : int, default=100
-        Maximum number of rounds of the partition; >= 1. Each round optimizes the labels of the blocks and
-        then the rows of the blocks.
+        Maximum number of rounds of the partition; >= 1. Each round optimizes the rows of the blocks and then
+        the labels of the blocks.
     tol : float, default=1e-5
         Tolerance of the partition; finite and > 0. The optimization of the partition stops after a round that
         lowers the objective by less than `tol`.
     random_state : int, RandomState instance or None, default=None
-        Seed of k-means and of the router. If `estimator` or an inner estimator has ``random_state=None``, the
-        seed also determines the random numbers of this estimator. Pass an int for reproducible results. If
+        Seed of k-means and of the router. The seed also determines the random numbers of `estimator`, and of
+        estimators inside it, wherever ``random_state=None`` is set. Pass an int for reproducible results. If
         `estimator` is reproducible, two fits with the same int are exactly equal.
     n_jobs : int or None, default=None
         Number of threads. The threads process different blocks. None means 1, and -1 means all cores. The
@@ -145,6 +146,7 @@ class BlockPartitionClassifier(BlockClassifier):
         only `lam_`.
     lam_precision_ : ndarray of shape (n_lams, n_folds, 3), dtype float64
         Precision at 1, 3 and 5, from 0 to 1, of each weight in `lams_` on the held-out rows of each fold.
+        Without cross-validation, n_folds is 0.
     objective_ : float
         Final value of the objective of the partition.
     objective_history_ : ndarray of shape (n_half_steps,), dtype float64
@@ -167,10 +169,10 @@ class BlockPartitionClassifier(BlockClassifier):
     Notes
     -----
     `sample_weight` is passed to the router and to `estimator`. The `fit` method of `estimator` must accept
-    this argument. The partition ignores `sample_weight`. If `estimator` is from this library, Ctrl-C ends a
-    fit within a second. Otherwise, the fit ends when the current fits of blocks are done. `fit` issues a
-    `UserWarning` if an estimator of another library could not be fitted to some blocks. It also issues a
-    `UserWarning` if no `lam` satisfies the condition of ``mode="speed"``.
+    `sample_weight`. The partition ignores `sample_weight`. If `estimator` is from this library, Ctrl-C ends a
+    fit within a second. With an estimator of another library, Ctrl-C ends the fit when the current fits of
+    blocks are done. `fit` issues a `UserWarning` if an estimator of another library could not be fitted to
+    some blocks. It also issues a `UserWarning` if no `lam` satisfies the condition of ``mode="speed"``.
 
     The fit of the router takes 4 bytes of memory for each pair of a block and a feature.
 
@@ -182,29 +184,30 @@ class BlockPartitionClassifier(BlockClassifier):
     ``n_blocks="auto"`` and ``mode="rule"``, `fit` starts with the largest number of blocks, up to 4, for
     which there are at least 5,000 rows and 500 labels per block. A row that is routed to a wrong block
     usually gets wrong labels. `fit` therefore tests the router on 2,000 held-out rows, or on a tenth of the
-    rows if this is less. This test takes one fit of the router. If the router finds the right block for less
-    than 92 % of the held-out rows, the number of blocks is halved. The test is repeated with the new number
-    of blocks.
+    rows if a tenth is less than 2,000. Each test takes as long as one fit of the router. If the router finds
+    the right block for less than 92 % of the held-out rows, the number of blocks is halved. The test is
+    repeated with the new number of blocks.
 
-    With fewer than 10,000 rows or 1,000 labels, there is one block with all labels, so the model is
-    `estimator` itself. On such data, several blocks would be less accurate and would save little time. If
-    there are more rows and labels, but the router is not accurate enough, there is one block with only the
-    most frequent labels. These labels have 97 % of the positive entries of Y.
+    With the default parameters, there is only one block if there are fewer than 10,000 rows or fewer than
+    1,000 labels. This block has all labels, so the model is `estimator` itself. On such data, several blocks
+    would be less accurate and would save little time. If there are more rows and labels, but the router is
+    not accurate enough, there is one block with only the most frequent labels. These labels have 97 % of the
+    positive entries of Y.
 
     With ``mode="accuracy"`` and ``mode="speed"``, ``lam="auto"`` compares eight candidates for `lam`. Each
     candidate is computed from a fraction p between 35 and 99 %. With this candidate as `lam`, a single block
     of all rows would contain just enough of the most frequent labels to cover the fraction p of the positive
     entries. Each of the five folds takes one fit of the partition, the router and the block models, with the
     smallest candidate. A larger candidate has the same blocks of rows and a subset of the labels of each
-    block. It is therefore evaluated with the scores of the same models. The final fit also computes the
-    partition with the smallest candidate, and then selects the labels for `lam_`. ``mode="speed"`` also takes
-    five fits of `estimator` to all labels.
+    block. A larger candidate is therefore evaluated with the scores of the same models. The final fit also
+    computes the partition with the smallest candidate, and then selects the labels for `lam_`.
+    ``mode="speed"`` also takes five fits of `estimator` to all labels.
 
     If `n_blocks` is also "auto", the first number of blocks is the number that `BlockPartitioner` finds with
     its default value of `lam`. The number is halved until at least one candidate is accurate enough in all
     folds, or until the number is 1. A candidate is accurate enough if P@1, P@3 and P@5 are each at most 1
     percentage point ("accuracy") or 2 percentage points ("speed") lower than with `estimator` alone. For this
-    comparison, each of the two modes takes five fits of `estimator` to all labels.
+    comparison, `fit` takes five fits of `estimator` to all labels, in either of the two modes.
 
     References
     ----------

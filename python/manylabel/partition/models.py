@@ -31,18 +31,18 @@ class _StoppedError(Exception):
 
 
 def base_estimator(estimator: Any) -> Any:
-    """Return the given estimator, or `DiSMECClassifier()` if it is None."""
+    """Return the given estimator, or `DiSMECClassifier()` if the given estimator is None."""
     return DiSMECClassifier() if estimator is None else estimator
 
 
 def rows_of_blocks(row_blocks: NDArray[np.int32], n_blocks: int) -> list[NDArray[np.intp]]:
-    """Return the rows of every block, in increasing order."""
+    """Return one array per block: the positions of the rows of the block, in increasing order."""
     order = np.argsort(row_blocks, kind="stable")
     return np.split(order, np.cumsum(np.bincount(row_blocks, minlength=n_blocks))[:-1])
 
 
 def seeded(estimator: Any, seed: int, block: int) -> Any:
-    """Clone an estimator, and set each ``random_state`` that is None to a different seed."""
+    """Clone an estimator, and replace each ``random_state`` that is None by a seed of its own."""
     model = clone(estimator)
     names = [
         name
@@ -83,7 +83,7 @@ def fit_models(
     sample_weight : ndarray of shape (n_samples,), dtype float32, or None
         Weights of the rows.
     rows_of_blocks, label_blocks : sequences of ndarrays of length n_blocks
-        Rows and labels of each block.
+        For each block, the positions of its rows and of its labels.
     seed : int
         Seed of the fits. In each clone and its inner estimators, every `random_state` that is None is set to
         a different number, which is computed from `seed`.
@@ -106,8 +106,8 @@ def fit_models(
     Raises
     ------
     ValueError
-        If `estimator` is an estimator of this library, and the fit fails for at least one block. If
-        `estimator` is an estimator of another library, the error is raised only if no block can be fitted.
+        For an estimator of this library: if the fit of at least one block fails. For an estimator of another
+        library: only if no block can be fitted.
 
     Warns
     -----
@@ -175,9 +175,9 @@ def _in_threads(
 ) -> None:
     """Call ``work(item, report)`` for all items, in several threads.
 
-    `work` must regularly call ``report`` with the amount of work that is done for the item. If `work` or
-    `progress` raises an exception, or if the user presses Ctrl-C, the next call of ``report`` stops the work
-    for every other item.
+    `work` must regularly call ``report`` with the total amount of work done so far for the item. `progress`
+    is called with the sum of these amounts over all items. If `work` or `progress` raises an exception, or if
+    the user presses Ctrl-C, the next call of ``report`` stops the work for every other item.
     """
     done = [0] * len(items)
     if threads == 1:

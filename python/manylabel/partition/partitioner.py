@@ -41,27 +41,28 @@ class BlockPartitioner(Estimator):
     Parameters
     ----------
     n_blocks : int or "auto", default="auto"
-        Initial number of clusters; >= 1. If there are fewer distinct rows than `n_blocks`, the number of
-        distinct rows is used. "auto" searches for the number of clusters whose partition captures the most
-        positive entries. The search first tries every number from 1 to 16. It then tries larger numbers, each
-        about a quarter larger than the one before. The search stops before the first number with which a
-        block would have no rows or no labels. A number is an improvement if its partition captures more
-        positive entries than the best earlier partition. The difference must exceed a thousandth of all
-        positive entries. The search also stops after five consecutive numbers without an improvement.
+        Initial number of clusters; >= 1. If X has fewer than `n_blocks` distinct rows, the number of distinct
+        rows is used. "auto" searches for the number of clusters whose partition captures the most positive
+        entries. The search first tries every number from 1 to 16. It then tries larger numbers, each about a
+        quarter larger than the one before. The search stops before the first number with which a block would
+        have no rows or no labels. A number is an improvement if its partition captures more positive entries
+        than the best earlier partition, and if the difference exceeds a thousandth of all positive entries.
+        The search also stops after five consecutive numbers without an improvement.
     lam : float or "auto", default="auto"
-        Weight of the squared sizes of the label sets; finite and >= 0. Larger values give smaller label sets.
-        "auto" is 0 if `max_labels` is given. Otherwise, "auto" is the weight with which a single block of all
-        rows would capture 90 % of the positive entries of Y. This weight is just below ``N_J / (2 J - 1)``.
-        Here, J is the smallest number of labels that together have 90 % of the positive entries, and N_J is
-        the number of rows with the J-th most frequent label. The weight is proportional to the number of
-        rows.
+        Weight of the term ``sum_l |L_l|^2`` in the objective; finite and >= 0. Larger values give smaller
+        label sets. "auto" is 0 if `max_labels` is given. Otherwise, "auto" is the weight with which a single
+        block of all rows would capture 90 % of the positive entries of Y. This weight is just below
+        ``N_J / (2 J - 1)``. Here, J is the smallest number of labels that together have 90 % of the positive
+        entries, and N_J is the number of rows with the J-th most frequent label. The weight is proportional
+        to the number of rows.
     max_labels : int or None, default=None
         Maximum number of labels per block; >= 1. None means no limit.
     n_init : int, default=1
         Number of times that the partition is computed, with different seeds; >= 1. The partition with the
         lowest objective is kept.
     max_iter : int, default=100
-        Maximum number of rounds; >= 1. Each round optimizes the clusters and then the label sets.
+        Maximum number of rounds; >= 1. Each round optimizes the clusters and then the label sets. Before the
+        first round, the label sets are optimized once.
     tol : float, default=1e-5
         Tolerance; finite and > 0. `fit` stops after a round that lowers the objective by less than `tol`. The
         objective changes in discrete steps. With a small `tol`, `fit` therefore stops when the objective no
