@@ -45,8 +45,8 @@ def written_aside(path: Path, mode: str, **options: Any) -> Iterator[IO[Any]]:
         the end. If anything fails, the old file is kept. The new file gets the permissions of the old file.
         The new file also gets the owner and group of the old file if the process is allowed to set them.
     mode : str
-        The mode of `open` for the temporary file. The mode must contain "x", since the temporary file does
-        not exist before.
+        The mode of `open` for the temporary file. The mode must contain "x" (exclusive creation), since the
+        temporary file is always a new file.
     **options
         Further keyword arguments of `open`, such as ``encoding``.
 

@@ -421,8 +421,8 @@ class Seed(Parameter):
     def checked(self, value: Any) -> int:
         """Convert an allowed value to a seed.
 
-        An integer is returned unchanged. A RandomState instance is used to draw a seed. If the value is None,
-        numpy's global RandomState is used.
+        An integer is returned unchanged. If the value is a RandomState instance, this instance draws the
+        seed. If the value is None, numpy's global RandomState draws the seed.
         """
         if isinstance(value, Integral):
             return int(value)
@@ -485,7 +485,7 @@ class Verbosity(Parameter):
 class Parameters(Mapping[str, Parameter]):
     """A table that describes the parameters of an estimator class.
 
-    The parameters are in the same order as in the signature of the class.
+    The table lists the parameters in the order of the signature of the class.
 
     Parameters
     ----------
@@ -531,8 +531,8 @@ class Parameters(Mapping[str, Parameter]):
 
         Notes
         -----
-        This method draws a seed from ``random_state``. If ``random_state`` is a RandomState instance, its
-        state changes. Call this method only once per fit.
+        This method draws a seed from ``random_state``. If ``random_state`` is a RandomState instance, drawing
+        the seed changes the state of this instance. Call this method only once per fit.
         """
         return {name: kind.check(name, getattr(estimator, name)) for name, kind in self._kinds.items()}
 
@@ -576,8 +576,10 @@ def _count(least: int) -> Count:
 def fixed_threshold(threshold: float | str, textbook: float = 0.0) -> float | None:
     """Convert a checked parameter ``threshold`` to a number.
 
-    If the parameter is "zero", return the argument `textbook`, which is the usual threshold of the loss. If
-    it is "auto", return None, since there is no fixed threshold. Return a number unchanged.
+    A number is returned unchanged. The word "zero" stands for the usual threshold of the model, which is not
+    0 for every model. The caller passes the usual threshold as the argument `textbook`. If the parameter is
+    "zero", the function returns `textbook`. If the parameter is "auto", the function returns None, since
+    there is no fixed threshold.
     """
     if isinstance(threshold, str):
         return None if threshold == "auto" else textbook
@@ -614,8 +616,7 @@ def _listed(texts: list[str]) -> str:
 def _order(kind: Parameter) -> int:
     """Return a sort key for the order of alternatives in docstrings.
 
-    Sets of words come first, and None comes last. Single words come directly before None. Numbers and other
-    types come before the single words.
+    Sets of words come first, then numbers and other types, then single words, and finally None.
     """
     if isinstance(kind, Choice):
         return 0 if len(kind.words) > 1 else 2

@@ -42,12 +42,12 @@ __all__ = ["SmoothLinkClassifier", "smooth_link_space"]
 class SmoothLinkClassifier(MultiLabelClassifier):
     """Classifier that scores labels by a nonlinear function of a few linear predictions.
 
-    The model has two parts. The first part, called the embedding, is a linear model such as `Rembrandt`. The
-    embedding predicts a vector p of k numbers, which summarizes the labels of the row. The second part,
-    called the link, computes the scores ``cos((p, 1) R + b) V`` of all labels from p. Here, (p, 1) is the
-    vector p with a 1 appended. R contains random frequencies, b contains random phases, and V contains the
-    fitted weights. The cosines are random features of a kernel, so the link approximates a kernel machine on
-    p [1]_.
+    The model has two parts. The first part, called the embedding, is a linear model such as `Rembrandt`. For
+    each row of X, the embedding predicts a vector p of k numbers. This vector summarizes the labels of the
+    row. The second part, called the link, computes the scores ``cos((p, 1) R + b) V`` of all labels from p.
+    Here, (p, 1) is the vector p with a 1 appended. R contains random frequencies, b contains random phases,
+    and V contains the fitted weights. The cosines are random features of a kernel, so the link approximates a
+    kernel machine on p [1]_.
 
     Parameters
     ----------
@@ -58,10 +58,11 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         fraction, but at most 300. If there are more than 1024 labels, any float means 300 components.
     kernel : str, default="gaussian"
         Kernel that the random features approximate: "gaussian", "matern-3", "matern-5" or "cauchy". The
-        distribution of the random frequencies depends on the kernel. Its tails are lightest with "gaussian",
-        heavier with "matern-5" and "matern-3", and heaviest with "cauchy". "quasi-gaussian", "quasi-matern-3"
-        and "quasi-matern-5" approximate the same kernels, but draw the frequencies by Latin hypercube
-        sampling. "linear" uses no cosines: the scores are linear functions of p.
+        distribution of the random frequencies depends on the kernel. The tails of this distribution are
+        lightest with "gaussian", heavier with "matern-5" and "matern-3", and heaviest with "cauchy".
+        "quasi-gaussian", "quasi-matern-3" and "quasi-matern-5" approximate the same kernels, but draw the
+        frequencies by Latin hypercube sampling. "linear" uses no cosines: the scores are linear functions of
+        p.
     n_features : int or "auto", default="auto"
         Number s of random features; >= 1. "auto" is a quarter of the number of rows, but at least 100 and at
         most 2000. This parameter is ignored with ``kernel="linear"``.
@@ -77,17 +78,17 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     embedding : {"rembrandt", "gaussian", "pca", "none"} or Rembrandt, default="rembrandt"
         Method that computes the linear predictions p. "rembrandt", "gaussian" and "pca" are described at the
         parameter `embedding` of `Rembrandt`. "none" uses no embedding: p contains one prediction for each
-        label, from a ridge regression. The weights of these regressions take n_features_in_ x n_labels
-        numbers in memory. If an instance of `Rembrandt` is given, a clone of the instance is fitted with the
-        `n_components`, `l2`, `n_iter` and `n_oversamples` of the instance. The parameters of this classifier
-        with these names are ignored. If the `random_state` of the instance is None, the `random_state` of
-        this classifier is the seed of the clone.
+        label, from one ridge regression per label. The weights of these regressions take n_features_in_ x
+        n_labels numbers in memory. If an instance of `Rembrandt` is given, a clone of the instance is fitted
+        with the `n_components`, `l2`, `n_iter` and `n_oversamples` of the instance. In this case, the
+        classifier ignores its own parameters `n_components`, `l2`, `n_iter` and `n_oversamples`. If the
+        `random_state` of the instance is None, the clone uses the `random_state` of the classifier.
     solver : {"psgd", "newton-cg"}, default="psgd"
         Solver for the weights V of the link. "psgd" starts at the least-squares solution and takes
-        preconditioned stochastic gradient steps with momentum. The small number of passes, the ridge penalty
-        and label smoothing regularize its solution. "newton-cg" computes the optimum of the logistic loss
-        plus the ridge penalty, and does not support "softmax". With the squared loss, the solution has a
-        closed form, so this parameter is ignored.
+        preconditioned stochastic gradient steps with momentum. This solution is regularized by the small
+        number of passes, the ridge penalty and label smoothing. "newton-cg" computes the optimum of the
+        logistic loss plus the ridge penalty, and does not support "softmax". With the squared loss, the
+        solution has a closed form, so this parameter is ignored.
     l2 : float or "auto", default="auto"
         Ridge penalty of all regressions of the embedding, as a multiple of the mean diagonal entry of
         ``X'X``; finite and >= 0. "auto" chooses the penalty with the lowest leave-one-out error. "auto" also
@@ -97,10 +98,11 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         Ridge penalty of the weights V of the link, as a multiple of the mean diagonal entry of the Gram
         matrix of the random features; finite and >= 0. "auto" is 0.1.
     n_iter : int, default=1
-        Number of passes over the data that improve the random vectors with which the fit of the embedding
-        starts; >= 0 (see `Rembrandt`).
+        Number of passes over the data at the start of the fit of the embedding; >= 0. These passes improve
+        the random vectors with which the fit starts (see `Rembrandt`).
     n_oversamples : int, default=20
-        Number of random vectors in addition to one vector for each component; >= 0 (see `Rembrandt`).
+        Number of additional random vectors; >= 0. The fit of the embedding starts with ``k + n_oversamples``
+        random vectors (see `Rembrandt`), where k is the number of components.
     n_passes : int, default=8
         Number of passes of "psgd" over the rows; >= 1.
     step_size : float, default=1.0
@@ -118,7 +120,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         ``loss="softmax"``.
     shrink : float or None, default=None
         Target value of a label that is present, for label smoothing; in (0.5, 1]. The target value of an
-        absent label is ``1 - shrink``. None means ``1 - 1/n_samples``, but at least 0.75.
+        absent label is ``1 - shrink``. None means ``1 - 1/n``, but at least 0.75, where n is the number of
+        training rows.
     preflate : bool, default=False
         Whether to enlarge the initial weights of rare classes. This option requires ``kernel="linear"`` and
         ``loss="softmax"``.
@@ -196,8 +199,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     `ConvergenceWarning` if the ridge penalty was increased because the Gram matrix was singular. It also
     issues a `ConvergenceWarning` if labels did not converge in `max_iter` Newton steps.
 
-    Scores are logits minus `threshold_`. With the squared loss, scores are predictions minus 1/2 minus
-    `threshold_`. `predict` assigns the labels with positive scores. With the logistic loss, probabilities are
+    With the logistic loss and with "softmax", scores are logits minus `threshold_`. With the squared loss,
+    scores are predictions minus 1/2 minus `threshold_`. `predict` assigns the labels with positive scores or,
+    with "softmax", the class with the highest score. With the logistic loss, probabilities are
     ``1 / (1 + exp(-score - threshold_))``. With "softmax", probabilities are the softmax of the logits, and
     the probabilities of a row sum to 1. With the squared loss, probabilities are the predictions, clipped to
     [0, 1].
@@ -235,14 +239,14 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     training rows, as in [1]_.
 
     ``gamma="auto"`` compares values of gamma by least-squares fits to at most 4000 rows and the 64 most
-    frequent labels. These fits use at least 500 random features, or all of them if `n_features` is below 500.
-    More random features are used, up to `n_features`, as long as the comparison takes at most a tenth of the
-    time of the fit of V. The final model differs from the compared models, so the comparison makes two
-    corrections. First, with "psgd", the comparison uses a smaller ridge penalty than `l2_link`, because the
-    passes of "psgd" reduce the effect of the ridge penalty. Second, with more than 4000 rows, the error is a
-    weighted mean of the leave-one-out error and the training error. The weight of the training error
-    increases with the number of rows, up to one half. The value 1 is tried only if 1/4 is not better than
-    1/2.
+    frequent labels. If `n_features` is at most 500, these fits use `n_features` random features. Otherwise,
+    they use at least 500 random features. They use more, up to `n_features`, as long as the comparison takes
+    at most a tenth of the time of the fit of V. The final model differs from the compared models, so the
+    comparison makes two corrections. First, with "psgd", the comparison uses a smaller ridge penalty than
+    `l2_link`, because the passes of "psgd" reduce the effect of the ridge penalty. Second, with more than
+    4000 rows, the error is a weighted mean of the leave-one-out error and the training error. The weight of
+    the training error increases with the number of rows, up to one half. The gamma 1 is tried only if the
+    gamma 1/4 is not better than the gamma 1/2.
 
     A threshold at a probability of one half minimizes the Hamming loss. However, if labels are hard to
     predict, only a few probabilities exceed one half. ``threshold="auto"`` therefore learns a threshold from
@@ -250,13 +254,14 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     the sampled labels are fitted again without the held-out rows, and the held-out rows are scored. This
     second fit uses the random features, the Gram matrix and the leave-one-out predictions of the main fit.
     The sample has at least 32 labels. More labels are sampled as long as the second fit takes at most a tenth
-    of the time of the fit of V. With fewer than 2500 rows, further fifths are held out one after the other.
-    This ends when 500 rows have been held out. It also ends when the sampled labels have 500 positive entries
-    in the rows that have been held out.
+    of the time of the fit of V. With fewer than 2500 rows, further fifths of the rows are held out one after
+    the other. No further fifth is held out if at least 500 rows have been held out, or if the sampled labels
+    have at least 500 positive entries in the rows that have been held out.
 
-    The authors of [1]_ use ``n_components=0.9, n_iter=2, l2=1e-4, threshold="zero"`` and the parameters of
-    `smooth_link_space`. Their code scales quasi-random frequencies differently: a value ``g`` of gamma in
-    their code corresponds to ``gamma=g / sqrt(2)`` in this class.
+    The authors of [1]_ use ``n_components=0.9, n_iter=2, l2=1e-4, threshold="zero"``. They choose other
+    parameters by a random search over the ranges that `smooth_link_space` returns. Their code scales the
+    frequencies of the "quasi-" kernels differently: a value ``g`` of gamma in their code corresponds to
+    ``gamma=g / sqrt(2)`` in this class.
 
     References
     ----------
@@ -488,7 +493,7 @@ def smooth_link_space(n_samples: int) -> dict[str, Any]:
     ----------
     n_samples : int
         Number of rows of a training fold; >= 5. The range of the parameter `shrink` depends on this number.
-        With fewer than 5 rows, the range would include 1/2, which `shrink` does not allow.
+        With fewer than 5 rows, the range of `shrink` would include 1/2, which `shrink` does not allow.
 
     Returns
     -------

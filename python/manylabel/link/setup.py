@@ -64,7 +64,7 @@ class Embedding(Parameter):
         return isinstance(value, Rembrandt)
 
     def read(self, text: str) -> Any:
-        """Raise ValueError, because no text of the command line can describe an instance."""
+        """Raise ValueError, because text on the command line cannot describe an instance of `Rembrandt`."""
         raise ValueError
 
 
@@ -117,9 +117,9 @@ def linear_predictions(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float32] | None]:
     """Fit the embedding to the rows that are not held out. Return its weights, intercepts and predictions.
 
-    The predictions cover all rows. They are leave-one-out predictions for the rows of the fit, and ordinary
-    predictions for held-out rows. Leave-one-out predictions are computed only if `l2` is "auto" and
-    `embedding` is a str other than "pca". In all other cases, the returned predictions are None, and the link
+    If the parameter `l2` is "auto" and the parameter `embedding` is a str other than "pca", the returned
+    predictions cover all rows. They are leave-one-out predictions for the rows of the fit, and ordinary
+    predictions for held-out rows. In all other cases, None is returned instead of predictions, and the link
     is later fitted to ordinary predictions of all rows.
     """
     X, Y, sample_weight = training_set

@@ -1,4 +1,4 @@
-"""Computation of partitions into blocks, and choice of the parameters `n_blocks` and `lam`."""
+"""Computation of partitions into blocks, and choice of the number of blocks and the weight `lam`."""
 
 from __future__ import annotations
 
@@ -68,7 +68,12 @@ _SCORES_AT_ONCE = 1 << 23
 
 @dataclass(frozen=True)
 class Partition:
-    """Partition of rows and labels into blocks, with its objective and its fraction of captured entries."""
+    """Partition of rows and labels into blocks.
+
+    ``objective`` is the value of the objective of `BlockPartitioner` for this partition. A positive entry of
+    Y is captured if its label is in the block of its row. ``captured`` is the fraction of the positive
+    entries that are captured.
+    """
 
     row_blocks: NDArray[np.int32]
     label_blocks: list[NDArray[np.int32]]
@@ -96,8 +101,8 @@ class Setting:
     """Settings for a fit of a block classifier, without the data.
 
     ``params`` contains the parameters of the partition except ``n_blocks`` and ``lam``. ``router`` contains
-    the parameters of the router. ``dense`` has two values: whether the user passed X as a dense array, and
-    whether the user passed Y as a dense array.
+    the parameters of the router, which is the classifier that predicts the block of a row. ``dense`` has two
+    values: whether the user passed X as a dense array, and whether the user passed Y as a dense array.
     """
 
     estimator: Any
@@ -113,11 +118,11 @@ def default_lam(Y: csr_array, share: float = DEFAULT_SHARE) -> float:
     """Return the weight `lam` with which one block captures a given fraction of the positive entries.
 
     `lam` is the weight of the squared number of labels in the objective of `BlockPartitioner`. The block
-    contains all rows. A positive entry of Y is captured if its label is in the block. Let N_1 >= N_2 >=
-    ... be the numbers of rows that have the most frequent label, the second most frequent label, and so on.
-    Let J be the smallest number of labels that together have the given fraction of the positive entries. The
-    weight is just below ``N_J / (2 J - 1)``. If the rows of Y were repeated r times, the weight would be r
-    times as large.
+    contains all rows. A positive entry of Y is captured if its label is in the block. Let N_1 >= N_2 >= ...
+    be the numbers of rows that have the most frequent label, the second most frequent label, and so on. Let J
+    be the smallest number for which the J most frequent labels together have at least the given fraction of
+    the positive entries. The weight is just below ``N_J / (2 J - 1)``. If the rows of Y were repeated r
+    times, the weight would be r times as large.
 
     Parameters
     ----------
@@ -142,7 +147,7 @@ def default_lam(Y: csr_array, share: float = DEFAULT_SHARE) -> float:
 
 
 def blocks_by_rule(Y: csr_array) -> int:
-    """Return the largest number of blocks for which there are enough rows and labels per block."""
+    """Return the largest number of blocks, up to 4, with 5000 rows and 500 labels per block; at least 1."""
     n_labels = len(np.unique(Y.indices))
     return max(1, min(MOST_BLOCKS, Y.shape[0] // ROWS_OF_A_BLOCK, n_labels // LABELS_OF_A_BLOCK))
 
@@ -150,7 +155,7 @@ def blocks_by_rule(Y: csr_array) -> int:
 def lam_by_rule(Y: csr_array, n_blocks: int) -> float:
     """Return the value of `lam` for ``mode="rule"`` and a given number of blocks.
 
-    With one block, the value is 0, so that the block has all labels. With several blocks, `default_lam`
+    If the number of blocks is 1, the value is 0, so that the block has all labels. Otherwise, `default_lam`
     computes the value.
     """
     return 0.0 if n_blocks == 1 else default_lam(Y, RULE_SHARE)
@@ -165,10 +170,10 @@ def partition_by_rule(
 ) -> tuple[Partition, float]:
     """Partition the rows and labels, and choose the number of blocks by ``mode="rule"``.
 
-    The first number of blocks that is tried is the largest number for which there are enough rows and labels
-    per block. To test a number of blocks, some rows are held out, and a router is fitted to the remaining
-    rows. If the router finds the right block for too few of the held-out rows, the test fails and the number
-    of blocks is halved. The search ends when a test succeeds or one block remains.
+    The router is the classifier that predicts the block of a row. The search starts with the number of blocks
+    that `blocks_by_rule` returns. To test a number of blocks, some rows are held out, and a router is fitted
+    to the remaining rows. If the router finds the right block for too few of the held-out rows, the test
+    fails and the number of blocks is halved. The search ends when a test succeeds or one block remains.
 
     Parameters
     ----------
@@ -212,10 +217,10 @@ def _share_found(
     setting: Setting,
     progress: Callable[[int], object],
 ) -> float:
-    """Return the accuracy of a router on held-out rows.
+    """Return the accuracy of a router, which predicts the block of a row, on held-out rows.
 
-    A router is fitted to the other rows. The result is the fraction of the held-out rows that the router
-    routes to their own block.
+    The router is fitted to the rows that are not held out. The accuracy is the fraction of the held-out rows
+    for which the router finds the right block. The rows are weighted by `sample_weight`.
     """
     usable = np.array([len(labels) > 0 for labels in found.label_blocks])
     rows = routing_rows(Y, found.row_blocks, drop_unlabeled=setting.drop_unlabeled)
@@ -286,15 +291,16 @@ def choose_lam(
 ) -> Chosen:
     """Choose the weight `lam` by 5-fold cross-validation.
 
-    Each fold fits the partition, the router and the block models only once, with the smallest candidate
-    weight. This weight gives the largest label sets. A larger weight has the same blocks of rows and a subset
-    of each label set. The fitted models therefore give the scores for all candidates. P@k is the precision at
-    k. "accuracy" chooses the weight with the largest sum of P@1, P@3 and P@5 over all folds.
+    In each fold, the partition, the router and the block models are fitted only once, with the smallest
+    candidate for `lam`. This candidate gives the largest label sets. A larger candidate gives the same blocks
+    of rows and a subset of each label set. The fitted models therefore give the scores for all candidates.
+    P@k is the precision at k. ``mode="accuracy"`` chooses the candidate with the largest sum of P@1, P@3 and
+    P@5 over all folds.
 
     The baseline is a model without blocks: the base estimator, fitted to all training rows and labels of the
-    fold. "speed" chooses the largest weight for which P@1, P@3 and P@5 are at most 2 percentage points lower
-    than the values of the baseline in every fold. If no weight satisfies this condition, "speed" chooses the
-    same weight as "accuracy".
+    fold. ``mode="speed"`` chooses the largest candidate that satisfies a condition: in every fold, P@1, P@3
+    and P@5 are at most 2 percentage points lower than the values of the baseline. If no candidate satisfies
+    this condition, "speed" chooses the same candidate as "accuracy".
 
     Parameters
     ----------
@@ -303,20 +309,20 @@ def choose_lam(
     mode : {"accuracy", "speed"}
         Criterion for the choice.
     or_fewer : bool
-        Whether `n_blocks` may be reduced. If True, `n_blocks` is halved until one candidate weight is
-        accurate enough, or one block remains. A weight is accurate enough if P@1, P@3 and P@5 are lower than
-        the values of the baseline by at most 1 percentage point ("accuracy") or 2 percentage points ("speed")
-        in every fold.
+        Whether `n_blocks` may be reduced. If True, `n_blocks` is halved until a candidate for `lam` is
+        accurate enough, or one block remains. A candidate is accurate enough if, in every fold, P@1, P@3 and
+        P@5 are at most 1 percentage point ("accuracy") or 2 percentage points ("speed") lower than the values
+        of the baseline.
 
     Returns
     -------
     Chosen
-        The chosen number of blocks, the chosen weight, and the precision of all candidates.
+        The chosen number of blocks, the chosen `lam`, and the precision of all candidates for `lam`.
 
     Warns
     -----
     UserWarning
-        If no candidate satisfies the condition of "speed".
+        If `mode` is "speed" and no candidate satisfies the condition.
     """
     lams = np.unique([default_lam(Y, share) for share in SHARES])
     n_folds = min(FOLDS, X.shape[0])
@@ -373,7 +379,7 @@ def _precisions(
     setting: Setting,
     progress: Callable[[int], object],
 ) -> NDArray[np.float64]:
-    """Return the precision at 1, 3 and 5 on held-out rows for each candidate; shape (n_lams, 3)."""
+    """Return the precision at 1, 3 and 5 on held-out rows for each value in `lams`; shape (n_lams, 3)."""
     found = find_partition(X, Y, n_blocks, float(lams[0]), setting.params, setting.threads, progress)
     usable = np.array([len(labels) > 0 for labels in found.label_blocks])
     rows = routing_rows(Y, found.row_blocks, drop_unlabeled=setting.drop_unlabeled)
@@ -455,7 +461,7 @@ def _plain_precision(
     setting: Setting,
     progress: Callable[[int], object],
 ) -> NDArray[np.float64]:
-    """Return the precision at 1, 3 and 5 on held-out rows of the estimator that is fitted to all labels."""
+    """Return P@1, P@3 and P@5 on held-out rows for the estimator without blocks, fitted to all labels."""
     labels = np.unique(Y.indices)
     if len(labels) == 0:
         return np.zeros(len(KS))

@@ -42,7 +42,7 @@ class Rules:
         format. Rule r has the conditions ``body_indptr[r]`` to ``body_indptr[r + 1] - 1``, which are called
         the body of the rule. The rule covers the rows that satisfy all conditions of its body.
     feature : ndarray of shape (n_conditions,), dtype int32
-        Feature of each condition.
+        Column index of the feature of each condition.
     operator : ndarray of shape (n_conditions,), dtype uint8
         Operator of each condition: 0 for ``value <= threshold``, 1 for ``>``, 2 for ``==``, 3 for ``!=``. A
         NaN value satisfies no condition.
@@ -135,8 +135,8 @@ def export_text(
         Maximum number of rules to write, starting with the first rule; >= 1. None writes all rules.
     max_labels : int, default=10
         Maximum number of labels to name per rule; >= 1. The labels with the largest absolute scores are
-        named. The text summarizes all other labels of the rule by the number of labels and the range of the
-        scores. None names all labels.
+        named. For all other labels of the rule together, the text states only how many they are and the range
+        of their scores. None names all labels.
     decimals : int, default=2
         Number of digits after the decimal point of scores; >= 0. Labels with equal rounded scores are written
         on the same line. This parameter does not apply to the thresholds of conditions, which have at least
@@ -145,17 +145,18 @@ def export_text(
     Returns
     -------
     str
-        The text, with one line ``if alpha > 0.5 and beta <= 1.2 then +0.80 topic_a  (covers 123)`` per rule.
-        In this example, 123 is the sum of the weights of the training rows that the rule covers. If `fit` was
-        called without `sample_weight`, 123 is the number of these rows. If a rule has several different
-        scores, each score is on an additional line. Several conditions on one numeric feature are merged, as
-        in ``0.2 < alpha <= 0.5``.
+        The text. A rule is a line such as
+        ``if alpha > 0.5 and beta <= 1.2 then +0.80 topic_a  (covers 123)``, where alpha and beta are features
+        and topic_a is a label. The number 123 is the sum of the weights of the training rows that the rule
+        covers. If `fit` was called without `sample_weight`, 123 is the number of these rows. If a rule has
+        several different scores, each score is on an additional line. Several conditions on one numeric
+        feature are merged, as in ``0.2 < alpha <= 0.5``.
 
     Raises
     ------
     ValueError
-        If the number of names differs from the number of features or labels, or if another argument is
-        invalid.
+        If the length of `feature_names` differs from the number of features, if the length of `label_names`
+        differs from the number of labels, or if another argument is invalid.
     sklearn.exceptions.NotFittedError
         If the model is not fitted.
 
@@ -332,7 +333,7 @@ class _Writer:
         return "\n    ".join([f"{condition}  {covers}", *scores])
 
     def body(self, rule: int) -> str:
-        """Return the text of all conditions, in which conditions on one numeric feature form an interval."""
+        """Return the conditions of a rule as text. Conditions on one numeric feature become an interval."""
         rules = self.rules
         bounds: dict[int, tuple[float, float]] = {}
         texts: dict[tuple[int, str], str] = {}
@@ -393,7 +394,7 @@ def _interval(name: str, low: float, high: float) -> str:
 def _digits(threshold: float) -> str:
     """Format a threshold with at least four significant digits.
 
-    If the absolute threshold is below 1e9, all digits before the decimal point are written.
+    If the absolute value of the threshold is below 1e9, all digits before the decimal point are written.
     """
     before = len(str(abs(int(threshold)))) if abs(threshold) < 1e9 else 0
     return f"{threshold:.{max(4, before)}g}"
