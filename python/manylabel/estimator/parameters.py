@@ -529,8 +529,10 @@ class Parameters(Mapping[str, Parameter]):
         ValueError
             If the value of a parameter is not allowed. The message names the first such parameter.
 
-        Notes ----- This method draws a seed from ``random_state``. If ``random_state`` is a RandomState
-        instance, this changes the state of the instance. Call this method only once per fit.
+        Notes
+        -----
+        This method draws a seed from ``random_state``. If ``random_state`` is a RandomState instance, drawing
+        the seed changes the state of this instance. Call this method only once per fit.
         """
         return {name: kind.check(name, getattr(estimator, name)) for name, kind in self._kinds.items()}
 
@@ -574,9 +576,10 @@ def _count(least: int) -> Count:
 def fixed_threshold(threshold: float | str, textbook: float = 0.0) -> float | None:
     """Convert a checked parameter ``threshold`` to a number.
 
-    A number is returned unchanged. The word "zero" stands for the usual threshold of the loss, which is 0 for
-    most losses. The caller passes this threshold as `textbook`, and it is returned. For "auto", None is
-    returned, since there is no fixed threshold.
+    A number is returned unchanged. The word "zero" stands for the usual threshold of the model, which is not
+    0 for every model. The caller passes the usual threshold as the argument `textbook`. If the parameter is
+    "zero", the function returns `textbook`. If the parameter is "auto", the function returns None, since
+    there is no fixed threshold.
     """
     if isinstance(threshold, str):
         return None if threshold == "auto" else textbook

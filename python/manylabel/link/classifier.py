@@ -85,7 +85,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         `random_state` of the instance is None, the clone uses the `random_state` of the classifier.
     solver : {"psgd", "newton-cg"}, default="psgd"
         Solver for the weights V of the link. "psgd" starts at the least-squares solution and takes
-        preconditioned stochastic gradient steps with momentum. The solution is regularized by the small
+        preconditioned stochastic gradient steps with momentum. This solution is regularized by the small
         number of passes, the ridge penalty and label smoothing. "newton-cg" computes the optimum of the
         logistic loss plus the ridge penalty, and does not support "softmax". With the squared loss, the
         solution has a closed form, so this parameter is ignored.
@@ -98,11 +98,11 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         Ridge penalty of the weights V of the link, as a multiple of the mean diagonal entry of the Gram
         matrix of the random features; finite and >= 0. "auto" is 0.1.
     n_iter : int, default=1
-        The fit of the embedding starts with random vectors. This parameter is the number of passes over the
-        data to improve these vectors; >= 0 (see `Rembrandt`).
+        Number of passes over the data at the start of the fit of the embedding; >= 0. These passes improve
+        the random vectors with which the fit starts (see `Rembrandt`).
     n_oversamples : int, default=20
-        The fit of the embedding starts with ``k + n_oversamples`` random vectors, where k is the number of
-        components; >= 0 (see `Rembrandt`).
+        Number of additional random vectors; >= 0. The fit of the embedding starts with ``k + n_oversamples``
+        random vectors (see `Rembrandt`), where k is the number of components.
     n_passes : int, default=8
         Number of passes of "psgd" over the rows; >= 1.
     step_size : float, default=1.0

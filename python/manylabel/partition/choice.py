@@ -1,4 +1,4 @@
-"""Computation of partitions into blocks, and choice of the parameters `n_blocks` and `lam`."""
+"""Computation of partitions into blocks, and choice of the number of blocks and the weight `lam`."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ class Partition:
     """Partition of rows and labels into blocks.
 
     ``objective`` is the value of the objective of `BlockPartitioner` for this partition. A positive entry of
-    Y is captured if its label is in the block of its row. ``captured`` is the fraction of captured entries.
+    Y is captured if its label is in the block of its row. ``captured`` is the fraction of the positive
+    entries that are captured.
     """
 
     row_blocks: NDArray[np.int32]
@@ -146,7 +147,7 @@ def default_lam(Y: csr_array, share: float = DEFAULT_SHARE) -> float:
 
 
 def blocks_by_rule(Y: csr_array) -> int:
-    """Return the largest number of blocks for which there are enough rows and labels per block."""
+    """Return the largest number of blocks, up to 4, with 5000 rows and 500 labels per block; at least 1."""
     n_labels = len(np.unique(Y.indices))
     return max(1, min(MOST_BLOCKS, Y.shape[0] // ROWS_OF_A_BLOCK, n_labels // LABELS_OF_A_BLOCK))
 
@@ -219,7 +220,7 @@ def _share_found(
     """Return the accuracy of a router, which predicts the block of a row, on held-out rows.
 
     The router is fitted to the rows that are not held out. The accuracy is the fraction of the held-out rows
-    for which the router finds the right block.
+    for which the router finds the right block. The rows are weighted by `sample_weight`.
     """
     usable = np.array([len(labels) > 0 for labels in found.label_blocks])
     rows = routing_rows(Y, found.row_blocks, drop_unlabeled=setting.drop_unlabeled)

@@ -333,7 +333,7 @@ class _Writer:
         return "\n    ".join([f"{condition}  {covers}", *scores])
 
     def body(self, rule: int) -> str:
-        """Return the text of all conditions. Conditions on one numeric feature are merged to an interval."""
+        """Return the conditions of a rule as text. Conditions on one numeric feature become an interval."""
         rules = self.rules
         bounds: dict[int, tuple[float, float]] = {}
         texts: dict[tuple[int, str], str] = {}
