@@ -1,4 +1,4 @@
-"""Run the command line with ``python -m manylabel``."""
+"""Command-line interface, which ``python -m manylabel`` starts."""
 
 import sys
 

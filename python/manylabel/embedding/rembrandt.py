@@ -43,11 +43,12 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     """Label embedding by randomized partial least squares, for data with very many labels.
 
     A label embedding summarizes the labels of a row by a short vector of numbers, called components.
-    `fit` computes two matrices, U and W. The columns of U are the eigenvectors of ``Y'PY`` with the largest
-    eigenvalues, where P is the projection onto the column space of X. The matrix P is never formed. W
-    contains the coefficients of the regression of ``YU`` on X. The product ``XWU'`` is then the best linear
-    prediction of Y with rank `n_components` [1]_. `transform` returns ``XW``, the predicted embeddings. A
-    classifier can use the columns of ``XW`` as features.
+    `fit` computes two matrices, U and W, from the features X and the 0/1 indicator matrix Y of the labels.
+    The columns of U are the eigenvectors of ``Y'PY`` with the largest eigenvalues. Here, the prime denotes
+    the transpose, and P is the projection onto the column space of X. The matrix P is never formed. W
+    contains the coefficients of the regression of ``YU`` on X. Among all linear predictions of Y with rank
+    `n_components`, ``XWU'`` is then the best one [1]_. `transform` returns ``XW``, the predicted embeddings.
+    A classifier can use the columns of ``XW`` as features.
 
     Parameters
     ----------
@@ -57,7 +58,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         than this fraction of the trace of ``Y'Y``. For this choice, Y is not centered, even with
         ``center=True``. The Notes describe the cost of this choice.
     n_oversamples : int, default=20
-        Number of additional random vectors; >= 0. The randomized algorithm starts with
+        Number of random vectors beyond `n_components`; >= 0. The randomized algorithm starts with
         ``n_components + n_oversamples`` random vectors. More vectors make U more accurate.
     n_iter : int, default=1
         Number of passes over the data that improve the random vectors before U is computed; >= 0. With more
@@ -70,17 +71,17 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     l2_final : float or "auto", default="auto"
         Ridge penalty of the regression that computes W, as a multiple of the ridge penalty `l2_`; finite and
         >= 0. With "auto", `fit` chooses the penalty with the lowest leave-one-out error for the first 32
-        components (see Notes). If `l2` is 0, W is computed without a ridge penalty for every value of
-        `l2_final`. The paper [2]_ uses 1. The code of its authors uses 1e-6.
+        components (see Notes). If `l2` is 0, `l2_final` has no effect, and W is computed without a ridge
+        penalty. The paper [2]_ uses ``l2_final=1``. The code of its authors uses ``l2_final=1e-6``.
     variant : {"power", "ritz"}, default="power"
         Vectors from which U is computed. The fit multiplies the random vectors by ``Y'PY`` one or several
-        times. "ritz" computes U from the vectors before the last product, as in algorithm 1 of [1]_. "power"
-        computes U from the vectors after the last product, as in the authors' code. The two variants take the
-        same time. "power" is about as accurate as "ritz" with `n_iter` increased by 1.
+        times. With "ritz", the vectors before the last multiplication are used, as in algorithm 1 of [1]_.
+        With "power", the vectors after the last multiplication are used, as in the authors' code. The two
+        variants take the same time. "power" is about as accurate as "ritz" with `n_iter` increased by 1.
     embedding : {"rembrandt", "gaussian", "pca"}, default="rembrandt"
         Kind of embedding. "rembrandt" is the method described above. "gaussian" and "pca" are baselines for
-        comparison. "gaussian" draws U at random (compressed sensing). "pca" does not use Y. It sets W to the
-        right singular vectors of X with the largest singular values.
+        comparison. "gaussian" draws U at random (compressed sensing). "pca" does not use Y. With "pca", the
+        columns of W are the right singular vectors of X with the largest singular values.
     center : bool, default=False
         Whether to subtract the column means of X and Y. Sparse matrices stay sparse.
     fit_intercept : bool, default=True
@@ -128,8 +129,8 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         Ridge penalty of the regression that computed W, as a multiple of `l2_`. If `l2_` is 0, this penalty
         is 0 too.
     n_components_ : int
-        Number of components; at least 1. This number is smaller than an int `n_components` if the rank of
-        ``PY`` is smaller.
+        Number of components; at least 1. If `n_components` is an int and exceeds the rank of ``PY``,
+        `n_components_` is smaller than `n_components`.
     n_iter_ : int
         Largest number of conjugate gradient steps that a regression took. The value is 1 if the solver is not
         "cg".
@@ -172,15 +173,16 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     features) reach a precision at 1 of 0.82 with ``l2_final=1e-6`` and 0.86 with ``l2_final=1``. However, if
     the features have different scales, ``l2_final=1`` is far too large.
 
-    With ``l2_final="auto"``, `fit` therefore searches for this penalty. With ``l2="auto"``, `fit` searches
-    for `l2` in the same way. If X is sparse, the search starts at the value 1. If X is dense, the search
-    starts at the best of five values from 1e-6 to 100. The search multiplies or divides the penalty by
+    With ``l2_final="auto"``, `fit` therefore searches for the ridge penalty of W. With ``l2="auto"``, `fit`
+    searches for `l2` in the same way. If X is sparse, the search starts at the value 1. If X is dense, the
+    search starts at the best of five values from 1e-6 to 100. The search multiplies or divides the penalty by
     ``sqrt(10)`` as long as the leave-one-out error falls. For each penalty, a single fit to all rows is
-    sufficient to compute this error. The leave-one-out residual of a row is the residual of the row in this
-    fit, divided by one minus the leverage of the row. The search tries at least three penalties. For each
-    penalty, `fit` computes the leverages and one regression with 32 target columns. With "cholesky" and
-    "dual", this takes two or three factorizations per penalty. With "cg", a second regression with 64 random
-    target columns estimates the leverages. The standard deviation of these estimates is at most 0.06.
+    sufficient to compute the leave-one-out error. The leave-one-out residual of a row is the residual of the
+    row in this fit, divided by one minus the leverage of the row. The search tries at least three penalties.
+    For each penalty, `fit` computes the leverages and one regression with 32 target columns. With "cholesky"
+    and "dual", the fit makes two or three factorizations for each penalty. With "cg", a second regression
+    with 64 random target columns estimates the leverages. The standard deviation of these estimates is at
+    most 0.06.
 
     The code of the authors of [1]_ and [2]_ uses ``l2_final=1e-6`` and ``n_iter=2`` for all data sets. For
     the data set LSHTC, the code divides each row by its sum and uses
@@ -306,8 +308,9 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     ) -> NDArray[np.float32] | None:
         """Fit the model.
 
-        If `leave_one_out` is True, return a prediction of each row of ``YU`` by a W that is fitted without
-        this row. Otherwise, return None.
+        If `leave_one_out` is True, return a predicted label embedding for each row. The prediction for a row
+        uses regression coefficients that are fitted without this row. If `leave_one_out` is False, return
+        None.
         """
         params = self._core_params(leave_one_out=leave_one_out)
         y, classes = one_hot(y)
@@ -389,7 +392,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         return _core.pls_project(Y, (self.label_embedding_, nothing), n_threads(self.n_jobs))
 
     def _core_params(self, *, leave_one_out: bool = False) -> dict[str, Any]:
-        """Return the checked parameters for the Rust core. A fraction `n_components` stays a fraction."""
+        """Return the checked parameters for the Rust core. A fractional `n_components` is not converted."""
         return self.parameters.check(self) | {"leave_one_out": leave_one_out}
 
     @property

@@ -75,7 +75,7 @@ class ScaledFeatures:
     Raises
     ------
     ValueError
-        If columns are scaled and values of X are not finite as float32.
+        If columns are scaled and X contains a value that is not finite after its conversion to float32.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class ScaledFeatures:
         Parameters
         ----------
         features : ndarray of shape (n_seen_features,), dtype int32
-            The numbers of the features that have a row in `factors`.
+            Column indices of the features that have a row in `factors`.
         factors : ndarray of shape (n_seen_features, n_factors), dtype float32
             Factors of the scaled columns, with one row for each entry of `features`.
 

@@ -54,7 +54,7 @@ def topk_of_decisions(
     Returns
     -------
     csr_array of shape (n_samples, n_labels), dtype float32
-        Scores of the best labels, as returned by `predict_topk`.
+        Scores of the best labels of each row, in the format of `AnyClassifier.predict_topk`.
     """
     parts = []
     for rows in rows_at_once(X.shape[0], n_labels):
@@ -82,7 +82,8 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
     estimator : estimator
         Classifier with `decision_function` or `predict_proba`. `fit` trains this object itself, not a clone.
     dense_X, dense_Y : bool, default=False
-        Whether X (or Y) is passed to `estimator` as an ndarray. If False, it is passed as a CSR array.
+        `dense_X` states whether X is passed to `estimator` as an ndarray (True) or as a CSR array (False).
+        `dense_Y` states the same for Y.
 
     Attributes
     ----------

@@ -46,7 +46,7 @@ _PRECISION_AT = 5
 
 @register(command="cbmlc-dismec", make=lambda blocks: blocks(DiSMECClassifier()))
 class CBMLCClassifier(BlockClassifier):
-    """Clusters of rows by k-means, with one classifier per cluster.
+    """Classifier that clusters the rows by k-means and fits one model for each cluster.
 
     The labels of a cluster are all labels that occur in its rows. A new row is scored by the model of the
     cluster with the nearest center [1]_. In contrast to `BlockPartitionClassifier`, the clusters depend only
@@ -58,11 +58,11 @@ class CBMLCClassifier(BlockClassifier):
         Multi-label classifier, as in `BlockPartitionClassifier`. None means `DiSMECClassifier()`.
     n_clusters : int or "auto", default="auto"
         Number of clusters; >= 1. The number of clusters is at most the number of distinct rows. "auto" starts
-        with c clusters, where c is one per 10,000 rows, but at most 8. As long as the c clusters explain less
-        than ``c - 1`` percent of the variance of the rows, c is halved. For example, 8 clusters must explain
-        at least 7 percent. Too many clusters lower the accuracy for two reasons. Each model learns only from
-        the rows of its own cluster. If the rows do not form clear clusters, similar rows are in different
-        clusters.
+        with one cluster per 10,000 rows, but with at most 8 clusters. The number c of clusters is then halved
+        as long as the clusters explain less than ``c - 1`` percent of the variance of the rows. For example,
+        8 clusters must explain at least 7 percent. Too many clusters lower the accuracy for two reasons. Each
+        model learns only from the rows of its own cluster. If the rows do not form clear clusters, similar
+        rows are in different clusters.
     n_init : int, default=1
         Number of times that k-means is run with different seeds; >= 1. The clusters with the lowest inertia
         are kept.
@@ -202,20 +202,20 @@ class LPSRClassifier(BlockClassifier):
         requires features >= 0. The fit of naive Bayes is fast, because only sums of features are computed.
         However, naive Bayes gives worse rankings than `DiSMECClassifier`.
     leaf_size : int, default=1000
-        Maximum number of rows of a part that is not split; >= 1. Parts with more rows are split again. There
-        are at most ``2 * n_samples / leaf_size`` parts. After all splits, every row is moved to the part with
-        the nearest center. A part may then have more than `leaf_size` rows. Every part has at most
-        ``2 * leaf_size`` rows, unless the rows are too similar to be separated.
+        Number of rows above which a part is split again; >= 1. There are at most
+        ``2 * n_samples / leaf_size`` parts. After all splits, every row is moved to the part with the nearest
+        center. A part may then have more than `leaf_size` rows. Every part has at most ``2 * leaf_size``
+        rows, unless the rows are too similar to be separated.
     n_candidates : int, default=500
         Maximum number of candidates per part; >= 1.
     weighting : {"rank", "counts"}, default="rank"
         Method that computes a weight for each label in each part. The labels with the largest weights are the
-        candidates of the part. With "counts", the weight of a label is the number of rows in the part that
-        have the label. With "rank", each row in the part that has the label adds ``1 / (1 + rank)`` to the
-        weight of the label. Here, rank is the position of the label in the ranking of the base scorer for the
-        row, starting at 0. Ranks larger than 100 are replaced by 100. With "rank", the rows also have weights
-        in 2-means. The weight of a row is the precision at 5 of the base scorer for this row. Rows with
-        weight 0 do not influence the centers.
+        candidates of the part. With "counts", each row of the part adds 1 to the weights of its own labels.
+        With "rank", each row of the part adds ``1 / (1 + rank)`` to the weight of each of its own labels.
+        Here, rank is the position of the label in the ranking of the base scorer for the row, starting at 0.
+        Ranks larger than 100 are replaced by 100. With "rank", the rows also have weights in 2-means. The
+        weight of a row is the precision at 5 of the base scorer for this row. Rows with weight 0 do not
+        influence the centers.
     random_state : int, RandomState instance or None, default=None
         Seed of 2-means. Each ``random_state=None`` of `estimator` and of its inner estimators is replaced by
         a seed that is derived from the seed of 2-means. Pass an int for reproducible results. If `estimator`
@@ -236,8 +236,8 @@ class LPSRClassifier(BlockClassifier):
         The centers of the parts. Rows are scaled to unit length before their distances to the centers are
         computed.
     router_intercept_ : ndarray of shape (n_parts,), dtype float32
-        Intercepts: minus half the squared length of each center. If a part would get too many rows, the value
-        is lower (see Notes). A part without labels has the intercept -inf.
+        Intercepts: minus half the squared length of each center. If a part would get too many rows, its
+        intercept is lower (see Notes). A part without labels has the intercept -inf.
     speedup_ : tuple of two float
         Result of `measure_speedup` for the training rows. Some base scorers do not reach this speedup (see
         Notes).
@@ -254,8 +254,9 @@ class LPSRClassifier(BlockClassifier):
     of all labels, because this is faster than selecting the weights of the candidates.
 
     A split separates the rows of a part by a plane that is perpendicular to the line between the two centers.
-    The smaller side gets at least ``leaf_size / 2`` rows and at least an eighth of the rows of the part. If
-    the smaller side has fewer rows, the rows nearest to the plane move to this side.
+    Each side gets at least ``leaf_size / 2`` rows and at least an eighth of the rows of the part. If the
+    plane leaves fewer rows on one side, the rows nearest to the plane move from the larger to the smaller
+    side.
 
     After all splits, a center may be the nearest center of more than ``2 * leaf_size`` rows. The intercept of
     this center is then lowered. Rows for which another center is nearly as close are then routed to the other
@@ -360,7 +361,7 @@ class LPSRClassifier(BlockClassifier):
         return self._scored(blocks, weights)
 
     def _places(self) -> list[NDArray[np.int32]]:
-        """Return an array for each part: the positions of its candidates in `labels_`."""
+        """Return one array per part, with the positions of the part's candidates in the array `labels_`."""
         if not self.label_blocks_:
             return []
         if (np.diff(self.labels_) <= 0).any():
@@ -424,8 +425,8 @@ def _by_rank(
 ) -> tuple[csr_array, NDArray[np.float32]]:
     """Return ``1 / (1 + rank)`` for each positive entry of Y, and the precision at 5 for each row.
 
-    The rank of an entry is the position of its label in the ranking of `model` for its row. Ranks start at 0,
-    and ranks larger than 100 are replaced by 100.
+    The rank of an entry is the position of its label when `model` ranks the labels of the same row. Ranks
+    start at 0, and ranks larger than 100 are replaced by 100.
     """
     top = model.predict_topk(X, k=_RANKS)
     of_row = np.repeat(np.arange(X.shape[0]), np.diff(top.indptr))

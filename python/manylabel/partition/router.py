@@ -33,7 +33,7 @@ class Router:
     _normalizes_rows: ClassVar[bool] = True
 
     def scorer(self) -> _core.Scorer:
-        """Check the weights, and return a scorer of the Rust core."""
+        """Check the weights of the router, and return the Rust object that computes its scores."""
         return _core.linear_scorer(self)
 
 
@@ -80,7 +80,7 @@ def fit_router(
     row_blocks : ndarray of shape (n_samples,), dtype int32
         The block of each row. Rows with the value -1 are ignored.
     usable : ndarray of shape (n_blocks,), dtype bool
-        Whether rows may be routed to a block. The rows of other blocks are ignored.
+        Whether rows may be routed to each block. If False, the rows of the block are ignored.
     sample_weight : ndarray of shape (n_samples,), dtype float32, or None
         Weights of the rows.
     params : dict
