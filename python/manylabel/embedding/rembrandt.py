@@ -75,10 +75,9 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         penalty. The paper [2]_ uses ``l2_final=1``. The code of its authors uses ``l2_final=1e-6``.
     variant : {"power", "ritz"}, default="power"
         Vectors from which U is computed. The fit multiplies the random vectors by ``Y'PY`` one or several
-        times. With "ritz", U is computed from the factors of the last multiplication, that is, from the
-        vectors that it has not yet changed, as in algorithm 1 of [1]_. With "power", U is computed from the
-        products of the last multiplication, as in the authors' code. The two variants take the same time.
-        "power" is about as accurate as "ritz" with `n_iter` increased by 1.
+        times. With "ritz", the vectors before the last multiplication are used, as in algorithm 1 of [1]_.
+        With "power", the vectors after the last multiplication are used, as in the authors' code. The two
+        variants take the same time. "power" is about as accurate as "ritz" with `n_iter` increased by 1.
     embedding : {"rembrandt", "gaussian", "pca"}, default="rembrandt"
         Kind of embedding. "rembrandt" is the method described above. "gaussian" and "pca" are baselines for
         comparison. "gaussian" draws U at random (compressed sensing). "pca" does not use Y. With "pca", the
@@ -393,7 +392,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         return _core.pls_project(Y, (self.label_embedding_, nothing), n_threads(self.n_jobs))
 
     def _core_params(self, *, leave_one_out: bool = False) -> dict[str, Any]:
-        """Return the checked parameters for the core. A fraction `n_components` is returned unchanged."""
+        """Return the checked parameters for the Rust core. A fractional `n_components` is not converted."""
         return self.parameters.check(self) | {"leave_one_out": leave_one_out}
 
     @property

@@ -54,7 +54,7 @@ def topk_of_decisions(
     Returns
     -------
     csr_array of shape (n_samples, n_labels), dtype float32
-        Scores of the best labels of each row. All other entries are not stored.
+        Scores of the best labels of each row, in the format of `AnyClassifier.predict_topk`.
     """
     parts = []
     for rows in rows_at_once(X.shape[0], n_labels):

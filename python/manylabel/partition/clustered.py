@@ -202,10 +202,10 @@ class LPSRClassifier(BlockClassifier):
         requires features >= 0. The fit of naive Bayes is fast, because only sums of features are computed.
         However, naive Bayes gives worse rankings than `DiSMECClassifier`.
     leaf_size : int, default=1000
-        Parts with more than `leaf_size` rows are split again; >= 1. Parts with fewer rows are not split.
-        There are at most ``2 * n_samples / leaf_size`` parts. After all splits, every row is moved to the
-        part with the nearest center. A part may then have more than `leaf_size` rows. Every part has at most
-        ``2 * leaf_size`` rows, unless the rows are too similar to be separated.
+        Number of rows above which a part is split again; >= 1. There are at most
+        ``2 * n_samples / leaf_size`` parts. After all splits, every row is moved to the part with the nearest
+        center. A part may then have more than `leaf_size` rows. Every part has at most ``2 * leaf_size``
+        rows, unless the rows are too similar to be separated.
     n_candidates : int, default=500
         Maximum number of candidates per part; >= 1.
     weighting : {"rank", "counts"}, default="rank"
