@@ -244,6 +244,7 @@ def spoiled_sparse(name):
     }
 
 
+ARRAYS_OF_TREES = ("node_children_", "leaf_labels_", "leaf_intercept_", "chunk_features_", "chunk_weights_")
 SPOILED_BLOCKS = {
     **spoiled_sparse("router_coef_"),
     "router of another type": change("router_intercept_", lambda intercept: intercept.astype(int)),
@@ -315,25 +316,10 @@ SPOILED = {
         "buckets fall": put("chunk_buckets_", 0, 10**6),
         "weights end too late": put("chunk_row_ends_", 0, 2**31),
         "outputs too large": put("chunk_outputs_", 0, 2**16 - 1),
-        **{
-            f"{name} too short": change(name, lambda array: array[:-1])
-            for name in (
-                "node_children_",
-                "leaf_labels_",
-                "leaf_intercept_",
-                "chunk_features_",
-                "chunk_weights_",
-            )
-        },
+        **{f"{name} too short": change(name, lambda array: array[:-1]) for name in ARRAYS_OF_TREES},
         **{
             f"{name} of another type": change(name, lambda array: array.astype(np.float64))
-            for name in (
-                "node_children_",
-                "leaf_labels_",
-                "leaf_intercept_",
-                "chunk_features_",
-                "chunk_weights_",
-            )
+            for name in ARRAYS_OF_TREES
         },
     },
     ml.SmoothLinkClassifier: {

@@ -16,7 +16,7 @@ from manylabel.estimator.base import ODDS_OF_MARGINS, MultiLabelClassifier, core
 from manylabel.estimator.parameters import check_count, fixed_threshold, n_threads
 from manylabel.estimator.progress import Progress, reported
 from manylabel.estimator.registry import register
-from manylabel.estimator.scaling import ScaledFeatures, holds_measurements
+from manylabel.estimator.scaling import holds_measurements
 from manylabel.estimator.schema import Array, Scalar, Schema
 from manylabel.estimator.validation import check_training_set
 from manylabel.linear.dismec import DiSMECClassifier
@@ -174,8 +174,8 @@ class LabelTreeClassifier(MultiLabelClassifier):
     the weights. This copy scores the held-out rows. The weights of the model do not change. `path_weight_` is
     the value with the largest sum of the precisions at 1, 3 and 5 on the held-out rows. `threshold_` is the
     score at which the number of predicted labels of these rows equals the number of their true labels. If the
-    held-out rows have fewer than ten labels in total, `path_weight_` is 1, and the threshold is the same as
-    with "zero".
+    held-out rows have fewer than 200 labels in total, `path_weight_` is 1. With fewer than ten labels, the
+    threshold is the same as with "zero".
 
     The result does not depend on `n_jobs`. `fit` allocates no array of shape (n_samples, n_labels) or
     (n_labels, n_features). Only two results are dense: the scores from `decision_function` and, if Y was
@@ -294,10 +294,9 @@ class LabelTreeClassifier(MultiLabelClassifier):
                     solver=params["solver"],
                     tol=params["tol"],
                     max_iter=params["max_iter"],
-                    n_jobs=params["n_jobs"],
+                    normalize=params["normalize"],
                 )
-                scaled = ScaledFeatures(X, sample_weight, bool(by_row), center=params["fit_intercept"])
-                params["C"] = flat._chosen_strength(scaled, y, sample_weight, report)
+                params["C"] = flat._settled(X, y, sample_weight, params["n_jobs"], report).C
             if params["prune"] == "auto":
                 params["prune"] = _MOST_PRUNE * min(1.0, params["C"]) ** 0.5
             attributes, cut, n_iter, n_unfinished = _core.fit_tree(

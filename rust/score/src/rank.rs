@@ -123,8 +123,7 @@ impl<'a> Batch<'a> {
             watch,
             || Ok((Picked::default(), state()?)),
             |(found, state), rows, task, picked| {
-                found.pairs.clear();
-                found.ends.clear();
+                found.clear();
                 self.rows.candidates(rows, found, task)?;
                 let mut begin = 0;
                 for &end in &found.ends {

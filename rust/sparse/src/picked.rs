@@ -28,6 +28,20 @@ impl Picked {
         self.ends.push(self.pairs.len());
     }
 
+    /// Returns the pairs of each finished row.
+    pub fn rows(&self) -> impl Iterator<Item = &[(u32, f32)]> {
+        let begins = std::iter::once(0).chain(self.ends.iter().copied());
+        begins
+            .zip(&self.ends)
+            .map(|(begin, &end)| &self.pairs[begin..end])
+    }
+
+    /// Removes all rows and keeps the memory.
+    pub fn clear(&mut self) {
+        self.pairs.clear();
+        self.ends.clear();
+    }
+
     /// Computes a matrix of shape (`n_rows`, `n_cols`) in blocks of `at_once` rows.
     ///
     /// The function `block` receives a workspace, a range of rows and a [`Picked`]. It appends the results of

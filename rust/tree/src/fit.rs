@@ -15,7 +15,7 @@ use crate::grow::Forest;
 use crate::held::{HeldOut, rows_of_nodes, textbook};
 use crate::model::Model;
 use crate::node::{Desk, Fitted, Probe, Training};
-use crate::params::{Checked, Params};
+use crate::params::{Checked, Combine, Params};
 use crate::vectors::label_vectors;
 use crate::walk::{NODES, Visit, Walk};
 use manylabel_base::range::same_rows;
@@ -84,8 +84,8 @@ impl Checked {
             effort: &Effort::OF_BLOCK,
             max_iter: params.linear.max_iter,
         };
-        let mut model = empty(&forest, x.n_cols, n_labels)?;
-        model.combine = params.combine.unwrap_or_else(textbook);
+        let combine = params.combine.unwrap_or_else(textbook);
+        let mut model = empty(&forest, x.n_cols, n_labels, combine)?;
         let mut beams = Beams::at_roots(x.n_rows(), params.n_trees)?;
         let mut held = if params.linear.learn_cut || params.combine.is_none() {
             HeldOut::new(y, params.n_trees)?
@@ -129,7 +129,12 @@ impl Checked {
 /// # Errors
 ///
 /// Returns [`Error::TooLarge`] if memory is short.
-fn empty(forest: &Forest, n_features: usize, n_labels: usize) -> Result<Model, Error> {
+fn empty(
+    forest: &Forest,
+    n_features: usize,
+    n_labels: usize,
+    combine: Combine,
+) -> Result<Model, Error> {
     let n_nodes = forest.spans.len();
     let mut label_ends = filled("number of nodes", 0i64, 1)?;
     let mut labels = Vec::new();
@@ -156,7 +161,7 @@ fn empty(forest: &Forest, n_features: usize, n_labels: usize) -> Result<Model, E
         weight_ends: filled("number of nodes", 0, 1)?,
         outputs: Vec::new(),
         weights: Vec::new(),
-        combine: textbook(),
+        combine,
         cut: None,
         n_unfinished: 0,
         n_iter: 0,

@@ -22,7 +22,7 @@ use std::ops::Range;
 /// about one percent.
 const MOST_ROWS: usize = 4096;
 
-/// The smallest total number of labels of the held-out rows. With fewer labels, no cut is learned.
+/// The smallest total number of labels of the held-out rows. With fewer labels, nothing is learned from them.
 const FEWEST_POSITIVES: usize = 10;
 
 /// The smallest total number of labels of the held-out rows with which the exponent of the path is learned. With
@@ -172,8 +172,19 @@ impl HeldOut {
         let key = |visit: &Visit| (visit.slot, visit.node);
         let mut kept = collected(NODES, self.walk.visits.iter().map(key))?;
         kept.sort_unstable();
-        self.candidates
-            .retain(|candidate| kept.binary_search(&key(&candidate.leaf)).is_ok());
+        // The candidates of a visit are consecutive, so that one search serves all of them.
+        let mut last = None;
+        self.candidates.retain(|candidate| {
+            let visit = key(&candidate.leaf);
+            match last {
+                Some((known, is_kept)) if known == visit => is_kept,
+                _ => {
+                    let is_kept = kept.binary_search(&visit).is_ok();
+                    last = Some((visit, is_kept));
+                    is_kept
+                }
+            }
+        });
         Ok(())
     }
 
@@ -193,8 +204,7 @@ impl HeldOut {
             Found::new(leaf, *label, *margin, combine)
         });
         extend(CANDIDATES, &mut self.walk.found, scored)?;
-        out.pairs.clear();
-        out.ends.clear();
+        out.clear();
         self.walk.by_row(n_trees, combine, 0.0, out)
     }
 
@@ -202,8 +212,9 @@ impl HeldOut {
     /// combinations only in the exponent of the path. If two exponents give equally good rankings, the one
     /// that comes first in [`PATH_WEIGHTS`] is chosen.
     ///
-    /// Returns [`textbook`] if the rows have fewer than [`FEWEST_TO_RANK`] labels. Each row is ranked by the scores of its candidates. The rankings are compared by the sum of their
-    /// precisions at 1, 3 and 5. `weights` are the weights of the rows.
+    /// Returns [`textbook`] if the rows have fewer than [`FEWEST_TO_RANK`] labels. Each row is ranked by the
+    /// scores of its candidates. The rankings are compared by the sum of their precisions at 1, 3 and 5.
+    /// `weights` are the weights of the rows.
     ///
     /// # Errors
     ///
@@ -227,12 +238,10 @@ impl HeldOut {
             let combine = Combine::Product { path_weight };
             self.score(combine, n_trees, &mut scored)?;
             let mut total = 0.0;
-            let mut begin = 0;
-            for (&row, &end) in self.rows.iter().zip(&scored.ends) {
-                for &(label, score) in &scored.pairs[begin..end] {
+            for (&row, of_row) in self.rows.iter().zip(scored.rows()) {
+                for &(label, score) in of_row {
                     top.push(label, score);
                 }
-                begin = end;
                 total += f64::from(row_weight(weights, row))
                     * gain(top.drain_ranked(), y.row(row as usize).0);
             }
@@ -265,12 +274,10 @@ impl HeldOut {
         let mut tally = Tally::new(wanted.sum());
         let mut scored = Picked::default();
         self.score(combine, n_trees, &mut scored)?;
-        let mut begin = 0;
-        for (&row, &end) in self.rows.iter().zip(&scored.ends) {
-            for &(_, score) in &scored.pairs[begin..end] {
+        for (&row, of_row) in self.rows.iter().zip(scored.rows()) {
+            for &(_, score) in of_row {
                 tally.push(score, row_weight(weights, row))?;
             }
-            begin = end;
         }
         Ok(tally.cut(textbook_cut(combine)))
     }

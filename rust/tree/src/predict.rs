@@ -127,16 +127,13 @@ impl<I: Index, T: Value> Rows for Batch<'_, '_, I, T> {
             .work
             .room(|| Ok((Walk::default(), Picked::default())))?;
         let (walk, all) = room;
-        all.pairs.clear();
-        all.ends.clear();
+        all.clear();
         self.search(rows, usize::MAX, all, walk)?;
         scores.fill(f32::NEG_INFINITY);
-        let mut begin = 0;
-        for (scores, &end) in scores.chunks_mut(self.n_labels().max(1)).zip(&all.ends) {
-            for &(label, score) in &all.pairs[begin..end] {
+        for (scores, of_row) in scores.chunks_mut(self.n_labels().max(1)).zip(all.rows()) {
+            for &(label, score) in of_row {
                 scores[label as usize] = score;
             }
-            begin = end;
         }
         Ok(())
     }

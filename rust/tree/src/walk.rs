@@ -187,24 +187,19 @@ impl Walk {
         extend(NODES, &mut self.visits, visits)
     }
 
-    /// Computes the margins of all outputs of a node for a row of the group and stores them in `margins`.
+    /// Computes the margins of all outputs of the node of a visit and stores them in `margins`.
     ///
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if memory is short.
     #[inline]
-    fn score(
-        &mut self,
-        model: &Arrays<'_>,
-        node: usize,
-        row: usize,
-        intercept: &[f32],
-    ) -> Result<(), Error> {
+    fn score(&mut self, model: &Arrays<'_>, visit: &Visit, intercept: &[f32]) -> Result<(), Error> {
         self.margins.clear();
         extend(NODES, &mut self.margins, intercept.iter().copied())?;
-        let range = Self::row(&self.ends, row);
+        let range = Self::row(&self.ends, visit.slot as usize / model.n_trees());
         let (cols, values) = (&self.cols[range.clone()], &self.values[range]);
-        model.chunk(node).add_row(cols, values, &mut self.margins);
+        let chunk = model.chunk(visit.node as usize);
+        chunk.add_row(cols, values, &mut self.margins);
         Ok(())
     }
 
@@ -229,12 +224,7 @@ impl Walk {
                 continue;
             }
             let intercept = &model.node_intercept[children.clone()];
-            self.score(
-                model,
-                visit.node as usize,
-                visit.slot as usize / n_trees,
-                intercept,
-            )?;
+            self.score(model, visit, intercept)?;
             let below = (children.start as u32..).zip(&self.margins);
             let below = below.map(|(node, &margin)| visit.child(node, margin));
             extend(NODES, &mut self.next, below)?;
@@ -322,12 +312,7 @@ impl Walk {
         for visit in &visits {
             let labels = model.labels(visit.node as usize);
             let intercept = &model.label_intercept[labels.clone()];
-            self.score(
-                model,
-                visit.node as usize,
-                visit.slot as usize / n_trees,
-                intercept,
-            )?;
+            self.score(model, visit, intercept)?;
             let scored = model.labels[labels].iter().zip(&self.margins);
             let scored =
                 scored.map(|(&label, &margin)| Found::new(visit, label as u32, margin, combine));
