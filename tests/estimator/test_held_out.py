@@ -10,7 +10,13 @@ from scipy.sparse import csr_array
 
 from manylabel import BlockPartitionClassifier, CorrLogClassifier, DiSMECClassifier
 from manylabel.datasets import make_multilabel
-from manylabel.estimator.held_out import STRENGTH_STEP, best_strength, held_out_folds
+from manylabel.estimator.held_out import (
+    STRENGTH_STEP,
+    best_strength,
+    clearly_lower,
+    held_out_folds,
+    rank_better,
+)
 
 
 def numbered(n_rows, n_labels, seed=0):
@@ -76,12 +82,73 @@ def test_the_walk_ends_where_the_loss_is_least(lowest, curvature):
         asked.append(strength)
         return 1 + curvature * (np.log10(strength) - lowest) ** 2
 
-    found = best_strength(loss, 1.0, 1e-3, 1e3)
+    found = best_strength(loss, clearly_lower, 1.0, 1e-3, 1e3)
     assert 0.99e-3 <= found <= 1.01e3
     for neighbour in (found * STRENGTH_STEP, found / STRENGTH_STEP):
         if 1e-3 <= neighbour <= 1e3:
             assert loss(neighbour) >= 0.98 * loss(found)
     assert len(asked) <= 16
+
+
+def test_precisions_of_rows_are_those_of_their_rankings():
+    rng = np.random.default_rng(3)
+    X, Y = (rng.random((60, 8)) < 0.5).astype(np.float32), (rng.random((60, 7)) < 0.3).astype(np.float32)
+    weight = rng.uniform(0.5, 2, 60).astype(np.float32)
+    for fold in held_out_folds(csr_array(X), csr_array(Y), weight):
+        model = DiSMECClassifier(0.5, threshold="zero").fit(fold.X, fold.Y)
+        top = model.predict_topk(fold.X_held, 5)
+        expected, weights = [], []
+        for row, weight_of_row in enumerate(fold.weight_held):
+            truth = set(np.flatnonzero(fold.Y_held[row] & (fold.Y.sum(axis=0) > 0)))
+            if not truth:
+                continue
+            (scores,) = top[[row]].toarray()
+            ranked = sorted(top[[row]].indices, key=lambda label: (-scores[label], label))
+            hits = [label in truth for label in ranked]
+            expected.append(sum(sum(hits[:k]) / k for k in (1, 3, 5)) * weight_of_row)
+            weights.append(weight_of_row)
+        np.testing.assert_allclose(fold.precisions(top), np.array(expected) / np.mean(weights), rtol=1e-12)
+
+
+def test_a_ranking_is_better_only_beyond_chance():
+    rng = np.random.default_rng(0)
+    best = rng.random(400)
+    noise = rng.normal(size=400)
+    noise -= noise.mean()
+    error = noise.std() / 20  # the standard error of the mean difference
+    assert rank_better(best + noise + 2.01 * error, best)
+    assert not rank_better(best + noise + 1.99 * error, best)
+    assert not rank_better(best, best)
+    # A fit that fails ranks nothing.
+    assert rank_better(best, np.zeros(1))
+    assert not rank_better(np.zeros(1), best)
+    assert not rank_better(best[:0], best[:0])
+
+
+def test_dismec_chooses_the_weight_of_the_best_rankings():
+    """On rows of unit length, no neighbour ranks the held-out rows significantly better."""
+    X, Y = make_multilabel(900, 60, 12, random_state=1)
+    chosen = []
+    for noise in (0.0, 0.4):
+        rng = np.random.default_rng(0)
+        chance = rng.random(Y.shape) < Y.mean()
+        flipped = np.where(rng.random(Y.shape) < noise, chance, Y.toarray() > 0).astype(np.float32)
+        model = DiSMECClassifier(normalize="rows", random_state=0).fit(X, flipped)
+        folds = held_out_folds(X, csr_array(flipped), None, 128)
+
+        def precisions(C, folds=folds):
+            how = {"prune": 0.0, "threshold": "zero", "normalize": True, "random_state": 0}
+            tops = [DiSMECClassifier(C, **how).fit(f.X, f.Y).predict_topk(f.X_held, 5) for f in folds]
+            return np.concatenate([fold.precisions(top) for fold, top in zip(folds, tops, strict=True)])
+
+        best = precisions(model.C_)
+        for neighbour in (model.C_ * STRENGTH_STEP, model.C_ / STRENGTH_STEP):
+            gains = precisions(neighbour) - best
+            # The search asks one side only if the other one is no improvement, and never goes back.
+            if not np.isclose(neighbour, 0.3):
+                assert gains.mean() <= 2 * gains.std() / np.sqrt(len(gains))
+        chosen.append(model.C_)
+    assert chosen[1] <= chosen[0]
 
 
 @pytest.mark.parametrize(("scale", "solver"), [(1.0, "fast"), (30.0, "fast"), (1.0, "exact")])

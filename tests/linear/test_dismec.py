@@ -90,7 +90,7 @@ def test_agrees_with_liblinear(planted, fit_intercept):
     X, Y, *_ = planted
     X, Y = X[:600], Y[:600, :20]
     model = DiSMECClassifier(
-        threshold="zero", prune=0, fit_intercept=fit_intercept, solver="exact", tol=1e-5
+        1.0, threshold="zero", prune=0, fit_intercept=fit_intercept, solver="exact", tol=1e-5
     ).fit(X, Y)
     for label in range(20):
         reference = LinearSVC(loss="squared_hinge", dual=False, tol=1e-8, fit_intercept=fit_intercept)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from manylabel.estimator.held_out import Fold, best_strength
+from manylabel.estimator.held_out import Fold, best_strength, clearly_lower
 
 __all__ = ["HeldOut", "matching_threshold", "weighted_count"]
 
@@ -83,7 +83,7 @@ class HeldOut:
             ]
             return float(np.mean(losses))
 
-        best = best_strength(loss, first, first / _RANGE, first * _RANGE)
+        best = best_strength(loss, clearly_lower, first, first / _RANGE, first * _RANGE)
         self._fits = {best: self._fits[best]}
         return best
 

@@ -1,15 +1,25 @@
-"""Functions that choose the regularization strength by the loss on held-out rows."""
+"""Functions that choose the regularization strength by the loss or by the rankings on held-out rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-__all__ = ["STRENGTH_STEP", "Fold", "best_strength", "held_out_folds", "spread_rows"]
+__all__ = [
+    "STRENGTH_STEP",
+    "Fold",
+    "best_strength",
+    "clearly_lower",
+    "held_out_folds",
+    "rank_better",
+    "spread_rows",
+]
+
+T = TypeVar("T")
 
 # Ratio between neighboring candidates for the strength, half an order of magnitude. On 26 public data sets,
 # precision at 1 differs by less than one percentage point between neighboring candidates near the best
@@ -19,6 +29,13 @@ STRENGTH_STEP = 10**0.5
 # Minimum relative decrease of the loss for which a step is accepted. The loss is flat near its minimum. Steps
 # with a smaller decrease change precision at 1 by half a percentage point, up or down.
 _LEAST_GAIN = 0.02
+
+# A ranking is better than another one if the mean difference of the precisions exceeds this many standard
+# errors. So chance explains about one accepted step in forty.
+_STANDARD_ERRORS = 2.0
+
+# What a true label at each rank adds to the sum of the precisions at 1, 3 and 5.
+_GAINS = np.array([1 + 1 / 3 + 1 / 5, 1 / 3 + 1 / 5, 1 / 3 + 1 / 5, 1 / 5, 1 / 5])
 
 # Sizes of the samples of rows and labels. The first number is the smallest size of a sample. Large data sets
 # use 1 in _ROW_IN rows and 1 in _LABEL_IN labels. The last number is the largest size of a sample. It keeps
@@ -77,8 +94,41 @@ class Fold(NamedTuple):
         margins = np.where(self.Y_held[:, fitted], scores, -scores)
         return float(np.average(loss_of_margin(margins).sum(axis=1), weights=self.weight_held))
 
+    def precisions(self, top: csr_array) -> NDArray[np.float64]:
+        """Return the sum of the precisions at 1, 3 and 5 for each held-out row.
 
-def held_out_folds(X: csr_array, Y: csr_array, sample_weight: NDArray[np.float32] | None) -> list[Fold]:
+        Rows are left out if none of their labels occurs in the training rows of this `Fold`. So the length of
+        the result does not depend on `top`.
+
+        Parameters
+        ----------
+        top : csr_array of shape (n_held_rows, n_labels)
+            Scores of the five best labels of each row, as returned by `predict_topk`.
+
+        Returns
+        -------
+        ndarray of shape (n_ranked_rows,), dtype float64
+            The sums, multiplied by the weights of the rows. The mean of the weights of these rows is 1.
+        """
+        fitted = np.bincount(self.Y.indices, minlength=self.Y.shape[1]) > 0
+        row_of = np.repeat(np.arange(top.shape[0]), np.diff(top.indptr))
+        # Within a row, labels are in increasing order, and the sort is stable.
+        order = np.lexsort((-top.data, row_of))
+        rank = np.arange(len(order)) - top.indptr[row_of]
+        labels = top.indices[order]
+        is_true = self.Y_held[row_of, labels] & fitted[labels]
+        sums = np.bincount(row_of, weights=is_true * _GAINS[rank], minlength=top.shape[0])
+        ranked = self.Y_held[:, fitted].any(axis=1)
+        weights = self.weight_held[ranked]
+        if len(weights) == 0:
+            return weights
+        values: NDArray[np.float64] = sums[ranked] * weights / weights.mean()
+        return values
+
+
+def held_out_folds(
+    X: csr_array, Y: csr_array, sample_weight: NDArray[np.float32] | None, many_labels: int = _MANY_LABELS
+) -> list[Fold]:
     """Sample rows and labels, and split the sampled rows into training rows and held-out rows.
 
     Parameters
@@ -89,6 +139,8 @@ def held_out_folds(X: csr_array, Y: csr_array, sample_weight: NDArray[np.float32
         Indicator matrix.
     sample_weight : ndarray of shape (n_samples,), dtype float32, or None
         Weights of the rows, all > 0. None means equal weights.
+    many_labels : int, default=32
+        Smallest number of labels in the sample.
 
     Returns
     -------
@@ -99,16 +151,16 @@ def held_out_folds(X: csr_array, Y: csr_array, sample_weight: NDArray[np.float32
     Notes
     -----
     The sample has an eighth of the rows, but at least 4,096 rows and at most 16,384 rows. It has 1/64 of the
-    labels, but at least 32 labels and at most 512 labels. If there are fewer rows or labels than the minimum,
-    all of them are used. The probability that a label is drawn is proportional to the number of rows with the
-    label. The same data always give the same sample.
+    labels, but at least `many_labels` labels and at most 512 labels. If there are fewer rows or labels than
+    the minimum, all of them are used. The probability that a label is drawn is proportional to the number of
+    rows with the label. The same data always give the same sample.
     """
     weights = np.ones(X.shape[0]) if sample_weight is None else sample_weight.astype(np.float64)
     rows = spread_rows(X.shape[0], min(max(_MANY_ROWS, X.shape[0] // _ROW_IN), _MOST_ROWS))
     n_held = len(rows) // _N_PARTS
     if n_held == 0:
         return []
-    labels = _drawn_labels(Y[rows])
+    labels = _drawn_labels(Y[rows], many_labels)
     folds = []
     n_positive = 0
     for part in range(min(_N_PARTS, -(-_ENOUGH_ROWS // n_held))):
@@ -134,13 +186,13 @@ def spread_rows(n_rows: int, n_drawn: int) -> NDArray[np.intp]:
     return np.argsort(np.arange(n_rows, dtype=np.uint64) * _HASH % 2**32, kind="stable")[:n_drawn]
 
 
-def _drawn_labels(Y: csr_array) -> NDArray[np.intp]:
+def _drawn_labels(Y: csr_array, many_labels: int) -> NDArray[np.intp]:
     """Draw labels by systematic sampling.
 
     The probability that a label is drawn is proportional to the number of rows with the label.
     """
     counts = np.bincount(Y.indices, minlength=Y.shape[1])
-    n_drawn = min(max(_MANY_LABELS, Y.shape[1] // _LABEL_IN), _MOST_LABELS)
+    n_drawn = min(max(many_labels, Y.shape[1] // _LABEL_IN), _MOST_LABELS)
     if np.count_nonzero(counts) <= n_drawn:
         return np.flatnonzero(counts)
     by_count = np.argsort(-counts, kind="stable")
@@ -149,18 +201,23 @@ def _drawn_labels(Y: csr_array) -> NDArray[np.intp]:
     return np.sort(by_count[np.unique(drawn)])
 
 
-def best_strength(loss: Callable[[float], float], first: float, least: float, most: float) -> float:
-    """Search for the regularization strength with the smallest loss on held-out rows.
+def best_strength(
+    measure: Callable[[float], T], is_better: Callable[[T, T], bool], first: float, least: float, most: float
+) -> float:
+    """Search for the best regularization strength.
 
     The search starts at `first`. It divides the strength by `STRENGTH_STEP` (the square root of 10) as long
-    as each division lowers the loss by more than 2 %. If even the first division does not lower the loss by
-    more than 2 %, the search goes back to `first`. It then multiplies the strength by `STRENGTH_STEP` as long
-    as each multiplication lowers the loss by more than 2 %.
+    as each division is an improvement. If even the first division is none, the search goes back to `first`.
+    It then multiplies the strength by `STRENGTH_STEP` as long as each multiplication is an improvement.
 
     Parameters
     ----------
-    loss : callable
-        Function that returns the loss for a strength. The loss is assumed to have a single minimum.
+    measure : callable
+        Function that fits a model with a strength and measures it. The search assumes that the measured
+        quality has a single maximum.
+    is_better : callable
+        Function that compares the measurement of a new strength with the best measurement so far. It returns
+        whether the new strength is an improvement; `clearly_lower` or `rank_better`.
     first, least, most : float
         `first` is the strength at which the search starts. `least` and `most` are the smallest and the
         largest strength that the search may try.
@@ -168,12 +225,29 @@ def best_strength(loss: Callable[[float], float], first: float, least: float, mo
     Returns
     -------
     float
-        The last strength that lowered the loss by more than 2 %, or `first` if no strength did.
+        The last strength that was an improvement, or `first` if no strength was.
     """
-    best, lowest = first, loss(first)
+    best, measured = first, measure(first)
     for step in (1 / STRENGTH_STEP, STRENGTH_STEP):
-        while least <= best * step <= most and (next_loss := loss(best * step)) < (1 - _LEAST_GAIN) * lowest:
-            best, lowest = best * step, next_loss
+        while least <= best * step <= most and is_better(found := measure(best * step), measured):
+            best, measured = best * step, found
         if best != first:
             break
     return best
+
+
+def clearly_lower(loss: float, best: float) -> bool:
+    """Return whether a loss is more than 2 % lower than the best loss so far."""
+    return loss < (1 - _LEAST_GAIN) * best
+
+
+def rank_better(precisions: NDArray[np.float64], best: NDArray[np.float64]) -> bool:
+    """Return whether the precisions of rows are significantly higher than the best precisions so far.
+
+    Both arrays have an entry for each row; see `Fold.precisions`. The mean difference must exceed two
+    standard errors of the mean difference.
+    """
+    gains = precisions - best
+    if len(gains) == 0:
+        return False
+    return bool(gains.mean() > _STANDARD_ERRORS * gains.std() / np.sqrt(len(gains)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from manylabel import _core
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import core_parts
-from manylabel.estimator.held_out import best_strength, held_out_folds
+from manylabel.estimator.held_out import Fold, best_strength, clearly_lower, held_out_folds, rank_better
 from manylabel.estimator.parameters import fixed_threshold
 from manylabel.estimator.progress import Progress, Tell, reported
 from manylabel.estimator.registry import register
@@ -29,6 +30,18 @@ __all__ = ["DiSMECClassifier"]
 _USUAL_C = 1.0
 _LEAST_C, _MOST_C = 1e-3, 1e2
 
+# The value of C from which the search starts if rows have unit length. On fifteen public data sets with such
+# rows, the best precision at 1 was at 0.1 to 1, and 0.3 was the best value on ten of them.
+_USUAL_C_OF_UNIT_ROWS = 0.3
+
+# The smallest number of labels in the sample from which C is chosen by rankings. With 32 labels of delicious
+# or stackex-cooking, the frequent labels decide, and the chosen values were three to ten times too small.
+_LABELS_TO_RANK = 128
+
+# The number of labels of the longest ranking that is measured. With at most this many labels, every such
+# ranking contains all true labels, and C is chosen by the loss.
+_LONGEST_RANKING = 5
+
 
 @register(command="dismec", demo=("DiSMEC", lambda dismec: dismec(random_state=0)))
 class DiSMECClassifier(LinearClassifier):
@@ -42,7 +55,7 @@ class DiSMECClassifier(LinearClassifier):
     ----------
     C : float or "auto", default="auto"
         Weight of the loss relative to the regularization; finite and > 0. Smaller values regularize more
-        strongly. "auto" chooses the value with the lowest loss on held-out rows (see Notes). Most
+        strongly. "auto" chooses the value by held-out rows (see Notes). Most
         publications use 1.
     prune : float, default=0.01
         Weights with an absolute value below `prune` are set to zero; finite and >= 0. If the parameter
@@ -108,13 +121,17 @@ class DiSMECClassifier(LinearClassifier):
 
     With ``C="auto"``, C is chosen on a sample of the data. The sample does not depend on `random_state`. It
     has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1/64 of the labels, but at
-    least 32 and at most 512 labels. If there are fewer rows or labels than the minimum, all of them are used.
-    Frequent labels are more likely to be in the sample. A quarter of the sampled rows is held out. On small
-    data sets, several quarters are held out one after the other. The search starts at ``C=1``. It multiplies
-    or divides C by ``sqrt(10)`` as long as a step lowers the loss on the held-out rows by more than 2 %. C
-    stays between 0.001 and 100. If Y has fewer than ten positive entries in the held-out rows, C is 1. On
-    small data sets, the search takes about 0.1 seconds, and a fit with a given C takes 0.01 seconds. On large
-    data sets, where a fit takes minutes, the search takes a few percent of the fit time.
+    least 128 labels if rows have unit length, at least 32 labels otherwise, and at most 512 labels. If there
+    are fewer rows or labels than the minimum, all of them are used. Frequent labels are more likely to be in
+    the sample. A quarter of the sampled rows is held out. On small data sets, several quarters are held out
+    one after the other. The search multiplies or divides C by ``sqrt(10)`` as long as a step is an
+    improvement. C stays between 0.001 and 100. If rows have unit length and the sample has more than five
+    labels, the search starts at ``C=0.3`` and compares rankings. A step is then an improvement if it
+    increases the mean of the precisions at 1, 3 and 5 on the held-out rows by more than two standard errors.
+    In all other cases, the search starts at ``C=1``, and a step is an improvement if it lowers the loss on
+    the held-out rows by more than 2 %. If Y has fewer than ten positive entries in the held-out rows, C is 1.
+    On small data sets, the search takes about 0.1 seconds, and a fit with a given C takes 0.01 seconds. On
+    large data sets, where a fit takes minutes, the search takes a few percent of the fit time.
 
     The solver processes 16 labels at once. A step for these 16 labels takes O(nnz(X)) time, where nnz(X) is
     the number of nonzero values of X. The fit takes 16 bytes of memory per stored value of X, in addition to
@@ -230,8 +247,9 @@ class DiSMECClassifier(LinearClassifier):
         sample_weight: NDArray[np.float32] | None,
         report: Tell,
     ) -> float:
-        """Choose the value of C with the lowest loss on held-out rows."""
-        folds = held_out_folds(scaled.X, Y, sample_weight)
+        """Choose the value of C with the best rankings, or with the lowest loss, on held-out rows."""
+        many_labels = {"many_labels": _LABELS_TO_RANK} if scaled.by_row else {}
+        folds = held_out_folds(scaled.X, Y, sample_weight, **many_labels)
         if not folds:
             return _USUAL_C
         # The seed is fixed, so that the choice depends only on the data.
@@ -239,18 +257,35 @@ class DiSMECClassifier(LinearClassifier):
             prune=0.0, threshold="zero", normalize=scaled.by_row, random_state=0, verbose=0
         )
 
-        def loss(C: float) -> float:
+        def fitted(C: float) -> Iterator[tuple[Fold, DiSMECClassifier]]:
             model.set_params(C=C)
-            losses = []
             for fold in folds:
-                try:
-                    model._fit(fold.X, fold.Y, fold.sample_weight, lambda _: report(0), quiet=True)
-                except ValueError:
-                    return np.inf  # C times the weights of the rows is too large
-                losses.append(fold.mean_loss(_squared_hinge, model.decision_function(fold.X_held)))
+                model._fit(fold.X, fold.Y, fold.sample_weight, lambda _: report(0), quiet=True)
+                yield fold, model
+
+        def loss(C: float) -> float:
+            try:
+                losses = [
+                    fold.mean_loss(_squared_hinge, model.decision_function(fold.X_held))
+                    for fold, model in fitted(C)
+                ]
+            except ValueError:
+                return np.inf  # C times the weights of the rows is too large
             return float(np.mean(losses))
 
-        return best_strength(loss, _USUAL_C, _LEAST_C, _MOST_C)
+        def precisions(C: float) -> NDArray[np.float64]:
+            try:
+                of_folds = [
+                    fold.precisions(model.predict_topk(fold.X_held, _LONGEST_RANKING))
+                    for fold, model in fitted(C)
+                ]
+            except ValueError:
+                return np.zeros(1)  # C times the weights of the rows is too large
+            return np.concatenate(of_folds)
+
+        if scaled.by_row and folds[0].Y.shape[1] > _LONGEST_RANKING:
+            return best_strength(precisions, rank_better, _USUAL_C_OF_UNIT_ROWS, _LEAST_C, _MOST_C)
+        return best_strength(loss, clearly_lower, _USUAL_C, _LEAST_C, _MOST_C)
 
 
 def _squared_hinge(margins: NDArray[np.float64]) -> NDArray[np.float64]:
