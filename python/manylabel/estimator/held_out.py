@@ -30,10 +30,6 @@ STRENGTH_STEP = 10**0.5
 # with a smaller decrease change precision at 1 by half a percentage point, up or down.
 _LEAST_GAIN = 0.02
 
-# A ranking is better than another one if the mean difference of the precisions exceeds this many standard
-# errors. So chance explains about one accepted step in forty.
-_STANDARD_ERRORS = 2.0
-
 # What a true label at each rank adds to the sum of the precisions at 1, 3 and 5.
 _GAINS = np.array([1 + 1 / 3 + 1 / 5, 1 / 3 + 1 / 5, 1 / 3 + 1 / 5, 1 / 5, 1 / 5])
 
@@ -242,12 +238,12 @@ def clearly_lower(loss: float, best: float) -> bool:
 
 
 def rank_better(precisions: NDArray[np.float64], best: NDArray[np.float64]) -> bool:
-    """Return whether the precisions of rows are significantly higher than the best precisions so far.
+    """Return whether the precisions of rows are clearly higher than the best precisions so far.
 
-    Both arrays have an entry for each row; see `Fold.precisions`. The mean difference must exceed two
-    standard errors of the mean difference.
+    Both arrays have an entry for each row; see `Fold.precisions`. The mean difference must exceed its
+    standard error. If two strengths rank equally well, chance exceeds this limit once in six times.
     """
     gains = precisions - best
     if len(gains) == 0:
         return False
-    return bool(gains.mean() > _STANDARD_ERRORS * gains.std() / np.sqrt(len(gains)))
+    return bool(gains.mean() > gains.std() / np.sqrt(len(gains)))

@@ -127,7 +127,7 @@ class DiSMECClassifier(LinearClassifier):
     one after the other. The search multiplies or divides C by ``sqrt(10)`` as long as a step is an
     improvement. C stays between 0.001 and 100. If rows have unit length and the sample has more than five
     labels, the search starts at ``C=0.3`` and compares rankings. A step is then an improvement if it
-    increases the mean of the precisions at 1, 3 and 5 on the held-out rows by more than two standard errors.
+    increases the mean of the precisions at 1, 3 and 5 on the held-out rows by more than its standard error.
     In all other cases, the search starts at ``C=1``, and a step is an improvement if it lowers the loss on
     the held-out rows by more than 2 %. If Y has fewer than ten positive entries in the held-out rows, C is 1.
     On small data sets, the search takes about 0.1 seconds, and a fit with a given C takes 0.01 seconds. On
