@@ -40,6 +40,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core
 from manylabel.aside import written_aside
+from manylabel.estimator.parameters import shown
 from manylabel.estimator.registry import CLASSES, register
 
 __all__ = ["load", "register", "save_model", "written_aside"]
@@ -230,7 +231,16 @@ def _header(state: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> bytearra
 
 
 def _is_fitted_name(name: str) -> bool:
-    return name.isidentifier() and name.endswith("_") and not name.startswith("_")
+    return _fault_of_name(name) is None
+
+
+def _fault_of_name(name: str) -> str | None:
+    """Return the rule that the name of a fitted attribute breaks, or None if the name is valid."""
+    if not name.isidentifier():
+        return "must be a Python identifier"
+    if name.startswith("_"):
+        return "must not begin with `_`"
+    return None if name.endswith("_") else "must end in `_`"
 
 
 class _Encoder:
@@ -350,23 +360,36 @@ def _check_sparse(
         )
     if not (0 <= major < 2**63 and 0 <= minor < 2**63):
         raise ValueError(f"the shape of a sparse matrix must have sizes from 0 to 2**63 - 1, got {shape}")
-    if not data.ndim == indices.ndim == indptr.ndim == 1 or len(indptr) != major + 1:
+    for name, array in (("data", data), ("indices", indices), ("indptr", indptr)):
+        if array.ndim != 1:
+            raise ValueError(f"`{name}` of a sparse matrix must be 1-D, got the shape {array.shape}")
+    if len(indptr) != major + 1:
         raise ValueError(
-            f"a sparse matrix of shape {shape} must have 1-D arrays and {major + 1} entries in `indptr`, "
-            f"got `data`, `indices` and `indptr` of shapes {data.shape}, {indices.shape} and {indptr.shape}"
+            f"`indptr` of a sparse matrix of shape {shape} in {kind.upper()} format must have {major + 1} "
+            f"entries, got {len(indptr)}"
         )
-    if indptr[0] != 0 or (indptr[1:] < indptr[:-1]).any() or not len(data) == len(indices) == indptr[-1]:
+    _check_ends("`indptr` of a sparse matrix", indptr, len(indices), "indices")
+    if len(data) != len(indices):
         raise ValueError(
-            "`indptr` of a sparse matrix must begin with 0, must not decrease, and must end with the number "
-            "of values, which must equal the number of indices, got "
-            f"{len(data)} values, {len(indices)} indices and an `indptr` that begins with {indptr[0]} and "
-            f"ends with {indptr[-1]}"
+            "`data` and `indices` of a sparse matrix must have the same length, "
+            f"got {len(data)} values and {len(indices)} indices"
         )
     # Negative indices are large numbers when viewed as unsigned, so one pass checks both bounds.
     if len(indices) and indices.view(f"<u{indices.itemsize}").max() >= minor:
-        raise ValueError(
-            f"`indices` of a sparse matrix must be >= 0 and < {minor}, got an index outside this range"
-        )
+        outside = indices.min() if indices.min() < 0 else indices.max()
+        raise ValueError(f"`indices` of a sparse matrix must be >= 0 and < {minor}, got {outside}")
+
+
+def _check_ends(name: str, ends: NDArray[np.integer[Any]], count: int, items: str) -> None:
+    """Check that positions begin with 0, do not decrease, and end with `count`, the number of `items`."""
+    if ends[0] != 0:
+        raise ValueError(f"{name} must begin with 0, got {ends[0]}")
+    falls = ends[1:] < ends[:-1]
+    if falls.any():
+        at = int(falls.argmax())
+        raise ValueError(f"{name} must not decrease, got {ends[at]} followed by {ends[at + 1]}")
+    if ends[-1] != count:
+        raise ValueError(f"{name} must end with {count}, the number of {items}, got {ends[-1]}")
 
 
 def _decode(content: NDArray[np.uint8]) -> Any:
@@ -379,11 +402,12 @@ def _decode(content: NDArray[np.uint8]) -> Any:
             f"this version of manylabel reads format {FORMAT}"
         )
     length = int.from_bytes(content[:8].tobytes(), "little")
-    if length > min(_MAX_HEADER, len(content) - 8):
+    if length > len(content) - 8:
         raise ValueError(
-            f"the header must fit in the file of {len(content)} bytes and have at most {_MAX_HEADER} bytes, "
-            f"got a header of {length} bytes"
+            f"the header must fit in the file of {len(content)} bytes, got a header of {length} bytes"
         )
+    if length > _MAX_HEADER:
+        raise ValueError(f"the header must have at most {_MAX_HEADER} bytes, got {length}")
     digits = slice(8 + beginning.start(3), 8 + beginning.end(3))
     found = _core.crc32(content[: digits.start])
     found = _core.crc32(np.frombuffer(_NO_CHECKSUM, dtype=np.uint8), found)
@@ -396,7 +420,7 @@ def _decode(content: NDArray[np.uint8]) -> Any:
     metadata = header.pop("__metadata__")
     state = metadata.get("state")
     if not isinstance(state, str):
-        raise ValueError("the header has no entry `state`")
+        raise ValueError(f"the entry `state` of the header must be a string, got {_kind(state)}")
     decoder = _Decoder(_tensors(header, content[8 + length :]))
     estimator = decoder.estimator(_parse(state), 0)
     if decoder.tensors:
@@ -418,31 +442,67 @@ def _parse(text: str) -> Any:
     return json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
 
 
-def _tensors(entries: dict[str, Any], data: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
-    """Return the tensors of a file by name, as views of `data`, which has the bytes after the header.
+def _kind(node: Any) -> str:
+    """Return the JSON type of a value in words, for error messages."""
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a bool", int: "a number"}
+    return "null" if node is None else names.get(type(node), "a number")
 
-    The header of the file has the given entries, one per tensor. The tensors must cover `data` completely, in
-    the order of the entries, and without gaps or overlaps.
+
+def _layout(name: str, entry: Any) -> tuple[str, list[int], int, int]:
+    """Check the entry of a tensor in the header. Return the dtype, the shape and the two offsets."""
+    if not isinstance(entry, dict):
+        raise ValueError(f"the header entry of tensor {name!r} must be an object, got {_kind(entry)}")
+    for key in ("dtype", "shape", "data_offsets"):
+        if key not in entry:
+            raise ValueError(f"the header entry of tensor {name!r} has no `{key}`")
+    code, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if not isinstance(code, str) or code not in _DTYPES:
+        raise ValueError(
+            f"the dtype of tensor {name!r} must be one of {', '.join(_DTYPES)}, got {shown(code)}"
+        )
+    if not isinstance(shape, list):
+        raise ValueError(f"the shape of tensor {name!r} must be a list, got {_kind(shape)}")
+    if len(shape) > 32:
+        raise ValueError(f"tensor {name!r} must have at most 32 dimensions, got {len(shape)}")
+    if not isinstance(offsets, list) or len(offsets) != 2:
+        raise ValueError(
+            f"the offsets of tensor {name!r} must be a list of two integers, got {shown(offsets)}"
+        )
+    for what, sizes in (("shape", shape), ("offsets", offsets)):
+        wrong = [size for size in sizes if not (type(size) is int and 0 <= size < 2**63)]
+        if wrong:
+            raise ValueError(
+                f"the {what} of tensor {name!r} must have integers from 0 to 2**63 - 1, got {shown(wrong[0])}"
+            )
+    return code, shape, offsets[0], offsets[1]
+
+
+def _tensors(entries: dict[str, Any], data: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
+    """Return the tensors of a file by name.
+
+    `entries` contains the entries of the header, one per tensor. `data` contains the bytes after the header.
+    The tensors are views of `data`. They must cover `data` completely, in the order of the entries, and
+    without gaps or overlaps.
     """
     tensors: dict[str, NDArray[Any]] = {}
     end = 0
     for name, entry in entries.items():
-        match entry:
-            case {"dtype": str() as code, "shape": [*shape], "data_offsets": [begin, stop]} if (
-                code in _DTYPES
-            ):
-                dtype = _DTYPES[code]
-            case _:
-                raise ValueError(f"tensor {name!r} must have a known dtype, a shape and offsets")
-        if (
-            not all(type(size) is int and 0 <= size < 2**63 for size in (*shape, begin, stop))
-            or len(shape) > 32
-        ):
+        code, shape, begin, stop = _layout(name, entry)
+        dtype = _DTYPES[code]
+        size = math.prod(shape) * dtype.itemsize
+        if begin != end:
             raise ValueError(
-                f"tensor {name!r} must have at most 32 dimensions, and integer sizes and offsets >= 0"
+                f"tensor {name!r} must begin at the offset {end}, without a gap or an overlap, got {begin}"
             )
-        if begin != end or stop > len(data) or stop - begin != math.prod(shape) * dtype.itemsize:
-            raise ValueError(f"the offsets of tensor {name!r} do not match its shape or the data of the file")
+        if stop > len(data):
+            raise ValueError(
+                f"tensor {name!r} must end at most at the offset {len(data)}, the end of the file, got {stop}"
+            )
+        if stop - begin != size:
+            raise ValueError(
+                f"tensor {name!r} must have {size} bytes, as its shape and dtype require, "
+                f"got the offsets {begin} and {stop}"
+            )
         array = data[begin:stop].view(dtype).reshape(shape)
         if not array.flags.aligned:
             raise ValueError(f"the offset of tensor {name!r} must be a multiple of its item size")
@@ -469,20 +529,57 @@ def _check_fitted(estimator: Any) -> None:
         schema.check(estimator)
 
 
+def _parts_of_estimator(node: Any) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """Check a JSON object that describes an estimator. Return the class name, parameters and attributes."""
+    if not isinstance(node, dict):
+        raise ValueError(f"an estimator in `state` must be an object, got {_kind(node)}")
+    for key, kind, wanted in (
+        ("estimator", str, "a string"),
+        ("params", dict, "an object"),
+        ("fitted", dict, "an object"),
+    ):
+        if key not in node:
+            raise ValueError(f"an estimator in `state` has no entry `{key}`")
+        if not isinstance(node[key], kind):
+            raise ValueError(
+                f"the entry `{key}` of an estimator in `state` must be {wanted}, got {_kind(node[key])}"
+            )
+    return node["estimator"], node["params"], node["fitted"]
+
+
+def _fault_of_value(node: dict[str, Any]) -> str:
+    """Return an error message for a JSON object in `state` that describes no value."""
+    if "tuple" in node:
+        return f"the entry `tuple` in `state` must be a list, got {_kind(node['tuple'])}"
+    if "float" in node:
+        return f'the entry `float` in `state` must be "nan", "inf" or "-inf", got {shown(node["float"])}'
+    for kind in ("scalar", "array", "transposed", "strings", "sparse"):
+        if kind in node and not isinstance(node[kind], str):
+            return f"the entry `{kind}` in `state` must be the name of a tensor, got {_kind(node[kind])}"
+    if "sparse" in node:
+        matrix = f"the sparse matrix {node['sparse']!r} in `state`"
+        for key in ("format", "shape"):
+            if key not in node:
+                return f"{matrix} has no entry `{key}`"
+        if node["format"] not in ("csr", "csc"):
+            return f'the format of {matrix} must be "csr" or "csc", got {shown(node["format"])}'
+        return f"the shape of {matrix} must be a list of two integers, got {shown(node['shape'])}"
+    return f"`state` has a JSON object of unknown kind, with the keys {sorted(node)[:3]}"
+
+
 class _Decoder:
-    """Converts a JSON tree and its tensors back to an estimator. Each tensor is used exactly once."""
+    """Converts a JSON tree and its tensors back to an estimator. Each tensor is used exactly once.
+
+    The attribute ``tensors`` contains the tensors that have not been used yet.
+    """
 
     def __init__(self, tensors: dict[str, NDArray[Any]]) -> None:
         self.tensors = tensors
+        self._names = frozenset(tensors)
 
     def estimator(self, node: Any, depth: int) -> Any:
-        match node:
-            case {"estimator": str() as name, "params": dict() as params, "fitted": dict() as fitted}:
-                cls = CLASSES.get(name)
-            case _:
-                raise ValueError(
-                    "an estimator in `state` must have the entries `estimator`, `params` and `fitted`"
-                )
+        name, params, fitted = _parts_of_estimator(node)
+        cls = CLASSES.get(name)
         if cls is None:
             raise ValueError(
                 f"this version of manylabel has no class {name!r}. It has the classes "
@@ -491,12 +588,10 @@ class _Decoder:
         unknown = params.keys() - inspect.signature(cls).parameters.keys()
         if unknown:
             raise ValueError(f"{name} has no parameter {min(unknown)!r}")
-        not_fitted = [attribute for attribute in fitted if not _is_fitted_name(attribute)]
-        if not_fitted:
-            raise ValueError(
-                f"{name} cannot have a fitted attribute {not_fitted[0]!r}: its name must end in `_` and must "
-                "not begin with `_`"
-            )
+        for attribute in fitted:
+            fault = _fault_of_name(attribute)
+            if fault is not None:
+                raise ValueError(f"{name} cannot have a fitted attribute {attribute!r}: its name {fault}")
         arguments = {name: self.value(value, depth) for name, value in params.items()}
         try:
             estimator = cls(**arguments)
@@ -531,25 +626,28 @@ class _Decoder:
                 return self.sparse(at, kind, tuple(shape))
             case {"estimator": _}:
                 return self.estimator(node, depth + 1)
-        raise ValueError(f"`state` has a JSON object of unknown kind, with the keys {sorted(node)[:3]}")
+        raise ValueError(_fault_of_value(node))
 
     def tensor(self, at: str, ndim: int | None = None) -> NDArray[Any]:
         tensor = self.tensors.pop(at, None)
+        if tensor is None and at in self._names:
+            raise ValueError(f"more than one parameter or attribute of the model uses tensor {at!r}")
         if tensor is None:
-            raise ValueError(f"tensor {at!r} is not in the file, or two attributes of the model refer to it")
+            raise ValueError(f"tensor {at!r} is missing from the file")
         if ndim not in (None, tensor.ndim):
             raise ValueError(f"tensor {at!r} must have {ndim} dimensions, got {tensor.ndim}")
         return tensor
 
     def strings(self, at: str) -> NDArray[Any]:
         utf8, ends = self.tensor(f"{at}.utf8", ndim=1), self.tensor(f"{at}.ends", ndim=1)
-        if (utf8.dtype, ends.dtype) != (np.dtype("u1"), np.dtype("<i8")) or not len(ends):
-            raise ValueError(f"the strings of {at!r} must be stored as uint8 bytes with int64 end positions")
-        if ends[0] != 0 or (ends[1:] < ends[:-1]).any() or ends[-1] != len(utf8):
-            raise ValueError(
-                f"the end positions of the strings of {at!r} must begin with 0, never decrease and end with "
-                f"{len(utf8)}, the number of bytes of the strings"
-            )
+        positions = f"the end positions of the strings {at!r}"
+        if utf8.dtype != np.dtype("u1"):
+            raise ValueError(f"the bytes of the strings {at!r} must be uint8, got {utf8.dtype}")
+        if ends.dtype != np.dtype("<i8"):
+            raise ValueError(f"{positions} must be int64, got {ends.dtype}")
+        if not len(ends):
+            raise ValueError(f"{positions} must have at least one entry, got none")
+        _check_ends(positions, ends, len(utf8), "bytes")
         text, bounds = utf8.tobytes(), ends.tolist()
         strings = np.empty(len(ends) - 1, dtype=object)
         for i in range(len(strings)):

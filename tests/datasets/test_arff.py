@@ -331,7 +331,7 @@ MALFORMED = {
     ),
     "label of words": (
         DATA.replace("-C 1", "-C -1"),
-        r"line 4: expected the values 0 and 1, .* for label `k`, got \{u, v, w\}",
+        r"line 4: expected label `k` with the values 0/1, no/yes or false/true, got \{u, v, w\}",
     ),
     "label not 0 or 1": (DATA.replace("-C 1", "-C 2") + "1,2,u\n", r"line 6: expected 0 or 1 for label `x`"),
     "label unknown": (DATA + "?,2,u\n", r"line 6: expected a value for label `a` \(or set `missing_labels"),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 
+from manylabel import persistence
 from manylabel.persistence import load, register, save_model
 
 
@@ -150,10 +151,10 @@ def sparse_file(data=(1.0, 2.0), indices=(0, 1), indptr=(0, 1, 2), shape=(2, 2),
     return forge(plain(a_={"sparse": "a_", "format": "csr", "shape": list(shape)}), ",".join(entries), bytes_)
 
 
-def strings_file(ends, texts=b"abc"):
+def strings_file(ends, texts=b"abc", bytes_="U8", positions="I64"):
     ends = np.array(ends, dtype="<i8")
-    entries = [entry("a_.ends", "I64", ends.shape, (0, ends.nbytes))]
-    entries.append(entry("a_.utf8", "U8", (len(texts),), (ends.nbytes, ends.nbytes + len(texts))))
+    entries = [entry("a_.ends", positions, ends.shape, (0, ends.nbytes))]
+    entries.append(entry("a_.utf8", bytes_, (len(texts),), (ends.nbytes, ends.nbytes + len(texts))))
     return forge(plain(a_={"strings": "a_"}), ",".join(entries), ends.tobytes() + texts)
 
 
@@ -175,10 +176,13 @@ HOSTILE = {
         forge(plain()).replace(b'format":"1"', b'format":"2"'),
         "has format 2 and was written by manylabel 0.1.0; this version of manylabel reads format 1",
     ),
-    "header longer than the file": (forge(plain(), length=10**6), "got a header of 1000000 bytes"),
+    "header longer than the file": (
+        forge(plain(), length=10**6),
+        r"the header must fit in the file of \d+ bytes, got a header of 1000000 bytes",
+    ),
     "header of 2**63 bytes": (
         forge(plain(), length=2**63),
-        "got a header of 9223372036854775808 bytes",
+        r"the header must fit in the file of \d+ bytes, got a header of 9223372036854775808 bytes",
     ),
     "header cut short": (forge(plain(), length=100), "nterminated string|Expecting"),
     "header not ASCII": (forge(plain(), '"é":0'), "'ascii' codec"),
@@ -188,15 +192,30 @@ HOSTILE = {
     "header with NaN": (forge(plain(), '"a":NaN'), "NaN, which is not valid JSON"),
     "name twice": (forge(plain(a_=A), entry() + "," + entry(), bytes(4)), "contains the same name twice"),
     "second metadata": (forge(plain(), '"__metadata__":{"state":"1"}'), "contains the same name twice"),
+    "state a number": (
+        seal(
+            b'{"__metadata__":{"manylabel_format":"1","manylabel_version":"0.1.0","crc32":"00000000",'
+            b'"state":7}}'
+        ),
+        "the entry `state` of the header must be a string, got a number",
+    ),
     "state not JSON": (forge("{"), "Expecting property name"),
-    "state a list": (forge([]), "an estimator in `state` must have the entries"),
+    "state a list": (forge([]), "an estimator in `state` must be an object, got a list"),
     "state without params": (
         forge({"estimator": "Plain", "fitted": {}}),
-        "an estimator in `state` must have the entries",
+        "an estimator in `state` has no entry `params`",
+    ),
+    "params a list": (
+        forge({"estimator": "Plain", "params": [], "fitted": {}}),
+        "the entry `params` of an estimator in `state` must be an object, got a list",
+    ),
+    "fitted null": (
+        forge({"estimator": "Plain", "params": {}, "fitted": None}),
+        "the entry `fitted` of an estimator in `state` must be an object, got null",
     ),
     "huge number": (
         forge('{"estimator":' + "9" * 5000 + "}"),
-        "Exceeds the limit|an estimator in `state` must have the entries",
+        "Exceeds the limit|the entry `estimator` of an estimator in `state` must be a string, got a number",
     ),
     "unknown class": (
         forge(plain() | {"estimator": "os.system"}),
@@ -207,59 +226,111 @@ HOSTILE = {
         forge({"estimator": "Outer", "params": {}, "fitted": {}}),
         "Outer cannot be constructed from its parameters: .*missing",
     ),
-    "attribute not fitted": (forge(plain(fit="x")), "cannot have a fitted attribute 'fit'"),
-    "attribute private": (forge(plain(__class__="x")), "cannot have a fitted attribute '__class__'"),
+    "attribute not fitted": (
+        forge(plain(fit="x")),
+        "Plain cannot have a fitted attribute 'fit': its name must end in `_`",
+    ),
+    "attribute private": (
+        forge(plain(__class__="x")),
+        "Plain cannot have a fitted attribute '__class__': its name must not begin with `_`",
+    ),
+    "attribute no name": (
+        forge(plain(**{"a.b_": "x"})),
+        "Plain cannot have a fitted attribute 'a.b_': its name must be a Python identifier",
+    ),
     "unknown part": (
         forge(plain(a_={"pickle": "gASV"})),
         r"JSON object of unknown kind, with the keys \['pickle'\]",
     ),
-    "unknown float": (forge(plain(a_={"float": "1e5"})), "JSON object of unknown kind"),
-    "tensor missing": (
-        forge(plain(a_=A)),
-        "tensor 'a_' is not in the file, or two attributes of the model refer to it",
+    "unknown float": (
+        forge(plain(a_={"float": "1e5"})),
+        'the entry `float` in `state` must be "nan", "inf" or "-inf", got \'1e5\'',
     ),
+    "tuple of a string": (
+        forge(plain(a_={"tuple": "ab"})),
+        "the entry `tuple` in `state` must be a list, got a string",
+    ),
+    "tensor without name": (
+        forge(plain(a_={"array": ["a_"]})),
+        "the entry `array` in `state` must be the name of a tensor, got a list",
+    ),
+    "sparse without shape": (
+        forge(plain(a_={"sparse": "a_", "format": "csr"})),
+        "the sparse matrix 'a_' in `state` has no entry `shape`",
+    ),
+    "sparse of another format": (
+        forge(plain(a_={"sparse": "a_", "format": "coo", "shape": [2, 2]})),
+        "the format of the sparse matrix 'a_' in `state` must be \"csr\" or \"csc\", got 'coo'",
+    ),
+    "sparse of three dimensions": (
+        forge(plain(a_={"sparse": "a_", "format": "csr", "shape": [2, 2, 2]})),
+        r"the shape of the sparse matrix 'a_' in `state` must be a list of two integers, got \[2, 2, 2\]",
+    ),
+    "tensor missing": (forge(plain(a_=A)), "tensor 'a_' is missing from the file"),
     "tensor used twice": (
         forge(plain(a_=A, b_=A), entry(), bytes(4)),
-        "tensor 'a_' is not in the file, or two attributes of the model refer to it",
+        "more than one parameter or attribute of the model uses tensor 'a_'",
     ),
     "tensor unused": (forge(plain(), entry(), bytes(4)), "tensor that the model does not use: 'a_'"),
     "tensor not described": (
         forge(plain(a_=A), '"a_":{"dtype":"U8"}'),
-        "must have a known dtype, a shape and offsets",
+        "the header entry of tensor 'a_' has no `shape`",
+    ),
+    "tensor a number": (
+        forge(plain(a_=A), '"a_":7'),
+        "the header entry of tensor 'a_' must be an object, got a number",
     ),
     "tensor of objects": (
         forge(plain(a_=A), entry(dtype="O"), bytes(4)),
-        "must have a known dtype, a shape and offsets",
+        "the dtype of tensor 'a_' must be one of .*, got 'O'",
+    ),
+    "shape not a list": (
+        forge(plain(a_=A), '"a_":{"dtype":"U8","shape":4,"data_offsets":[0,4]}', bytes(4)),
+        "the shape of tensor 'a_' must be a list, got a number",
+    ),
+    "one offset": (
+        forge(plain(a_=A), entry(offsets=(4,)), bytes(4)),
+        r"the offsets of tensor 'a_' must be a list of two integers, got \[4\]",
     ),
     "offsets beyond the file": (
         forge(plain(a_=A), entry(shape=[8], offsets=(0, 8)), bytes(4)),
-        "do not match its shape",
+        "tensor 'a_' must end at most at the offset 4, the end of the file, got 8",
     ),
-    "offsets with a gap": (forge(plain(a_=A), entry(offsets=(4, 8)), bytes(8)), "do not match its shape"),
-    "offsets backwards": (forge(plain(a_=A), entry(offsets=(0, 0)), bytes(4)), "do not match its shape"),
+    "offsets with a gap": (
+        forge(plain(a_=A), entry(offsets=(4, 8)), bytes(8)),
+        "tensor 'a_' must begin at the offset 0, without a gap or an overlap, got 4",
+    ),
+    "offsets overlapping": (
+        forge(plain(a_=A, b_={"array": "b_"}), entry() + "," + entry("b_", offsets=(2, 6)), bytes(6)),
+        "tensor 'b_' must begin at the offset 4, without a gap or an overlap, got 2",
+    ),
+    "offsets backwards": (
+        forge(plain(a_=A), entry(offsets=(0, 0)), bytes(4)),
+        "tensor 'a_' must have 4 bytes, as its shape and dtype require, got the offsets 0 and 0",
+    ),
     "offsets negative": (
         forge(plain(a_=A), entry(offsets=(-4, 0)), bytes(4)),
-        "must have at most 32 dimensions, and integer sizes",
+        r"the offsets of tensor 'a_' must have integers from 0 to 2\*\*63 - 1, got -4",
     ),
     "offsets not numbers": (
         forge(plain(a_=A), entry(offsets=("0", 4)), bytes(4)),
-        "must have at most 32 dimensions, and integer sizes",
+        r"the offsets of tensor 'a_' must have integers from 0 to 2\*\*63 - 1, got '0'",
     ),
     "shape negative": (
         forge(plain(a_=A), entry(shape=(-2, -2)), bytes(4)),
-        "must have at most 32 dimensions, and integer sizes",
+        r"the shape of tensor 'a_' must have integers from 0 to 2\*\*63 - 1, got -2",
     ),
     "shape not whole": (
         forge(plain(a_=A), entry(shape=(4.0,)), bytes(4)),
-        "must have at most 32 dimensions, and integer sizes",
+        r"the shape of tensor 'a_' must have integers from 0 to 2\*\*63 - 1, got 4\.0",
     ),
     "shape with bool": (
         forge(plain(a_=A), entry(shape=(True, 4)), bytes(4)),
-        "must have at most 32 dimensions, and integer sizes",
+        r"the shape of tensor 'a_' must have integers from 0 to 2\*\*63 - 1, got True",
     ),
     "shape of 2**70": (
         forge(plain(a_=A), entry(shape=(0, 2**70), offsets=(0, 0))),
-        "must have at most 32 dimensions, and integer sizes",
+        r"the shape of tensor 'a_' must have integers from 0 to 2\*\*63 - 1, got 1180591620717411303424",
     ),
     "shape overflowing": (
         forge(plain(a_=A), entry(shape=(2**62, 2**62, 0, 2), offsets=(0, 0))),
@@ -267,9 +338,12 @@ HOSTILE = {
     ),
     "many dimensions": (
         forge(plain(a_=A), entry(shape=[1] * 32 + [4]), bytes(4)),
-        "must have at most 32 dimensions, and integer sizes",
+        "tensor 'a_' must have at most 32 dimensions, got 33",
     ),
-    "shape and offsets": (forge(plain(a_=A), entry(shape=(3,)), bytes(4)), "do not match its shape"),
+    "shape and offsets": (
+        forge(plain(a_=A), entry(shape=(3,)), bytes(4)),
+        "tensor 'a_' must have 3 bytes, as its shape and dtype require, got the offsets 0 and 4",
+    ),
     "bytes left over": (forge(plain(a_=A), entry(), bytes(5)), "1 bytes at the end of the file"),
     "misaligned": (
         forge(
@@ -284,20 +358,59 @@ HOSTILE = {
         forge(plain(a_={"scalar": "a_"}), entry(), bytes(4)),
         "must have 0 dimensions",
     ),
-    "strings overlapping": (strings_file([0, 2, 1, 3]), "must begin with 0, never decrease and end with"),
-    "strings too short": (strings_file([0, 1]), "must begin with 0, never decrease and end with"),
-    "strings without ends": (strings_file([]), "must be stored as uint8 bytes with int64 end positions"),
+    "strings from 1": (
+        strings_file([1, 3]),
+        "the end positions of the strings 'a_' must begin with 0, got 1",
+    ),
+    "strings overlapping": (
+        strings_file([0, 2, 1, 3]),
+        "the end positions of the strings 'a_' must not decrease, got 2 followed by 1",
+    ),
+    "strings too short": (
+        strings_file([0, 1]),
+        "the end positions of the strings 'a_' must end with 3, the number of bytes, got 1",
+    ),
+    "strings without ends": (
+        strings_file([]),
+        "the end positions of the strings 'a_' must have at least one entry, got none",
+    ),
+    "strings of signed bytes": (
+        strings_file([0, 3], bytes_="I8"),
+        "the bytes of the strings 'a_' must be uint8, got int8",
+    ),
+    "strings with float ends": (
+        strings_file([0, 3], positions="F64"),
+        "the end positions of the strings 'a_' must be int64, got float64",
+    ),
     "strings not UTF-8": (strings_file([0, 3], b"\xff\xfe\xfd"), "'utf-8' codec"),
-    "indices too large": (sparse_file(indices=(0, 2)), "`indices` of a sparse matrix must be >= 0 and < 2"),
-    "indices negative": (sparse_file(indices=(0, -1)), "`indices` of a sparse matrix must be >= 0 and < 2"),
-    "pointers falling": (sparse_file(indptr=(0, 3, 2)), "`indptr` of a sparse matrix must begin with 0"),
-    "pointers from 1": (sparse_file(indptr=(1, 1, 2)), "`indptr` of a sparse matrix must begin with 0"),
-    "pointers too far": (sparse_file(indptr=(0, 1, 3)), "`indptr` of a sparse matrix must begin with 0"),
-    "pointers missing": (sparse_file(shape=(3, 2)), "must have 1-D arrays and 4 entries in `indptr`"),
+    "indices too large": (
+        sparse_file(indices=(0, 2)),
+        "`indices` of a sparse matrix must be >= 0 and < 2, got 2",
+    ),
+    "indices negative": (
+        sparse_file(indices=(0, -1)),
+        "`indices` of a sparse matrix must be >= 0 and < 2, got -1",
+    ),
+    "pointers falling": (
+        sparse_file(indptr=(0, 3, 2)),
+        "`indptr` of a sparse matrix must not decrease, got 3 followed by 2",
+    ),
+    "pointers from 1": (
+        sparse_file(indptr=(1, 1, 2)),
+        "`indptr` of a sparse matrix must begin with 0, got 1",
+    ),
+    "pointers too far": (
+        sparse_file(indptr=(0, 1, 3)),
+        "`indptr` of a sparse matrix must end with 2, the number of indices, got 3",
+    ),
+    "pointers missing": (
+        sparse_file(shape=(3, 2)),
+        r"`indptr` of a sparse matrix of shape \(3, 2\) in CSR format must have 4 entries, got 3",
+    ),
     "no pointers": (sparse_file(indptr=(), shape=(-1, 2)), "shape of a sparse matrix must have sizes"),
     "more values than indices": (
         sparse_file(data=(1.0, 2.0, 3.0)),
-        "`indptr` of a sparse matrix must begin with 0",
+        "`data` and `indices` of a sparse matrix must have the same length, got 3 values and 2 indices",
     ),
     "unsigned indices": (sparse_file(index="<u4"), "must both be int32 or both be int64"),
     "columns negative": (sparse_file((), (), (0, 0, 0), (2, -1)), "shape of a sparse matrix must have sizes"),
@@ -313,6 +426,14 @@ def test_hostile_files_get_an_error(tmp_path, case):
     with pytest.raises(ValueError, match=message) as raised:
         load(path)
     assert str(raised.value).startswith(f"cannot load {path}: ")
+
+
+def test_a_header_above_the_limit_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "model"
+    path.write_bytes(forge(plain()))
+    monkeypatch.setattr(persistence, "_MAX_HEADER", 100)
+    with pytest.raises(ValueError, match=r"the header must have at most 100 bytes, got \d+"):
+        load(path)
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=500)

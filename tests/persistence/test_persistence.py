@@ -264,7 +264,7 @@ def test_what_cannot_be_saved_is_named_and_leaves_no_file(tmp_path, model, error
 def test_a_broken_sparse_matrix_is_not_saved(tmp_path):
     matrix = csr_array(np.eye(3))
     matrix.indices[0] = 3
-    with pytest.raises(ValueError, match="`indices` of a sparse matrix must be >= 0 and < 3"):
+    with pytest.raises(ValueError, match="`indices` of a sparse matrix must be >= 0 and < 3, got 3"):
         save_model(fitted(coef_=matrix), tmp_path / "model")
 
 

@@ -95,8 +95,8 @@ class HeldOut:
         cut : float
             Threshold of the log-odds.
         share : float
-            Number of labels that are predicted with this threshold for the rows that the models were fitted
-            to, divided by the number of true labels of the same rows.
+            Ratio of predicted to true labels, with this threshold, on the rows that the models were fitted
+            to.
         """
         fits = list(zip(self._folds, self._fitted(l2), strict=True))
         held = np.concatenate([model.decision_function(fold.X_held).ravel() for fold, model in fits])

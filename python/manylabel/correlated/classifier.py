@@ -56,8 +56,9 @@ class CorrLogClassifier(MultiLabelClassifier):
     log-odds of label i are ``x @ b_i + intercept_i + sum_k c_ik z_k`` [1]_ [2]_. The b_i are called weights,
     and the c_ik are called couplings. The log-odds give the probability of label i, conditional on x and z.
     `fit` maximizes the pseudo-likelihood, the product of these probabilities over all rows and labels. The
-    loss of a row is the negative logarithm of its part of this product. Elastic net penalties regularize the
-    weights and the couplings. `predict` chooses all labels of a row together, as one label set.
+    loss of a row is minus the sum of the logarithms of its probabilities, over all labels. Elastic net
+    penalties regularize the weights and the couplings. `predict` chooses all labels of a row together, as one
+    label set.
 
     Parameters
     ----------
@@ -96,15 +97,15 @@ class CorrLogClassifier(MultiLabelClassifier):
     solver : {"auto", "fista", "reference"}, default="auto"
         Solver for the weights and couplings. "fista" computes the optimum by accelerated proximal gradient
         steps, with restarts and one step size per label. "auto" computes the same optimum by quasi-Newton
-        steps, if possible. These steps usually need at most a third of the gradient evaluations of "fista".
-        Quasi-Newton steps use the second moments of the features and labels. These steps require that
-        `epsilon` is not 0. The number of features plus the number of labels must be at most 2,048 and at most
-        half the number of rows. If a requirement is not met, or if the quasi-Newton steps fail, "auto" is
-        "fista". "reference" is the algorithm in the code of the authors of [2]_. This algorithm starts with
-        zero weights and takes at most 500 steps of fixed size. After 20 steps, it stops as soon as a step
-        changes the objective by less than a thousandth of its value. This early stopping regularizes the
-        model. With "reference", the penalty of a coupling is ``l2_pairs * (2 c**2 + epsilon * abs(c))``, and
-        `coding` must be "01".
+        steps, if possible. Quasi-Newton steps usually need at most a third of the gradient evaluations of
+        "fista". They use the second moments of the features and labels. They require that `epsilon` is not 0,
+        and that the number of features plus the number of labels is at most 2,048 and at most half the number
+        of rows. If a requirement is not met, or if the quasi-Newton steps fail, "auto" is "fista".
+        "reference" is the algorithm in the code of the authors of [2]_. This algorithm starts with zero
+        weights and takes at most 500 steps of fixed size. After 20 steps, it stops as soon as a step changes
+        the objective by less than a thousandth of its value. This early stopping regularizes the model. With
+        "reference", the penalty of a coupling is ``l2_pairs * (2 c**2 + epsilon * abs(c))``, and `coding`
+        must be "01".
     standardize : bool or "auto", default="auto"
         Whether the penalties are computed for features that are scaled to unit variance. The fitted weights
         always apply to the unscaled features. "auto" is True if more than an eighth of the values of X are
@@ -128,8 +129,9 @@ class CorrLogClassifier(MultiLabelClassifier):
     correlations_ : csr_array of shape (n_labels, n_labels), dtype float64
         Couplings c, a symmetric matrix. If label k is present, c_ik is added to the log-odds of label i.
     label_sets_ : csr_array of shape (n_sets, n_labels), dtype float32
-        Distinct label sets of the training rows, in order of decreasing frequency; at most 65,536 sets.
-        Labels without nonzero couplings are left out of the sets.
+        Distinct label sets of the training rows, in order of decreasing frequency; at most 65,536 sets. The
+        sets contain only labels with nonzero couplings. The columns of the other labels are empty. If all
+        couplings are zero, there are no sets.
     label_set_energies_ : ndarray of shape (n_sets,), dtype float64
         Energy of each label set in `label_sets_`: the sum of the couplings of all pairs of labels in the set.
     objective_ : float
@@ -152,16 +154,19 @@ class CorrLogClassifier(MultiLabelClassifier):
 
     Notes
     -----
-    The scores of `decision_function` are log-odds minus `threshold_`. The log-odds of a label are conditional
-    on the features and on the predictions for all other labels. With ``decoder="bp"``, the scores are instead
-    the max-marginals that belief propagation computes. `predict` assigns the labels with positive scores.
+    `predict` first chooses a label set for each row. The scores of `decision_function` are log-odds minus
+    `threshold_`. The log-odds of a label are conditional on the features and on all other labels in the
+    chosen set. The score of a label is positive exactly if the label is in this set. With ``decoder="bp"``,
+    the scores are instead the max-marginals that belief propagation computes, and `predict` assigns the
+    labels with positive scores. A max-marginal compares the most probable label set that contains the label
+    with the most probable label set that does not.
 
     `predict_proba` returns marginal probabilities, which do not depend on predictions for other labels. If at
-    most 14 labels have nonzero couplings, the probabilities are exact sums over all label sets. If more
-    labels, but at most 2,500 pairs of labels, have nonzero couplings, sum-product belief propagation with
-    damping 1/2 computes the probabilities. For rows that do not converge in 100 rounds, a mean-field
-    approximation replaces belief propagation. If more than 2,500 pairs of labels have nonzero couplings, the
-    mean-field approximation is used for all rows.
+    most 14 labels have nonzero couplings, the probabilities are exact sums over all label sets. Otherwise, if
+    at most 2,500 pairs of labels have nonzero couplings, the probabilities are computed by sum-product belief
+    propagation with damping 1/2. For rows that do not converge in 100 rounds, a mean-field approximation is
+    used instead. If more than 2,500 pairs of labels have nonzero couplings, the mean-field approximation is
+    used for all rows.
 
     `predict_topk` ranks labels by the log-odds of the marginal probabilities. Rankings by `decision_function`
     are worse, because the scores depend on uncertain predictions for other labels. For example, on the data
@@ -174,10 +179,10 @@ class CorrLogClassifier(MultiLabelClassifier):
     and nnz(Y) counts only labels with nonzero couplings. The solver skips pairs of labels with a coupling of
     zero. If a skipped pair violates the optimality conditions, the solver includes the pair again.
 
-    The fit takes 36 bytes of memory per weight. If `tol` is below 1e-5, the fit uses double precision and
-    takes 72 bytes per weight. With quasi-Newton steps, each nonzero weight takes at least twice as much
-    memory. The fit also stores two copies of X. Log-odds are computed for one block of rows at a time. The
-    fit therefore stores no dense array of shape (n_samples, n_labels).
+    The fit takes 36 bytes of memory for each pair of a feature and a label. If `tol` is below 1e-5, the fit
+    uses double precision and takes 72 bytes per pair. With quasi-Newton steps, each pair with a nonzero
+    weight takes at least twice as much memory. The fit also stores two copies of X. Log-odds are computed for
+    one block of rows at a time. The fit therefore stores no dense array of shape (n_samples, n_labels).
 
     Suppose that two labels occur together, or exclude each other, in nearly all training rows. The coupling
     of these labels then becomes very large. In the predictions, each of the two labels then determines the
@@ -197,11 +202,12 @@ class CorrLogClassifier(MultiLabelClassifier):
 
     With ``threshold="auto"``, the threshold is learned in two steps. The first step uses models without
     couplings. It finds the threshold at which the number of predicted labels on held-out rows equals the
-    number of true labels. This threshold is then applied to the rows that the models are fitted to. On these
-    rows, the number of predicted labels is divided by the number of true labels. The second step uses the
-    final model with couplings. It finds the threshold at which this model gives the same ratio of predicted
-    to true labels on 128 to 512 training rows. The threshold is 0 if no rows can be held out or if the solver
-    is "reference". To minimize the Hamming loss, use ``predict_proba(X) > 0.5``.
+    number of true labels. The models are then applied to the rows that they were fitted to. On these rows,
+    the first step computes the ratio of predicted to true labels with this threshold. The second step uses
+    the final model with couplings, which is fitted to all rows. It finds the threshold at which this model
+    gives this ratio on 128 to 512 training rows. The threshold is 0 if Y has fewer than ten positive entries
+    in the held-out rows, or if the solver is "reference". To minimize the Hamming loss, use
+    ``predict_proba(X) > 0.5``.
 
     References
     ----------
@@ -347,8 +353,8 @@ class CorrLogClassifier(MultiLabelClassifier):
         """Choose the penalties that are "auto", and learn a threshold by models without couplings.
 
         The chosen penalties replace "auto" in `params`. If the threshold is not learned, or if no rows can be
-        held out, the method returns None. Otherwise, it returns the threshold, and the ratio of the number of
-        predicted labels to the number of true labels on the rows that the models are fitted to.
+        held out, the method returns None. Otherwise, it returns the threshold, and the ratio of predicted to
+        true labels on the rows that the models are fitted to.
         """
         by_hand = self.solver == "reference"
         learns = threshold is None and not by_hand
@@ -378,8 +384,7 @@ class CorrLogClassifier(MultiLabelClassifier):
     ) -> float:
         """Find the threshold at which the model with couplings predicts the wanted number of labels.
 
-        `cut` contains the first threshold that is tried, and the wanted ratio of the number of predicted
-        labels to the number of true labels.
+        `cut` contains the first threshold that is tried, and the wanted ratio of predicted to true labels.
         """
         first, share = cut
         least, most = _MATCHED_ROWS

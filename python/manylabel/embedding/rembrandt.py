@@ -42,20 +42,20 @@ def _embeds_labels(estimator: Any) -> bool:
 class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  # type: ignore[misc]
     """Label embedding by randomized partial least squares, for data with very many labels.
 
-    A label embedding summarizes the labels of a row by a short vector of numbers, called components.
-    `fit` computes two matrices, U and W, from the features X and the 0/1 indicator matrix Y of the labels.
-    The columns of U are the eigenvectors of ``Y'PY`` with the largest eigenvalues. Here, the prime denotes
-    the transpose, and P is the projection onto the column space of X. The matrix P is never formed. W
-    contains the coefficients of the regression of ``YU`` on X. Among all linear predictions of Y with rank
-    `n_components`, ``XWU'`` is then the best one [1]_. `transform` returns ``XW``, the predicted embeddings.
-    A classifier can use the columns of ``XW`` as features.
+    A label embedding summarizes the labels of a row by a short vector of numbers, called components. `fit`
+    computes two matrices, U and W, from the features X and the 0/1 indicator matrix Y of the labels. The
+    columns of U are the eigenvectors of ``Y'PY`` with the largest eigenvalues. Here, the prime denotes the
+    transpose, and P is the projection onto the column space of X. The matrix P is never formed. W contains
+    the coefficients of the regression of ``YU`` on X. Among all linear predictions of Y with rank
+    `n_components`, ``XWU'`` then has the smallest sum of squared errors [1]_. `transform` returns ``XW``, the
+    predicted embeddings. A classifier can use the columns of ``XW`` as features.
 
     Parameters
     ----------
     n_components : int or float, default=100
-        Number of components of the embedding. An int is the number of components; >= 1. With a float in
-        (0, 1), `fit` chooses the smallest number k for which the k largest eigenvalues of ``Y'Y`` sum to more
-        than this fraction of the trace of ``Y'Y``. For this choice, Y is not centered, even with
+        Number of components of the embedding. An int is the number of components; >= 1. With a float between
+        0 and 1, `fit` chooses the smallest number k for which the sum of the k largest eigenvalues of ``Y'Y``
+        exceeds this fraction of the sum of all eigenvalues. For this choice, Y is not centered, even with
         ``center=True``. The Notes describe the cost of this choice.
     n_oversamples : int, default=20
         Number of random vectors beyond `n_components`; >= 0. The randomized algorithm starts with
@@ -65,9 +65,9 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         passes, U is more accurate and the fit takes longer.
     l2 : float or "auto", default=1.0
         Ridge penalty of the regressions that compute U, as a multiple of the mean diagonal entry of ``X'X``;
-        finite and >= 0. With ``l2=0`` and an exact solver, the regressions are ordinary least squares, as in
-        [1]_. With "auto", `fit` chooses the penalty with the lowest leave-one-out error for 32 random linear
-        combinations of the labels (see Notes).
+        finite and >= 0. With ``l2=0`` and the solver "cholesky" or "dual", the regressions are ordinary least
+        squares, as in [1]_. With "auto", `fit` chooses the penalty with the lowest leave-one-out error for 32
+        random linear combinations of the labels (see Notes).
     l2_final : float or "auto", default="auto"
         Ridge penalty of the regression that computes W, as a multiple of the ridge penalty `l2_`; finite and
         >= 0. With "auto", `fit` chooses the penalty with the lowest leave-one-out error for the first 32
@@ -123,19 +123,18 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         Square roots of `eigenvalues_`: the singular values of ``PY``. With ``embedding="pca"``, the array
         contains singular values of X. With ``embedding="gaussian"``, the attribute does not exist.
     l2_ : float
-        Ridge penalty of the regressions that computed U, as a multiple of the mean diagonal entry of ``X'X``.
-        With ``embedding="pca"``, the penalty is 0.
+        The value of `l2`, as given or chosen. It is 0 with ``embedding="pca"``.
     l2_final_ : float
-        Ridge penalty of the regression that computed W, as a multiple of `l2_`. If `l2_` is 0, this penalty
-        is 0 too.
+        The value of `l2_final`, as given or chosen. It is 0 if `l2_` is 0.
     n_components_ : int
         Number of components; at least 1. If `n_components` is an int and exceeds the rank of ``PY``,
         `n_components_` is smaller than `n_components`.
     n_iter_ : int
         Largest number of conjugate gradient steps that a regression took. The value is 1 if the solver is not
-        "cg".
+        "cg". This attribute is related to the parameter `max_iter`, not to `n_iter`.
     classes_ : ndarray of shape (n_labels,)
-        The labels, ``arange(n_labels)``. If y was 1-D in `fit`, the array contains the distinct classes.
+        The numbers of the labels, ``arange(n_labels)``. If y was 1-D in `fit`, the array contains the sorted
+        distinct classes.
 
     Notes
     -----
@@ -178,11 +177,11 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     search starts at the best of five values from 1e-6 to 100. The search multiplies or divides the penalty by
     ``sqrt(10)`` as long as the leave-one-out error falls. For each penalty, a single fit to all rows is
     sufficient to compute the leave-one-out error. The leave-one-out residual of a row is the residual of the
-    row in this fit, divided by one minus the leverage of the row. The search tries at least three penalties.
-    For each penalty, `fit` computes the leverages and one regression with 32 target columns. With "cholesky"
-    and "dual", the fit makes two or three factorizations for each penalty. With "cg", a second regression
-    with 64 random target columns estimates the leverages. The standard deviation of these estimates is at
-    most 0.06.
+    row in this fit, divided by one minus the leverage of the row. The leverage measures how much the labels
+    of the row change the prediction for the row. The search tries at least three penalties. For each penalty,
+    `fit` computes the leverages and one regression with 32 target columns. With "cholesky" and "dual", the
+    fit makes two or three factorizations for each penalty. With "cg", a second regression with 64 random
+    target columns estimates the leverages. The standard deviation of these estimates is at most 0.06.
 
     The code of the authors of [1]_ and [2]_ uses ``l2_final=1e-6`` and ``n_iter=2`` for all data sets. For
     the data set LSHTC, the code divides each row by its sum and uses

@@ -139,8 +139,9 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_labels,), dtype int64
-        The numbers of the labels, ``arange(n_labels)``. If y was 1-D in fit, these are the classes 0 and 1.
+    classes_ : ndarray of shape (n_labels,), or (2,) if y was 1-D, dtype int64
+        The numbers of the labels, ``arange(n_labels)``. If y was 1-D in fit, the array contains the classes 0
+        and 1.
     one_dimensional_ : bool
         Whether y was 1-D in fit. If so, predictions are 1-D too.
     sparse_output_ : bool

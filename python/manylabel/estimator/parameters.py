@@ -319,11 +319,11 @@ class Either(Parameter):
         return any(kind.takes(value) for kind in self.kinds)
 
     def checked(self, value: Any) -> Any:
-        """Convert an allowed value. The first kind in `kinds` that accepts the value converts it."""
+        """Convert an allowed value. The value is converted by the first kind in `kinds` that accepts it."""
         return next(kind for kind in self.kinds if kind.takes(value)).checked(value)
 
     def read(self, text: str) -> Any:
-        """Convert text to a value. The first kind in `kinds` that accepts the text converts it."""
+        """Convert text to a value. The text is converted by the first kind in `kinds` that accepts it."""
         for kind in self.kinds:
             try:
                 value = kind.read(text)

@@ -573,7 +573,7 @@ def check_single(values: NDArray[np.floating[Any]], name: str) -> None:
 
 
 def _natively(matrix: Any) -> Any:
-    """Convert the values of a sparse matrix with `native_numbers`. The given matrix is not changed."""
+    """Apply `native_numbers` to the values of a sparse matrix. The given matrix is not changed."""
     if matrix.format not in ("csr", "csc", "bsr", "coo", "dia"):
         return matrix
     data = native_numbers(matrix.data)

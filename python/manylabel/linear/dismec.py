@@ -58,30 +58,34 @@ class DiSMECClassifier(LinearClassifier):
         strongly. "auto" chooses the value by held-out rows (see Notes). Most
         publications use 1.
     prune : float, default=0.01
-        Weights with an absolute value below `prune` are set to zero; finite and >= 0. If the parameter
-        `normalize` leads to scaled columns, `prune` applies to the weights of the scaled columns.
+        Weights with an absolute value below `prune` are set to zero; finite and >= 0. If `normalize` scales
+        the columns of X, `prune` applies to the weights of the scaled columns.
     fit_intercept : bool, default=True
         Whether to fit an intercept. The intercept is regularized like the weight of a feature that is 1 in
         every row.
     threshold : {"auto", "zero"} or float, default="auto"
-        Margin above which `predict` assigns a label. "auto" learns the threshold on held-out rows, so that
-        about the right number of labels is predicted (see Notes). "zero" is the threshold 0, the usual
-        threshold for the hinge loss. With "zero", rare labels are rarely predicted.
+        Number that is subtracted from the margins ``w.x + b``. `predict` then assigns the labels with
+        positive scores. "auto" learns the threshold on held-out rows, so that about the right number of
+        labels is predicted (see Notes). "zero" is the threshold 0, the usual threshold for the hinge loss.
+        With "zero", rare labels are rarely predicted.
     solver : {"fast", "exact"}, default="fast"
         Solver for the weights. "exact" computes the optimum of every label over all rows, within `tol`.
         "fast" approximates the weights of rare labels, which occur in fewer than 1 % of the rows. For a rare
-        label, "fast" uses all rows with the label. Of the rows without the label, it uses only those with a
-        score near the margin. The remaining rows are replaced by one row without the label. The features of
-        this row are the means of the features over all rows of X. With many rows, "fast" is many times faster
-        than "exact", and the rankings are nearly the same (see Notes).
+        label, "fast" uses all rows with the label. Of the rows without the label, it uses only rows with a
+        margin ``w.x + b`` above about -1, because rows with a lower margin have no loss. The unused rows are
+        replaced by one row without the label. The features of this row are the means over all rows of X, not
+        only over the replaced rows. With many rows, "fast" is many times faster than "exact", and the
+        rankings are nearly the same (see Notes).
     tol : float, default=0.01
         Tolerance of the solver; finite and > 0. A label has converged when the norm of its gradient is at
         most ``tol * min(positives, negatives) / n_samples`` times the norm of its gradient at zero weights.
         Here, positives and negatives are the numbers of rows with and without the label. With the solver
-        "fast", a rare label has converged when the largest and the smallest projected dual gradient differ by
-        at most ``30 * tol``.
+        "fast", the weights of a rare label are computed by dual coordinate descent. This method uses the
+        stopping rule of LIBLINEAR: the largest and the smallest projected gradient of the dual problem differ
+        by at most ``30 * tol``.
     max_iter : int, default=1000
-        Maximum number of steps per label; >= 1.
+        Maximum number of steps per label; >= 1. For rare labels with the solver "fast", this is the maximum
+        number of passes of each run of dual coordinate descent.
     random_state : int, RandomState instance or None, default=None
         Seed of the order in which "fast" visits the rows of a rare label. Pass an int for exactly
         reproducible results.
@@ -96,9 +100,9 @@ class DiSMECClassifier(LinearClassifier):
     C_ : float
         The value of `C`, as given or chosen.
     n_iter_ : ndarray of shape (n_labels,), dtype int32
-        Number of solver steps for each label. For rare labels with the solver "fast", the value is the number
-        of passes over the rows that the solver uses for the label. For labels that did not converge, the
-        value is `max_iter`.
+        Number of solver steps for each label. For a rare label, the solver "fast" runs dual coordinate
+        descent several times, and the value is the largest number of passes of a run. For labels that did not
+        converge, the value is `max_iter`.
 
     See Also
     --------
@@ -110,12 +114,13 @@ class DiSMECClassifier(LinearClassifier):
     `threshold_`. `predict` assigns the labels with positive scores.
 
     With ``threshold="auto"``, the threshold is the margin at which the number of predicted labels on held-out
-    rows equals the number of true labels. A tenth of the rows is held out, or a quarter if the data set is
-    small. The threshold is computed on a sample of the labels. Frequent labels and rare labels are sampled
-    separately. Of each of these two groups, the sample contains the 64 most frequent labels. Of the other
-    labels of each group, the sample contains 1/20, but at least 64 labels. For the sampled labels, the
-    contribution of the held-out rows is subtracted from a copy of the weights. A few solver steps then adapt
-    this copy to the remaining rows. The held-out rows are scored with the adapted copy. The weights in
+    rows equals the number of true labels. A tenth of the rows is held out, or up to a quarter if the data set
+    is small. The threshold is computed on a sample of the labels. Frequent labels and rare labels are sampled
+    separately. From each of these two groups, the sample takes the 64 labels with the most rows, and 1/20 of
+    the other labels, but at least 64 of them. The sampled labels are not fitted again from the start.
+    Instead, a few solver steps adapt a copy of their weights to the remaining rows, and this copy scores the
+    held-out rows. For a rare label with the solver "fast", the weights are a weighted sum of training rows.
+    The terms of the held-out rows are subtracted from the copy before the solver steps. The weights in
     `coef_` are not affected. The computation takes up to 15 % of the fit time, or more if the fit takes only
     a few milliseconds. If Y has fewer than ten positive entries in the held-out rows, the threshold is 0.
 

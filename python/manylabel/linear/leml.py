@@ -40,17 +40,18 @@ class LEMLClassifier(LinearClassifier):
         the data allow. Only `alpha` then regularizes the model.
     alpha : float or "auto", default="auto"
         Strength of the regularization; from 1e-30 to 1e12. `alpha` is the weight of the squared norms of W
-        and H. The same minimum results from a penalty on the nuclear norm of ``W H'`` (H' is the transpose of
-        H) with the weight `alpha`. "auto" chooses the value by the loss on held-out rows (see Notes). With
-        "auto", the fit takes two to nine times as long as with a given value.
+        and H. At the minimum, the penalty equals `alpha` times the nuclear norm of ``W H'``, which is the sum
+        of the singular values of this product. "auto" chooses the value by the loss on held-out rows (see
+        Notes). With "auto", the fit takes two to nine times as long as with a given value.
     loss : {"squared", "logistic", "squared-hinge"}, default="squared"
         Loss function l of an entry y with score z. "squared" is ``(y - z)^2 / 2``. With ``s = 2 y - 1``,
         "logistic" is ``log(1 + exp(-s z))`` and "squared-hinge" is ``max(0, 1 - s z)^2 / 2``. If all entries
         are known, fits with "squared" are by far the fastest (see Notes).
     threshold : {"auto", "zero"} or float, default="auto"
-        Score above which `predict` assigns a label. "auto" learns the threshold, so that the number of
-        predicted labels on held-out rows equals the number of true labels (see Notes). "zero" learns no
-        threshold and uses the usual threshold of the loss: 0, or 1/2 with ``loss="squared"``.
+        Number that is subtracted from the scores ``x.W h_j``. `predict` then assigns the labels with positive
+        scores. "auto" learns the threshold, so that the number of predicted labels on held-out rows equals
+        the number of true labels (see Notes). "zero" is the usual threshold of the loss: 1/2 with
+        ``loss="squared"``, and 0 with the other losses.
     max_iter : int, default=10
         Maximum number of turns; >= 1. Each turn updates W first and then H.
     tol : float, default=1e-3
@@ -68,13 +69,13 @@ class LEMLClassifier(LinearClassifier):
         feature is regularized like all other rows of W.
     random_state : int, RandomState instance or None, default=None
         Seed of the initial H and of the choice of held-out rows. The entries of the initial H are independent
-        normal numbers with mean 0. Their variance is 1 divided by the number of columns of H. Pass an int for
-        exactly reproducible results.
+        normal random numbers with mean 0 and variance 1 divided by the number of columns of H. Pass an int
+        for exactly reproducible results.
 
     Attributes
     ----------
     features_ : ndarray of shape (n_seen_features,), dtype int32
-        Features that are nonzero in at least one training row, in increasing order. All other features do not
+        Features that are nonzero in at least one training row, in increasing order. The other features do not
         affect the scores.
     feature_factors_ : ndarray of shape (n_seen_features, n_factors), dtype float32
         The matrix W without the row of the intercept. The number of columns, n_factors, is at most `rank`.

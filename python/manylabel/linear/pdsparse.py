@@ -29,7 +29,8 @@ class PDSparseClassifier(LinearClassifier):
     `fit` minimizes ``sum_k (|w_k|^2/2 + l1 |w_k|_1) + C sum_i max(0, 1 + max w_k.x_i - min w_k.x_i)`` over
     the weights w_k of all labels k. For each row x_i, the inner maximum is over the labels that the row does
     not have. The minimum is over the labels that the row has. The solver works on the dual problem, one row
-    at a time, with a small active set of labels per row [1]_.
+    at a time. Each row has an active set of a few labels. Only the dual variables of these labels may be
+    nonzero [1]_.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ class PDSparseClassifier(LinearClassifier):
         Maximum number of passes over the rows; >= 1.
     tol : float, default=0.01
         Relative tolerance; finite and > 0. The fit has converged when the duality gap is below `tol` times
-        the primal objective.
+        the primal objective, which is the function that `fit` minimizes.
     search : {"exact", "sampled"}, default="exact"
         Method that finds the labels that violate the margin most in a row. "exact" computes the scores of all
         labels. "sampled" estimates the scores from a random sample of the features of the row. The
@@ -59,12 +60,11 @@ class PDSparseClassifier(LinearClassifier):
     fit_intercept : bool, default=True
         Whether to add intercepts to the scores. The intercept of a label is a factor times the logarithm of
         the frequency of the label. All labels have the same factor, which is chosen on held-out rows (see
-        Notes). `fit_intercept` affects the weights only if the parameter `normalize` leads to centered
-        columns.
+        Notes). `fit_intercept` affects the weights only if `normalize` centers columns of X.
     threshold : {"auto", "zero"} or float, default="auto"
-        Score above which `predict` assigns a label. "auto" chooses the threshold so that the number of
-        predicted labels on held-out rows equals the number of true labels (see Notes). "zero" is the
-        threshold 0.
+        Number that is subtracted from all scores. `predict` then assigns the labels with positive scores.
+        "auto" learns the threshold, so that the number of predicted labels on held-out rows equals the number
+        of true labels (see Notes). "zero" is the threshold 0.
     early_stopping : bool, default=False
         Whether to stop the fit when the precision at 1 on held-out rows no longer improves. The weights of
         the best pass are kept.
@@ -116,9 +116,10 @@ class PDSparseClassifier(LinearClassifier):
     score therefore has no meaning, and the weights do not depend on how frequent a label is. For this reason,
     the threshold and the intercepts are learned after the weights. A tenth of the rows (at most 2,000) is
     held out. If a tenth is less than a hundred rows, up to five different tenths are held out one after the
-    other. The contribution of the held-out rows is subtracted from a copy of the weights. Two passes over the
-    remaining rows then adapt the copy. The adapted copy scores the held-out rows. The weights in `coef_` do
-    not change.
+    other. The model is not fitted again from the start. Before the weights are reduced by the L1 penalty,
+    they are weighted sums of the training rows. In a copy of the weights, the terms of the held-out rows are
+    subtracted from these sums. Two passes over the remaining rows then adapt the copy, and the adapted copy
+    scores the held-out rows. The weights in `coef_` do not change.
 
     The candidates for the factor of the intercepts are 0, 1/512, 1/256, ..., 2. `fit` computes the mean label
     ranking average precision of each candidate on the held-out rows. It chooses the smallest factor for which

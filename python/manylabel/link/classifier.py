@@ -44,18 +44,19 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     The model has two parts. The first part, called the embedding, is a linear model such as `Rembrandt`. For
     each row of X, the embedding predicts a vector p of k numbers. This vector summarizes the labels of the
-    row. The second part, called the link, computes the scores ``cos((p, 1) R + b) V`` of all labels from p.
-    Here, (p, 1) is the vector p with a 1 appended. R contains random frequencies, b contains random phases,
-    and V contains the fitted weights. The cosines are random features of a kernel, so the link approximates a
-    kernel machine on p [1]_.
+    row. The second part, called the link, computes the scores ``cos((p, 1) R + b) V + v`` of all labels from
+    p. Here, (p, 1) is the vector p with a 1 appended. R contains random frequencies, and b contains random
+    phases. V contains the fitted weights, and v contains the fitted intercepts of the labels. The cosines are
+    random features of a kernel, so the link approximates a kernel machine on p [1]_.
 
     Parameters
     ----------
     n_components : int or float, default=0.99
-        Number k of components of the embedding. An int is the number of components; >= 1. A float in (0, 1)
-        is a fraction of the sum of all eigenvalues of ``Y'Y``, where Y is the indicator matrix of the labels.
-        In this case, k is the smallest number for which the k largest eigenvalues sum to more than this
-        fraction, but at most 300. If there are more than 1024 labels, any float means 300 components.
+        Number k of components of the embedding. An int is the number of components; >= 1. A float between 0
+        and 1 is a fraction: k is the smallest number for which the sum of the k largest eigenvalues of
+        ``Y'Y`` exceeds this fraction of the sum of all its eigenvalues. Here, Y is the indicator matrix of
+        the labels. If this number is above 300, k is 300. If there are more than 1024 labels, any float means
+        300 components.
     kernel : str, default="gaussian"
         Kernel that the random features approximate: "gaussian", "matern-3", "matern-5" or "cauchy". The
         distribution of the random frequencies depends on the kernel. The tails of this distribution are
@@ -70,8 +71,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         Factor that multiplies the random frequencies; finite and > 0. A larger gamma gives a more nonlinear
         link. With ``gamma=1``, the frequencies follow the median heuristic. For example, the Gaussian kernel
         is ``exp(-gamma^2 |p - p'|^2 / median)``, where p and p' are the linear predictions of two rows. Here,
-        median is the median squared distance of the linear predictions over all pairs of rows. "auto" tries
-        1/4, 1/2 and 1 and chooses the value with the lowest leave-one-out error of least squares (see Notes).
+        median is the median squared distance of the linear predictions over all pairs of rows. "auto"
+        compares 1/4, 1/2 and, unless 1/4 is better than 1/2, also 1. It chooses the value with the lowest
+        leave-one-out error of least squares (see Notes). This parameter is ignored with ``kernel="linear"``.
     loss : {"logistic", "squared", "softmax"}, default="logistic"
         Loss function of a row. "logistic" and "squared" are sums of a loss over all labels. "softmax" is the
         multinomial logistic loss, for data with exactly one label per row.
@@ -85,15 +87,16 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         `random_state` of the instance is None, the clone uses the `random_state` of the classifier.
     solver : {"psgd", "newton-cg"}, default="psgd"
         Solver for the weights V of the link. "psgd" starts at the least-squares solution and takes
-        preconditioned stochastic gradient steps with momentum. This solution is regularized by the small
-        number of passes, the ridge penalty and label smoothing. "newton-cg" computes the optimum of the
+        preconditioned stochastic gradient steps with momentum. The result of "psgd" is regularized by the
+        small number of passes, the ridge penalty and label smoothing. "newton-cg" computes the optimum of the
         logistic loss plus the ridge penalty, and does not support "softmax". With the squared loss, the
         solution has a closed form, so this parameter is ignored.
     l2 : float or "auto", default="auto"
         Ridge penalty of all regressions of the embedding, as a multiple of the mean diagonal entry of
         ``X'X``; finite and >= 0. "auto" chooses the penalty with the lowest leave-one-out error. "auto" also
-        centers X and Y, scales the columns of dense X to unit variance, and fits the link to leave-one-out
-        predictions (see Notes). This parameter is ignored with ``embedding="pca"``.
+        centers X and Y, and fits the link to leave-one-out predictions. If more than an eighth of the values
+        of X are nonzero, "auto" also scales the columns of X to unit variance (see Notes). This parameter is
+        ignored with ``embedding="pca"``.
     l2_link : float or "auto", default="auto"
         Ridge penalty of the weights V of the link, as a multiple of the mean diagonal entry of the Gram
         matrix of the random features; finite and >= 0. "auto" is 0.1.
@@ -112,12 +115,12 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     decay : float, default=0.95
         Factor by which the step size and the momentum are multiplied after each pass of "psgd"; in (0, 1].
     threshold : {"auto", "zero"} or float, default="auto"
-        Threshold above which `predict` assigns a label. The threshold applies to the logit of a label or,
-        with the squared loss, to the prediction minus 1/2. "zero" is the threshold 0, which corresponds to a
-        probability of one half. "auto" learns the threshold on held-out rows (see Notes). The learned
+        Number that is subtracted from the logits or, with the squared loss, from the predictions minus 1/2.
+        `predict` then assigns the labels with positive scores. "zero" is the threshold 0, which corresponds
+        to a probability of one half. "auto" learns the threshold on held-out rows (see Notes). The learned
         threshold is the value nearest to 0 for which the number of predicted labels on the held-out rows is
-        between 0.7 and 1.4 times the number of true labels. This parameter is ignored with
-        ``loss="softmax"``.
+        between 0.7 and 1.4 times the number of true labels. With ``loss="softmax"``, `predict` does not
+        depend on the threshold, and "auto" is the threshold 0.
     shrink : float or None, default=None
         Target value of a label that is present, for label smoothing; in (0.5, 1]. The target value of an
         absent label is ``1 - shrink``. None means ``1 - 1/n``, but at least 0.75, where n is the number of
@@ -139,10 +142,11 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         Tolerance of "newton-cg"; finite and > 0. A label has converged when the norm of its gradient is below
         `tol` times the norm of its gradient at zero weights.
     max_memory : int or None, default=None
-        Memory limit for the fit of the link, in bytes; >= 1. If the estimated memory exceeds the limit, `fit`
-        raises `MemoryError`. If the limit is large enough, the random features of all rows are stored.
-        Otherwise, every pass computes the random features again. None means no limit. In this case, the
-        random features are stored if they take at most 2 GiB.
+        Memory limit for the fit of the link, in bytes; >= 1. The memory of the fit is estimated without
+        stored random features. If this estimate exceeds the limit, `fit` raises `MemoryError`. If the random
+        features of all rows also fit within the limit, they are computed once and stored. Otherwise, they are
+        computed again in every pass. None means no limit. In this case, the random features are stored if
+        they take at most 2 GiB.
     random_state : int, RandomState instance or None, default=None
         Seed of the embedding, the frequencies, the order of the rows and the choice of held-out rows. Pass an
         int for exactly reproducible results.
@@ -167,7 +171,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         The value of `gamma`, as given or chosen.
     threshold_ : float
         The value of `threshold`, as given or learned. It is subtracted from the intercepts, so that predicted
-        labels have positive scores.
+        labels have positive scores. With "softmax", it has no effect on predictions and probabilities.
     l2_ : float
         The value of `l2`, as given or chosen. It is 0 with ``embedding="pca"``.
     ridge_ : float
@@ -176,13 +180,15 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     validation_loss_ : ndarray of shape (n_iter_,), dtype float64
         Mean loss per held-out row after each pass; empty without `early_stopping`.
     n_iter_ : int
-        Number of passes of "psgd". With "newton-cg", the value is the largest number of Newton steps of a
-        label. With the squared loss, the value is 1.
+        Number of passes of "psgd", or 1 with the squared loss. With "newton-cg", the value is the largest
+        number of Newton steps of a label. This attribute is not related to the parameter `n_iter`, which
+        belongs to the embedding.
     n_components_ : int
         Number k of linear predictions.
-    classes_ : ndarray of shape (n_labels,)
-        The labels, ``arange(n_labels)``. If y was 1-D in `fit`, the array contains the distinct classes with
-        "softmax", and 0 and 1 with other losses.
+    classes_ : ndarray of shape (n_labels,), or (2,) if y was 1-D and `loss` is not "softmax"
+        The numbers of the labels, ``arange(n_labels)``. If y was 1-D in `fit`, the array contains the sorted
+        distinct classes with "softmax" (n_labels is the number of classes), and 0 and 1 with the other losses
+        (n_labels is 1).
     one_dimensional_ : bool
         Whether y was 1-D in `fit`. If y was 1-D, predictions are also 1-D.
 
@@ -193,18 +199,18 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     Notes
     -----
-    With ``loss="softmax"``, each row must have exactly one label, and y may be 1-D with one class per row. If
-    the estimated memory for the fit of the link exceeds `max_memory`, `fit` raises `MemoryError`. Ctrl-C ends
-    a fit within a second, except during a large factorization of the embedding. `fit` issues a
+    With ``loss="softmax"``, each row must have exactly one label, and y may be 1-D with one class per row.
+    Ctrl-C ends a fit within a second, except during a large factorization of the embedding. `fit` issues a
     `ConvergenceWarning` if the ridge penalty was increased because the Gram matrix was singular. It also
     issues a `ConvergenceWarning` if labels did not converge in `max_iter` Newton steps.
 
-    With the logistic loss and with "softmax", scores are logits minus `threshold_`. With the squared loss,
-    scores are predictions minus 1/2 minus `threshold_`. `predict` assigns the labels with positive scores or,
-    with "softmax", the class with the highest score. With the logistic loss, probabilities are
-    ``1 / (1 + exp(-score - threshold_))``. With "softmax", probabilities are the softmax of the logits, and
-    the probabilities of a row sum to 1. With the squared loss, probabilities are the predictions, clipped to
-    [0, 1].
+    With the logistic loss, scores are logits minus `threshold_`. With the squared loss, scores are
+    predictions minus 1/2 minus `threshold_`. With both losses, `predict` assigns the labels with positive
+    scores. With "softmax", scores are also logits minus `threshold_`, and `predict` assigns the class with
+    the highest score. `threshold_` is the same for all classes, so it does not change which class has the
+    highest score. With the logistic loss, probabilities are ``1 / (1 + exp(-score - threshold_))``. With
+    "softmax", probabilities are the softmax of the logits, and the probabilities of a row sum to 1. With the
+    squared loss, probabilities are the predictions, clipped to [0, 1].
 
     Let n be the number of rows, s the number of random features, k the number of components and c the number
     of labels. After the fit of the embedding, the random features take O(n s k) time, and the least-squares
@@ -220,23 +226,25 @@ class SmoothLinkClassifier(MultiLabelClassifier):
       With "softmax" or early stopping, there is one group of all labels.
     - With "newton-cg", 320 n bytes for each thread.
 
-    `max_memory` limits only the fit of the link. The Notes of `Rembrandt` describe the memory of the
-    embedding, which is fitted in float64. If more than half of the values of X are nonzero, a dense copy of X
-    takes 8 additional bytes per value. Predictions are computed for one block of rows at a time.
+    `max_memory` limits only the memory for the fit of the link. The Notes of `Rembrandt` describe the memory
+    of the embedding, which is fitted in float64. If more than half of the values of X are nonzero, a dense
+    copy of X takes 8 additional bytes per value of X. Predictions are computed for one block of rows at a
+    time.
 
     The embedding predicts its own training rows better than new rows, especially if there are few training
     rows. A link that is fitted to such predictions overfits. With ``l2="auto"``, the link is therefore fitted
     to leave-one-out predictions. The last step of the embedding is a regression that computes the weights of
     the linear predictions. For the leave-one-out prediction of a row, this regression is fitted without the
-    row. All leave-one-out predictions are computed from a single fit and the leverages of the rows. The Notes
-    of `Rembrandt` describe the computation of the leverages, the choice of the ridge penalty, and the time
-    for these computations.
+    row. All leave-one-out predictions are computed from a single fit and the leverages of the rows. The
+    leverage of a row measures how much its own labels change its predictions. The Notes of `Rembrandt`
+    describe the computation of the leverages, the choice of the ridge penalty, and the time for these
+    computations.
 
     With ``l2="auto"``, columns are scaled if more than an eighth of the values of X are nonzero. Each column
     is then divided by its standard deviation, because a single ridge penalty does not suit features of
-    different scales. `projection_` applies to the unscaled features. If `l2` is a number or `embedding` is an
-    instance of `Rembrandt`, X is not scaled. The link is then fitted to the ordinary predictions for the
-    training rows, as in [1]_.
+    different scales. `projection_` applies to the unscaled features. If `l2` is a number, or if `embedding`
+    is "pca" or an instance of `Rembrandt`, X is not scaled. The link is then fitted to the ordinary
+    predictions for the training rows, as in [1]_.
 
     ``gamma="auto"`` compares values of gamma by least-squares fits to at most 4000 rows and the 64 most
     frequent labels. If `n_features` is at most 500, these fits use `n_features` random features. Otherwise,
@@ -245,8 +253,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     comparison makes two corrections. First, with "psgd", the comparison uses a smaller ridge penalty than
     `l2_link`, because the passes of "psgd" reduce the effect of the ridge penalty. Second, with more than
     4000 rows, the error is a weighted mean of the leave-one-out error and the training error. The weight of
-    the training error increases with the number of rows, up to one half. The gamma 1 is tried only if the
-    gamma 1/4 is not better than the gamma 1/2.
+    the training error increases with the number of rows, up to one half. ``gamma=1`` is skipped if 1/4 has a
+    lower error than 1/2.
 
     A threshold at a probability of one half minimizes the Hamming loss. However, if labels are hard to
     predict, only a few probabilities exceed one half. ``threshold="auto"`` therefore learns a threshold from
@@ -256,7 +264,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     The sample has at least 32 labels. More labels are sampled as long as the second fit takes at most a tenth
     of the time of the fit of V. With fewer than 2500 rows, further fifths of the rows are held out one after
     the other. No further fifth is held out if at least 500 rows have been held out, or if the sampled labels
-    have at least 500 positive entries in the rows that have been held out.
+    have at least 500 positive entries in the rows that have been held out. If these labels have fewer than
+    ten positive entries in all held-out rows, the threshold is 0.
 
     The authors of [1]_ use ``n_components=0.9, n_iter=2, l2=1e-4, threshold="zero"``. They choose other
     parameters by a random search over the ranges that `smooth_link_space` returns. Their code scales the
@@ -499,8 +508,9 @@ def smooth_link_space(n_samples: int) -> dict[str, Any]:
     -------
     dict of str to list or distribution
         Value for the argument `param_distributions` of `sklearn.model_selection.RandomizedSearchCV`. To
-        repeat the search of the authors, use the classifier with ``n_components=0.9, n_iter=2, l2=1e-4``. The
-        authors drew 300 settings and validated each setting on a tenth of the rows.
+        repeat the search of the authors, use the classifier with
+        ``n_components=0.9, n_iter=2, l2=1e-4, threshold="zero"``. The authors drew 300 settings and validated
+        each setting on a tenth of the rows.
 
     Examples
     --------

@@ -147,7 +147,11 @@ def default_lam(Y: csr_array, share: float = DEFAULT_SHARE) -> float:
 
 
 def blocks_by_rule(Y: csr_array) -> int:
-    """Return the largest number of blocks, up to 4, with 5000 rows and 500 labels per block; at least 1."""
+    """Return the number of blocks with which the search of ``mode="rule"`` starts.
+
+    This is the largest number of blocks from 1 to 4 for which each block has at least 5000 rows and 500
+    labels, on average. If there is no such number, the result is 1.
+    """
     n_labels = len(np.unique(Y.indices))
     return max(1, min(MOST_BLOCKS, Y.shape[0] // ROWS_OF_A_BLOCK, n_labels // LABELS_OF_A_BLOCK))
 
@@ -259,7 +263,7 @@ def find_partition(
 
 
 def with_fewer_labels(Y: csr_array, found: Partition, lam: float, setting: Setting) -> Partition:
-    """Compute the label sets of the blocks for another weight `lam`, with the same blocks of rows."""
+    """Choose the labels of each block again, with another weight `lam`. The rows of the blocks are kept."""
     ends, labels, captured = _core.partition_labels(
         Y, found.row_blocks, len(found.label_blocks), lam, setting.params["max_labels"], setting.threads
     )
@@ -339,8 +343,8 @@ def choose_lam(
             inside, outside = np.flatnonzero(fold_of_row != fold), np.flatnonzero(fold_of_row == fold)
             weights = None if sample_weight is None else sample_weight[inside]
             training, held_out = (X[inside], Y[inside], weights), (X[outside], Y[outside])
-            # The weights are multiplied by the fraction of rows that the fold fits, because the number of
-            # rows with each label decreases by this factor.
+            # The candidates are multiplied by the fraction of the rows that are fitted in the fold, because
+            # the number of rows with each label decreases by this factor.
             precision[:, fold] = _precisions(
                 *training, *held_out, lams * len(inside) / X.shape[0], n_blocks, setting, progress
             )
@@ -379,7 +383,11 @@ def _precisions(
     setting: Setting,
     progress: Callable[[int], object],
 ) -> NDArray[np.float64]:
-    """Return the precision at 1, 3 and 5 on held-out rows for each value in `lams`; shape (n_lams, 3)."""
+    """Return the precision at 1, 3 and 5 on held-out rows for each candidate; shape (n_lams, 3).
+
+    `lams` contains the candidates for `lam` in increasing order. The partition and the models are fitted
+    only once, with the first candidate.
+    """
     found = find_partition(X, Y, n_blocks, float(lams[0]), setting.params, setting.threads, progress)
     usable = np.array([len(labels) > 0 for labels in found.label_blocks])
     rows = routing_rows(Y, found.row_blocks, drop_unlabeled=setting.drop_unlabeled)
@@ -396,7 +404,7 @@ def _precisions(
         threads=setting.threads,
         progress=lambda _: progress(0),
     )
-    # For each weight and each block, compute a mask of the labels that the block keeps with this weight.
+    # For each candidate and each block, compute a mask of the labels that the block has with this candidate.
     chosen = []
     for lam in lams:
         ends, labels, _ = _core.partition_labels(

@@ -80,10 +80,10 @@ class BlockPartitionClassifier(BlockClassifier):
     max_labels : int or None, default=None
         Maximum number of labels per block; >= 1. None means no limit.
     n_routes : int or "auto", default="auto"
-        Number of blocks that a row is routed to; >= 1. "auto" means one to three blocks if `n_blocks` and
-        `lam` are "auto", `max_labels` is None and `mode` is "rule". Blocks are then added in order of
-        decreasing probability, until their probabilities sum to at least 90 % of the total probability of the
-        three most probable blocks. In all other cases, "auto" means one block. If rows may be routed to more
+        Number of blocks that a row is routed to; >= 1. "auto" means one to three blocks if `n_blocks`, `lam`,
+        `max_labels` and `mode` have their default values, and one block otherwise. With one to three blocks,
+        a row is routed to only as many of its three most probable blocks as needed: their probabilities must
+        sum to at least 90 % of the total probability of these three blocks. If rows may be routed to more
         than one block, the scores of the blocks are merged. The merged score of a label is the logit of
         ``sum_l p_l / (1 + exp(-s_l))``. The sum is over the blocks l of the row that have the label. Here,
         s_l is the log-odds of the label in block l, and p_l is the probability of block l. The router
@@ -93,11 +93,13 @@ class BlockPartitionClassifier(BlockClassifier):
     mode : {"rule", "accuracy", "speed"}, default="rule"
         Method that chooses the weight `lam` if `lam` is "auto". "rule" computes a weight without
         cross-validation. With this weight, a single block of all rows would contain just enough of the most
-        frequent labels to cover 95 % of the positive entries of Y. If `n_blocks` is 1, or if there are too
-        few rows or labels for several blocks, "rule" uses the weight 0 instead. "accuracy" and "speed" use
-        5-fold cross-validation and the precision at 1, 3 and 5 (P@1, P@3 and P@5). "accuracy" chooses the
-        weight with the largest sum of P@1, P@3 and P@5. "speed" chooses the largest weight for which P@1, P@3
-        and P@5 are each at most 2 percentage points lower than with `estimator` alone.
+        frequent labels to cover 95 % of the positive entries of Y. With one block, "rule" uses another
+        weight. The weight is 0 if `n_blocks` is 1, or if there are too few rows or labels for several blocks.
+        If the router is not accurate enough for several blocks, the labels of the block cover 97 % of the
+        positive entries (see Notes). "accuracy" and "speed" use 5-fold cross-validation and the precision at
+        1, 3 and 5 (P@1, P@3 and P@5). "accuracy" chooses the weight with the largest sum of P@1, P@3 and P@5.
+        "speed" chooses the largest weight for which P@1, P@3 and P@5 are each at most 2 percentage points
+        lower than with `estimator` alone.
     router_C : float, default=1.0
         Weight of the loss of the router relative to its regularization; finite and > 0. Smaller values
         regularize more strongly.
@@ -157,9 +159,9 @@ class BlockPartitionClassifier(BlockClassifier):
     captured_ : float
         Fraction of the positive entries of Y for which the row and the label are in the same block.
     speedup_ : tuple of two float
-        Number of labels divided by the mean number of scores that are computed per training row. The first
-        value counts only the scores of labels. The second value also counts the scores of the router (see
-        `measure_speedup`).
+        Result of `measure_speedup` for the training rows: the number of labels divided by the mean number of
+        scores that are computed per row. The first value counts only the scores of labels. The second value
+        also counts the scores of the router.
 
     See Also
     --------

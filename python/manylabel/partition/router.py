@@ -44,12 +44,12 @@ class Routing:
     Parameters
     ----------
     most : int
-        Maximum number of blocks per row. The blocks with the highest scores are used.
+        Maximum number of blocks per row. The blocks with the highest scores are the best blocks.
     share : float or None, default=None
-        Fraction of the total probability of the `most` best blocks. Blocks are added in order of decreasing
-        probability, until the probabilities of the added blocks sum to at least this fraction of the total.
-        The probability of a block is the logistic function of its score. With None, every row is routed to
-        `most` blocks.
+        None means that every row is routed to its `most` best blocks. With a number, a row is routed to only
+        as many of its best blocks as needed: their probabilities must sum to at least the fraction `share` of
+        the total probability of the `most` best blocks. The probability of a block is the logistic function
+        of its score.
     """
 
     most: int

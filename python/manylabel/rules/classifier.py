@@ -75,9 +75,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     max_bins : int or None, default=None
         Maximum number of bins for each sign of the step; >= `min_bins`. None means no limit.
     hessian : {"paper", "restricted"}, default="paper"
-        Treatment of second derivatives of the loss with respect to two different labels of one bin. "paper"
-        ignores these derivatives, like [2]_. Steps are shorter without these derivatives. "restricted"
-        includes these derivatives.
+        Whether a Newton step uses the second derivatives of the loss with respect to two different labels of
+        one bin. "paper" ignores these derivatives, like [2]_, which gives shorter steps. "restricted" uses
+        them. This parameter has an effect only with label binning and the example-wise loss.
     step : {"auto", "newton", "safeguarded"}, default="auto"
         Length of a step. "newton" takes the full Newton step. "safeguarded" halves the Newton step until the
         step lowers the loss sufficiently (Armijo's rule). "auto" is "newton" for the label-wise loss, and for
@@ -86,11 +86,11 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     search : {"fast", "exact"}, default="fast"
         Search for the next condition. "exact" tries every threshold of each drawn feature (see
         `max_features`). With label binning, "exact" computes new bins for each threshold. "fast" tries at
-        most 64 thresholds per numeric feature (65 if most values of the feature are 0). With few label bins
-        and the example-wise loss, "fast" saves time by reusing bins: a condition is tried with the bins that
-        the rule had before this condition. With at most 256 labels, bins are reused only for features with
-        mostly nonzero values. With more than 256 labels, bins are reused for all features. The head of a
-        finished rule always has new bins.
+        most 64 thresholds per numeric feature (65 if most values of the feature are 0). With the example-wise
+        loss and few label bins (up to about twice the square root of the number of labels), "fast" saves time
+        by reusing bins: a condition is tried with the bins that the rule had before this condition. With at
+        most 256 labels, bins are reused only for features with mostly nonzero values. With more labels, bins
+        are reused for all features. The head of a finished rule always has new bins.
     learning_rate : float, default=0.3
         Factor that multiplies every head except the head of the default rule; in (0, 1].
     l2 : float, default=1.0

@@ -76,10 +76,11 @@ class LabelTreeClassifier(MultiLabelClassifier):
         Whether to fit intercepts. An intercept is regularized like the weight of a feature that is 1 in every
         row.
     threshold : {"auto", "zero"} or float, default="auto"
-        Score above which `predict` assigns a label. "auto" learns the threshold on held-out rows, so that
-        about the right number of labels is predicted (see Notes). "zero" is the score of a label with margin
-        0, in a leaf with probability 1. With ``combine="product"``, this score is -1, because the probability
-        of a label with margin 0 is ``exp(-1)`` (see Notes). With ``combine="leaf"``, it is 0.
+        Number that is subtracted from all scores. `predict` then assigns the labels with positive scores.
+        "auto" learns the threshold on held-out rows, so that about the right number of labels is predicted
+        (see Notes). "zero" is the score of a label with margin 0, in a leaf with probability 1. With
+        ``combine="product"``, this score is -1, because the probability of a label with margin 0 is
+        ``exp(-1)`` (see Notes). With ``combine="leaf"``, it is 0.
     normalize : {"auto", "rows"} or bool, default="auto"
         Whether to scale the rows. "rows" or True scales every row to unit Euclidean length, in `fit` and in
         predictions. This is usually best for text data. False does not scale the rows. "auto" is False if
@@ -87,9 +88,10 @@ class LabelTreeClassifier(MultiLabelClassifier):
     solver : {"fast", "exact"}, default="fast"
         Solver for the weights. "exact" computes the optimum of every linear classifier over the rows of its
         node, within `tol`. "fast" approximates the optimum for rare children and labels, in the same way as
-        `DiSMECClassifier` does for rare labels. A child or label is rare if fewer than 1 % of the rows of the
-        node are positive. A child or label with at most 300 positive rows is also rare if fewer than 20 % of
-        the rows of the node are positive.
+        `DiSMECClassifier` does for rare labels. The positive rows of a label are the rows with the label. The
+        positive rows of a child are the rows with a label below the child. A child or label is rare if fewer
+        than 1 % of the rows of the node are positive, or if it has at most 300 positive rows and these are
+        fewer than 20 % of the rows of the node.
     tol : float, default=0.01
         Tolerance of the solver; finite and > 0. `tol` has the same meaning as in `DiSMECClassifier`.
     max_iter : int, default=1000
@@ -101,16 +103,16 @@ class LabelTreeClassifier(MultiLabelClassifier):
     Attributes
     ----------
     C_ : float
-        The value of C, as given or chosen.
+        The value of `C`, as given or chosen.
     threshold_ : float
-        The threshold, as given or learned. It is subtracted from all scores, so predicted labels have
-        positive scores.
+        The value of `threshold`, as given or learned. It is subtracted from all scores, so that predicted
+        labels have positive scores.
     normalize_ : bool
         Whether rows are scaled to unit length before they are scored.
     by_leaf_ : bool
         Whether the score of a label is its margin. True if `combine` is "leaf".
     path_weight_ : float
-        The exponent of the probability of the leaf, as given or learned. It is 0 if `combine` is "leaf".
+        The value of `path_weight`, as given or chosen. It is 0 if `combine` is "leaf".
     n_iter_ : int
         Largest number of steps of a linear classifier. It is `max_iter` if a classifier did not converge.
     node_children_ : ndarray of shape (n_nodes + 1,), dtype int64
@@ -130,9 +132,10 @@ class LabelTreeClassifier(MultiLabelClassifier):
         each node begin and end in `chunk_buckets_`, `chunk_features_` and `chunk_weights_`. For example, node
         v has the weights ``chunk_weights_[chunk_weight_ends_[v]:chunk_weight_ends_[v + 1]]``.
     chunk_buckets_ : ndarray of shape (n_buckets,), dtype uint32
-        One hash table for each node, which finds the features of the node. For each bucket of the table, the
-        array contains the position of the first feature of the bucket. Positions count from the first feature
-        of the node in `chunk_features_`. The last entry of a table is the number of features of the node.
+        One hash table for each node, which maps a feature to its weights in the node. For each bucket of the
+        table, the array contains the position of the first feature of the bucket. Positions count from the
+        first feature of the node in `chunk_features_`. The last entry of a table is the number of features of
+        the node.
     chunk_features_ : ndarray of shape (n_chunk_features,), dtype uint32
         Features that have weights in a node, for all nodes. The features of a node are sorted by bucket.
     chunk_row_ends_ : ndarray of shape (n_chunk_features,), dtype uint32
@@ -151,16 +154,18 @@ class LabelTreeClassifier(MultiLabelClassifier):
     Notes
     -----
     The vector of a label is the sum of the rows that have the label. The sum is scaled to unit length. Labels
-    are clustered by spherical 2-means of these vectors. The classifiers are fitted level by level, from the
-    root down. A node is fitted to the rows that have a label below the node, and to the rows that the levels
-    above send to the node. So the negative rows of a label are the rows without the label for which a
-    prediction would score the label. The classifiers minimize the same objective as `DiSMECClassifier`.
+    are clustered by spherical 2-means of these vectors (2-means with cosine similarity). The clusters are
+    divided again in the same way, until there are enough children. The classifiers are fitted level by level,
+    from the root down. A node is fitted to the rows that have a label below the node, and to the rows that
+    the levels above send to the node. So the negative rows of a label are the rows without the label for
+    which a prediction would score the label. The classifiers minimize the same objective as
+    `DiSMECClassifier`.
 
     The probability of a node or label with margin s is ``exp(-max(0, 1 - s)**3)``. With
     ``combine="product"``, the score of a label is ``log p + path_weight_ * log q - threshold_``. Here p is
     the probability of the label, and q is the probability of its leaf. Such scores rank labels, but they are
     not calibrated. The exponent 1 is the rule of [1]_. A smaller exponent is often better, because the
-    classifiers of a leaf already learn from rows without any of its labels.
+    classifiers of the labels of a leaf are also fitted to rows that have none of these labels.
 
     `predict` and `predict_topk` score the labels of the leaves that a row reaches. `decision_function` scores
     all labels. With several trees, a row can reach a label in one tree but not in another tree. The
@@ -169,9 +174,10 @@ class LabelTreeClassifier(MultiLabelClassifier):
     of the best node that was dropped from the beam. `decision_function` needs no estimates, so its scores can
     differ from the scores of `predict_topk`.
 
-    With ``path_weight="auto"`` or ``threshold="auto"``, a tenth of the rows is held out, but at most 4,096
-    rows. After the fit of a node, a few solver steps remove the influence of the held-out rows from a copy of
-    the weights. This copy scores the held-out rows. The weights of the model do not change. `path_weight_` is
+    With ``path_weight="auto"`` or ``threshold="auto"``, a tenth of the rows is held out, or up to a quarter
+    if the data set is small, but at most 4,096 rows. The classifiers are not fitted again from the start.
+    Instead, after the fit of a node, a few solver steps adapt a copy of its weights to the rows that are not
+    held out. This copy scores the held-out rows. The weights of the model do not change. `path_weight_` is
     the value with the largest sum of the precisions at 1, 3 and 5 on the held-out rows. `threshold_` is the
     score at which the number of predicted labels of these rows equals the number of their true labels. If the
     held-out rows have fewer than 200 labels in total, `path_weight_` is 1. With fewer than ten labels, the

@@ -161,7 +161,10 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
             return Err(Error::Csr {
                 matrix: "label_sets_",
                 row: ends.partition_point(|&end| end <= at) - 1,
-                rule: format!("column {} is outside 0..{n_labels}", labels[at]),
+                rule: format!(
+                    "column {} is out of range for {n_labels} columns",
+                    labels[at]
+                ),
             });
         }
         Ok(Self {

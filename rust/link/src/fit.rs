@@ -210,9 +210,9 @@ fn best_pass(losses: &[f64]) -> Option<usize> {
 
 /// Decisions that depend only on the sizes of a fit.
 ///
-/// Features are kept in memory if the fit then takes at most `max_memory`, or if the features take
-/// at most 2 GiB and there is no limit. Otherwise they are computed again in every pass. This
-/// changes results only by rounding.
+/// The memory of the fit is first estimated without stored features. Features are kept in memory if
+/// they fit in addition within `max_memory`, or if they take at most 2 GiB and there is no limit.
+/// Otherwise they are computed again in every pass. This changes results only by rounding.
 struct Plan {
     /// Number of labels that are fitted together.
     labels_at_once: usize,

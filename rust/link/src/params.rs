@@ -87,7 +87,8 @@ pub struct Params {
     /// Number of random features s; ≥ 1. Ignored by the linear kernel.
     pub n_features: usize,
     /// Factor γ of the frequencies (see [`Kernel`]); finite and > 0. With `None`, the fit chooses
-    /// 1/4, 1/2 or 1 by the leave-one-out error of least squares; see `gamma.rs`.
+    /// 1/4, 1/2 or 1 by the leave-one-out error of least squares; see `gamma.rs`. Ignored by the
+    /// linear kernel.
     pub gamma: Option<f64>,
     /// The loss that is minimized to compute the output weights.
     pub loss: Loss,
@@ -120,8 +121,8 @@ pub struct Params {
     /// Tolerance of Newton's method; finite and > 0. The method stops when the norm of a label's
     /// gradient is at most `tol` times the norm at zero weights.
     pub tol: f64,
-    /// Largest number of bytes that the fit may use; `None` for no limit. If the estimated memory
-    /// of the fit is larger, the fit returns an error.
+    /// Largest number of bytes that the fit may use; `None` for no limit. The fit returns an error
+    /// if its estimated memory, without stored features, is larger.
     pub max_memory: Option<u64>,
     /// Seed of frequencies, phases, the order of rows and all samples of rows.
     pub seed: u64,

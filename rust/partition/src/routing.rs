@@ -16,8 +16,8 @@ pub enum Routing {
     Best(usize),
     /// A row is sent to more blocks if the router is less certain. The probability of a block is
     /// the logistic function of its score. Let P be the sum of the probabilities of the `most` best
-    /// blocks of a row. Blocks are added in order of decreasing probability, until their
-    /// probabilities sum to at least `share` times P.
+    /// blocks of a row. The row is sent to only as many of its best blocks as needed: their
+    /// probabilities must sum to at least `share` times P.
     Doubt {
         /// The maximum number of blocks of a row.
         most: usize,

@@ -2,8 +2,8 @@
 //! `YᵀΩY`, where Ω holds the row weights.
 //!
 //! For small data sets, the authors of the label embedding Rembrandt choose the number of components k as
-//! follows: k is the number of leading eigenvalues of `YᵀY` that sum to more than 90 % of the trace of `YᵀY`.
-//! [`Checked::n_components`] computes k for any fraction, before a fit.
+//! follows: k is the smallest number for which the sum of the k largest eigenvalues of `YᵀY` exceeds 90 % of
+//! the sum of all eigenvalues. [`Checked::n_components`] computes k for any fraction, before a fit.
 
 use crate::design::{Design, Rows, cross};
 use crate::fit::rows_of;
@@ -31,8 +31,8 @@ impl Checked {
     /// Returns the number of components k for the labels Y with row weights.
     ///
     /// If the parameter `n_components` is a count, this count is returned. If the parameter is a fraction,
-    /// the smallest sufficient k is returned. A number k is sufficient if the k largest eigenvalues of `YᵀΩY`
-    /// sum to more than this fraction of the trace.
+    /// the smallest sufficient k is returned. A number k is sufficient if the sum of the k largest
+    /// eigenvalues of `YᵀΩY` exceeds this fraction of the sum of all eigenvalues.
     ///
     /// If at most 5000 labels occur in the rows, the result is exact. It is computed by a decomposition in
     /// O(c³) time for c labels. With more labels, the eigenvalues are estimated with random matrices of
@@ -60,8 +60,9 @@ impl Checked {
         self.reaching(share, &rows, &y, watch)
     }
 
-    /// Returns the smallest k for which the k largest eigenvalues of `YᵀΩY` sum to more than the fraction
-    /// `share` of the trace. With more than [`MOST_DECOMPOSED`] labels, the eigenvalues are estimated.
+    /// Returns the smallest k for which the sum of the k largest eigenvalues of `YᵀΩY` exceeds the fraction
+    /// `share` of the sum of all eigenvalues. With more than [`MOST_DECOMPOSED`] labels, the eigenvalues are
+    /// estimated.
     fn reaching(
         &self,
         share: f64,
@@ -121,8 +122,8 @@ impl Checked {
     }
 }
 
-/// Returns the smallest number of leading values that sum to more than `goal`, and this sum. If all
-/// values together do not exceed `goal`, returns `None` and the sum of all values.
+/// Returns the smallest number of leading values whose sum exceeds `goal`, and this sum. If all values
+/// together do not exceed `goal`, returns `None` and the sum of all values.
 fn reached(values: &[f64], goal: f64) -> (Option<usize>, f64) {
     let mut sum = 0.0;
     for (at, value) in values.iter().enumerate() {

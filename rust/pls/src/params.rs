@@ -13,8 +13,8 @@ pub enum Components {
     /// A fixed number of components; ≥ 1. The fit returns fewer if the data have fewer independent
     /// directions.
     Count(usize),
-    /// A fraction in (0, 1) of the trace of `YᵀΩY`, where Y is not centred. The number of components is the
-    /// smallest k for which the k largest eigenvalues of this matrix sum to more than the fraction.
+    /// A fraction in (0, 1). The number of components is the smallest k for which the sum of the k largest
+    /// eigenvalues of `YᵀΩY` exceeds this fraction of the sum of all eigenvalues. Y is not centred.
     /// [`Checked::n_components`](crate::Checked::n_components) converts the fraction to a count before the
     /// fit.
     Share(f64),

@@ -71,7 +71,10 @@ impl<'a, I: Index, T> CsrView<'a, I, T> {
             let mut next = 0;
             for &col in &indices[start..end] {
                 if col.get() >= n_cols {
-                    return fail(row, format!("column {col} is outside 0..{n_cols}"));
+                    return fail(
+                        row,
+                        format!("column {col} is out of range for {n_cols} columns"),
+                    );
                 }
                 if col.get() < next {
                     return fail(row, format!("column {col} is out of order or repeated"));

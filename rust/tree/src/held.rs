@@ -1,9 +1,9 @@
 //! Scores held-out rows. Learns the exponent of the path and the threshold (the cut) from these scores.
 //!
 //! Training rows have higher scores for their own labels than new rows, so a threshold learned from training
-//! rows would be too high. A second fit without some rows would cost as much as the first fit. Instead, the
-//! influence of the held-out rows is removed from a copy of the weights. A few steps of the solver adapt this
-//! copy to the other rows of the node. The weights of the model do not change.
+//! rows would be too high. A second fit without some rows would cost as much as the first fit. Instead, a few
+//! steps of the solver adapt a copy of the weights of a node to the other rows of the node. The weights of
+//! the model do not change.
 //!
 //! The adapted weights score the held-out rows. Level by level, the scores decide which nodes these rows are
 //! sent to, as in a prediction. The exponent is the one with the best rankings of the held-out rows. At the

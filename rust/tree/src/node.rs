@@ -46,8 +46,8 @@ pub(crate) struct Fitted {
     pub(crate) n_unfinished: usize,
     /// The largest number of steps of an output.
     pub(crate) n_iter: u32,
-    /// The margins of the rows in [`Probe::scored`], row after row. They are computed from weights
-    /// without the influence of the held-out rows.
+    /// The margins of the rows in [`Probe::scored`], row after row. They are computed from weights that were
+    /// adapted to the rows that are not held out.
     pub(crate) of_held_out: Vec<f32>,
 }
 

@@ -232,7 +232,7 @@ impl Columns {
                 let on: Option<Vec<bool>> = few(values.list.iter().map(|value| truth(value)));
                 on.map(|on| Role::Label { label, on }).ok_or_else(|| {
                     let expected = format!(
-                        "the values 0 and 1, no and yes, or false and true for label {}",
+                        "label {} with the values 0/1, no/yes or false/true",
                         quote(name.as_bytes())
                     );
                     Unfit::new(expected, format!("{{{}}}", values.first_few()))

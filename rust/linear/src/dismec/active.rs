@@ -42,7 +42,7 @@ const MARGIN: f32 = 0.1;
 /// for the background.
 const BACKGROUND_EVERY: usize = 16;
 
-/// The largest number of passes that remove the influence of held-out rows from the weights.
+/// The largest number of passes that adapt the weights to the rows that are not held out.
 const PASSES_TO_UNLEARN: usize = 3;
 
 /// Number of rows scored between two checks for cancellation.
@@ -54,7 +54,7 @@ const IN_PLAY: &str = "number of rows in the working set";
 /// The state of one label in the solver.
 #[derive(Debug, Default)]
 struct Lane {
-    /// The weights without the contribution of the background (the rows outside the working set),
+    /// The weights without the term of the background (the rows outside the working set),
     /// `Σ_i s_i α_i x_i`; shape (dim).
     weights: Vec<f32>,
     /// The working set: the rows that the solver uses for the label. The positive rows come first.
@@ -198,13 +198,13 @@ pub(crate) fn solve(
     Ok(n_iter)
 }
 
-/// Removes the influence of the held-out rows from the weights of the labels that were solved last.
-/// Then calls `tell` with each held-out row and its scores.
+/// Adapts the weights of the labels that were solved last to the rows that are not held out. Then
+/// calls `tell` with each held-out row and its scores.
 ///
-/// The held-out rows are removed from the working sets, and their contributions are removed from
-/// the weights. Coordinate descent then adapts the dual variables of the other rows. No search for
-/// more rows follows, because removing a tenth of the rows hardly changes which rows violate the
-/// margin. The weights in `space` are overwritten.
+/// The held-out rows are removed from the working sets, and their terms are subtracted from the
+/// weights, which are weighted sums of rows. Coordinate descent then adapts the dual variables of
+/// the other rows. No search for more rows follows, because removing a tenth of the rows hardly
+/// changes which rows violate the margin. The weights in `space` are overwritten.
 ///
 /// # Errors
 ///
@@ -329,8 +329,8 @@ impl Lane {
         (effort.join_per_positive * self.n_positive).max(effort.min_join)
     }
 
-    /// Returns the score of a row. The background (the rows outside the working set) contributes to
-    /// this score.
+    /// Returns the score of a row. It includes the term of the background (the rows outside the
+    /// working set).
     fn score(&self, problem: &Problem, row: u32) -> f32 {
         let (cols, values) = problem.x.row(row as usize);
         sparse_dot(cols, values, &self.weights) - self.kappa as f32 * problem.mean_dot[row as usize]
@@ -496,14 +496,14 @@ impl Lane {
         self.kappa = (self.kappa - gradient / (problem.mean_square + ease)).max(0.0);
     }
 
-    /// Adds the contribution of the background (the rows outside the working set) to the weights.
-    /// It is `−κ m`, where m is the mean row and κ is the dual variable of the background.
+    /// Adds the term of the background (the rows outside the working set) to the weights. It is
+    /// `−κ m`, where m is the mean row and κ is the dual variable of the background.
     fn add_background(&mut self, problem: &Problem) {
         add_scaled(-self.kappa as f32, &problem.mean, &mut self.weights);
     }
 
-    /// Removes the held-out rows from the working set and from the background. Removes their
-    /// contribution from the weights. Also removes the contribution of the background, which
+    /// Removes the held-out rows from the working set and from the background. Subtracts their
+    /// terms from the weights. Also subtracts the term of the background, which
     /// [`add_background`](Self::add_background) added.
     fn forget(&mut self, problem: &Problem, unseen: &Unseen) {
         add_scaled(self.kappa as f32, &problem.mean, &mut self.weights);

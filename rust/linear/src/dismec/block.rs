@@ -25,19 +25,19 @@ pub struct Block<'a> {
     pub rows_of_label: CsrOwned,
     /// The weights of the rows; all > 0. `None` gives every row the weight 1.
     pub weights: Option<&'a [f32]>,
-    /// If given, the influence of some rows is removed from a copy of the fitted weights, and other
-    /// rows are scored with this copy.
+    /// If given, some rows are left out after the fit: a copy of the fitted weights is adapted to
+    /// the other rows, and this copy scores given rows.
     pub forgotten: Option<Forgotten<'a>>,
 }
 
-/// Rows whose influence is removed from a copy of the fitted weights, and rows that are scored with
-/// this copy.
+/// Rows that are left out after a fit, and rows to score. A few solver steps adapt a copy of the
+/// fitted weights to the rows that are not left out. This copy scores the rows.
 ///
-/// The scores approximate the scores of a model that was fitted without the removed rows. The
-/// returned weights do not change.
+/// The scores approximate the scores of a model that was fitted without the rows that are left out.
+/// The returned weights do not change.
 #[derive(Debug, Clone, Copy)]
 pub struct Forgotten<'a> {
-    /// The rows of the block whose influence is removed, in increasing order.
+    /// The rows of the block that are left out, in increasing order.
     pub rows: &'a [u32],
     /// The rows to score. They have the same columns as [`Block::x`].
     pub scored: &'a CsrOwned,
@@ -125,12 +125,13 @@ impl Checked {
     }
 }
 
-/// Scores rows with weights from which the influence of other rows was removed. This is done for
-/// one panel (a group of sixteen labels) at a time, right after its fit.
+/// Scores rows with weights that were adapted to the rows that are not left out (see
+/// [`Forgotten`]). This is done for one panel (a group of sixteen labels) at a time, right after
+/// its fit.
 struct After<'a> {
     /// The rows to score; `None` if there are none.
     scored: Option<&'a CsrOwned>,
-    /// The rows whose influence is removed; `None` if there are no rows to score.
+    /// The rows that are left out; `None` if there are no rows to score.
     unseen: Option<Unseen>,
     /// The number of labels of the block.
     n_labels: usize,

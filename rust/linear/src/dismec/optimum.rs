@@ -37,13 +37,13 @@ const LINE_STEPS: usize = 3;
 /// (rows with a nonzero loss) are not a random sample.
 const DIAGONAL_SHARE: f64 = 0.1;
 
-/// Determines how many steps remove the influence of the held-out rows from the weights of a panel.
-/// This number of steps is the number of steps of the fit, divided by this constant. The removal
-/// adds about a sixth to the time of the panel.
+/// Determines how many steps adapt the weights of a panel to the rows that are not held out. This
+/// number of steps is the number of steps of the fit, divided by this constant. These steps add
+/// about a sixth to the time of the panel.
 const STEPS_PER_STEP_TO_UNLEARN: usize = 6;
 
-/// The smallest and the largest number of steps that remove the influence of the held-out rows.
-/// With these limits, the thresholds are similar to thresholds of fits without these rows
+/// The smallest and the largest number of steps that adapt the weights to the rows that are not
+/// held out. With these limits, the thresholds are similar to thresholds of fits without these rows
 /// (`tests/linear/test_threshold.py`).
 const STEPS_TO_UNLEARN: (usize, usize) = (2, 6);
 
@@ -132,9 +132,9 @@ pub(crate) fn solve(
     descend(problem, costs, &stop, max_iter, labels.len(), space, watch)
 }
 
-/// Removes the influence of the held-out rows from the weights in `space`. Then calls `tell` with
-/// each held-out row and its scores. The weights must have just been fitted to all rows, and
-/// `n_steps` is the number of steps of this fit.
+/// Adapts the weights in `space` to the rows that are not held out. Then calls `tell` with each
+/// held-out row and its scores. The weights must have just been fitted to all rows, and `n_steps`
+/// is the number of steps of this fit.
 ///
 /// The weights minimize the objective that includes the held-out rows. Without these rows, the
 /// gradient of the objective is therefore small: it is minus the gradient of the loss of the

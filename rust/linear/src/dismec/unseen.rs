@@ -1,11 +1,11 @@
 //! Scores held-out rows and learns the threshold (the cut) from these scores.
 //!
 //! Training rows have higher scores for their own labels than new rows. A threshold learned from
-//! training rows would therefore be too high. A second fit without some rows would take as long as the
-//! first fit. Instead, the influence of the held-out rows is removed from the fitted weights, for a
-//! sample of the labels. The contribution of the held-out rows is subtracted, and a few steps adapt the
-//! weights to the other rows. Then the held-out rows are scored. The steps change only a copy of the
-//! weights, so the model does not change.
+//! training rows would therefore be too high. A second fit without some rows would take as long as
+//! the first fit. Instead, a few solver steps adapt a copy of the fitted weights to the other rows,
+//! for a sample of the labels. The weights of a rare label are a weighted sum of training rows. For
+//! these labels, the terms of the held-out rows are subtracted before the steps. The adapted copy
+//! scores the held-out rows. The model does not change.
 //!
 //! One row in ten is held out. At the threshold, the number of predicted pairs of row and label equals
 //! the number of true pairs. Each pair is weighted by the cost of its row and by a weight of its label.
@@ -138,8 +138,8 @@ impl Unseen {
         }))
     }
 
-    /// Creates an instance for the given held-out rows. It removes their influence, but learns no
-    /// threshold.
+    /// Creates an instance for the given held-out rows. With this instance, weights are adapted to
+    /// the other rows, but no threshold is learned.
     ///
     /// # Errors
     ///

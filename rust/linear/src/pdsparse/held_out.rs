@@ -9,8 +9,8 @@
 //! [`Looks::decide`] chooses the factor.
 //!
 //! If the user does not give held-out rows, a few groups of training rows are held out, one group
-//! after the other. The fit removes the influence of a group from the weights before the group is
-//! scored (`Fit::forget`).
+//! after the other. Before a group is scored, a copy of the model is adapted to the other rows
+//! (`Fit::forget`).
 
 use crate::cut::Tally;
 use fastrand::Rng;

@@ -134,8 +134,9 @@ impl Fit<'_> {
         Ok(())
     }
 
-    /// Removes the contribution of `rows` (in increasing order) from the weights. Then adapts the
-    /// dual variables (duals) of all other rows, as if `rows` had not been used for training.
+    /// Subtracts the terms of `rows` (in increasing order) from the weights, which are weighted
+    /// sums of rows before they are reduced by l1. Then adapts the dual variables (duals) of all
+    /// other rows, as if `rows` had not been used for training.
     ///
     /// Without the adaptation, the scores of the removed rows would be far too low for their
     /// labels. The adaptation consists of two passes over the other rows, the first with search and
