@@ -75,6 +75,26 @@ pub(crate) fn times_panel(x: &CsrOwned, first: usize, p: &[Lanes], out: &mut [La
     }
 }
 
+/// The number of numbers of each label that [`interleave`] copies before it turns to the next label. The rows of
+/// the panel that it writes, 4 KiB, stay in the first-level cache.
+const INTERLEAVED_AT_ONCE: usize = 64;
+
+/// Copies the weights of up to sixteen labels to the lanes of a panel. `weights` has one slice for each label,
+/// with at least as many numbers as the panel has rows. The other lanes do not change.
+pub(crate) fn interleave<'a>(
+    weights: impl Iterator<Item = &'a [f32]> + Clone,
+    panel: &mut [Lanes],
+) {
+    for (at, panel) in panel.chunks_mut(INTERLEAVED_AT_ONCE).enumerate() {
+        let first = at * INTERLEAVED_AT_ONCE;
+        for (lane, weights) in weights.clone().enumerate() {
+            for (row, &weight) in panel.iter_mut().zip(&weights[first..]) {
+                row.0[lane] = weight;
+            }
+        }
+    }
+}
+
 /// Returns the dot product `Σ_j a_j b_j` for each lane. Sums over [`STRETCH`] terms are computed in
 /// `f32` and then added in `f64`.
 #[wide]

@@ -19,7 +19,7 @@ use crate::params::{Checked, Combine, Params};
 use crate::vectors::label_vectors;
 use crate::walk::{NODES, Visit, Walk};
 use manylabel_base::range::same_rows;
-use manylabel_base::{Error, Watch, collected, copied, extend, filled, parts, push, reserved};
+use manylabel_base::{Error, Watch, collected, copied, extend, few, filled, parts, push, reserved};
 use manylabel_linear::dismec::{Effort, Spare};
 use manylabel_sparse::{CsrOwned, Sparse};
 use rayon::prelude::*;
@@ -28,6 +28,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The number of rows that are sent to the next level together.
 const ROWS_AT_ONCE: usize = 512;
+
+/// A level with at least this many nodes per thread is fitted with one thread per node. The last nodes of a
+/// level then keep all threads busy for most of the time.
+const NODES_PER_THREAD: usize = 4;
 
 impl Checked {
     /// Fits trees over the labels, which are the columns of `y`. The stored entries of a row of `y` are the
@@ -171,7 +175,8 @@ fn empty(
 /// Fits the nodes of a level and appends their weights to the model. Then sends the held-out rows to the next
 /// level.
 ///
-/// Nodes are fitted in parallel, each on one thread. Weights are appended in the order of the nodes.
+/// If the level has many nodes, several nodes are fitted in parallel, each on one thread. Otherwise, one node is
+/// fitted after the other, each on all threads. Weights are appended in the order of the nodes.
 /// `beams` has the nodes that each training row is sent to. `n_done` counts the labels of the finished leaves
 /// of all trees. The progress in `watch` is `n_done` divided by the number of trees, rounded down.
 ///
@@ -202,7 +207,8 @@ fn fit_level(
     let held_out = held.as_deref().map(|held| &held.rows[..]);
     let spare = Spare::default();
     let aside = watch.aside();
-    let fitted = parts(nodes.clone().into_par_iter().with_max_len(1).map(|node| {
+    let in_parallel = nodes.len() < NODES_PER_THREAD * rayon::current_num_threads();
+    let fit_node = |node: usize| {
         let is_leaf = training.forest.children(node).is_empty();
         let rows = routed.row(node - nodes.start).0;
         spare.with(
@@ -215,7 +221,7 @@ fn fit_level(
                         held_out: rows,
                         scored: visits.row(at).0,
                     });
-                let fitted = desk.fit(training, node, rows, probe, &aside)?;
+                let fitted = desk.fit(training, node, rows, probe, in_parallel, &aside)?;
                 if is_leaf {
                     let n = training.forest.labels(node).len();
                     let before = n_done.fetch_add(n, Relaxed);
@@ -224,7 +230,12 @@ fn fit_level(
                 Ok(fitted)
             },
         )
-    }))?;
+    };
+    let fitted = if in_parallel {
+        few::<_, Result<Vec<_>, Error>>(nodes.clone().map(fit_node))?
+    } else {
+        parts(nodes.clone().into_par_iter().with_max_len(1).map(fit_node))?
+    };
     let mut margins = Vec::new();
     for (node, fitted) in nodes.clone().zip(fitted) {
         let Fitted {

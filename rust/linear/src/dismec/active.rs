@@ -29,7 +29,7 @@
 use super::effort::Effort;
 use super::problem::Problem;
 use super::unseen::Unseen;
-use crate::panel::{LANES, Lanes, Mask, above, times_panel};
+use crate::panel::{LANES, Lanes, Mask, above, interleave, times_panel};
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, extend, few, filled, push};
 
@@ -119,8 +119,13 @@ impl Workspace {
 
     /// Returns the weights of one of the sixteen labels, in the order of the columns of
     /// `Problem::x`.
-    pub(crate) fn weights(&self, lane: usize) -> impl Iterator<Item = f32> {
-        self.lanes[lane].weights.iter().copied()
+    pub(crate) fn weights(&self, lane: usize) -> &[f32] {
+        &self.lanes[lane].weights
+    }
+
+    /// Returns the weights that the last call of [`unlearn`] computed, with one lane for each label.
+    pub(crate) fn unlearned(&self) -> &[Lanes] {
+        &self.panel
     }
 }
 
@@ -225,14 +230,13 @@ pub(crate) fn unlearn(
         seed: params.seed,
     };
     let panel = &mut space.panel;
-    for (at, (lane, &label)) in space.lanes.iter_mut().zip(labels).enumerate() {
+    for (lane, &label) in space.lanes.iter_mut().zip(labels) {
         lane.forget(problem, unseen);
         lane.descend(problem, &rule, label, &mut space.order, watch)?;
         lane.add_background(problem);
-        for (weights, &weight) in panel.iter_mut().zip(&lane.weights) {
-            weights.0[at] = weight;
-        }
     }
+    let lanes = &space.lanes[..labels.len()];
+    interleave(lanes.iter().map(|lane| &lane.weights[..]), panel);
     for &row in &unseen.rows {
         times_panel(&problem.x, row as usize, panel, &mut space.scores[..1]);
         tell(row, &space.scores[0].0)?;
@@ -251,11 +255,9 @@ fn search(
     in_play: &[Mask],
     watch: &Watch,
 ) -> Result<(), Error> {
-    for (at, lane) in lanes.iter_mut().enumerate() {
+    interleave(lanes.iter().map(|lane| &lane.weights[..]), panel);
+    for lane in lanes.iter_mut() {
         lane.found.clear();
-        for (weights, &weight) in panel.iter_mut().zip(&lane.weights) {
-            weights.0[at] = weight;
-        }
     }
     let kappa = manylabel_simd::Lanes(std::array::from_fn(|at| {
         lanes.get(at).map_or(0.0, |lane| lane.kappa as f32)

@@ -2,17 +2,18 @@
 //!
 //! Some models divide rows and labels into many small blocks. This file fits one block, with the
 //! same solvers as [`Checked::fit`]. A block has its own rows, columns and labels, so its vectors
-//! are short and stay in the cache. A block is fitted on the calling thread. Callers can fit
-//! several blocks in parallel.
+//! are short and stay in the cache. A caller with many blocks fits several blocks in parallel, each
+//! on one thread. A caller with few blocks fits one block after the other, each on all threads.
 
-use super::fit::by_label;
+use super::fit::{Solved, Spaces, by_label};
 use super::params::Checked;
-use super::problem::Problem;
+use super::problem::{Columns, Problem};
 use super::unseen::Unseen;
 use super::{Effort, active, optimum};
 use crate::panel::{LANES, Lanes, times_panel};
-use manylabel_base::{Error, Watch, filled, push};
+use manylabel_base::{Error, Watch, few, filled, parts};
 use manylabel_sparse::CsrOwned;
+use rayon::prelude::*;
 
 /// The rows and labels of one block.
 #[derive(Debug)]
@@ -60,7 +61,8 @@ pub struct Solution {
 }
 
 impl Checked {
-    /// Fits the labels of a block, on the calling thread. `watch` counts finished labels. The
+    /// Fits the labels of a block. If `in_parallel` is true, the fit runs on all threads of the pool,
+    /// otherwise on the calling thread. The result is the same. `watch` counts finished labels. The
     /// parameters `normalize` and `learn_cut` are ignored, because they apply to whole data sets.
     ///
     /// # Errors
@@ -70,6 +72,7 @@ impl Checked {
         &self,
         block: Block<'_>,
         effort: &Effort,
+        in_parallel: bool,
         watch: &Watch,
     ) -> Result<Solution, Error> {
         let forgotten = block.forgotten;
@@ -77,118 +80,135 @@ impl Checked {
             Problem::of_rows(block.x, block.rows_of_label, block.weights, &self.0, watch)?;
         let (labels, rare) = self.by_frequency(&problem, effort)?;
         let (frequent, rare) = labels.split_at(rare);
-        let unseen = forgotten.map(|forgotten| Unseen::of_rows(&problem, forgotten.rows));
-        let mut after = After::new(&problem, forgotten, unseen.transpose()?)?;
-        let mut panels = Vec::new();
-        if !frequent.is_empty() {
-            let mut space = optimum::Workspace::new(&problem)?;
-            for labels in frequent.chunks(LANES) {
-                let (tol, max_iter) = (self.0.tol, self.0.max_iter);
-                let n_iter = optimum::solve(&problem, labels, tol, max_iter, &mut space, watch)?;
-                let solved =
-                    self.prune_panel(&problem, labels, n_iter, |lane| space.weights(lane))?;
-                push("number of labels", &mut panels, solved)?;
-                if let Some(unseen) = &after.unseen {
-                    let sizes = (labels.len(), n_iter.into_iter().max().unwrap_or(0));
-                    optimum::unlearn(&problem, unseen, sizes, &mut space, watch, |_, _| Ok(()))?;
-                    after.score(labels, |lane| space.weights(lane));
+        let scored = forgotten.filter(|forgotten| forgotten.scored.n_rows() > 0);
+        let unseen = scored.map(|forgotten| Unseen::of_rows(&problem, forgotten.rows));
+        let fit = Fit {
+            params: self,
+            effort,
+            columns: problem.columns(frequent)?,
+            problem: &problem,
+            scored: scored
+                .map(|forgotten| forgotten.scored)
+                .zip(unseen.transpose()?),
+            spaces: Spaces::default(),
+            watch,
+        };
+        let frequent = frequent.chunks(LANES).map(|labels| (labels, false));
+        let rare = rare.chunks(LANES).map(|labels| (labels, true));
+        let panels: Vec<(&[u32], bool)> = few(frequent.chain(rare));
+        let fitted = if in_parallel {
+            let panels = panels.par_iter().with_max_len(1);
+            parts(panels.map(|&(labels, is_rare)| fit.panel(labels, is_rare)))?
+        } else {
+            let panels = panels.iter();
+            few::<_, Result<Vec<_>, Error>>(
+                panels.map(|&(labels, is_rare)| fit.panel(labels, is_rare)),
+            )?
+        };
+        let n_scores = scored.map_or(0, |forgotten| {
+            forgotten.scored.n_rows() * problem.n_labels()
+        });
+        let mut scores = filled("number of scores of held-out rows", 0.0, n_scores)?;
+        let mut all = few::<_, Vec<_>>([]);
+        for ((labels, _), (solved, of_panel)) in panels.into_iter().zip(fitted) {
+            for (scores, of_panel) in scores.chunks_mut(problem.n_labels()).zip(&of_panel) {
+                for (&label, &score) in labels.iter().zip(&of_panel.0) {
+                    scores[label as usize] = score;
                 }
-                watch.step(labels.len())?;
             }
-        }
-        if !rare.is_empty() {
-            let mut space = active::Workspace::new(&problem)?;
-            for labels in rare.chunks(LANES) {
-                let n_iter = active::solve(&problem, labels, &self.0, effort, &mut space, watch)?;
-                let solved =
-                    self.prune_panel(&problem, labels, n_iter, |lane| space.weights(lane))?;
-                push("number of labels", &mut panels, solved)?;
-                if let Some(unseen) = &after.unseen {
-                    active::unlearn(
-                        &problem,
-                        unseen,
-                        labels,
-                        &self.0,
-                        &mut space,
-                        watch,
-                        |_, _| Ok(()),
-                    )?;
-                    after.score(labels, |lane| space.weights(lane));
-                }
-                watch.step(labels.len())?;
-            }
+            all.push(solved);
         }
         Ok(Solution {
-            forgotten: after.scores,
-            ..by_label(&problem, panels)?
+            forgotten: scores,
+            ..by_label(&problem, all)?
         })
     }
 }
 
-/// Scores rows with weights that were adapted to the rows that are not left out (see
-/// [`Forgotten`]). This is done for one panel (a group of sixteen labels) at a time, right after
-/// its fit.
-struct After<'a> {
-    /// The rows to score; `None` if there are none.
-    scored: Option<&'a CsrOwned>,
-    /// The rows that are left out; `None` if there are no rows to score.
-    unseen: Option<Unseen>,
-    /// The number of labels of the block.
-    n_labels: usize,
-    /// The weights of a panel (a group of sixteen labels).
-    panel: Vec<Lanes>,
-    /// The scores of up to sixteen labels, without intercepts.
-    of_panel: Vec<Lanes>,
-    /// The scores of all labels, row by row.
-    scores: Vec<f32>,
+/// The fit of a block.
+struct Fit<'a> {
+    /// The parameters.
+    params: &'a Checked,
+    /// The settings of the solver for rare labels.
+    effort: &'a Effort,
+    /// The training set.
+    problem: &'a Problem,
+    /// The training set by column, for frequent labels.
+    columns: Columns,
+    /// The rows to score, and the rows whose influence is removed before; `None` if there are no rows
+    /// to score.
+    scored: Option<(&'a CsrOwned, Unseen)>,
+    /// The workspaces of the solvers.
+    spaces: Spaces,
+    /// Counts finished labels.
+    watch: &'a Watch,
 }
 
-impl<'a> After<'a> {
-    /// Allocates memory for the scores of all labels of `problem`.
+impl Fit<'_> {
+    /// Fits up to sixteen labels, which are all rare or all frequent. Returns the weights that remain
+    /// after pruning, and the scores of the rows to score, with one lane for each label.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`Checked::fit`].
+    fn panel(&self, labels: &[u32], is_rare: bool) -> Result<(Vec<Solved>, Vec<Lanes>), Error> {
+        let Self {
+            params,
+            problem,
+            columns,
+            watch,
+            ..
+        } = self;
+        let unseen = self.scored.as_ref().map(|(_, unseen)| unseen);
+        let found = if is_rare {
+            let new = || active::Workspace::new(problem);
+            self.spaces.active.with(new, |space| {
+                let n_iter = active::solve(problem, labels, &params.0, self.effort, space, watch)?;
+                let solved =
+                    params.prune_panel(problem, labels, n_iter, |lane| Ok(space.weights(lane)))?;
+                if let Some(unseen) = unseen {
+                    let tell = |_, _: &[f32; LANES]| Ok(());
+                    active::unlearn(problem, unseen, labels, &params.0, space, watch, tell)?;
+                }
+                Ok((solved, self.scores(space.unlearned())?))
+            })
+        } else {
+            let new = || optimum::Workspace::new(problem);
+            self.spaces.optimum.with(new, |space| {
+                let (tol, max_iter) = (params.0.tol, params.0.max_iter);
+                let n_iter = optimum::solve(problem, columns, labels, tol, max_iter, space, watch)?;
+                let solved =
+                    params.prune_panel(problem, labels, n_iter, |lane| space.weights(lane))?;
+                if let Some(unseen) = unseen {
+                    let sizes = (labels.len(), n_iter.into_iter().max().unwrap_or(0));
+                    let tell = |_, _: &[f32; LANES]| Ok(());
+                    optimum::unlearn(problem, columns, unseen, sizes, space, watch, tell)?;
+                }
+                Ok((solved, self.scores(space.unlearned())?))
+            })
+        }?;
+        watch.step(labels.len())?;
+        Ok(found)
+    }
+
+    /// Returns the scores of the rows to score. `weights` has the weights of each feature and then, if
+    /// intercepts are fitted, the intercepts.
     ///
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if there is not enough memory.
-    fn new(
-        problem: &Problem,
-        forgotten: Option<Forgotten<'a>>,
-        unseen: Option<Unseen>,
-    ) -> Result<Self, Error> {
-        let scored = forgotten.map(|forgotten| forgotten.scored);
-        let n_rows = scored.map_or(0, CsrOwned::n_rows);
-        let (dim, n_labels) = (
-            if n_rows > 0 { problem.dim() } else { 0 },
-            problem.n_labels(),
-        );
-        Ok(Self {
-            scored: scored.filter(|scored| scored.n_rows() > 0),
-            unseen: unseen.filter(|_| n_rows > 0),
-            n_labels,
-            panel: filled("number of features", Lanes::default(), dim)?,
-            of_panel: filled("number of rows", Lanes::default(), n_rows)?,
-            scores: filled("number of scores of held-out rows", 0.0, n_rows * n_labels)?,
-        })
-    }
-
-    /// Scores the rows with the weights of a panel (a group of sixteen labels). `weights(lane)`
-    /// must return the weights of the label in this lane: one weight for each column, and then the
-    /// intercept if intercepts are fitted.
-    fn score<W: Iterator<Item = f32>>(&mut self, labels: &[u32], weights: impl Fn(usize) -> W) {
-        let Some(scored) = self.scored else { return };
-        let mut bias = Lanes::default();
-        for lane in 0..labels.len() {
-            let mut weights = weights(lane);
-            for (panel, weight) in self.panel[..scored.n_cols].iter_mut().zip(&mut weights) {
-                panel.0[lane] = weight;
-            }
-            bias.0[lane] = weights.next().unwrap_or(0.0);
-        }
-        times_panel(scored, 0, &self.panel, &mut self.of_panel);
-        let rows = self.scores.chunks_mut(self.n_labels).zip(&self.of_panel);
-        for (scores, of_panel) in rows {
-            for (lane, &label) in labels.iter().enumerate() {
-                scores[label as usize] = of_panel.0[lane] + bias.0[lane];
+    fn scores(&self, weights: &[Lanes]) -> Result<Vec<Lanes>, Error> {
+        let Some((scored, _)) = &self.scored else {
+            return Ok(Vec::new());
+        };
+        let mut scores = filled("number of rows", Lanes::default(), scored.n_rows())?;
+        let (of_features, intercept) = weights.split_at(scored.n_cols);
+        times_panel(scored, 0, of_features, &mut scores);
+        if let Some(intercept) = intercept.first() {
+            for scores in &mut scores {
+                scores.add_scaled(1.0, intercept);
             }
         }
+        Ok(scores)
     }
 }

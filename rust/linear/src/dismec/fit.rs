@@ -91,6 +91,8 @@ impl Checked {
         };
         let unseen = unseen.as_ref();
 
+        let columns = problem.columns(frequent)?;
+        watch.step(0)?;
         let spaces = Spaces::default();
         let frequent = frequent.par_chunks(LANES).with_max_len(1).enumerate();
         let frequent = frequent.map(|(panel, labels)| {
@@ -98,13 +100,14 @@ impl Checked {
             spaces.optimum.with(
                 || optimum::Workspace::new(&problem),
                 |space| {
-                    let n_iter = optimum::solve(&problem, labels, tol, max_iter, space, watch)?;
+                    let n_iter =
+                        optimum::solve(&problem, &columns, labels, tol, max_iter, space, watch)?;
                     let solved =
                         self.prune_panel(&problem, labels, n_iter, |lane| space.weights(lane))?;
                     if let (Some(unseen), Some(weight)) = (unseen, of_frequent.weight(panel)) {
                         let sizes = (labels.len(), n_iter.into_iter().max().unwrap_or(0));
                         unseen.count(&problem, labels.len(), weight, |tell| {
-                            optimum::unlearn(&problem, unseen, sizes, space, watch, tell)
+                            optimum::unlearn(&problem, &columns, unseen, sizes, space, watch, tell)
                         })?;
                     }
                     watch.step(labels.len())?;
@@ -120,7 +123,7 @@ impl Checked {
                     let n_iter =
                         active::solve(&problem, labels, &self.0, &Effort::FULL, space, watch)?;
                     let solved =
-                        self.prune_panel(&problem, labels, n_iter, |lane| space.weights(lane))?;
+                        self.prune_panel(&problem, labels, n_iter, |lane| Ok(space.weights(lane)))?;
                     if let (Some(unseen), Some(weight)) = (unseen, of_rare.weight(panel)) {
                         unseen.count(&problem, labels.len(), weight, |tell| {
                             active::unlearn(&problem, unseen, labels, &self.0, space, watch, tell)
@@ -159,42 +162,63 @@ impl Checked {
 
     /// Drops the small weights of the labels of a panel that was just solved. A panel is a group of
     /// sixteen labels. `weights(lane)` returns the weights of one label.
-    pub(super) fn prune_panel<W: Iterator<Item = f32>>(
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if there is not enough memory, or any error of `weights`.
+    pub(super) fn prune_panel<W: AsRef<[f32]>>(
         &self,
         problem: &Problem,
         labels: &[u32],
         n_iter: [usize; LANES],
-        weights: impl Fn(usize) -> W,
+        weights: impl Fn(usize) -> Result<W, Error>,
     ) -> Result<Vec<Solved>, Error> {
         let lanes = labels.iter().zip(n_iter).enumerate();
-        few(lanes.map(|(lane, (&label, n_iter))| self.prune(problem, label, weights(lane), n_iter)))
+        few(lanes.map(|(lane, (&label, n_iter))| {
+            self.prune(problem, label, weights(lane)?.as_ref(), n_iter)
+        }))
     }
 
     /// Keeps the weights of one label whose absolute value is at least `prune`. The intercept is
     /// always kept.
+    ///
+    /// Most weights are dropped. So the weights are read in groups, and most groups take one
+    /// comparison per weight.
     fn prune(
         &self,
         problem: &Problem,
         label: u32,
-        weights: impl Iterator<Item = f32>,
+        weights: &[f32],
         n_iter: usize,
     ) -> Result<Solved, Error> {
+        const GROUP: usize = 16;
         let prune = self.0.prune as f32;
+        let is_kept = |weight: f32| weight != 0.0 && weight.abs() >= prune;
+        let (of_features, intercept) = weights.split_at(problem.features.len());
         let mut solved = Solved {
             label,
             features: Vec::new(),
             weights: Vec::new(),
-            intercept: 0.0,
+            intercept: intercept.first().copied().unwrap_or(0.0),
             n_iter: n_iter as u32,
         };
-        for (at, weight) in weights.enumerate() {
-            match problem.features.get(at) {
-                Some(&feature) if weight != 0.0 && weight.abs() >= prune => {
+        let groups = problem
+            .features
+            .chunks(GROUP)
+            .zip(of_features.chunks(GROUP));
+        for (features, weights) in groups {
+            let n_kept: u32 = weights
+                .iter()
+                .map(|&weight| u32::from(is_kept(weight)))
+                .sum();
+            if n_kept == 0 {
+                continue;
+            }
+            for (&feature, &weight) in features.iter().zip(weights) {
+                if is_kept(weight) {
                     push("number of weights", &mut solved.features, feature)?;
                     push("number of weights", &mut solved.weights, weight)?;
                 }
-                Some(_) => {}
-                None => solved.intercept = weight,
             }
         }
         Ok(solved)
@@ -252,9 +276,9 @@ pub(super) fn by_label(problem: &Problem, panels: Vec<Vec<Solved>>) -> Result<So
 
 /// Workspaces of the two solvers that no thread is using.
 #[derive(Default)]
-struct Spaces {
-    optimum: Spare<optimum::Workspace>,
-    active: Spare<active::Workspace>,
+pub(super) struct Spaces {
+    pub(super) optimum: Spare<optimum::Workspace>,
+    pub(super) active: Spare<active::Workspace>,
 }
 
 /// A pool of workspaces. Each unit of work takes a workspace from the pool and returns it

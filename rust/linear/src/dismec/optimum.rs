@@ -20,10 +20,10 @@
 //! Each label of a panel has one SIMD lane, and all lanes take steps together. The steps of a lane
 //! that has converged have length 0, so its weights do not change while the other lanes continue.
 
-use super::problem::Problem;
+use super::problem::{Columns, Problem};
 use super::unseen::Unseen;
 use crate::panel::{LANES, Lanes, Mask, Sums, dot, times_panel};
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, collected, filled};
 use manylabel_simd::{STRETCH, wide};
 use manylabel_sparse::CsrOwned;
 
@@ -96,8 +96,18 @@ impl Workspace {
 
     /// Returns the weights of one of the sixteen labels, in the order of the columns of
     /// `Problem::x`.
-    pub(crate) fn weights(&self, lane: usize) -> impl Iterator<Item = f32> {
-        self.weights.iter().map(move |weights| weights.0[lane])
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if the weights do not fit in memory.
+    pub(crate) fn weights(&self, lane: usize) -> Result<Vec<f32>, Error> {
+        let weights = self.weights.iter().map(|weights| weights.0[lane]);
+        collected("number of features", weights)
+    }
+
+    /// Returns the weights of the last call of [`solve`] or [`unlearn`], with one lane for each label.
+    pub(crate) fn unlearned(&self) -> &[Lanes] {
+        &self.weights
     }
 }
 
@@ -113,6 +123,7 @@ impl Workspace {
 /// Returns [`Error::Stopped`] if the computation was cancelled.
 pub(crate) fn solve(
     problem: &Problem,
+    columns: &Columns,
     labels: &[u32],
     tol: f64,
     max_iter: usize,
@@ -129,7 +140,16 @@ pub(crate) fn solve(
     }
     subtract_targets(&space.positive, &mut space.errors);
     let costs = (&problem.cost[..], problem.total_cost);
-    descend(problem, costs, &stop, max_iter, labels.len(), space, watch)
+    descend(
+        problem,
+        columns,
+        costs,
+        &stop,
+        max_iter,
+        labels.len(),
+        space,
+        watch,
+    )
 }
 
 /// Adapts the weights in `space` to the rows that are not held out. Then calls `tell` with each
@@ -146,6 +166,7 @@ pub(crate) fn solve(
 /// Returns [`Error::Stopped`] if the computation was cancelled, or any error of `tell`.
 pub(crate) fn unlearn(
     problem: &Problem,
+    columns: &Columns,
     unseen: &Unseen,
     (n_labels, n_steps): (usize, usize),
     space: &mut Workspace,
@@ -156,6 +177,7 @@ pub(crate) fn unlearn(
     let (least, most) = STEPS_TO_UNLEARN;
     descend(
         problem,
+        columns,
         costs,
         &[0.0; LANES],
         (n_steps / STEPS_PER_STEP_TO_UNLEARN).clamp(least, most),
@@ -177,8 +199,13 @@ pub(crate) fn unlearn(
 /// The arguments include the costs of all rows and the sum of the costs. `stop` contains, for each
 /// label, the gradient norm at which it has converged. `errors` and `positive` in `space` must
 /// match the weights when the function is called. They also match the weights when it returns.
+#[allow(
+    clippy::too_many_arguments,
+    reason = "they are the state of the solver, which only this function changes"
+)]
 fn descend(
     problem: &Problem,
+    columns: &Columns,
     (cost, total_cost): (&[f32], f64),
     stop: &Sums,
     max_iter: usize,
@@ -203,13 +230,13 @@ fn descend(
             break;
         }
         std::mem::swap(&mut space.gradient, &mut space.last_gradient);
-        product(&problem.xt, &space.pulls, &mut space.gradient, watch)?;
+        product(&columns.xt, &space.pulls, &mut space.gradient, watch)?;
         add(&space.weights, &mut space.gradient);
         // The diagonal of the Hessian is about 1 + Σ_i cost_i x_ij² times the fraction of active rows.
         let share = |lane: usize| DIAGONAL_SHARE * active[lane] / total_cost;
         let share = Lanes::of(&std::array::from_fn(share));
         let dots = dots(
-            &problem.column_squares,
+            &columns.squares,
             &share,
             &space.gradient,
             &space.last_gradient,
@@ -236,7 +263,7 @@ fn descend(
             last_slope[lane] = beta * dots.along[lane] - dots.scaled[lane];
         }
         turn(
-            &problem.column_squares,
+            &columns.squares,
             &share,
             &Lanes::of(&turn_by),
             &space.gradient,

@@ -1,24 +1,21 @@
-//! Prepares the data that all labels share: X with a column of ones for the intercept, its
-//! transpose, and sums over X.
+//! Prepares the data that all labels share: X with a column of ones for the intercept, sums over X, and
+//! the transpose of X.
 //!
 //! The data are prepared once per fit on one thread, in a few passes over X. Between the passes,
 //! the fit checks for cancellation.
 
-use manylabel_base::{Error, Watch, collected};
+use manylabel_base::{Error, Watch, collected, filled};
 use manylabel_sparse::{CsrOwned, Sparse};
 
 /// The training set in the form that the solvers need. It has n rows and `dim` features, including
 /// a feature for the intercept.
 ///
-/// The training set takes 16 bytes per stored value, because X is stored by row and by column.
-/// Scores are products along rows, and gradients are products along columns.
+/// The training set takes 8 bytes per stored value.
 #[derive(Debug)]
 pub(crate) struct Problem {
     /// The rows, optionally scaled to unit length; shape (n, dim). The last column belongs to the
     /// intercept. Columns without entries are left out.
     pub(crate) x: CsrOwned,
-    /// The transpose of `x`; shape (dim, n).
-    pub(crate) xt: CsrOwned,
     /// The positive rows of each label; shape (`n_labels`, n).
     rows_of_label: CsrOwned,
     /// The original number of each column of `x`, in increasing order, without the column of the
@@ -39,8 +36,16 @@ pub(crate) struct Problem {
     pub(crate) mean_dot: Vec<f32>,
     /// The squared length of each row, `‖x_i‖²`, including the column of the intercept; shape (n).
     pub(crate) row_squares: Vec<f32>,
+}
+
+/// The training set by column, for the solver of frequent labels. Its scores are products along rows, and its
+/// gradients are products along columns. Takes 8 bytes per stored value.
+#[derive(Debug)]
+pub(crate) struct Columns {
+    /// The transpose of [`Problem::x`]; shape (dim, n).
+    pub(crate) xt: CsrOwned,
     /// `Σ_i cost_i x_ij²` for each column; shape (dim).
-    pub(crate) column_squares: Vec<f32>,
+    pub(crate) squares: Vec<f32>,
 }
 
 impl Problem {
@@ -100,19 +105,7 @@ impl Problem {
         watch.step(0)?;
         check_magnitude(&x, &cost)?;
         watch.step(0)?;
-        let xt = x.transpose()?;
-        let column_sums = |term: fn(f64) -> f64, share: f64| -> Result<Vec<f32>, Error> {
-            let column = |j| {
-                let (rows, values) = xt.row(j);
-                let terms = rows.iter().zip(values);
-                let sum: f64 = terms
-                    .map(|(&row, &value)| f64::from(cost[row as usize]) * term(f64::from(value)))
-                    .sum();
-                (sum / share) as f32
-            };
-            collected("number of features", (0..x.n_cols).map(column))
-        };
-        let mean = column_sums(|v| v, total_cost)?;
+        let mean = column_sums(&x, &cost, |value| value, total_cost)?;
         watch.step(0)?;
         let row_sums = |term: &dyn Fn(usize, f32) -> f32| -> Result<Vec<f32>, Error> {
             let row = |i| {
@@ -127,16 +120,38 @@ impl Problem {
         Ok(Self {
             mean_dot: row_sums(&|col, value| mean[col] * value)?,
             row_squares: row_sums(&|_, value| value * value)?,
-            column_squares: column_sums(|v| v * v, 1.0)?,
             mean_square: mean.iter().map(|&m| f64::from(m) * f64::from(m)).sum(),
             x,
-            xt,
             rows_of_label,
             features,
             n_features,
             cost,
             total_cost,
             mean,
+        })
+    }
+
+    /// Returns the training set by column, which the solver of the labels `frequent` needs. The result is empty
+    /// if there are no such labels.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if there is not enough memory.
+    pub(crate) fn columns(&self, frequent: &[u32]) -> Result<Columns, Error> {
+        if frequent.is_empty() {
+            return Ok(Columns {
+                xt: CsrOwned {
+                    indptr: filled("number of features", 0, 1)?,
+                    indices: Vec::new(),
+                    values: Vec::new(),
+                    n_cols: self.n_rows(),
+                },
+                squares: Vec::new(),
+            });
+        }
+        Ok(Columns {
+            xt: self.x.transpose()?,
+            squares: column_sums(&self.x, &self.cost, |value| value * value, 1.0)?,
         })
     }
 
@@ -159,6 +174,29 @@ impl Problem {
     pub(crate) fn positives(&self, label: u32) -> &[u32] {
         self.rows_of_label.row(label as usize).0
     }
+}
+
+/// Returns the sum of `cost_i term(x_ij)` for each column j, divided by `share`. Sums are computed in `f64`, in
+/// the order of the rows.
+///
+/// # Errors
+///
+/// Returns [`Error::TooLarge`] if there is not enough memory.
+fn column_sums(
+    x: &CsrOwned,
+    cost: &[f32],
+    term: impl Fn(f64) -> f64,
+    share: f64,
+) -> Result<Vec<f32>, Error> {
+    let mut sums = filled("number of features", 0.0, x.n_cols)?;
+    for (row, &cost) in cost.iter().enumerate() {
+        let (cols, values) = x.row(row);
+        for (&col, &value) in cols.iter().zip(values) {
+            sums[col as usize] += f64::from(cost) * term(f64::from(value));
+        }
+    }
+    let sums = sums.iter().map(|sum| (sum / share) as f32);
+    collected("number of features", sums)
 }
 
 /// Checks that intermediate results stay in the range of `f32`. Products of gradients and scores
