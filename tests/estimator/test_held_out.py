@@ -12,10 +12,10 @@ from manylabel import BlockPartitionClassifier, CorrLogClassifier, DiSMECClassif
 from manylabel.datasets import make_multilabel
 from manylabel.estimator.held_out import (
     STRENGTH_STEP,
+    best_ranked_strength,
     best_strength,
     clearly_lower,
     held_out_folds,
-    rank_better,
 )
 
 
@@ -110,23 +110,48 @@ def test_precisions_of_rows_are_those_of_their_rankings():
         np.testing.assert_allclose(fold.precisions(top), np.array(expected) / np.mean(weights), rtol=1e-12)
 
 
-def test_a_ranking_is_better_only_beyond_chance():
-    rng = np.random.default_rng(0)
-    best = rng.random(400)
-    noise = rng.normal(size=400)
+@given(st.floats(-1.9, 1.9), st.floats(0.05, 0.3))
+def test_the_strength_of_the_best_rankings_is_the_top_of_a_parabola(top, curvature):
+    noise = np.random.default_rng(0).normal(size=400) / 50
     noise -= noise.mean()
-    error = noise.std() / 20  # the standard error of the mean difference
-    assert rank_better(best + noise + 1.01 * error, best)
-    assert not rank_better(best + noise + 0.99 * error, best)
-    assert not rank_better(best, best)
-    # A fit that fails ranks nothing.
-    assert rank_better(best, np.zeros(1))
-    assert not rank_better(np.zeros(1), best)
-    assert not rank_better(best[:0], best[:0])
+
+    def precisions(strength):
+        return 2 - curvature * (np.log10(strength) - top) ** 2 + noise * (1 + np.log10(strength))
+
+    found = best_ranked_strength(precisions, 1.0, 1e-3, 1e3)
+    assert np.log10(found) == pytest.approx(top, abs=0.05)
+
+
+@pytest.mark.parametrize("errors", [0.9, 1.1])
+def test_a_ranking_is_better_only_beyond_its_standard_error(errors):
+    noise = np.random.default_rng(0).normal(size=400)
+    noise -= noise.mean()
+    error = noise.std() / 20
+
+    def precisions(strength):
+        """One step up is better by some standard errors, and all other steps are much worse."""
+        if strength == 1:
+            return np.full(400, 2.0)
+        return np.where(np.isclose(strength, STRENGTH_STEP), 2 + errors * error + noise, 1.0)
+
+    found = best_ranked_strength(precisions, 1.0, 1e-3, 1e3)
+    # The parabola adds up to half a step.
+    assert (found > STRENGTH_STEP**0.5 * 1.001) == (errors > 1)
+
+
+def test_a_strength_that_cannot_be_fitted_ranks_nothing():
+    fits = []
+
+    def precisions(strength):
+        fits.append(strength)
+        return np.zeros(1) if strength > 0.5 else np.linspace(1, 2, 50) - (np.log10(strength) + 1) ** 2
+
+    assert 0.05 < best_ranked_strength(precisions, 1.0, 1e-3, 1e3) < 0.5
+    assert best_ranked_strength(lambda _: np.zeros(0), 1.0, 1e-3, 1e3) == pytest.approx(1.0)
 
 
 def test_dismec_chooses_the_weight_of_the_best_rankings():
-    """On rows of unit length, no neighbour ranks the held-out rows clearly better."""
+    """On rows of unit length, larger and smaller weights rank the held-out rows worse."""
     X, Y = make_multilabel(900, 60, 12, random_state=1)
     chosen = []
     for noise in (0.0, 0.4):
@@ -141,14 +166,12 @@ def test_dismec_chooses_the_weight_of_the_best_rankings():
             tops = [DiSMECClassifier(C, **how).fit(f.X, f.Y).predict_topk(f.X_held, 5) for f in folds]
             return np.concatenate([fold.precisions(top) for fold, top in zip(folds, tops, strict=True)])
 
-        best = precisions(model.C_)
-        for neighbour in (model.C_ * STRENGTH_STEP, model.C_ / STRENGTH_STEP):
-            gains = precisions(neighbour) - best
-            # The search asks one side only if the other one is no improvement, and never goes back.
-            if not np.isclose(neighbour, 0.3):
-                assert gains.mean() <= gains.std() / np.sqrt(len(gains))
+        steps = [STRENGTH_STEP**step for step in (-0.5, 0, 0.5)]
+        near = [precisions(model.C_ * step).sum() for step in steps]
+        far = [precisions(model.C_ * STRENGTH_STEP**step).sum() for step in (-2, 2)]
+        assert max(near) > max(far)
         chosen.append(model.C_)
-    assert chosen[1] <= chosen[0]
+    assert chosen[1] < chosen[0]
 
 
 @pytest.mark.parametrize(("scale", "solver"), [(1.0, "fast"), (30.0, "fast"), (1.0, "exact")])

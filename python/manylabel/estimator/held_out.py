@@ -12,10 +12,10 @@ from scipy.sparse import csr_array
 __all__ = [
     "STRENGTH_STEP",
     "Fold",
+    "best_ranked_strength",
     "best_strength",
     "clearly_lower",
     "held_out_folds",
-    "rank_better",
     "spread_rows",
 ]
 
@@ -213,7 +213,7 @@ def best_strength(
         quality has a single maximum.
     is_better : callable
         Function that compares the measurement of a new strength with the best measurement so far. It returns
-        whether the new strength is an improvement; `clearly_lower` or `rank_better`.
+        whether the new strength is an improvement.
     first, least, most : float
         `first` is the strength at which the search starts. `least` and `most` are the smallest and the
         largest strength that the search may try.
@@ -237,7 +237,49 @@ def clearly_lower(loss: float, best: float) -> bool:
     return loss < (1 - _LEAST_GAIN) * best
 
 
-def rank_better(precisions: NDArray[np.float64], best: NDArray[np.float64]) -> bool:
+def best_ranked_strength(
+    precisions: Callable[[float], NDArray[np.float64]], first: float, least: float, most: float
+) -> float:
+    """Search for the regularization strength with the best rankings of held-out rows.
+
+    A step of `best_strength` is an improvement if the mean of the precisions increases by more than its
+    standard error. Then a parabola is fitted to the means at the best strength and its two neighbors, as a
+    function of the logarithm of the strength. The maximum of the parabola is returned, but at most half a
+    step from the best strength. It costs no further fit.
+
+    Parameters
+    ----------
+    precisions : callable
+        Function that fits a model with a strength and returns a precision for each held-out row; see
+        `Fold.precisions`.
+    first, least, most : float
+        As in `best_strength`.
+
+    Returns
+    -------
+    float
+        The strength.
+    """
+    means = {}
+
+    def measure(strength: float) -> NDArray[np.float64]:
+        found = precisions(strength)
+        means[strength] = found.mean() if len(found) else 0.0
+        return found
+
+    best = best_strength(measure, _rank_better, first, least, most)
+    tried = sorted(means)
+    at = tried.index(best)
+    if not 0 < at < len(tried) - 1:
+        return best
+    below, here, above = (means[strength] for strength in tried[at - 1 : at + 2])
+    bend = below - 2 * here + above
+    # Without a maximum, the mean is higher at a neighbor, but not clearly higher.
+    steps = (below - above) / (2 * bend) if bend < 0 else np.sign(above - below)
+    return float(best * STRENGTH_STEP ** np.clip(steps, -0.5, 0.5))
+
+
+def _rank_better(precisions: NDArray[np.float64], best: NDArray[np.float64]) -> bool:
     """Return whether the precisions of rows are clearly higher than the best precisions so far.
 
     Both arrays have an entry for each row; see `Fold.precisions`. The mean difference must exceed its

@@ -15,7 +15,13 @@ from sklearn.exceptions import ConvergenceWarning
 from manylabel import _core
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import core_parts
-from manylabel.estimator.held_out import Fold, best_strength, clearly_lower, held_out_folds, rank_better
+from manylabel.estimator.held_out import (
+    Fold,
+    best_ranked_strength,
+    best_strength,
+    clearly_lower,
+    held_out_folds,
+)
 from manylabel.estimator.parameters import fixed_threshold
 from manylabel.estimator.progress import Progress, Tell, reported
 from manylabel.estimator.registry import register
@@ -133,10 +139,11 @@ class DiSMECClassifier(LinearClassifier):
     improvement. C stays between 0.001 and 100. If rows have unit length and the sample has more than five
     labels, the search starts at ``C=0.3`` and compares rankings. A step is then an improvement if it
     increases the mean of the precisions at 1, 3 and 5 on the held-out rows by more than its standard error.
-    In all other cases, the search starts at ``C=1``, and a step is an improvement if it lowers the loss on
-    the held-out rows by more than 2 %. If Y has fewer than ten positive entries in the held-out rows, C is 1.
-    On small data sets, the search takes about 0.1 seconds, and a fit with a given C takes 0.01 seconds. On
-    large data sets, where a fit takes minutes, the search takes a few percent of the fit time.
+    Then a parabola through the best step and its two neighbors refines C by at most half a step. In all other
+    cases, the search starts at ``C=1``, and a step is an improvement if it lowers the loss on the held-out
+    rows by more than 2 %. If Y has fewer than ten positive entries in the held-out rows, C is 1. On small
+    data sets, the search takes about 0.1 seconds, and a fit with a given C takes 0.01 seconds. On large data
+    sets, where a fit takes minutes, the search takes a few percent of the fit time.
 
     The solver processes 16 labels at once. A step for these 16 labels takes O(nnz(X)) time, where nnz(X) is
     the number of nonzero values of X. The fit takes 16 bytes of memory per stored value of X, in addition to
@@ -289,7 +296,7 @@ class DiSMECClassifier(LinearClassifier):
             return np.concatenate(of_folds)
 
         if scaled.by_row and folds[0].Y.shape[1] > _LONGEST_RANKING:
-            return best_strength(precisions, rank_better, _USUAL_C_OF_UNIT_ROWS, _LEAST_C, _MOST_C)
+            return best_ranked_strength(precisions, _USUAL_C_OF_UNIT_ROWS, _LEAST_C, _MOST_C)
         return best_strength(loss, clearly_lower, _USUAL_C, _LEAST_C, _MOST_C)
 
 
