@@ -19,7 +19,7 @@ use crate::params::{Checked, Combine, Params};
 use crate::vectors::label_vectors;
 use crate::walk::{NODES, Visit, Walk};
 use manylabel_base::range::same_rows;
-use manylabel_base::{Error, Watch, collected, copied, extend, few, filled, parts, push, reserved};
+use manylabel_base::{Error, Watch, collected, copied, extend, filled, parts, push, reserved};
 use manylabel_linear::dismec::{Effort, Spare};
 use manylabel_sparse::{CsrOwned, Sparse};
 use rayon::prelude::*;
@@ -28,10 +28,6 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The number of rows that are sent to the next level together.
 const ROWS_AT_ONCE: usize = 512;
-
-/// A level with at least this many nodes per thread is fitted with one thread per node. The last nodes of a
-/// level then keep all threads busy for most of the time.
-const NODES_PER_THREAD: usize = 4;
 
 impl Checked {
     /// Fits trees over the labels, which are the columns of `y`. The stored entries of a row of `y` are the
@@ -48,8 +44,8 @@ impl Checked {
     ///   each stored value in the rows of its label;
     /// * up to 36 bytes for each row, tree and node in the beam of the row;
     /// * the rows and weights of one node for each thread;
-    /// * about 50 bytes for each label that a held-out row reaches, if the exponent of the path or the threshold is
-    ///   learned. There are at most 4,096 held-out rows;
+    /// * about 50 bytes for each of up to 64 labels of each leaf that a held-out row reaches, if the exponent of
+    ///   the path or the threshold is learned. There are at most 4,096 held-out rows;
     /// * the model.
     ///
     /// # Errors
@@ -175,8 +171,8 @@ fn empty(
 /// Fits the nodes of a level and appends their weights to the model. Then sends the held-out rows to the next
 /// level.
 ///
-/// If the level has many nodes, several nodes are fitted in parallel, each on one thread. Otherwise, one node is
-/// fitted after the other, each on all threads. Weights are appended in the order of the nodes.
+/// Nodes are fitted in parallel, and so are the outputs of a node. So levels with few nodes also use all threads.
+/// Weights are appended in the order of the nodes.
 /// `beams` has the nodes that each training row is sent to. `n_done` counts the labels of the finished leaves
 /// of all trees. The progress in `watch` is `n_done` divided by the number of trees, rounded down.
 ///
@@ -207,8 +203,7 @@ fn fit_level(
     let held_out = held.as_deref().map(|held| &held.rows[..]);
     let spare = Spare::default();
     let aside = watch.aside();
-    let in_parallel = nodes.len() < NODES_PER_THREAD * rayon::current_num_threads();
-    let fit_node = |node: usize| {
+    let fitted = parts(nodes.clone().into_par_iter().with_max_len(1).map(|node| {
         let is_leaf = training.forest.children(node).is_empty();
         let rows = routed.row(node - nodes.start).0;
         spare.with(
@@ -221,7 +216,7 @@ fn fit_level(
                         held_out: rows,
                         scored: visits.row(at).0,
                     });
-                let fitted = desk.fit(training, node, rows, probe, in_parallel, &aside)?;
+                let fitted = desk.fit(training, node, rows, probe, &aside)?;
                 if is_leaf {
                     let n = training.forest.labels(node).len();
                     let before = n_done.fetch_add(n, Relaxed);
@@ -230,12 +225,7 @@ fn fit_level(
                 Ok(fitted)
             },
         )
-    };
-    let fitted = if in_parallel {
-        few::<_, Result<Vec<_>, Error>>(nodes.clone().map(fit_node))?
-    } else {
-        parts(nodes.clone().into_par_iter().with_max_len(1).map(fit_node))?
-    };
+    }))?;
     let mut margins = Vec::new();
     for (node, fitted) in nodes.clone().zip(fitted) {
         let Fitted {

@@ -33,6 +33,10 @@ const FEWEST_TO_RANK: usize = 200;
 /// from 0 to 1. The exponent 1 comes first, because it is the product rule of Parabel and PECOS.
 const PATH_WEIGHTS: [f64; 8] = [1.0, 0.7, 0.5, 0.35, 0.2, 0.1, 0.05, 0.0];
 
+/// The number of labels of a leaf that are kept for a held-out row: those with the largest margins. Rankings need
+/// the five best labels of a leaf, and sets of labels rarely have more than a few dozen labels.
+const KEPT_PER_LEAF: usize = 64;
+
 /// What a true label at each rank adds to the sum of the precisions at 1, 3 and 5. For example, rank 2 adds 1/3
 /// to the precision at 3 and 1/5 to the precision at 5.
 const GAINS: [f64; 5] = [
@@ -114,7 +118,7 @@ impl HeldOut {
     }
 
     /// Sends the held-out rows from the nodes of a level to the best children of these nodes. If a node is a
-    /// leaf, stores the margins of its labels instead.
+    /// leaf, stores the largest margins of its labels instead.
     ///
     /// `margins` has the margins of each node, row after row. The rows are in the order of
     /// [`rows_of_nodes`](Self::rows_of_nodes).
@@ -131,6 +135,7 @@ impl HeldOut {
     ) -> Result<(), Error> {
         let arrays = model.arrays();
         let mut used = filled("number of nodes", 0, nodes.len())?;
+        let mut sorted = Vec::new();
         self.walk.next.clear();
         for visit in &self.walk.visits {
             let node = visit.node as usize;
@@ -149,7 +154,11 @@ impl HeldOut {
             if !labels.is_empty() {
                 push(NODES, &mut self.walk.next, *visit)?; // leaves stay in the beams
             }
+            let least = kept_from(margins, &mut sorted)?;
             for (&label, &margin) in arrays.labels[labels].iter().zip(margins) {
+                if margin.total_cmp(&least).is_lt() {
+                    continue;
+                }
                 let candidate = Candidate {
                     leaf: *visit,
                     label: label as u32,
@@ -281,6 +290,23 @@ impl HeldOut {
         }
         Ok(tally.cut(textbook_cut(combine)))
     }
+}
+
+/// Returns the smallest margin of the [`KEPT_PER_LEAF`] labels with the largest margins. `sorted` is memory for
+/// a copy of the margins.
+///
+/// # Errors
+///
+/// Returns [`Error::TooLarge`] if memory is short.
+fn kept_from(margins: &[f32], sorted: &mut Vec<f32>) -> Result<f32, Error> {
+    if margins.len() <= KEPT_PER_LEAF {
+        return Ok(-f32::NAN); // the first value in the total order
+    }
+    sorted.clear();
+    extend(CANDIDATES, sorted, margins.iter().copied())?;
+    let (_, &mut least, _) =
+        sorted.select_nth_unstable_by(KEPT_PER_LEAF - 1, |a, b| b.total_cmp(a));
+    Ok(least)
 }
 
 /// Returns the weight of a row.

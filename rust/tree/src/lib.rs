@@ -36,6 +36,7 @@
 //! | `held.rs` | held-out rows, from which the exponent of the path and the threshold are learned |
 //! | `arrays.rs`, `model.rs` | the fitted weights: a chunk for each node, with a hash table of features |
 //! | `walk.rs`, `predict.rs` | the beam search, and the scores of rows |
+//! | `merge.rs` | merges the labels that a row reached in several trees |
 //!
 //! The computation for a node depends on no other node of the same level, and its order is fixed. So results
 //! do not depend on the number of threads. Except for rounding and ties, they do not depend on the order of
@@ -76,6 +77,7 @@ mod fit;
 mod gather;
 mod grow;
 mod held;
+mod merge;
 mod model;
 mod node;
 mod params;

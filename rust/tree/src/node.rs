@@ -84,8 +84,7 @@ impl Desk {
         })
     }
 
-    /// Fits the classifiers of a node. If `in_parallel` is true, the fit runs on all threads of the pool,
-    /// otherwise on the calling thread. The result is the same.
+    /// Fits the classifiers of a node, on all threads of the pool.
     ///
     /// The classifiers are fitted to the rows in `routed` and to all rows that have a label below the
     /// node. `routed` has the rows that the levels above send to the node. If `probe` is given, the
@@ -101,7 +100,6 @@ impl Desk {
         node: usize,
         routed: &[u32],
         probe: Option<Probe<'_>>,
-        in_parallel: bool,
         watch: &Watch,
     ) -> Result<Fitted, Error> {
         let mut positives = positives(training, node)?;
@@ -135,9 +133,7 @@ impl Desk {
                 .as_ref()
                 .map(|(rows, scored)| Forgotten { rows, scored }),
         };
-        let solution = training
-            .linear
-            .fit_block(block, training.effort, in_parallel, watch)?;
+        let solution = training.linear.fit_block(block, training.effort, watch)?;
         let unfinished = |&&n_iter: &&u32| n_iter as usize >= training.max_iter;
         Ok(Fitted {
             chunk: ChunkOwned::new(&solution.weights, self.columns.kept())?,

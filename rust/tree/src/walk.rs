@@ -9,10 +9,10 @@
 //! feature or each label.
 
 use crate::arrays::Arrays;
+use crate::merge::Merge;
 use crate::params::Combine;
 use manylabel_base::{Error, extend, filled, push};
 use manylabel_sparse::Picked;
-use std::f64::consts::LN_2;
 use std::ops::Range;
 
 /// The name of the beams in error messages.
@@ -22,7 +22,7 @@ pub(crate) const NODES: &str = "number of nodes that rows are sent to";
 pub(crate) const CANDIDATES: &str = "number of labels that are scored for rows";
 
 /// The lowest finite score. It replaces scores that overflow.
-const LOWEST: f32 = f32::MIN;
+pub(crate) const LOWEST: f32 = f32::MIN;
 
 /// A visit: a node that a row is sent to, with the logarithm of its probability.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -51,11 +51,11 @@ impl Visit {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Found {
     /// The beam of the leaf, `row * n_trees + tree`.
-    slot: u32,
+    pub(crate) slot: u32,
     /// The label.
-    label: u32,
+    pub(crate) label: u32,
     /// The score of the label in this tree. The threshold is not subtracted yet.
-    score: f32,
+    pub(crate) score: f32,
 }
 
 impl Found {
@@ -100,6 +100,8 @@ pub(crate) struct Walk {
     pub(crate) found: Vec<Found>,
     /// The entries of `found`, sorted by row.
     by_row: Vec<Found>,
+    /// Merges the labels of several trees.
+    merge: Merge,
 }
 
 /// Returns the logarithm of the probability of a node or label with margin s, `−max(0, 1 − s)³`.
@@ -112,7 +114,7 @@ pub(crate) fn log_probability(margin: f32) -> f32 {
 /// Returns a finite number for a margin. NaN becomes 0, and infinite margins become the largest finite
 /// numbers.
 #[inline]
-fn finite(margin: f32) -> f32 {
+pub(crate) fn finite(margin: f32) -> f32 {
     if margin.is_nan() {
         0.0
     } else {
@@ -348,7 +350,7 @@ impl Walk {
         let mut begin = 0;
         for row in 0..n_rows {
             let end = self.places[row] as usize;
-            let found = &mut self.by_row[begin..end];
+            let found = &self.by_row[begin..end];
             if n_trees == 1 {
                 let scored = found
                     .iter()
@@ -356,89 +358,14 @@ impl Walk {
                 extend(CANDIDATES, &mut out.pairs, scored)?;
             } else {
                 let dropped = &self.dropped[row * n_trees..][..n_trees];
-                combined(found, dropped, combine, threshold, &mut out.pairs)?;
+                self.merge
+                    .row(found, dropped, combine, threshold, &mut out.pairs)?;
             }
             out.ends.push(out.pairs.len());
             begin = end;
         }
         Ok(())
     }
-}
-
-/// Appends each label of a row to `out`, with its mean score over several trees, minus `threshold`.
-///
-/// With [`Combine::Leaf`], the mean score is the mean margin over the trees that scored the label. With
-/// [`Combine::Product`], it is the logarithm of the mean probability over all trees. If a tree did not
-/// score the label, its probability in this tree is estimated. Let q be the probability of the best node that
-/// was dropped from the beam of the tree. The estimate is the mean probability in the other trees, but at most
-/// (q/2)ʷ, where w is the exponent of the path. No label below a dropped node can have a higher probability
-/// than qʷ.
-///
-/// # Errors
-///
-/// Returns [`Error::TooLarge`] if memory is short.
-fn combined(
-    found: &mut [Found],
-    dropped: &[f32],
-    combine: Combine,
-    threshold: f32,
-    out: &mut Vec<(u32, f32)>,
-) -> Result<(), Error> {
-    found.sort_unstable_by_key(|found| (found.label, found.slot));
-    let n_trees = dropped.len();
-    for of_label in found.chunk_by(|a, b| a.label == b.label) {
-        let mean = match combine {
-            Combine::Leaf => {
-                let sum: f64 = of_label.iter().map(|found| f64::from(found.score)).sum();
-                (sum / of_label.len() as f64) as f32
-            }
-            Combine::Product { path_weight } => {
-                let logarithms = of_label.iter().map(|found| f64::from(found.score));
-                let bounds = (0..n_trees).filter(|&tree| {
-                    of_label.len() < n_trees
-                        && of_label
-                            .iter()
-                            .all(|found| found.slot as usize % n_trees != tree)
-                });
-                let bounds = bounds.map(|tree| match dropped[tree] {
-                    f32::NEG_INFINITY => f64::NEG_INFINITY, // also if the exponent is 0
-                    bound => path_weight * (f64::from(bound) - LN_2),
-                });
-                log_mean(logarithms, bounds, n_trees).max(LOWEST)
-            }
-        };
-        push(
-            CANDIDATES,
-            out,
-            (of_label[0].label, finite(mean - threshold)),
-        )?;
-    }
-    Ok(())
-}
-
-/// Returns the logarithm of the mean of `n_trees` probabilities. `known` has the logarithms of the known
-/// probabilities. `bounds` has the logarithm of an upper bound for each of the others. Each unknown probability
-/// is estimated by the mean of the known ones, but at most by its bound.
-///
-/// The largest known probability is factored out, so that the logarithms of very small probabilities are
-/// precise.
-fn log_mean(
-    known: impl Iterator<Item = f64> + Clone,
-    bounds: impl Iterator<Item = f64>,
-    n_trees: usize,
-) -> f32 {
-    let highest = known.clone().fold(f64::NEG_INFINITY, f64::max);
-    let mut sum = 0.0;
-    let mut n_known = 0;
-    for logarithm in known {
-        sum += manylabel_simd::exp(logarithm - highest);
-        n_known += 1;
-    }
-    let mean = sum / f64::from(n_known);
-    for bound in bounds {
-        sum += mean.min(manylabel_simd::exp((bound - highest).min(0.0)));
-    }
-    ((sum / n_trees as f64).ln() + highest) as f32
 }
 
 /// Sets `places` to the position at which each slot begins, in a list that is sorted by slot. `slots` has the
@@ -461,28 +388,4 @@ fn places_of(
         places[slot + 1] += places[slot];
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn missing_trees_count_with_the_mean_or_their_bound() {
-        let mean = |known: &[f64], bounds: &[f64]| {
-            let logarithms = |of: &[f64]| of.iter().map(|p| p.ln()).collect::<Vec<_>>();
-            let (known, bounds) = (logarithms(known), logarithms(bounds));
-            let n_trees = known.len() + bounds.len();
-            f64::from(log_mean(known.into_iter(), bounds.into_iter(), n_trees)).exp()
-        };
-        let close =
-            |got: f64, expected: f64| assert!((got - expected).abs() < 1e-6, "{got} {expected}");
-        close(mean(&[0.5, 0.1], &[]), 0.3);
-        close(mean(&[0.4], &[0.9, 1.0]), 0.4); // the bounds are above the mean
-        close(mean(&[0.4], &[0.1]), 0.25);
-        close(mean(&[0.4, 0.2], &[0.0]), 0.2); // no node was dropped
-        // Probabilities that an f64 cannot hold.
-        let tiny = log_mean([-2000.0, -2000.0].into_iter(), std::iter::empty(), 2);
-        assert!((tiny + 2000.0).abs() < 1e-3);
-    }
 }

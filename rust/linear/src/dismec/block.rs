@@ -2,8 +2,7 @@
 //!
 //! Some models divide rows and labels into many small blocks. This file fits one block, with the
 //! same solvers as [`Checked::fit`]. A block has its own rows, columns and labels, so its vectors
-//! are short and stay in the cache. A caller with many blocks fits several blocks in parallel, each
-//! on one thread. A caller with few blocks fits one block after the other, each on all threads.
+//! are short and stay in the cache. Callers can fit several blocks in parallel.
 
 use super::fit::{Solved, Spaces, by_label};
 use super::params::Checked;
@@ -61,9 +60,10 @@ pub struct Solution {
 }
 
 impl Checked {
-    /// Fits the labels of a block. If `in_parallel` is true, the fit runs on all threads of the pool,
-    /// otherwise on the calling thread. The result is the same. `watch` counts finished labels. The
-    /// parameters `normalize` and `learn_cut` are ignored, because they apply to whole data sets.
+    /// Fits the labels of a block, on all threads of the pool. If the caller fits several blocks in
+    /// parallel, threads without a block help with the labels of other blocks. `watch` counts finished
+    /// labels. The parameters `normalize` and `learn_cut` are ignored, because they apply to whole data
+    /// sets.
     ///
     /// # Errors
     ///
@@ -72,7 +72,6 @@ impl Checked {
         &self,
         block: Block<'_>,
         effort: &Effort,
-        in_parallel: bool,
         watch: &Watch,
     ) -> Result<Solution, Error> {
         let forgotten = block.forgotten;
@@ -96,15 +95,8 @@ impl Checked {
         let frequent = frequent.chunks(LANES).map(|labels| (labels, false));
         let rare = rare.chunks(LANES).map(|labels| (labels, true));
         let panels: Vec<(&[u32], bool)> = few(frequent.chain(rare));
-        let fitted = if in_parallel {
-            let panels = panels.par_iter().with_max_len(1);
-            parts(panels.map(|&(labels, is_rare)| fit.panel(labels, is_rare)))?
-        } else {
-            let panels = panels.iter();
-            few::<_, Result<Vec<_>, Error>>(
-                panels.map(|&(labels, is_rare)| fit.panel(labels, is_rare)),
-            )?
-        };
+        let fitted = panels.par_iter().with_max_len(1);
+        let fitted = parts(fitted.map(|&(labels, is_rare)| fit.panel(labels, is_rare)))?;
         let n_scores = scored.map_or(0, |forgotten| {
             forgotten.scored.n_rows() * problem.n_labels()
         });

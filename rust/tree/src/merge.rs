@@ -1,0 +1,160 @@
+//! Merges the labels that a row reached in several trees.
+//!
+//! A row reaches a few thousand labels, and most of them in several trees. The labels are merged with a table
+//! that has one entry per label, which takes about a tenth of the time of sorting.
+
+use crate::params::Combine;
+use crate::walk::{CANDIDATES, Found, LOWEST, finite};
+use manylabel_base::{Error, extend, push};
+use std::f64::consts::LN_2;
+
+/// Marks a label that the current row did not reach.
+const ABSENT: u32 = u32::MAX;
+
+/// The labels of one row. A thread uses the same value for all of its rows. Takes 4 bytes per label, and up to 8
+/// bytes per tree for each label of the row.
+#[derive(Debug, Default)]
+pub(crate) struct Merge {
+    /// The position of each label in `labels`, or [`ABSENT`].
+    place: Vec<u32>,
+    /// The labels of the row, in the order in which they are found.
+    labels: Vec<u32>,
+    /// The score of each label of the row in each tree. NaN if the tree did not score the label.
+    scores: Vec<f32>,
+}
+
+impl Merge {
+    /// Appends each label of a row to `out`, with its mean score over several trees, minus `threshold`.
+    ///
+    /// `dropped` has, for each tree, the logarithm of the probability of the best node that was dropped from the
+    /// beam. With [`Combine::Leaf`], the mean score is the mean margin over the trees that scored the label. With
+    /// [`Combine::Product`], it is the logarithm of the mean probability over all trees. If a tree did not
+    /// score the label, its probability in this tree is estimated. Let q be the probability of the best node that
+    /// was dropped from the beam of the tree. The estimate is the mean probability in the other trees, but at most
+    /// (q/2)ʷ, where w is the exponent of the path. No label below a dropped node can have a higher probability
+    /// than qʷ.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if memory is short.
+    pub(crate) fn row(
+        &mut self,
+        found: &[Found],
+        dropped: &[f32],
+        combine: Combine,
+        threshold: f32,
+        out: &mut Vec<(u32, f32)>,
+    ) -> Result<(), Error> {
+        let n_trees = dropped.len();
+        self.gather(found, n_trees)?;
+        for (&label, scores) in self.labels.iter().zip(self.scores.chunks(n_trees)) {
+            self.place[label as usize] = ABSENT;
+            let known = scores.iter().filter(|score| !score.is_nan());
+            let known = known.map(|&score| f64::from(score));
+            let mean = match combine {
+                Combine::Leaf => (known.clone().sum::<f64>() / known.count() as f64) as f32,
+                Combine::Product { path_weight } => {
+                    let missing = scores.iter().zip(dropped);
+                    let missing = missing.filter(|(score, _)| score.is_nan());
+                    let bounds = missing.map(|(_, &dropped)| match dropped {
+                        f32::NEG_INFINITY => f64::NEG_INFINITY, // also if the exponent is 0
+                        dropped => path_weight * (f64::from(dropped) - LN_2),
+                    });
+                    log_mean(known, bounds, n_trees).max(LOWEST)
+                }
+            };
+            push(CANDIDATES, out, (label, finite(mean - threshold)))?;
+        }
+        Ok(())
+    }
+
+    /// Fills `labels` and `scores` with the labels of a row.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if memory is short.
+    fn gather(&mut self, found: &[Found], n_trees: usize) -> Result<(), Error> {
+        self.labels.clear();
+        self.scores.clear();
+        for found in found {
+            let label = found.label as usize;
+            if label >= self.place.len() {
+                let n_more = label + 1 - self.place.len();
+                extend(
+                    "number of labels",
+                    &mut self.place,
+                    std::iter::repeat_n(ABSENT, n_more),
+                )?;
+            }
+            if self.place[label] == ABSENT {
+                self.place[label] = self.labels.len() as u32;
+                push(CANDIDATES, &mut self.labels, found.label)?;
+                extend(
+                    CANDIDATES,
+                    &mut self.scores,
+                    std::iter::repeat_n(f32::NAN, n_trees),
+                )?;
+            }
+            let first = self.place[label] as usize * n_trees;
+            self.scores[first + found.slot as usize % n_trees] = found.score;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the logarithm of the mean of `n_trees` probabilities. `known` has the logarithms of the known
+/// probabilities. `bounds` has the logarithm of an upper bound for each of the others. Each unknown probability
+/// is estimated by the mean of the known ones, but at most by its bound.
+///
+/// The largest known probability is factored out, so that the logarithms of very small probabilities are
+/// precise.
+fn log_mean(
+    known: impl Iterator<Item = f64> + Clone,
+    bounds: impl Iterator<Item = f64>,
+    n_trees: usize,
+) -> f32 {
+    let highest = known.clone().fold(f64::NEG_INFINITY, f64::max);
+    let mut sum = 0.0;
+    let mut n_known = 0;
+    // One of the known probabilities is the highest, and most bounds are higher. They need no exponential.
+    let ratio = |logarithm: f64| {
+        if logarithm < highest {
+            manylabel_simd::exp(logarithm - highest)
+        } else {
+            1.0
+        }
+    };
+    for logarithm in known {
+        sum += ratio(logarithm);
+        n_known += 1;
+    }
+    let mean = sum / f64::from(n_known);
+    for bound in bounds {
+        sum += mean.min(ratio(bound));
+    }
+    ((sum / n_trees as f64).ln() + highest) as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_trees_count_with_the_mean_or_their_bound() {
+        let mean = |known: &[f64], bounds: &[f64]| {
+            let logarithms = |of: &[f64]| of.iter().map(|p| p.ln()).collect::<Vec<_>>();
+            let (known, bounds) = (logarithms(known), logarithms(bounds));
+            let n_trees = known.len() + bounds.len();
+            f64::from(log_mean(known.into_iter(), bounds.into_iter(), n_trees)).exp()
+        };
+        let close =
+            |got: f64, expected: f64| assert!((got - expected).abs() < 1e-6, "{got} {expected}");
+        close(mean(&[0.5, 0.1], &[]), 0.3);
+        close(mean(&[0.4], &[0.9, 1.0]), 0.4); // the bounds are above the mean
+        close(mean(&[0.4], &[0.1]), 0.25);
+        close(mean(&[0.4, 0.2], &[0.0]), 0.2); // no node was dropped
+        // Probabilities that an f64 cannot hold.
+        let tiny = log_mean([-2000.0, -2000.0].into_iter(), std::iter::empty(), 2);
+        assert!((tiny + 2000.0).abs() < 1e-3);
+    }
+}
