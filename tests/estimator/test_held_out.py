@@ -159,7 +159,7 @@ def test_dismec_chooses_the_weight_of_the_best_rankings():
         chance = rng.random(Y.shape) < Y.mean()
         flipped = np.where(rng.random(Y.shape) < noise, chance, Y.toarray() > 0).astype(np.float32)
         model = DiSMECClassifier(normalize="rows", random_state=0).fit(X, flipped)
-        folds = held_out_folds(X, csr_array(flipped), None, 128)
+        folds = held_out_folds(X, csr_array(flipped), None, for_rankings=True)
 
         def precisions(C, folds=folds):
             how = {"prune": 0.0, "threshold": "zero", "normalize": True, "random_state": 0}
