@@ -27,7 +27,7 @@ from manylabel.datasets import load_xc
 TREES = {
     name: SYSTEMS[name]
     for name in (
-        *("manylabel-tree", "pecos", "manylabel-trees", "omikuji", "manylabel"),
+        *("manylabel-tree", "pecos", "manylabel-trees", "omikuji", "manylabel-defaults"),
         *("omikuji-one-tree", "omikuji-bonsai", "napkinxc"),
     )
 }

@@ -49,7 +49,7 @@ def cut(scores, Y):
 
 @pytest.mark.parametrize(
     "make",
-    [DiSMECClassifier, partial(PDSparseClassifier, fit_intercept=False)],
+    [partial(DiSMECClassifier, 1.0), partial(PDSparseClassifier, fit_intercept=False)],
     ids=["DiSMEC", "PD-Sparse"],
 )
 def test_rows_are_forgotten(make):

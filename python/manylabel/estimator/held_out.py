@@ -207,7 +207,10 @@ def _drawn_labels(Y: csr_array, many_labels: int) -> NDArray[np.intp]:
     n_drawn = min(max(many_labels, Y.shape[1] // _LABEL_IN), _MOST_LABELS)
     if np.count_nonzero(counts) <= n_drawn:
         return np.flatnonzero(counts)
-    by_count = np.argsort(-counts, kind="stable")
+    # Labels of equal frequency are sorted by their rows, so that their numbers do not matter.
+    rows = np.repeat(np.arange(Y.shape[0], dtype=np.uint64), np.diff(Y.indptr))
+    by_rows = np.bincount(Y.indices, weights=(rows * _HASH % 2**32).astype(float), minlength=Y.shape[1])
+    by_count = np.lexsort((by_rows, -counts))
     ends = np.cumsum(counts[by_count])
     drawn = np.searchsorted(ends, (np.arange(n_drawn) + 0.5) * (ends[-1] / n_drawn), side="right")
     return np.sort(by_count[np.unique(drawn)])

@@ -44,17 +44,19 @@ class LabelTreeClassifier(MultiLabelClassifier):
     ----------
     C : float or "auto", default="auto"
         Weight of the squared hinge loss relative to the regularization, in each linear classifier; finite and
-        > 0. Smaller values regularize more strongly. "auto" chooses the value as `DiSMECClassifier` does: by
-        the loss of one-vs-rest classifiers on held-out rows of a sample of the data.
+        > 0. Smaller values regularize more strongly. "auto" chooses the value that `DiSMECClassifier` chooses
+        for the same data, by one-vs-rest classifiers on a sample.
     n_trees : int, default=1
         Number of trees; >= 1. The trees have different seeds, and their probabilities are averaged. Rankings
         are slightly better with three trees than with one tree. The fit time and the size of the model are
         proportional to `n_trees`. Three trees predict five to twelve times as slowly as one tree.
     branching : int, default=64
         Maximum number of children of a node; from 2 to 65,535.
-    max_leaf : int, default=100
-        Maximum number of labels of a leaf; from 1 to 65,535.
-    beam : int, default=10
+    max_leaf : int, default=400
+        Maximum number of labels of a leaf; from 1 to 65,535. Larger leaves often rank better, and the model
+        is smaller, but the fit takes longer. If Y has at most `max_leaf` labels, the tree is a single leaf,
+        which is a one-vs-rest classifier.
+    beam : int, default=7
         Number of nodes of each level that a row is sent to, in `fit` and in predictions; >= 1. Larger values
         take more time and may find better labels. `predict_topk` can use another value without a new fit.
     balanced : bool, default=True
@@ -263,8 +265,8 @@ class LabelTreeClassifier(MultiLabelClassifier):
         *,
         n_trees: int = 1,
         branching: int = 64,
-        max_leaf: int = 100,
-        beam: int = 10,
+        max_leaf: int = 400,
+        beam: int = 7,
         balanced: bool = True,
         combine: str = "product",
         path_weight: float | str = "auto",

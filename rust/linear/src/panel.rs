@@ -82,7 +82,7 @@ const INTERLEAVED_AT_ONCE: usize = 64;
 /// Copies the weights of up to sixteen labels to the lanes of a panel. `weights` has one slice for each label,
 /// with at least as many numbers as the panel has rows. The other lanes do not change.
 pub(crate) fn interleave<'a>(
-    weights: impl Iterator<Item = &'a [f32]> + Clone,
+    weights: &(impl Iterator<Item = &'a [f32]> + Clone),
     panel: &mut [Lanes],
 ) {
     for (at, panel) in panel.chunks_mut(INTERLEAVED_AT_ONCE).enumerate() {

@@ -373,3 +373,31 @@ pub(crate) fn rows_of_nodes(
         n_cols: n_rows,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gains_are_the_sum_of_the_precisions_at_one_three_and_five() {
+        let of =
+            |ranked: &[u32], labels: &[u32]| gain(ranked.iter().map(|&label| (label, 0.0)), labels);
+        let close = |got: f64, expected: f64| assert!((got - expected).abs() < 1e-12, "{got}");
+        close(of(&[4, 1, 9, 2, 7], &[1, 2, 4, 7, 9]), 3.0);
+        close(of(&[4, 1, 9, 2, 7], &[4]), 1.0 + 1.0 / 3.0 + 1.0 / 5.0);
+        close(of(&[4, 1, 9, 2, 7], &[2, 9]), 1.0 / 3.0 + 2.0 / 5.0);
+        close(of(&[4, 1], &[3]), 0.0);
+        close(of(&[], &[3]), 0.0);
+    }
+
+    #[test]
+    fn the_largest_margins_of_a_leaf_are_kept() {
+        let mut memory = Vec::new();
+        for n in [0, 1, KEPT_PER_LEAF, KEPT_PER_LEAF + 1, 400] {
+            let margins: Vec<f32> = (0..n).map(|at| ((at * 37) % n) as f32 - 5.0).collect();
+            let least = kept_from(&margins, &mut memory).expect("small");
+            let kept = margins.iter().filter(|m| m.total_cmp(&least).is_ge());
+            assert_eq!(kept.count(), n.min(KEPT_PER_LEAF));
+        }
+    }
+}

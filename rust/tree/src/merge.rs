@@ -140,6 +140,36 @@ mod tests {
     use super::*;
 
     #[test]
+    fn each_label_of_a_row_is_merged_once_and_rows_do_not_mix() {
+        let combine = Combine::Product { path_weight: 1.0 };
+        let found = |slot: u32, label: u32, p: f32| Found {
+            slot,
+            label,
+            score: p.ln(),
+        };
+        let mut merge = Merge::default();
+        let rows = [
+            vec![found(0, 5, 0.5), found(0, 2, 0.1), found(1, 5, 0.1)],
+            vec![found(3, 2, 0.4), found(2, 2, 0.2), found(2, 9, 0.3)],
+        ];
+        let none = [f32::NEG_INFINITY; 2];
+        for (row, expected) in rows
+            .iter()
+            .zip([[(5, 0.3), (2, 0.05)], [(2, 0.3), (9, 0.15)]])
+        {
+            let mut out = Vec::new();
+            merge
+                .row(row, &none, combine, 0.0, &mut out)
+                .expect("small");
+            for ((label, score), (expected, p)) in out.iter().zip(expected) {
+                assert_eq!(*label, expected);
+                assert!((score.exp() - p).abs() < 1e-6, "{score} {p}");
+            }
+            assert_eq!(out.len(), 2);
+        }
+    }
+
+    #[test]
     fn missing_trees_count_with_the_mean_or_their_bound() {
         let mean = |known: &[f64], bounds: &[f64]| {
             let logarithms = |of: &[f64]| of.iter().map(|p| p.ln()).collect::<Vec<_>>();

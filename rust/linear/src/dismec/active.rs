@@ -236,7 +236,7 @@ pub(crate) fn unlearn(
         lane.add_background(problem);
     }
     let lanes = &space.lanes[..labels.len()];
-    interleave(lanes.iter().map(|lane| &lane.weights[..]), panel);
+    interleave(&lanes.iter().map(|lane| &lane.weights[..]), panel);
     for &row in &unseen.rows {
         times_panel(&problem.x, row as usize, panel, &mut space.scores[..1]);
         tell(row, &space.scores[0].0)?;
@@ -255,7 +255,7 @@ fn search(
     in_play: &[Mask],
     watch: &Watch,
 ) -> Result<(), Error> {
-    interleave(lanes.iter().map(|lane| &lane.weights[..]), panel);
+    interleave(&lanes.iter().map(|lane| &lane.weights[..]), panel);
     for lane in lanes.iter_mut() {
         lane.found.clear();
     }
