@@ -55,9 +55,9 @@ impl Checked {
     /// `weights` multiplies the loss of each row, if it is given. All weights must be > 0. `watch`
     /// counts finished labels. The fit runs on all threads of the pool.
     ///
-    /// A step takes O(nnz(X)) time for sixteen labels. X takes 16 bytes per stored value. Each
-    /// thread takes up to 400 bytes per feature and 200 bytes per row. The weights that remain
-    /// after pruning take additional memory.
+    /// A step takes O(nnz(X)) time for sixteen labels. X takes 8 bytes per stored value, or 16 bytes if
+    /// some labels are not rare. Each thread takes up to 400 bytes per feature and 200 bytes per row.
+    /// The weights that remain after pruning take additional memory.
     ///
     /// # Errors
     ///
