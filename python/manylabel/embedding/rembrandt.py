@@ -45,10 +45,11 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     A label embedding summarizes the labels of a row by a short vector of numbers, called components. `fit`
     computes two matrices, U and W, from the features X and the 0/1 indicator matrix Y of the labels. The
     columns of U are the eigenvectors of ``Y'PY`` with the largest eigenvalues. Here, the prime denotes the
-    transpose, and P is the projection onto the column space of X. The matrix P is never formed. W contains
-    the coefficients of the regression of ``YU`` on X. Among all linear predictions of Y with rank
-    `n_components`, ``XWU'`` then has the smallest sum of squared errors [1]_. `transform` returns ``XW``, the
-    predicted embeddings. A classifier can use the columns of ``XW`` as features.
+    transpose, and P is the projection onto the column space of X. `fit` does not compute P. Instead, it
+    computes each product with P by a ridge regression on X. W contains the coefficients of the regression of
+    ``YU`` on X. Among all linear predictions of Y with rank `n_components`, ``XWU'`` then has the smallest
+    sum of squared errors [1]_. `transform` returns ``XW``, the predicted embeddings. A classifier can use the
+    columns of ``XW`` as features.
 
     Parameters
     ----------
@@ -77,7 +78,8 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         Vectors from which U is computed. The fit multiplies the random vectors by ``Y'PY`` one or several
         times. With "ritz", the vectors before the last multiplication are used, as in algorithm 1 of [1]_.
         With "power", the vectors after the last multiplication are used, as in the authors' code. The two
-        variants take the same time. "power" is about as accurate as "ritz" with `n_iter` increased by 1.
+        variants take the same time, but "power" is more accurate. "ritz" needs a value of `n_iter` that is
+        larger by 1 for the same accuracy.
     embedding : {"rembrandt", "gaussian", "pca"}, default="rembrandt"
         Kind of embedding. "rembrandt" is the method described above. "gaussian" and "pca" are baselines for
         comparison. "gaussian" draws U at random (compressed sensing). "pca" does not use Y. With "pca", the

@@ -35,9 +35,9 @@ class LEMLClassifier(LinearClassifier):
     ----------
     rank : int, default=100
         Maximum number of columns of W and H; >= 1. `fit` uses fewer columns if there are fewer than `rank`
-        training rows, or if fewer than `rank` labels occur in these rows. In this case, `rank` does not
-        restrict the model: the product of W and the transpose of H, ``W H'``, can still have every rank that
-        the data allow. Only `alpha` then regularizes the model.
+        training rows, or if fewer than `rank` labels occur in these rows. In this case, the
+        data limit the rank of the product ``W H'`` to less than `rank`. The value of `rank` then has no
+        effect, and only `alpha` regularizes the model.
     alpha : float or "auto", default="auto"
         Strength of the regularization; from 1e-30 to 1e12. `alpha` is the weight of the squared norms of W
         and H. At the minimum, the penalty equals `alpha` times the nuclear norm of ``W H'``, which is the sum
