@@ -139,6 +139,51 @@ def test_a_ranking_is_better_only_beyond_its_standard_error(errors):
     assert (found > STRENGTH_STEP**0.5 * 1.001) == (errors > 1)
 
 
+@pytest.mark.parametrize("gain", [0.001, 0.003])
+def test_a_step_must_gain_a_fifth_of_a_percent(gain):
+    tried = []
+
+    def precisions(strength):
+        tried.append(round(2 * np.log10(strength)))
+        return np.full(50, {0: 2.0, 1: 2.0 * (1 + gain)}.get(tried[-1], 1.0))
+
+    best_ranked_strength(precisions, 1.0, 1e-3, 1e3)
+    assert tried == ([0, -1, 1, 2] if gain > 0.002 else [0, -1, 1])
+
+
+@pytest.mark.parametrize("n_labels", [1, 3])
+def test_few_labels_choose_by_the_loss_of_all_rows(n_labels):
+    """A sample of the rows with a label would have no negative rows."""
+    X, Y = make_multilabel(900, 60, 12, random_state=1)
+    Y = Y[:, np.argsort(-Y.sum(axis=0))[:n_labels]]
+    model = DiSMECClassifier(normalize="rows", random_state=0).fit(X, Y)
+    how = {"prune": 0.0, "threshold": "zero", "normalize": True, "random_state": 0}
+
+    def loss(C):
+        losses = []
+        for fold in held_out_folds(X, csr_array(Y).astype(np.float32), None):
+            scores = DiSMECClassifier(C, **how).fit(fold.X, fold.Y).decision_function(fold.X_held)
+            margins = np.where(fold.Y_held, scores, -scores)
+            losses.append((np.maximum(1 - margins, 0) ** 2).sum(axis=1).mean())
+        return np.mean(losses)
+
+    for neighbour in (model.C_ * STRENGTH_STEP, model.C_ / STRENGTH_STEP):
+        assert loss(neighbour) >= 0.98 * loss(model.C_)
+
+
+def test_samples_for_rankings_have_only_rows_with_a_sampled_label():
+    X, Y = make_multilabel(3000, 60, 400, random_state=0)
+    order = np.random.default_rng(0).permutation(400)
+    samples = [held_out_folds(X, labels, None, for_rankings=True) for labels in (Y, Y[:, order])]
+    for fold, permuted in zip(*samples, strict=True):
+        assert 64 <= fold.Y.shape[1] <= 128
+        assert fold.Y_held.any(axis=1).all()
+        assert (np.diff(fold.Y.indptr) > 0).all()
+        # The numbers of the labels do not matter.
+        np.testing.assert_array_equal(fold.X.toarray(), permuted.X.toarray())
+        np.testing.assert_array_equal(np.sort(fold.Y.sum(axis=0)), np.sort(permuted.Y.sum(axis=0)))
+
+
 def test_a_strength_that_cannot_be_fitted_ranks_nothing():
     fits = []
 

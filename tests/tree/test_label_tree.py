@@ -96,6 +96,20 @@ def test_a_narrow_beam_scores_some_labels_the_same(planted, fitted):
     )
 
 
+@pytest.mark.parametrize("k", [1, 5, 19, 40])
+def test_short_rankings_begin_long_ones(planted, fitted, k):
+    """A ranking of k labels looks only at the k best labels of each leaf, which has up to 20 labels."""
+    *_, X_new, _ = planted
+    short, long = fitted.predict_topk(X_new, k), fitted.predict_topk(X_new, 400)
+    for row in range(X_new.shape[0]):
+        begin, end = long.indptr[row : row + 2]
+        ranked = np.lexsort((long.indices[begin:end], -long.data[begin:end]))[:k]
+        kept = np.sort(ranked)
+        begin_short, end_short = short.indptr[row : row + 2]
+        np.testing.assert_array_equal(short.indices[begin_short:end_short], long.indices[begin:end][kept])
+        np.testing.assert_array_equal(short.data[begin_short:end_short], long.data[begin:end][kept])
+
+
 def test_rows_alone_and_together(planted, fitted):
     *_, X_new, _ = planted
     together = fitted.predict_topk(X_new, k=5)
@@ -246,10 +260,22 @@ def test_the_path_weight_matters_on_real_labels(data):
     )
     assert learned > 0.64
     assert none < 0.6
+    defaults = LabelTreeClassifier(random_state=0, n_jobs=2).fit(X, Y)
+    assert precision_at_k(Y_new, defaults.predict_topk(X_new, 5), k=(1,))[0] > 0.65
+
+
+@pytest.mark.parametrize("n_trees", [1, 2])
+def test_large_leaves_of_rows_with_many_labels_learn_the_size_of_label_sets(n_trees):
+    rng = np.random.default_rng(0)
+    X = rng.random((900, 200)) * (rng.random((900, 200)) < 0.1)
+    scores = X @ rng.normal(size=(200, 300)) + 0.3 * rng.normal(size=(900, 300))
+    Y = (scores > np.quantile(scores, 0.6)).astype(int)
+    model = LabelTreeClassifier(1.0, n_trees=n_trees, max_leaf=150, random_state=0).fit(X[:600], Y[:600])
+    assert 0.7 < model.predict(X[600:]).sum() / Y[600:].sum() < 1.4
 
 
 def test_real_labels(data):
     X, Y = load_xc(data / "bibtex" / "train.txt.gz")
     X_new, Y_new = load_xc(data / "bibtex" / "test.txt.gz")
-    model = LabelTreeClassifier(random_state=0, n_jobs=2).fit(X, Y)
+    model = LabelTreeClassifier(max_leaf=40, random_state=0, n_jobs=2).fit(X, Y)
     assert precision_at_k(Y_new, model.predict_topk(X_new, 5), k=(1,))[0] > 0.625

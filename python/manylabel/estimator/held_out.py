@@ -208,8 +208,9 @@ def _drawn_labels(Y: csr_array, many_labels: int) -> NDArray[np.intp]:
     if np.count_nonzero(counts) <= n_drawn:
         return np.flatnonzero(counts)
     # Labels of equal frequency are sorted by their rows, so that their numbers do not matter.
-    rows = np.repeat(np.arange(Y.shape[0], dtype=np.uint64), np.diff(Y.indptr))
-    by_rows = np.bincount(Y.indices, weights=(rows * _HASH % 2**32).astype(float), minlength=Y.shape[1])
+    hashes = (np.arange(Y.shape[0], dtype=np.uint64) * _HASH % 2**32).astype(float)
+    hashes = np.repeat(hashes, np.diff(Y.indptr))
+    by_rows = np.bincount(Y.indices, weights=hashes, minlength=Y.shape[1])
     by_count = np.lexsort((by_rows, -counts))
     ends = np.cumsum(counts[by_count])
     drawn = np.searchsorted(ends, (np.arange(n_drawn) + 0.5) * (ends[-1] / n_drawn), side="right")
@@ -292,6 +293,8 @@ def best_ranked_strength(
     if not 0 < at < len(tried) - 1:
         return best
     below, here, above = (means[strength] for strength in tried[at - 1 : at + 2])
+    if min(below, above) <= 0:
+        return best  # a neighbor ranks nothing, so it says nothing about the maximum
     bend = below - 2 * here + above
     # Without a maximum, the mean is higher at a neighbor, but not clearly higher.
     steps = (below - above) / (2 * bend) if bend < 0 else np.sign(above - below)

@@ -40,7 +40,7 @@ _LEAST_C, _MOST_C = 1e-3, 1e2
 # rows, the best precision at 1 was at 0.1 to 1, and 0.3 was the best value on ten of them.
 _USUAL_C_OF_UNIT_ROWS = 0.3
 
-# The number of labels of the longest ranking that is measured. With at most this many labels, every such
+# The number of labels of the longest ranking that is measured. If Y has at most this many labels, such a
 # ranking contains all true labels, and C is chosen by the loss.
 _LONGEST_RANKING = 5
 
@@ -128,19 +128,18 @@ class DiSMECClassifier(LinearClassifier):
 
     With ``C="auto"``, C is chosen on a sample of the data. The sample does not depend on `random_state`. It
     has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1/64 of the labels, but at
-    least 128 labels if rows have unit length, at least 32 labels otherwise, and at most 512 labels. If there
-    are fewer rows or labels than the minimum, all of them are used. Frequent labels are more likely to be in
-    the sample. If rows have unit length, all sampled rows have a sampled label. A quarter of the sampled rows
-    is held out. On small data sets, several quarters are held out one after the other. The search multiplies
-    or divides C by ``sqrt(10)`` as long as a step is an improvement. C stays between 0.001 and 100. If rows
-    have unit length and the sample has more than five labels, the search starts at ``C=0.3`` and compares
-    rankings. A step is then an improvement if it increases the mean of the precisions at 1, 3 and 5 on the
-    held-out rows by more than its standard error and by more than 0.2 %. Then a parabola through the best
-    step and its two neighbors refines C by at most half a step. In all other cases, the search starts at
-    ``C=1``, and a step is an improvement if it lowers the loss on the held-out rows by more than 2 %. If Y
-    has fewer than ten positive entries in the held-out rows, C is 1. On small data sets, the search takes
-    about 0.1 seconds, and a fit with a given C takes 0.01 seconds. On large data sets, where a fit takes
-    minutes, the search takes a few percent of the fit time.
+    least 32 and at most 512 labels. If there are fewer rows or labels than the minimum, all of them are used.
+    Frequent labels are more likely to be in the sample. A quarter of the sampled rows is held out. On small
+    data sets, several quarters are held out one after the other. The search multiplies or divides C by
+    ``sqrt(10)`` as long as a step is an improvement. C stays between 0.001 and 100. If rows have unit length
+    and Y has more than five labels, the sample has at least 128 labels, and only rows with one of these
+    labels. The search then starts at ``C=0.3`` and compares rankings. A step is an improvement if it
+    increases the mean of the precisions at 1, 3 and 5 on the held-out rows by more than its standard error
+    and by more than 0.2 %. Then a parabola through the best step and its two neighbors refines C by at most
+    half a step. In all other cases, the search starts at ``C=1``, and a step is an improvement if it lowers
+    the loss on the held-out rows by more than 2 %. If Y has fewer than ten positive entries in the held-out
+    rows, C is 1. On small data sets, the search takes about 0.1 seconds, and a fit with a given C takes 0.01
+    seconds. On large data sets, where a fit takes minutes, the search takes a few percent of the fit time.
 
     The solver processes 16 labels at once. A step for these 16 labels takes O(nnz(X)) time, where nnz(X) is
     the number of nonzero values of X. The fit takes 8 bytes of memory per stored value of X, or 16 bytes if
@@ -258,7 +257,9 @@ class DiSMECClassifier(LinearClassifier):
         report: Tell,
     ) -> float:
         """Choose the value of C with the best rankings, or with the lowest loss, on held-out rows."""
-        folds = held_out_folds(scaled.X, Y, sample_weight, for_rankings=scaled.by_row)
+        n_seen = np.count_nonzero(np.bincount(Y.indices, minlength=Y.shape[1]))
+        ranks = scaled.by_row and n_seen > _LONGEST_RANKING
+        folds = held_out_folds(scaled.X, Y, sample_weight, for_rankings=ranks)
         if not folds:
             return _USUAL_C
         # The seed is fixed, so that the choice depends only on the data.
@@ -292,7 +293,7 @@ class DiSMECClassifier(LinearClassifier):
                 return np.zeros(1)  # C times the weights of the rows is too large
             return np.concatenate(of_folds)
 
-        if scaled.by_row and folds[0].Y.shape[1] > _LONGEST_RANKING:
+        if ranks:
             return best_ranked_strength(precisions, _USUAL_C_OF_UNIT_ROWS, _LEAST_C, _MOST_C)
         return best_strength(loss, clearly_lower, _USUAL_C, _LEAST_C, _MOST_C)
 

@@ -53,9 +53,7 @@ pub trait Model: Send + Sync {
     /// Returns [`Error::Shape`] if `x` has another number of features than the model. Returns
     /// [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the caller requested a stop.
     fn topk(&self, x: Features<'_>, k: usize, watch: &Watch) -> Result<CsrOwned, Error> {
-        in_known_form(self, x, |x| {
-            Batch::new(self, x, Purpose::Ranking.into())?.topk(k, watch)
-        })
+        self.topk_within(x, k, None, watch)
     }
 
     /// Does the same as [`topk`](Self::topk), but with the given beam width.
@@ -74,13 +72,12 @@ pub trait Model: Send + Sync {
         beam: Option<usize>,
         watch: &Watch,
     ) -> Result<CsrOwned, Error> {
-        if beam.is_none() {
-            return self.topk(x, k, watch);
-        }
-        let purpose = Purpose::Ranking;
-        in_known_form(self, x, |x| {
-            Batch::new(self, x, Options { purpose, beam })?.topk(k, watch)
-        })
+        let options = Options {
+            purpose: Purpose::Ranking,
+            beam,
+            best: Some(k),
+        };
+        in_known_form(self, x, |x| Batch::new(self, x, options)?.topk(k, watch))
     }
 
     /// Returns, for each row, the labels whose scores exceed their bounds, in increasing order of
@@ -241,14 +238,18 @@ pub struct Options {
     /// The beam width of the search for candidate labels. `None` means the beam width of the model.
     /// Models that score all labels ignore this option.
     pub beam: Option<usize>,
+    /// The number of labels that a ranking needs for each row. [`Rows::candidates`] may leave out labels that
+    /// are not among this number of best labels. `None` means that all candidates are needed.
+    pub best: Option<usize>,
 }
 
 impl From<Purpose> for Options {
-    /// Returns options with the purpose `purpose` and the beam width of the model.
+    /// Returns options with the purpose `purpose`, the beam width of the model and all candidates.
     fn from(purpose: Purpose) -> Self {
         Self {
             purpose,
             beam: None,
+            best: None,
         }
     }
 }

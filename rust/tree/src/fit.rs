@@ -5,7 +5,7 @@
 //! the rows that a prediction would send there.
 //!
 //! Each row is sent to `beam` nodes of a level. So the nodes of a level have in total about `beam` times the
-//! number of training rows. Copying these rows takes one pass, and transposing them takes another pass. The
+//! number of training rows. Copying these rows takes one pass. The
 //! solver for rare labels searches for rows that violate the margin, with one pass for every sixteen outputs.
 //! It then visits only the positive rows of an output and a few hundred negative rows. So the time of the fit
 //! grows with rows × beam × levels and with the number of positive rows of all labels. It does not grow with
@@ -29,6 +29,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// The number of rows that are sent to the next level together.
 const ROWS_AT_ONCE: usize = 512;
 
+/// The largest number of nodes that are fitted at the same time, divided by the number of threads.
+const NODES_PER_THREAD: usize = 4;
+
 impl Checked {
     /// Fits trees over the labels, which are the columns of `y`. The stored entries of a row of `y` are the
     /// labels of the row. The stored values of `y` are not used.
@@ -43,9 +46,10 @@ impl Checked {
     /// * the label vectors, until the trees are complete. A label vector has at most one stored value for
     ///   each stored value in the rows of its label;
     /// * up to 36 bytes for each row, tree and node in the beam of the row;
-    /// * the rows and weights of one node for each thread;
-    /// * about 50 bytes for each of up to 64 labels of each leaf that a held-out row reaches, if the exponent of
-    ///   the path or the threshold is learned. There are at most 4,096 held-out rows;
+    /// * the rows and weights of up to four nodes for each thread;
+    /// * if the exponent of the path or the threshold is learned: 4 bytes for each label of each leaf that a
+    ///   held-out row reaches, and up to 200 MB for the labels that are compared. There are at most 4,096
+    ///   held-out rows;
     /// * the model.
     ///
     /// # Errors
@@ -88,7 +92,7 @@ impl Checked {
         let mut model = empty(&forest, x.n_cols, n_labels, combine)?;
         let mut beams = Beams::at_roots(x.n_rows(), params.n_trees)?;
         let mut held = if params.linear.learn_cut || params.combine.is_none() {
-            HeldOut::new(y, params.n_trees)?
+            HeldOut::new(y, params)?
         } else {
             None
         };
@@ -98,6 +102,7 @@ impl Checked {
             let nodes = forest.levels[level]..forest.levels[level + 1];
             fit_level(
                 &training,
+                y,
                 nodes,
                 &beams,
                 held.as_mut(),
@@ -185,6 +190,7 @@ fn empty(
 )]
 fn fit_level(
     training: &Training<'_>,
+    y: &CsrOwned,
     nodes: Range<usize>,
     beams: &Beams,
     held: Option<&mut HeldOut>,
@@ -203,7 +209,7 @@ fn fit_level(
     let held_out = held.as_deref().map(|held| &held.rows[..]);
     let spare = Spare::default();
     let aside = watch.aside();
-    let fitted = parts(nodes.clone().into_par_iter().with_max_len(1).map(|node| {
+    let fit_node = |node: usize| {
         let is_leaf = training.forest.children(node).is_empty();
         let rows = routed.row(node - nodes.start).0;
         spare.with(
@@ -225,7 +231,15 @@ fn fit_level(
                 Ok(fitted)
             },
         )
-    }))?;
+    };
+    // A thread that waits for outputs of its node may begin another node. Batches limit the nodes in progress.
+    let at_once = NODES_PER_THREAD * rayon::current_num_threads();
+    let mut fitted = reserved("number of nodes", nodes.len())?;
+    for first in nodes.clone().step_by(at_once) {
+        let batch = first..nodes.end.min(first + at_once);
+        let batch = parts(batch.into_par_iter().with_max_len(1).map(fit_node))?;
+        extend("number of nodes", &mut fitted, batch)?;
+    }
     let mut margins = Vec::new();
     for (node, fitted) in nodes.clone().zip(fitted) {
         let Fitted {
@@ -248,7 +262,7 @@ fn fit_level(
         model.n_iter = model.n_iter.max(n_iter);
     }
     match held {
-        Some(held) => held.step(&nodes, &margins, model, params),
+        Some(held) => held.step(&nodes, &margins, y, model, params),
         None => Ok(()),
     }
 }

@@ -11,7 +11,7 @@
 
 use crate::model::Model;
 use crate::params::{Combine, Params};
-use crate::walk::{CANDIDATES, Found, NODES, Visit, Walk, log_probability};
+use crate::walk::{CANDIDATES, Found, NODES, Visit, Walk, finite, log_probability};
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, push};
 use manylabel_linear::Tally;
 use manylabel_linear::dismec::held_out_rows;
@@ -33,9 +33,18 @@ const FEWEST_TO_RANK: usize = 200;
 /// from 0 to 1. The exponent 1 comes first, because it is the product rule of Parabel and PECOS.
 const PATH_WEIGHTS: [f64; 8] = [1.0, 0.7, 0.5, 0.35, 0.2, 0.1, 0.05, 0.0];
 
-/// The number of labels of a leaf that are kept for a held-out row: those with the largest margins. Rankings need
-/// the five best labels of a leaf, and sets of labels rarely have more than a few dozen labels.
+/// With one tree, the labels of a leaf with the largest margins are compared for a held-out row: this number of
+/// labels, or [`KEPT_PER_LABEL`] times the number of labels of the row if this is larger. Rankings need the five
+/// best labels of a leaf. Sets of labels need about as many labels as the row has. With several trees, the mean
+/// over the trees needs the scores of all labels.
 const KEPT_PER_LEAF: usize = 64;
+
+/// See [`KEPT_PER_LEAF`].
+const KEPT_PER_LABEL: usize = 2;
+
+/// With several trees, the largest number of labels that are compared for all held-out rows. A label takes about
+/// 50 bytes.
+const MOST_CANDIDATES: usize = 1 << 22;
 
 /// What a true label at each rank adds to the sum of the precisions at 1, 3 and 5. For example, rank 2 adds 1/3
 /// to the precision at 3 and 1/5 to the precision at 5.
@@ -77,9 +86,17 @@ impl HeldOut {
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if memory is short.
-    pub(crate) fn new(y: &CsrOwned, n_trees: usize) -> Result<Option<Self>, Error> {
+    pub(crate) fn new(y: &CsrOwned, params: &Params) -> Result<Option<Self>, Error> {
         let mut rows = held_out_rows(y.n_rows())?;
-        let every = rows.len().div_ceil(MOST_ROWS).max(1);
+        let n_trees = params.n_trees;
+        let of_row = params.beam.saturating_mul(params.max_leaf).min(y.n_cols);
+        let of_row = of_row.saturating_mul(n_trees).max(1);
+        let most_rows = if n_trees == 1 {
+            MOST_ROWS
+        } else {
+            MOST_ROWS.min(MOST_CANDIDATES / of_row).max(1)
+        };
+        let every = rows.len().div_ceil(most_rows).max(1);
         let mut at = 0;
         rows.retain(|_| {
             at += 1;
@@ -130,6 +147,7 @@ impl HeldOut {
         &mut self,
         nodes: &Range<usize>,
         margins: &[Vec<f32>],
+        y: &CsrOwned,
         model: &Model,
         params: &Params,
     ) -> Result<(), Error> {
@@ -154,11 +172,14 @@ impl HeldOut {
             if !labels.is_empty() {
                 push(NODES, &mut self.walk.next, *visit)?; // leaves stay in the beams
             }
-            let least = kept_from(margins, &mut sorted)?;
-            for (&label, &margin) in arrays.labels[labels].iter().zip(margins) {
-                if margin.total_cmp(&least).is_lt() {
-                    continue;
-                }
+            let n_kept = if params.n_trees == 1 {
+                let row = self.rows[visit.slot as usize] as usize;
+                KEPT_PER_LEAF.max(KEPT_PER_LABEL * y.row(row).0.len())
+            } else {
+                labels.len()
+            };
+            for &(margin, at) in largest(margins, n_kept, &mut sorted)? {
+                let label = arrays.labels[labels.start + at as usize];
                 let candidate = Candidate {
                     leaf: *visit,
                     label: label as u32,
@@ -292,21 +313,25 @@ impl HeldOut {
     }
 }
 
-/// Returns the smallest margin of the [`KEPT_PER_LEAF`] labels with the largest margins. `sorted` is memory for
-/// a copy of the margins.
+/// Returns the `n` largest margins with their positions, in any order. Of equal margins, the ones with the lowest
+/// positions are returned. `memory` is used for the result.
 ///
 /// # Errors
 ///
 /// Returns [`Error::TooLarge`] if memory is short.
-fn kept_from(margins: &[f32], sorted: &mut Vec<f32>) -> Result<f32, Error> {
-    if margins.len() <= KEPT_PER_LEAF {
-        return Ok(-f32::NAN); // the first value in the total order
+fn largest<'a>(
+    margins: &[f32],
+    n: usize,
+    memory: &'a mut Vec<(f32, u32)>,
+) -> Result<&'a [(f32, u32)], Error> {
+    memory.clear();
+    let margins = margins.iter().map(|&margin| finite(margin)).zip(0..);
+    extend(CANDIDATES, memory, margins)?;
+    if n < memory.len() {
+        memory.select_nth_unstable_by(n, |a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        memory.truncate(n);
     }
-    sorted.clear();
-    extend(CANDIDATES, sorted, margins.iter().copied())?;
-    let (_, &mut least, _) =
-        sorted.select_nth_unstable_by(KEPT_PER_LEAF - 1, |a, b| b.total_cmp(a));
-    Ok(least)
+    Ok(memory)
 }
 
 /// Returns the weight of a row.
@@ -393,11 +418,15 @@ mod tests {
     #[test]
     fn the_largest_margins_of_a_leaf_are_kept() {
         let mut memory = Vec::new();
-        for n in [0, 1, KEPT_PER_LEAF, KEPT_PER_LEAF + 1, 400] {
-            let margins: Vec<f32> = (0..n).map(|at| ((at * 37) % n) as f32 - 5.0).collect();
-            let least = kept_from(&margins, &mut memory).expect("small");
-            let kept = margins.iter().filter(|m| m.total_cmp(&least).is_ge());
-            assert_eq!(kept.count(), n.min(KEPT_PER_LEAF));
-        }
+        let mut of = |margins: &[f32], n: usize| {
+            let mut kept = largest(margins, n, &mut memory).expect("small").to_vec();
+            kept.sort_unstable_by_key(|&(_, at)| at);
+            kept
+        };
+        assert_eq!(of(&[], 2), []);
+        assert_eq!(of(&[3.0], 2), [(3.0, 0)]);
+        assert_eq!(of(&[1.0, 5.0, 2.0, 5.0], 2), [(5.0, 1), (5.0, 3)]);
+        // Of equal margins, the first ones are kept. NaN counts as 0.
+        assert_eq!(of(&[-1.0, f32::NAN, 0.0, 0.0], 2), [(0.0, 1), (0.0, 2)]);
     }
 }

@@ -68,8 +68,8 @@ impl Default for Params {
             linear: dismec::Params::default(),
             n_trees: 1,
             branching: 64,
-            max_leaf: 100,
-            beam: 10,
+            max_leaf: 400,
+            beam: 7,
             balanced: true,
             combine: None,
         }

@@ -3,14 +3,14 @@
 //! Rankings and label sets use the labels that the beam search finds. Score matrices use all labels. They
 //! are computed by a beam search that keeps all nodes. With one tree, a ranking and a score matrix have
 //! exactly the same score for a label. With several trees, the scores can differ. If the beam search finds a
-//! label only in some of the trees, the probabilities in the other trees are estimated (see `walk.rs`).
+//! label only in some of the trees, the probabilities in the other trees are estimated (see `merge.rs`).
 
 use crate::arrays::Arrays;
 use crate::params::Combine;
 use crate::walk::Walk;
 use manylabel_base::Error;
 use manylabel_score::{Model, Options, Purpose, Rows, Task};
-use manylabel_sparse::{CsrView, Features, Index, Picked, Value, with_sparse};
+use manylabel_sparse::{CsrView, Features, Index, Picked, TopK, Value, with_sparse};
 use std::ops::Range;
 
 /// The largest number of rows that are sent down the trees together. Many of these rows visit the same
@@ -70,11 +70,14 @@ struct Batch<'a, 'b, I, T> {
     x: CsrView<'b, I, T>,
     /// The number of nodes of each level that a row is sent to. None if all labels are scored.
     beam: Option<usize>,
+    /// The number of labels that are needed for each row. None if all labels of the visited leaves are needed.
+    best: Option<usize>,
 }
 
 impl<I: Index, T: Value> Batch<'_, '_, I, T> {
     /// Finds labels for the given rows by a beam search and appends these labels. Each label comes with
-    /// its score minus the threshold. The search keeps the `beam` best nodes of each level.
+    /// its score minus the threshold. The search keeps the `beam` best nodes of each level. If `best` is given,
+    /// only the best labels of each leaf are appended, as many as `best` keeps.
     ///
     /// For each node that a row visits, each feature of the row is searched in the hash table of the node. If
     /// the node has the feature, each weight of the feature takes one multiplication and one addition.
@@ -86,6 +89,7 @@ impl<I: Index, T: Value> Batch<'_, '_, I, T> {
         &self,
         rows: Range<usize>,
         beam: usize,
+        best: Option<&mut TopK>,
         out: &mut Picked,
         walk: &mut Walk,
     ) -> Result<(), Error> {
@@ -109,7 +113,7 @@ impl<I: Index, T: Value> Batch<'_, '_, I, T> {
         }
         walk.start(arrays.n_trees())?;
         while walk.step(arrays, beam)? {}
-        walk.labels(arrays, *combine, *threshold, out)
+        walk.labels(arrays, *combine, *threshold, best, out)
     }
 }
 
@@ -128,7 +132,7 @@ impl<I: Index, T: Value> Rows for Batch<'_, '_, I, T> {
             .room(|| Ok((Walk::default(), Picked::default())))?;
         let (walk, all) = room;
         all.clear();
-        self.search(rows, usize::MAX, all, walk)?;
+        self.search(rows, usize::MAX, None, all, walk)?;
         scores.fill(f32::NEG_INFINITY);
         for (scores, of_row) in scores.chunks_mut(self.n_labels().max(1)).zip(all.rows()) {
             for &(label, score) in of_row {
@@ -151,7 +155,9 @@ impl<I: Index, T: Value> Rows for Batch<'_, '_, I, T> {
         let room = task
             .work
             .room(|| Ok((Walk::default(), Picked::default())))?;
-        self.search(rows, self.beam.unwrap_or(usize::MAX), out, &mut room.0)
+        let mut best = self.best.map(TopK::new).transpose()?;
+        let beam = self.beam.unwrap_or(usize::MAX);
+        self.search(rows, beam, best.as_mut(), out, &mut room.0)
     }
 }
 
@@ -170,10 +176,14 @@ impl Model for Scorer<'_> {
             Purpose::Scores | Purpose::Probabilities => None,
             Purpose::Ranking | Purpose::Labels => Some(options.beam.unwrap_or(self.beam)),
         };
+        // With several trees, the best labels of a row need not be among the best labels of a leaf.
+        let best = options.best.filter(|_| self.arrays.n_trees() == 1);
+        let best = best.map(|best| best.min(self.arrays.n_labels));
         Ok(with_sparse!(x.sparse()?, |x| Box::new(Batch {
             scorer: self,
             x,
-            beam
+            beam,
+            best
         })))
     }
 }

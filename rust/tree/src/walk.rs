@@ -12,7 +12,7 @@ use crate::arrays::Arrays;
 use crate::merge::Merge;
 use crate::params::Combine;
 use manylabel_base::{Error, extend, filled, push};
-use manylabel_sparse::Picked;
+use manylabel_sparse::{Picked, TopK};
 use std::ops::Range;
 
 /// The name of the beams in error messages.
@@ -298,6 +298,9 @@ impl Walk {
     /// Scores the labels of all leaves in the beams. Appends them to `out`, row by row, with their scores
     /// minus `threshold`.
     ///
+    /// If `best` is given, only the best labels of each leaf are appended, as many as `best` keeps. With one tree,
+    /// they include the best labels of each row.
+    ///
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if memory is short.
@@ -306,6 +309,7 @@ impl Walk {
         model: &Arrays<'_>,
         combine: Combine,
         threshold: f32,
+        mut best: Option<&mut TopK>,
         out: &mut Picked,
     ) -> Result<(), Error> {
         let n_trees = model.n_trees();
@@ -318,9 +322,24 @@ impl Walk {
             let scored = model.labels[labels].iter().zip(&self.margins);
             let scored =
                 scored.map(|(&label, &margin)| Found::new(visit, label as u32, margin, combine));
-            extend(CANDIDATES, &mut self.found, scored)?;
+            let Some(best) = &mut best else {
+                extend(CANDIDATES, &mut self.found, scored)?;
+                continue;
+            };
+            for Found { label, score, .. } in scored {
+                // Rounding can make scores equal. So the threshold is subtracted before scores are compared.
+                let score = finite(score - threshold);
+                if score >= best.floor() {
+                    best.push(label, score);
+                }
+            }
+            let slot = visit.slot;
+            let kept = best.drain_ranked();
+            let kept = kept.map(|(label, score)| Found { slot, label, score });
+            extend(CANDIDATES, &mut self.found, kept)?;
         }
         self.visits = visits;
+        let threshold = if best.is_some() { 0.0 } else { threshold };
         self.by_row(n_trees, combine, threshold, out)
     }
 

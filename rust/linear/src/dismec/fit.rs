@@ -282,7 +282,7 @@ pub(super) struct Spaces {
 }
 
 /// A pool of workspaces. Each unit of work takes a workspace from the pool and returns it
-/// afterwards. So there are at most as many workspaces as threads.
+/// afterwards. So there are at most as many workspaces as units of work in progress.
 #[derive(Debug)]
 pub struct Spare<T>(Mutex<Vec<T>>);
 
