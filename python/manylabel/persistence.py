@@ -444,7 +444,7 @@ def _parse(text: str) -> Any:
 
 def _kind(node: Any) -> str:
     """Return the JSON type of a value in words, for error messages."""
-    names = {dict: "an object", list: "a list", str: "a string", bool: "a bool", int: "a number"}
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a bool"}
     return "null" if node is None else names.get(type(node), "a number")
 
 

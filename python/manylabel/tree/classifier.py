@@ -49,7 +49,7 @@ class LabelTreeClassifier(MultiLabelClassifier):
     n_trees : int, default=1
         Number of trees; >= 1. The trees have different seeds, and their probabilities are averaged. Rankings
         are slightly better with three trees than with one tree. The fit time and the size of the model are
-        proportional to `n_trees`. Three trees predict five to twelve times as slowly as one tree.
+        proportional to `n_trees`. Three trees predict five to ten times as slowly as one tree.
     branching : int, default=64
         Maximum number of children of a node; from 2 to 65,535.
     max_leaf : int, default=400
@@ -177,13 +177,14 @@ class LabelTreeClassifier(MultiLabelClassifier):
     differ from the scores of `predict_topk`.
 
     With ``path_weight="auto"`` or ``threshold="auto"``, a tenth of the rows is held out, or up to a quarter
-    if the data set is small, but at most 4,096 rows. The classifiers are not fitted again from the start.
-    Instead, after the fit of a node, a few solver steps adapt a copy of its weights to the rows that are not
-    held out. This copy scores the held-out rows. The weights of the model do not change. `path_weight_` is
-    the value with the largest sum of the precisions at 1, 3 and 5 on the held-out rows. `threshold_` is the
-    score at which the number of predicted labels of these rows equals the number of their true labels. If the
-    held-out rows have fewer than 200 labels in total, `path_weight_` is 1. With fewer than ten labels, the
-    threshold is the same as with "zero".
+    if the data set is small, but at most 4,096 rows. With several trees, the number of rows is also limited
+    so that they reach about four million labels in total. The classifiers are not fitted again from the
+    start. Instead, after the fit of a node, a few solver steps adapt a copy of its weights to the rows that
+    are not held out. This copy scores the held-out rows. The weights of the model do not change.
+    `path_weight_` is the value with the largest sum of the precisions at 1, 3 and 5 on the held-out rows.
+    `threshold_` is the score at which the number of predicted labels of these rows equals the number of their
+    true labels. If the held-out rows have fewer than 200 labels in total, `path_weight_` is 1. With fewer
+    than ten labels, the threshold is the same as with "zero".
 
     The result does not depend on `n_jobs`. `fit` allocates no array of shape (n_samples, n_labels) or
     (n_labels, n_features). Only two results are dense: the scores from `decision_function` and, if Y was

@@ -177,9 +177,9 @@ fn empty(
 /// level.
 ///
 /// Nodes are fitted in parallel, and so are the outputs of a node. So levels with few nodes also use all threads.
-/// Weights are appended in the order of the nodes.
-/// `beams` has the nodes that each training row is sent to. `n_done` counts the labels of the finished leaves
-/// of all trees. The progress in `watch` is `n_done` divided by the number of trees, rounded down.
+/// Weights are appended in the order of the nodes. `beams` has the nodes that each training row is sent to.
+/// `n_done` counts the labels of the finished leaves of all trees. The progress in `watch` is `n_done` divided by
+/// the number of trees, rounded down.
 ///
 /// # Errors
 ///

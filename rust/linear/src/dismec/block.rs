@@ -84,7 +84,7 @@ impl Checked {
         let fit = Fit {
             params: self,
             effort,
-            columns: problem.columns(frequent)?,
+            columns: problem.columns(frequent, watch)?,
             problem: &problem,
             scored: scored
                 .map(|forgotten| forgotten.scored)
@@ -127,8 +127,8 @@ struct Fit<'a> {
     problem: &'a Problem,
     /// The training set by column, for frequent labels.
     columns: Columns,
-    /// The rows to score, and the rows whose influence is removed before; `None` if there are no rows
-    /// to score.
+    /// The rows to score, and the rows to which the copy of the weights is not fitted; `None` if there
+    /// are no rows to score.
     scored: Option<(&'a CsrOwned, Unseen)>,
     /// The workspaces of the solvers.
     spaces: Spaces,

@@ -91,7 +91,7 @@ impl Checked {
         };
         let unseen = unseen.as_ref();
 
-        let columns = problem.columns(frequent)?;
+        let columns = problem.columns(frequent, watch)?;
         watch.step(0)?;
         let spaces = Spaces::default();
         let frequent = frequent.par_chunks(LANES).with_max_len(1).enumerate();

@@ -136,8 +136,9 @@ impl Problem {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if there is not enough memory.
-    pub(crate) fn columns(&self, frequent: &[u32]) -> Result<Columns, Error> {
+    /// Returns [`Error::TooLarge`] if there is not enough memory, or [`Error::Stopped`] if the computation was
+    /// cancelled.
+    pub(crate) fn columns(&self, frequent: &[u32], watch: &Watch) -> Result<Columns, Error> {
         if frequent.is_empty() {
             return Ok(Columns {
                 xt: CsrOwned {
@@ -149,8 +150,11 @@ impl Problem {
                 squares: Vec::new(),
             });
         }
+        watch.step(0)?;
+        let xt = self.x.transpose()?;
+        watch.step(0)?;
         Ok(Columns {
-            xt: self.x.transpose()?,
+            xt,
             squares: column_sums(&self.x, &self.cost, |value| value * value, 1.0)?,
         })
     }
