@@ -501,7 +501,7 @@ def _tensors(entries: dict[str, Any], data: NDArray[np.uint8]) -> dict[str, NDAr
         if stop - begin != size:
             raise ValueError(
                 f"tensor {name!r} must have {size} bytes, as its shape and dtype require, "
-                f"got the offsets {begin} and {stop}"
+                f"got {stop - begin} bytes, from {begin} to {stop}"
             )
         array = data[begin:stop].view(dtype).reshape(shape)
         if not array.flags.aligned:

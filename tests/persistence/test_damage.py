@@ -306,7 +306,7 @@ HOSTILE = {
     ),
     "offsets backwards": (
         forge(plain(a_=A), entry(offsets=(0, 0)), bytes(4)),
-        "tensor 'a_' must have 4 bytes, as its shape and dtype require, got the offsets 0 and 0",
+        "tensor 'a_' must have 4 bytes, as its shape and dtype require, got 0 bytes, from 0 to 0",
     ),
     "offsets negative": (
         forge(plain(a_=A), entry(offsets=(-4, 0)), bytes(4)),
@@ -342,7 +342,7 @@ HOSTILE = {
     ),
     "shape and offsets": (
         forge(plain(a_=A), entry(shape=(3,)), bytes(4)),
-        "tensor 'a_' must have 3 bytes, as its shape and dtype require, got the offsets 0 and 4",
+        "tensor 'a_' must have 3 bytes, as its shape and dtype require, got 4 bytes, from 0 to 4",
     ),
     "bytes left over": (forge(plain(a_=A), entry(), bytes(5)), "1 bytes at the end of the file"),
     "misaligned": (

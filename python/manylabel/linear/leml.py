@@ -50,8 +50,8 @@ class LEMLClassifier(LinearClassifier):
     threshold : {"auto", "zero"} or float, default="auto"
         Number that is subtracted from the scores ``x.W h_j``. `predict` then assigns the labels with positive
         scores. "auto" learns the threshold, so that the number of predicted labels on held-out rows equals
-        the number of true labels (see Notes). "zero" is the usual threshold of the loss: 1/2 with
-        ``loss="squared"``, and 0 with the other losses.
+        the number of true labels (see Notes). "zero" is the usual threshold of the loss. It is 1/2
+        with ``loss="squared"``, whose scores approximate the values 0 and 1, and 0 with the other losses.
     max_iter : int, default=10
         Maximum number of turns; >= 1. Each turn updates W first and then H.
     tol : float, default=1e-3
@@ -69,7 +69,7 @@ class LEMLClassifier(LinearClassifier):
         feature is regularized like all other rows of W.
     random_state : int, RandomState instance or None, default=None
         Seed of the initial H and of the choice of held-out rows. The entries of the initial H are independent
-        normal random numbers with mean 0 and variance 1 divided by the number of columns of H. Pass an int
+        normal random numbers with mean 0 and variance 1/r, where r is the number of columns of H. Pass an int
         for exactly reproducible results.
 
     Attributes
@@ -100,7 +100,7 @@ class LEMLClassifier(LinearClassifier):
     -----
     The score of label j for a row x is ``x.W h_j - threshold_``. `predict` assigns the labels with positive
     scores. `predict_proba` is available only with ``loss="logistic"``. It returns
-    ``1 / (1 + exp(-score - threshold_))``.
+    ``1 / (1 + exp(-x.W h_j))``, so the probabilities do not depend on the threshold.
 
     With ``alpha="auto"``, a quarter of the rows (at most 2,000) is held out. With few rows, up to four
     different parts of the rows are held out one after the other. If the fit uses Newton's method, only one

@@ -127,7 +127,7 @@ impl Router {
             return Err(Error::Param {
                 name: "classes",
                 expected: "below the number of classes",
-                got: format!("class {class} for {n_classes} classes"),
+                got: format!("{class}, and there are {n_classes} classes"),
             });
         }
         let n_features = x.n_cols();

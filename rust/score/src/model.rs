@@ -53,7 +53,9 @@ pub trait Model: Send + Sync {
     /// Returns [`Error::Shape`] if `x` has another number of features than the model. Returns
     /// [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the caller requested a stop.
     fn topk(&self, x: Features<'_>, k: usize, watch: &Watch) -> Result<CsrOwned, Error> {
-        self.topk_within(x, k, None, watch)
+        in_known_form(self, x, |x| {
+            Batch::new(self, x, Options::ranking(k, None))?.topk(k, watch)
+        })
     }
 
     /// Does the same as [`topk`](Self::topk), but with the given beam width.
@@ -72,12 +74,12 @@ pub trait Model: Send + Sync {
         beam: Option<usize>,
         watch: &Watch,
     ) -> Result<CsrOwned, Error> {
-        let options = Options {
-            purpose: Purpose::Ranking,
-            beam,
-            best: Some(k),
-        };
-        in_known_form(self, x, |x| Batch::new(self, x, options)?.topk(k, watch))
+        if beam.is_none() {
+            return self.topk(x, k, watch); // some models have their own implementation
+        }
+        in_known_form(self, x, |x| {
+            Batch::new(self, x, Options::ranking(k, beam))?.topk(k, watch)
+        })
     }
 
     /// Returns, for each row, the labels whose scores exceed their bounds, in increasing order of
@@ -241,6 +243,18 @@ pub struct Options {
     /// The number of labels that a ranking needs for each row. [`Rows::candidates`] may leave out labels that
     /// are not among this number of best labels. `None` means that all candidates are needed.
     pub best: Option<usize>,
+}
+
+impl Options {
+    /// Returns options for rankings of `k` labels. `beam` is the beam width; `None` means the beam width of the
+    /// model.
+    fn ranking(k: usize, beam: Option<usize>) -> Self {
+        Self {
+            purpose: Purpose::Ranking,
+            beam,
+            best: Some(k),
+        }
+    }
 }
 
 impl From<Purpose> for Options {
