@@ -258,7 +258,7 @@ class DiSMECClassifier(LinearClassifier):
     ) -> float:
         """Choose the value of C with the best rankings, or with the lowest loss, on held-out rows."""
         n_seen = np.count_nonzero(np.bincount(Y.indices, minlength=Y.shape[1]))
-        ranks = scaled.by_row and n_seen > _LONGEST_RANKING
+        ranks = bool(scaled.by_row and n_seen > _LONGEST_RANKING)
         folds = held_out_folds(scaled.X, Y, sample_weight, for_rankings=ranks)
         if not folds:
             return _USUAL_C
