@@ -196,7 +196,8 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
        arXiv:1412.6547, algorithm 1. The formula for F in line 8 is misprinted; this class uses
        ``(Y'XZ)'(Y'XZ)``.
     .. [2] P. Mineiro and N. Karampatziakis, "Scalable Multilabel Prediction via Randomized Methods",
-       arXiv:1502.02710. This paper describes the ridge penalties and the weights of the rows.
+       arXiv:1502.02710. This paper describes the ridge penalties and the row weights (the
+       argument `sample_weight` of `fit`).
 
     Examples
     --------

@@ -68,8 +68,9 @@ struct Stage<'o, 'a, T, const N: usize> {
     couplings: Vec<T>,
     /// The last gradient of the loss.
     slope: Slope<T, N>,
-    /// For each pair of labels, the slopes and curvatures of its coupling in the quadratic
-    /// functions of the two labels.
+    /// For each pair of labels, the slopes and curvatures of the coupling of these labels. The loss
+    /// of each label is approximated by a quadratic function (see the module documentation), so a
+    /// coupling has two slopes and two curvatures.
     halves: Vec<Halves<T>>,
     /// For each label, the largest KKT violation.
     violations: Vec<f64>,

@@ -25,8 +25,8 @@ const CHANGE: f64 = 1e-3;
 /// Number of gradients before the procedure may stop early.
 const MIN_GRADIENTS: usize = 20;
 
-/// Largest number of gradients of the solver "reference". The documentation of the solver mentions
-/// this number.
+/// Maximum number of gradients that the procedure computes. The Python documentation of the solver
+/// "reference" states this number.
 const MAX_GRADIENTS: usize = 500;
 
 /// The result of the procedure.

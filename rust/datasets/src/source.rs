@@ -180,8 +180,8 @@ impl<'w> Source<'w> {
     }
 
     /// Returns the error for a failed read. It is [`Error::Io`] if the system failed, and [`Error::Parse`] if
-    /// decompression failed. `read` is the text that was read since the last block. The number of its lines
-    /// determines the line number in the error.
+    /// decompression failed. `read` is the text after the last block that [`next`](Self::next) returned, as
+    /// far as it has been read. The error contains the number of the last line of `read`.
     fn failed(&self, error: io::Error, read: &[u8]) -> Error {
         let line = self.line + memchr_iter(b'\n', read).count();
         let got = match error.kind() {

@@ -1,8 +1,9 @@
 //! Computes eigenvalues, singular values and the triangular factor of a QR decomposition with `faer`.
 //!
 //! All functions run on one thread, and they return an error if memory is short. Results depend only on the
-//! matrix. `faer` determines the signs of eigenvectors and singular vectors. It also determines the basis of
-//! the vectors of a repeated value.
+//! matrix. `faer` determines the signs of eigenvectors and singular vectors. If an eigenvalue or singular
+//! value is repeated, `faer` also determines which orthonormal basis of the corresponding subspace is
+//! returned.
 
 use crate::{room, zeros};
 use faer::dyn_stack::MemStack;

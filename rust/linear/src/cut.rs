@@ -108,7 +108,8 @@ impl Tally {
         Ok(())
     }
 
-    /// Adds all pairs of `other`, which must have the same `wanted` weight as `self`.
+    /// Adds all pairs of `other`. `wanted` (the total weight of the pairs to predict) must be the
+    /// same number in `self` and `other`.
     ///
     /// # Errors
     ///

@@ -131,12 +131,14 @@ impl Checked {
     }
 }
 
-/// Searches for the number of blocks, up to `most`, that captures the most labels. A label of a row
-/// is captured if it is in the label set of the row's block. Returns the partition with this number
-/// of blocks.
+/// Chooses a number of blocks and returns the partition with this number. `fit` computes the
+/// partition for a given number of blocks.
 ///
-/// `fit` computes the partition for a number of blocks. A larger number is used only if it captures
-/// more than `notable` additional labels.
+/// The search tries increasing numbers of blocks, from 1 to at most `most`. A number replaces the
+/// best number so far only if its partition captures over `notable` labels more than the best
+/// partition so far. A label of a row is captured if it is in the label set of the row's block. The
+/// search ends after [`PATIENCE`] consecutive numbers that do not replace the best number. It also
+/// ends at the first number that leaves a block without rows or labels.
 fn search(
     most: usize,
     notable: f64,

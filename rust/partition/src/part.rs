@@ -1,4 +1,5 @@
-//! Uses some labels of a model (a part of the model) as a model of their own.
+//! Defines models that have only some of the labels of another model. Such a model is called a part
+//! of the other model.
 //!
 //! Several blocks may share one model of all labels. Each block then uses only some of the labels.
 //! There are two ways to score a part:

@@ -1,16 +1,17 @@
 //! Chooses the ridge with the smallest leave-one-out error.
 //!
-//! The error of a ridge λ is measured on 32 targets `t = Yq`, where q is a given matrix with 32
-//! columns. The error measures how well a row is predicted by a fit without this row. It is
+//! The error of a ridge λ is measured on 32 targets `t = Yq`, where Y is the label matrix and q is a given
+//! matrix with 32 columns. The error measures how well a row is predicted by a fit without this row. It is
 //! computed as
 //!
 //! ```text
 //! Σ_i ω_i ‖t_i − p_i‖² / (1 − h_i)²
 //! ```
 //!
-//! where p are the predictions and h the leverages of a single fit to all rows. No fit without a
-//! row is needed. For each ridge, one regression with 32 right-hand sides is solved, and the
-//! leverages are computed (see [`leverage`](crate::leverage)). All ridges use the same Gram matrix.
+//! where ω_i is the weight of row i, t_i are its targets, p_i are its predictions, and h_i is its leverage.
+//! The predictions and leverages come from a single fit to all rows. The formula needs no separate fit for
+//! each row. For each ridge, one regression with 32 right-hand sides is solved, and the leverages are
+//! computed (see [`leverage`](crate::leverage)). All ridges use the same Gram matrix.
 //!
 //! The search tries the ridges of a geometric grid one after the other. It stops at the first ridge that does
 //! not reduce the error. The result is the best ridge that was tried. No derivatives are used.
@@ -38,10 +39,11 @@ const STARTS: [f64; 4] = [1e-2, 1e-4, 1e-6, 1e2];
 
 /// Chooses the ridge for the targets `Yq`. Returns the ridge and the regression with this ridge.
 ///
-/// The search starts at the ridge `l2`, which is relative to the mean diagonal of `XᵀΩX`. For dense X, the
-/// search starts at the best of `l2` and its multiples in [`STARTS`]. The search increases the ridge as long
-/// as the error decreases. If the first larger ridge is not better, the search decreases the ridge in the
-/// same way. `n_equations` is the number of features, plus 1 if there is a column of ones.
+/// The search starts at the ridge `l2`, which is relative to the mean diagonal of `XᵀΩX`. Here, Ω is the
+/// diagonal matrix of the row weights. For dense X, the search starts at the best of `l2` and its multiples
+/// in [`STARTS`]. The search increases the ridge as long as the error decreases. If the first larger ridge is
+/// not better, the search decreases the ridge in the same way. `n_equations` is the number of features, plus
+/// 1 if there is a column of ones.
 ///
 /// # Errors
 ///

@@ -1,12 +1,13 @@
 //! Computes products of a dense matrix with a panel of 32 columns.
 //!
-//! The type `RowBlocks` has the same products for sparse X. The argument `x` holds complete rows of d values,
-//! one after the other. Each value is multiplied by `scale`, which avoids a scaled copy of X. Each pass over
-//! the panel processes four rows of X.
+//! The type `RowBlocks` has the same products for sparse X. The argument `x` holds a range of consecutive,
+//! complete rows of X. Each row has d values. Each value is multiplied by `scale`, which avoids a scaled copy
+//! of X. Each pass over the panel processes four rows of X.
 //!
-//! Sums are computed in a fixed order, in the precision of X. [`add_transposed`] divides the rows into groups
-//! of four, and adds the rows of a group in pairs. The rounding of a sum therefore depends on the row at
-//! which `x` begins. It does not depend on the threads or the instruction set.
+//! Sums are computed in a fixed order, in the precision of X. [`add_transposed`] divides the rows of `x` into
+//! groups of four, and adds the rows of a group in pairs. The first group starts at the first row of `x`. The
+//! rounding of a sum therefore depends on how X is divided into ranges. The rounding does not depend on the
+//! threads or the instruction set.
 
 use manylabel_simd::wide;
 use manylabel_sparse::{LANES, Lanes, Real};

@@ -21,8 +21,8 @@ use crate::{Head, Operator, Params};
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, collected, copied, filled, push};
 
-/// Largest number of feature samples for the first condition. The last sample contains all features. The fit
-/// therefore ends only if no feature allows a condition.
+/// Maximum number of samples of features that are drawn to find the first condition of a rule. The last of
+/// these samples contains all features. If it allows no condition either, the fit ends.
 const MOST_DRAWS: usize = 10;
 
 /// The body of a rule, with the rows that it covers and the label of a single-label head.

@@ -32,8 +32,9 @@ use manylabel_simd::{exp, wide};
 /// The score of padding labels. These labels count as absent. The score is so low that `e^{z}` is 0.
 pub(crate) const PADDING: f64 = -1e6;
 
-/// Replaces the gradients of one row by the gradients at `scores`, in O(labels). The sign bits are
-/// kept.
+/// Computes the gradients of one row from `scores`, in O(labels). The sign bits of `gradients` give the
+/// labels of the row, and they do not change. Only the absolute values `q_k = |g_k|` are replaced (see the
+/// module documentation).
 ///
 /// Returns `1 − Σ_k q_k` for the example-wise loss and 0 for the label-wise loss. Scores may be any
 /// finite numbers. Exponents are shifted by the largest exponent, so that nothing overflows.

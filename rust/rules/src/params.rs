@@ -2,19 +2,22 @@
 //!
 //! [`Params`] holds the values as given by the caller. `Params::check` verifies every range and returns a
 //! [`Checked`]. The method `fit` belongs to [`Checked`]. Options are enums here. The Python code uses
-//! strings, which are converted to these enums.
+//! strings, which are converted to these enums. GBLB is the paper on gradient-based label binning (see the
+//! [crate](crate)).
 
 use manylabel_base::range::{at_least_one, ensure, not_negative, share};
 use manylabel_base::{Error, checked};
 
-/// The loss that boosting minimizes, for scores p and labels y = ±1.
+/// The loss that boosting minimizes. The formulas give the loss of one row with the scores p and the labels
+/// y = ±1. Sums are over the labels k.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
     /// `Σ_k log(1 + e^{−y_k p_k})`, a surrogate of the Hamming loss. Labels are independent of one another. A
     /// head takes O(labels) time.
     LabelWise,
-    /// `log(1 + Σ_k e^{−y_k p_k})`, a surrogate of the subset 0/1 loss (GBLB, equation 9). A head
-    /// of all labels is the solution of a linear system with one equation per bin or per label.
+    /// `log(1 + Σ_k e^{−y_k p_k})`, a surrogate of the subset 0/1 loss (GBLB, equation 9). To compute a head
+    /// of all labels, a linear system is solved. The system has one equation per label bin if there are label
+    /// bins, and one equation per label otherwise.
     ExampleWise,
 }
 

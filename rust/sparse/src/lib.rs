@@ -8,7 +8,8 @@
 //! |---|---|---|
 //! | [`CsrView`] | a borrowed matrix with any index and value type of scipy | the Python bindings |
 //! | [`DenseView`] | a borrowed dense matrix in C order | the Python bindings |
-//! | [`Sparse`], [`Features`] | one of the two views above, of any type; input of fits and predictions | the Python bindings |
+//! | [`Sparse`] | a [`CsrView`] of any of four types; input of fits | the Python bindings |
+//! | [`Features`] | a [`CsrView`] or [`DenseView`]; input of predictions | the Python bindings |
 //! | [`CsrOwned`] | an owned matrix of `u32` columns and `f32` values | solvers |
 //! | [`RowBlocks`] | a copy for products with dense matrices | `pls`, LEML, `correlated` |
 //! | [`ColumnScaling`] | shifts and scales that give columns unit variance | estimators that standardize |

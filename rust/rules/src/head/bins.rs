@@ -1,25 +1,26 @@
-//! Computes heads under the example-wise loss with gradient-based label binning (GBLB, equations 18
-//! to 20). A bin is a group of labels that get the same score. A head consists of one score per
-//! bin.
+//! Computes heads under the example-wise loss with gradient-based label binning (GBLB, equations 18 to 20). A
+//! bin is a group of labels that get the same score. A head consists of one score per bin.
 //!
-//! Let P be the K × B indicator matrix of the bins, and n the vector of bin sizes. Let G be the
-//! matrix with the rows `√w g`. The scores p of the bins solve
+//! The head of a set of rows is computed as follows. Let w be the weight of a row of the set, and g its
+//! gradient with respect to the scores of the K labels. Let G be the matrix with the rows `√w gᵀ`, and let
+//! `ḡ = Σ w g` be the sum over the rows. Let P be the K × B indicator matrix of the B bins, n the vector of
+//! bin sizes, and ω the L2 weight. The scores p of the bins solve
 //!
 //! ```text
-//! (H̃ + ω diag(n)) p = −Pᵀg,      H̃_ab = −(G P)_aᵀ (G P)_b   for a ≠ b
+//! (H̃ + ω diag(n)) p = −Pᵀḡ,      H̃_ab = −(G P)_aᵀ (G P)_b   for a ≠ b
 //! ```
 //!
-//! where the vector `(G P)_b` holds, for each row, the sum of its gradients over the labels of bin b. The
-//! diagonal can be computed in two ways:
+//! where `(G P)_b` is column b of G P. For each row, this column holds the number `√w Σ_{k in b} g_k`. The
+//! diagonal of H̃ can be computed in two ways:
 //!
 //! - The equations of GBLB leave out the products of different labels within a bin:
 //!   `H̃_bb = Σ_{k in b} h_k`.
 //! - The exact Hessian for one score per bin includes these products: `H̃_bb = Σ_{k in b} d_k − ‖(G P)_b‖²`.
 //!
 //! The sums h and d are defined in `statistics.rs`. The diagonal of GBLB is larger. Suppose that most labels
-//! are absent from most rows. If all labels of a bin change by the same amount, the exact Hessian then has
-//! almost no curvature in this direction. Newton steps then overshoot. The larger diagonal of GBLB keeps the
-//! steps short.
+//! are absent from most rows. If the scores of all labels of a bin change by the same amount, the exact
+//! Hessian then has almost no curvature in this direction. Newton steps then overshoot. The larger diagonal
+//! of GBLB keeps the steps short.
 //!
 //! [`System`] builds and solves the linear system. [`BinnedRows`] keeps G P and its products up to
 //! date while rows are added to a set and labels change bins. This saves work because consecutive
@@ -37,23 +38,24 @@ use manylabel_base::{Error, filled, push, reserved};
 pub(crate) struct System {
     /// The L2 weight ω.
     l2: f64,
-    /// True if the diagonal includes the products of different labels within a bin.
+    /// True if the diagonal of H̃ includes the products of different labels within a bin (see the module
+    /// documentation).
     restricted: bool,
     /// Number of bins. Empty bins are included.
     n_bins: usize,
-    /// Gradients by bin, `Pᵀg`.
+    /// Sums of the gradients over the labels of each bin, `Pᵀḡ`.
     g: Vec<f64>,
-    /// The diagonal: the sum of h over the labels of each bin. If products within bins still have to be
-    /// subtracted, the sum of d instead (see `statistics.rs`).
+    /// For each bin b, the diagonal entry `H̃_bb`. If `restricted` is true, the sum of d over the labels of
+    /// the bin, from which `‖(G P)_b‖²` is subtracted later (see the module documentation).
     h: Vec<f64>,
     /// Number of labels of each bin.
     sizes: Vec<f64>,
     /// Bins that are not empty, in ascending order.
     used: Vec<usize>,
-    /// The lower triangle of the matrix of non-empty bins, row by row. Its Cholesky factor later overwrites
-    /// it.
+    /// The lower triangle of `H̃ + ω diag(n)` for the non-empty bins, row by row. The Cholesky factor later
+    /// overwrites this matrix.
     matrix: Vec<f64>,
-    /// The right-hand side. The solution later overwrites it.
+    /// The right-hand side `−Pᵀḡ`. The solution p later overwrites it.
     scores: Vec<f64>,
 }
 
@@ -101,13 +103,15 @@ impl System {
         self.h.copy_from_slice(h);
     }
 
-    /// Returns the quality `½ gᵀp`, where p are the optimal scores of the bins. The quality is the
-    /// change of the objective, so lower is better. It is 0 if the matrix is not positive definite.
-    /// The time is O(B³) for B non-empty bins.
+    /// Builds the system `(H̃ + ω diag(n)) p = −Pᵀḡ` of the module documentation. Returns the quality
+    /// `½ (Pᵀḡ)ᵀp` of the solution p. The quality is the change of the quadratic approximation of the
+    /// objective, so lower is better. The quality is 0 if the matrix `H̃ + ω diag(n)` is not positive
+    /// definite. The time is O(B³) for B non-empty bins.
     ///
-    /// `product(a, b)` returns `(G P)_aᵀ (G P)_b`, where `(G P)_b` holds the gradient sum of bin b
-    /// for each row. It is called with `a ≥ b`. The case `a = b` occurs only if the diagonal
-    /// includes products within bins.
+    /// `product(a, b)` returns `(G P)_aᵀ (G P)_b`, the scalar product of columns a and b of G P (see the
+    /// module documentation). `product` is called with `a ≥ b`. The case `a = b` occurs only if the diagonal
+    /// of H̃ includes the products of different labels within a bin. Under the label-wise loss, bins do not
+    /// depend on one another, and `product` returns 0.
     #[inline(always)]
     #[expect(clippy::disallowed_methods, reason = "the capacity is reserved")]
     pub(crate) fn quality(&mut self, product: impl Fn(usize, usize) -> f64) -> f64 {
@@ -179,15 +183,16 @@ fn forward(factor: &[f64], n: usize, b: &mut [f64]) {
     }
 }
 
-/// The matrix G P of a growing set of rows, and the products of its columns. G P holds the gradients of each
-/// row, summed over the labels of each bin. The bins of labels may change while the set grows.
+/// The matrix G P of a growing set of rows, and the scalar products of its columns (see the module
+/// documentation). The column of bin b holds `√w Σ_{k in b} g_k` for each row, where w is the weight of the
+/// row and g its gradient. The bins of labels may change while the set grows.
 #[derive(Debug)]
 pub(crate) struct BinnedRows {
     /// Number of bins. Empty bins are included.
     n_bins: usize,
     /// The bin of each label.
     pub(crate) bins: Vec<f64>,
-    /// For each bin b, the numbers `√w Σ_{k in b} g_k` of all rows.
+    /// For each bin b, the column of G P: the numbers `√w Σ_{k in b} g_k` of all rows.
     columns: Vec<Vec<f64>>,
     /// Number of rows in `columns`.
     n_rows: usize,
