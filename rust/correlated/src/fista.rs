@@ -6,10 +6,10 @@
 //! A coupling is the parameter of a pair of labels. Let `L_i` bound the curvature of the i-th
 //! function for columns of unit variance. The step for the weights of label i is `1/L_i`. Let `v_i`
 //! be the variance of label i. The step for the coupling of labels i and k is
-//! `1/(L_i v_k + L_k v_i)`. It has two terms because the coupling is in the losses of both labels.
-//! With these steps, the quadratic model is an upper bound of the whole loss. A proximal step of
-//! length t for the elastic net `l2 θ² + l1 |θ|` has a closed form. It is a soft thresholding by
-//! `t l1`, followed by a division by `1 + 2 t l2`.
+//! `1/(L_i v_k + L_k v_i)`. The denominator has two terms because the coupling is in the losses of
+//! both labels. With these steps, the quadratic function that a step minimizes is an upper bound of
+//! the whole loss. A proximal step of length t for the elastic net `l2 θ² + l1 |θ|` of a variable θ
+//! has a closed form. It is a soft thresholding by `t l1`, followed by a division by `1 + 2 t l2`.
 //!
 //! **Curvature.** The curvature of the loss at a row with the predicted probability σ is σ(1−σ).
 //! For rare labels, this curvature is a hundred times smaller than its upper bound ¼. `L_i`

@@ -5,11 +5,11 @@
 //! starting point, the number of computed gradients and the floating-point precision of each run.
 //! The solvers do not depend on each other.
 //!
-//! **Pairs.** With m labels there are `m (m − 1) / 2` possible couplings. The penalty `l1` keeps
-//! most couplings at zero. The fit starts without couplings. It adds the pairs whose gradient may
-//! exceed `l1` to the objective, and then minimizes the objective. These two steps are repeated
-//! until no other pair can violate its optimality condition. If there are at most 4096 pairs (about
-//! 90 labels), all pairs are added at once.
+//! **Pairs.** With m labels there are `m (m − 1) / 2` possible couplings. The penalty of a coupling
+//! c contains the term `l1 |c|`, which keeps most couplings at zero. The fit starts without
+//! couplings. It adds the pairs whose gradient may exceed `l1` to the objective, and then minimizes
+//! the objective. These two steps are repeated until no other pair can violate its optimality
+//! condition. If there are at most 4096 pairs (about 90 labels), all pairs are added at once.
 //!
 //! **Solvers.** If the matrix of second moments of all columns is small enough, the fit begins with
 //! quasi-Newton steps. FISTA continues from their result. If the quasi-Newton steps increased the
@@ -261,9 +261,10 @@ impl<'a, T: Float, const N: usize> Descent<'a, T, N> {
     }
 
     /// Returns the pairs that may need a coupling at a point, in increasing order. Each coupling is
-    /// in the losses of its two labels, so it has two slopes. A pair is returned if the absolute
-    /// value of at least one slope is `l1 / 2` or more. For every other pair, the two slopes sum to
-    /// less than `l1`, so a coupling of zero is optimal.
+    /// in the losses of its two labels, so it has two slopes. Let `l1` be the factor of the
+    /// absolute value in the penalty `pair`. A pair of labels is returned if the absolute value of
+    /// at least one slope is `l1 / 2` or more. For every other pair, the two slopes sum to less
+    /// than `l1`, so a coupling of zero is optimal.
     fn wanting(&mut self, point: &Iterate<T, N>, pair: Penalty) -> Result<Vec<(u32, u32)>, Error> {
         self.objective.beyond(point, pair.l1 / 2.0)
     }
@@ -299,9 +300,9 @@ impl<'a> Fit<'a> {
         collected("number of features", columns.iter().map(of_column))
     }
 
-    /// Creates the quasi-Newton solver if it was selected and is useful. It is not useful with ε =
-    /// 0. No weight is then zero, so the matrix of each label contains all columns. Working on this
-    /// matrix takes longer than the gradients that it saves.
+    /// Creates the quasi-Newton solver if it was selected and is useful. It is not useful if the
+    /// parameter `epsilon` is 0. No weight is then zero, so the matrix of each label contains all
+    /// columns. Working on this matrix takes longer than the gradients that it saves.
     fn newton<T: Float, const N: usize>(
         &self,
         objective: &Objective<'_, T, N>,

@@ -2,10 +2,11 @@
 //! consists of all weights, intercepts and couplings.
 //!
 //! Labels are divided into panels of N labels. The pass processes one panel and one block of rows
-//! at a time. It computes the log-odds `E = X W + Y C + β` with weights W, couplings C and
-//! intercepts β, and converts them to residuals `Ξ = Ω (σ(E) − Y)`. It then computes the products
-//! `Xᵀ Ξ` and `Yᵀ Ξ`. The block stays in the cache during these steps. Ω is the diagonal matrix of
-//! the row weights, which sum to 1. Arrays of size rows × labels exist only for one block.
+//! at a time. It computes the log-odds `E = X W + Y C + β` from the features X, the labels Y, the
+//! weights W, the couplings C and the intercepts β. It converts the log-odds to residuals
+//! `Ξ = Ω (σ(E) − Y)`, where σ is the logistic function. It then computes the products `Xᵀ Ξ` and
+//! `Yᵀ Ξ`. The block stays in the cache during these steps. Ω is the diagonal matrix of the row
+//! weights, which sum to 1. Arrays of size rows × labels exist only for one block.
 //!
 //! The gradient of a weight is an entry of `Xᵀ Ξ`. The coupling of labels i and k is in the losses
 //! of both labels. Its gradient is therefore the sum of the entries (k, i) and (i, k) of `Yᵀ Ξ`.
@@ -318,8 +319,9 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         Ok(())
     }
 
-    /// Adds `Σ ω (log(1 + e^E) − y E)` over the rows of a block to the loss of each label. `e`
-    /// holds the log-odds.
+    /// Adds `Σ ω (log(1 + e^E) − y E)` over the rows of a block to the loss of each label. Here ω
+    /// is the weight of a row, E is the log-odds of the label, and y is 1 if the row has the label
+    /// and 0 otherwise. `e` holds the log-odds.
     fn add_loss(
         &self,
         block: usize,

@@ -5,11 +5,11 @@
 //!
 //! # Model
 //!
-//! For labels z of 0 and 1, the model is `p(z|x) ∝ exp(Σ_i z_i b_iᵀx + Σ_{i<k} c_ik z_i z_k)`. The
-//! log-odds of label i, given the features and all other labels, are `E_i = b_iᵀx + Σ_k c_ik z_k`.
-//! A positive coupling `c_ik` makes labels i and k more likely to occur together. A negative
-//! coupling makes this less likely. Without couplings, the model is one independent logistic
-//! regression per label.
+//! For labels z of 0 and 1, the model is `p(z|x) ∝ exp(Σ_i z_i b_iᵀx + Σ_{i<k} c_ik z_i z_k)`. Here x are the
+//! features of a row, `b_i` are the weights of label i, and `c_ik` is the coupling of labels i and k. The
+//! log-odds of label i, given the features and all other labels, are `E_i = b_iᵀx + Σ_k c_ik z_k`. A positive
+//! coupling `c_ik` makes labels i and k more likely to occur together. A negative coupling makes this less
+//! likely. Without couplings, the model is one independent logistic regression per label.
 //!
 //! # Objective
 //!
@@ -21,13 +21,15 @@
 //! (1/n) Σ_l Σ_i [log(1 + e^{E_li}) − z_li E_li] + λ₁ Σ (b² + ε|b|) + λ₂ Σ_{i<k} (c² + ε|c|)
 //! ```
 //!
-//! Here `E_li` is the log-odds of label i for row l, and n is the number of rows. With sample
-//! weights, the mean over rows is a weighted mean. Intercepts are not penalized. The objective is
-//! convex. The absolute values set many weights and couplings to exactly zero. Weights and
-//! couplings are therefore returned as sparse matrices.
+//! Here `E_li` is the log-odds of label i for row l, `z_li` is 1 if row l has label i and 0 otherwise, and n
+//! is the number of rows. λ₁ and λ₂ are the strengths of the penalties of the weights b and the couplings c,
+//! and ε is the weight of the absolute values relative to the squares. With sample weights, the mean over
+//! rows is a weighted mean. Intercepts are not penalized. The objective is convex. The absolute values set
+//! many weights and couplings to exactly zero. Weights and couplings are therefore returned as sparse
+//! matrices.
 //!
-//! Li et al. code labels as −1 and 1. The likelihood is the same with `w = b/2`, `a = c/4` and
-//! other intercepts. However, penalties of w and a are not the same as penalties of b and c.
+//! Li et al. code labels as −1 and 1. The likelihood is the same with the weights `w = b/2`, the couplings
+//! `a = c/4` and other intercepts. However, penalties of w and a are not the same as penalties of b and c.
 //! [`Coding`] chooses which parameters are penalized. [`Model`] always holds b and c.
 //!
 //! # Prediction

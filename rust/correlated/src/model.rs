@@ -129,8 +129,8 @@ pub struct Start<'a> {
 }
 
 /// A fitted model for labels coded as 0 and 1. The log-odds of label i, given the features and the
-/// other labels, are `intercept_i + Σ_f x_f weights_fi + Σ_k couplings_ik z_k`. Here `z_k` is 1 if
-/// label k is present and 0 otherwise.
+/// other labels, are `intercept_i + Σ_f x_f weights_fi + Σ_k couplings_ik z_k`. Here `x_f` is the
+/// value of feature f, and `z_k` is 1 if label k is present and 0 otherwise.
 ///
 /// A fit that has not converged is also returned; see [`converged`](Self::converged).
 #[derive(Debug)]

@@ -41,8 +41,8 @@ const MAX_GRADIENTS: usize = 25;
 /// violation at the last gradient.
 const LEFT: f64 = 0.1;
 
-/// A step of a label is too long if the objective rises at the end of the step. Slopes up to this
-/// fraction of the slope at the start are accepted.
+/// A step of a label is too long if the objective rises steeply at the end of the step: the slope
+/// along the step is larger than this fraction of the absolute value of the slope at the start.
 const OVERSHOT: f64 = 0.5;
 
 /// Names of arrays in error messages about memory.
@@ -258,9 +258,9 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
     /// labels.
     ///
     /// Predictions for one label are often much less certain in rows that have the other label than
-    /// in average rows. If the mean prediction is q, the mean of σ(1−σ) is at most q(1−q). The
-    /// estimate is half of this upper bound. The mean prediction is computed separately for rows
-    /// with and without the other label. It follows from the slopes.
+    /// in average rows. Let σ be the predicted probability for a row. If the mean of σ is q, the
+    /// mean of σ(1−σ) is at most q(1−q). The estimate is half of this upper bound. The mean q is
+    /// computed separately for rows with and without the other label. It follows from the slopes.
     fn prior(&self, gram: &Gram<T>, shapes: &[Shape<T>], pair: usize) -> [T; 2] {
         let (i, k) = self.objective.pairs()[pair];
         let (i, k) = (i as usize, k as usize);
@@ -395,9 +395,10 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
     /// too long.
     ///
     /// The objective is convex. If its slope along the step is not positive at the end of the step,
-    /// the objective has not increased. Otherwise the slope is interpolated linearly between the
-    /// two ends of the step. The fraction is the point where the interpolated slope is zero,
-    /// limited to the range from 0.1 to 0.9.
+    /// the objective has not increased. If the slope at the end is positive and too large (see
+    /// [`OVERSHOT`]), the slope is interpolated linearly between the two ends of the step. The
+    /// fraction is the point where the interpolated slope is zero, limited to the range from 0.1 to
+    /// 0.9.
     fn share(&self, before: &Local<T>, after: &Local<T>) -> f64 {
         let Objective { features, pair, .. } = &*self.objective;
         let (mut start, mut end) = (0.0, 0.0);

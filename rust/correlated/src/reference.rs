@@ -2,9 +2,10 @@
 //! to reproduce their results.
 //!
 //! Labels are coded as 0 and 1. The procedure runs FISTA from zero with the fixed step
-//! `30 n / ‖X‖²`, where X includes a constant column. This step may be too long, so the procedure
-//! can diverge. After 20 gradients it stops as soon as the objective at the extrapolated point
-//! changes by less than a thousandth. This early stopping acts as regularization.
+//! `30 n / ‖X‖²`, where n is the number of rows, and X are the features with a constant column.
+//! This step may be too long, so the procedure can diverge. After 20 gradients it stops as soon as
+//! the objective at the extrapolated point changes by less than a thousandth. This early stopping
+//! acts as regularization.
 //!
 //! The authors' penalty of couplings counts each pair of labels in both orders. A pair with the
 //! coupling c adds `2 ρ c² + 2 ρ ε |c|` to the objective, where ρ and ε are the parameters of the

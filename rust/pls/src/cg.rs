@@ -1,7 +1,9 @@
-//! Solves `(XᵀΩX + λI) Z = G` by conjugate gradients, for 32 right-hand sides at a time.
+//! Solves `(XᵀΩX + λI) Z = G` by conjugate gradients, for 32 right-hand sides at a time. X holds the
+//! features, Ω is the diagonal matrix of the row weights, and λ is the ridge.
 //!
-//! This is the standard preconditioned method. The preconditioner is `M = diag(XᵀΩX) + λI`, and the
-//! first iterate is `Z = 0`:
+//! This is the standard preconditioned method. For one right-hand side, let z be the iterate, r the residual,
+//! p the search direction, and `A = XᵀΩX + λI`. The preconditioner is `M = diag(XᵀΩX) + λI`, and the first
+//! iterate is `z = 0`:
 //!
 //! ```text
 //! α = r·M⁻¹r / p·Ap,  z += α p,  r −= α Ap,  β = r·M⁻¹r / (previous r·M⁻¹r),  p = M⁻¹r + β p
@@ -12,9 +14,9 @@
 //! if an older iterate is kept.
 //!
 //! The right-hand sides of a panel share only the products with X. Each right-hand side has its own step
-//! lengths and stops when its own residual is small. The solver keeps the best iterate of each right-hand
-//! side, because residuals do not decrease monotonically. The solution of a right-hand side therefore does
-//! not depend on the other right-hand sides of its panel. Scalar products are computed in pieces of
+//! lengths and stops when its own residual is small. The solution of a right-hand side therefore does not
+//! depend on the other right-hand sides of its panel. The solver keeps the best iterate of each right-hand
+//! side, because residuals do not decrease monotonically. Scalar products are computed in pieces of
 //! [`STRETCH`] numbers. Each piece is summed in the precision of X, and the sums of the pieces are added in
 //! double precision.
 //!

@@ -22,7 +22,7 @@ fn four_rows<T>(x: &[T], d: usize) -> impl Iterator<Item = ((&T, &T), (&T, &T))>
     (x[..d].iter().zip(&x[d..2 * d])).zip(x[2 * d..3 * d].iter().zip(&x[3 * d..]))
 }
 
-/// Computes `out_i = scale Σ_j x_ij p_j` for the rows i of `x`.
+/// Computes `out_i = scale Σ_j x_ij p_j` for the rows i of `x`. `p_j` is row j of the panel `p`.
 #[wide]
 pub(crate) fn times<T: Real>(x: &[T], scale: T, p: &[Lanes<T>], out: &mut [Lanes<T>]) {
     let d = p.len();
@@ -48,7 +48,8 @@ pub(crate) fn times<T: Real>(x: &[T], scale: T, p: &[Lanes<T>], out: &mut [Lanes
     }
 }
 
-/// Computes `g_j += scale Σ_i x_ij u_i` over the rows i of `x`.
+/// Computes `g_j += scale Σ_i x_ij u_i` for the columns j of `x`. The sum is over the rows i of `x`, and
+/// `u_i` is row i of the panel `u`.
 #[wide]
 pub(crate) fn add_transposed<T: Real>(x: &[T], scale: T, u: &[Lanes<T>], g: &mut [Lanes<T>]) {
     let d = g.len();

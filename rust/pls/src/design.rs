@@ -6,17 +6,17 @@
 //! needs working space for one block only ([`cross_into`]). Sparse matrices are copied into [`RowBlocks`].
 //! Dense matrices are borrowed.
 //!
-//! Centring never makes a sparse matrix dense. Let x̄ be the column means. Then
+//! Centring never makes a sparse matrix dense. Let x̄ be the column means, p and u vectors, and 1 the vector
+//! of ones. Then
 //!
 //! ```text
 //! (X − 1x̄ᵀ) p  = Xp − (x̄ᵀp) 1        Design::mean_times, Design::times
 //! (X − 1x̄ᵀ)ᵀ u = Xᵀu − x̄ Σ_i u_i     Design::add_transposed, Design::center_transposed
 //! ```
 //!
-//! A `Design` has its own columns, the *internal columns*. In a sparse matrix, columns without
-//! stored values are left out. The other columns are sorted by decreasing frequency, and the column
-//! of ones comes first. In a dense matrix, columns keep their order, and the column of ones comes
-//! last.
+//! A `Design` has its own columns, the *internal columns*. In a sparse matrix, columns without stored values
+//! are left out. The other columns are sorted by decreasing frequency, and the column of ones comes first. In
+//! a dense matrix, columns keep their order, and the column of ones comes last.
 
 use crate::dense;
 use faer::Mat;
@@ -148,7 +148,8 @@ pub(crate) struct Design<'a, T> {
     pub(crate) scale: f64,
     /// Weighted means of the scaled columns. `None` without centring.
     pub(crate) mean: Option<Vec<T>>,
-    /// Diagonal of `XᵀΩX` for the scaled and centred values.
+    /// Diagonal of `XᵀΩX` for the scaled and centred values, where Ω is the diagonal matrix of the row
+    /// weights.
     pub(crate) diagonal: Vec<f64>,
 }
 
@@ -440,7 +441,8 @@ impl<'a, T: Real> Design<'a, T> {
     }
 }
 
-/// Returns `toᵀ Ω from p` as a new vector with a line for each column of `to`.
+/// Returns `toᵀ Ω from p` as a new vector with a line for each column of `to`. Ω is the diagonal matrix of
+/// the row weights.
 ///
 /// # Errors
 ///
@@ -458,7 +460,8 @@ pub(crate) fn cross<T: Real>(
     Ok(g)
 }
 
-/// Computes `g = toᵀ Ω from p`, one block of rows after the other.
+/// Computes `g = toᵀ Ω from p`, one block of rows after the other. Ω is the diagonal matrix of the row
+/// weights.
 ///
 /// `p` has a line for each column of `from`, and `g` a line for each column of `to`. `buffer` comes from
 /// [`Rows::buffer`]. It holds `from p` for the rows of one block. The time is O((nnz(from) + nnz(to)) · 32)

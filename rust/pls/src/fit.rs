@@ -1,13 +1,12 @@
 //! Fits the embedding: a randomized range finder that uses ridge regressions, followed by one more
 //! regression.
 //!
-//! The algorithm is described in the documentation of the [crate](crate). It computes the label
-//! embedding U, and the weights W that predict `YU` from X. [`Checked::fit`] follows the steps of
-//! the algorithm in order. It scales and copies the data, chooses a ridge, and finds U. It then
-//! chooses the ridge of the last regression and finds W. U and W are returned in the caller's order
-//! of columns. The steps are methods of [`Fitting`]. The matrices of these steps are of type
-//! [`Tall`], with a row for each label or feature in the order of [`Design`]. [`by_row`] restores
-//! the caller's order of rows.
+//! The documentation of the [crate](crate) describes the algorithm and defines the symbols. The algorithm
+//! computes the label embedding U, and the weights W that predict `YU` from X. [`Checked::fit`] follows the
+//! steps of the algorithm in order. It scales and copies the data, chooses a ridge, and finds U. It then
+//! chooses the ridge of the last regression and finds W. U and W are returned in the caller's order of
+//! columns. The steps are methods of [`Fitting`]. The matrices of these steps are of type [`Tall`], with a
+//! row for each label or feature in the order of [`Design`]. [`by_row`] restores the caller's order of rows.
 //!
 //! The values of X and the row weights are multiplied by powers of two before the fit. This scaling is exact,
 //! and it is undone in the result.
@@ -402,7 +401,7 @@ impl<T: Real> Fitting<'_, T> {
     }
 
     /// Returns leave-one-out predictions of `YU`; shape (`n_rows`, k). Each row is predicted by a fit without
-    /// this row. The prediction is `ȳU + t − (t − p)/(1 − h)`. Here t is the centred row of `YU`, p is the
+    /// this row. The prediction is `ȳᵀU + t − (t − p)/(1 − h)`. Here t is the centred row of `YU`, p is the
     /// prediction of t by the fit to all rows, and h is the leverage of the row. The vector ȳ holds the means
     /// that centring subtracts from Y. It is 0 without centring.
     fn leave_one_out(
@@ -490,9 +489,9 @@ impl<T: Real> Fitting<'_, T> {
 
     /// Returns W in the caller's order of features, multiplied by `scale`, and the intercept.
     ///
-    /// With centring, the intercept is `ȳU − x̄ᵀW`. Without centring, the intercept is the weight of the
-    /// column of ones. `scale` is the scale of X if W was fitted to the scaled values, and 1 for principal
-    /// components. `u` is `None` if there is no label embedding.
+    /// With centring, the intercept is `ȳᵀU − x̄ᵀW`, where ȳ and x̄ hold the column means of Y and X. Without
+    /// centring, the intercept is the weight of the column of ones. `scale` is the scale of X if W was fitted
+    /// to the scaled values, and 1 for principal components. `u` is `None` if there is no label embedding.
     fn original(
         &self,
         w: &Tall<T>,

@@ -1,10 +1,11 @@
 //! Computes Gram matrices in double precision, for the solvers that factorize a Gram matrix.
 //!
-//! [`gram_of_features`] computes `XᵀΩX` of shape (d, d). [`gram_of_rows`] computes
-//! `Ω^{1/2} X Xᵀ Ω^{1/2}` of shape (n, n). X is used as stored in its [`Design`]: scaled, centred
-//! if requested, and with the column order of the [`Design`]. The matrix is divided into strips of
-//! rows, and each strip is one unit of work. No sum is computed by several threads, so the result
-//! does not depend on the number of threads. Only the lower triangle is computed.
+//! Let X have n rows and d columns, and let Ω be the diagonal matrix of the row weights. [`gram_of_features`]
+//! computes `XᵀΩX` of shape (d, d). [`gram_of_rows`] computes `Ω^{1/2} X Xᵀ Ω^{1/2}` of shape (n, n). X is
+//! used as stored in its [`Design`]: scaled, centred if requested, and with the column order of the
+//! [`Design`]. The matrix is divided into strips of rows, and each strip is one unit of work. No sum is
+//! computed by several threads, so the result does not depend on the number of threads. Only the lower
+//! triangle is computed.
 
 use crate::design::{Cells, Design, Rows, SLAB};
 use faer::linalg::matmul::matmul;

@@ -1,11 +1,12 @@
 //! Computes leverages. The leverage of a row measures how much its prediction depends on its own
 //! target.
 //!
-//! The leverage of row i is `h_i = ω_i x_iᵀ (XᵀΩX + λI)⁻¹ x_i`. With centring, `ω_i / Σω` is added, because
-//! the row also contributes to the means. Let r be the residual of a row. A fit without the row would have
-//! the residual `r / (1 − h)` for this row. This is exact if the ridge is the same with and without the row.
-//! One fit therefore gives the leave-one-out errors of all rows. [`choice`](crate::choice) compares these
-//! errors for several ridges.
+//! The leverage of row i is `h_i = ω_i x_iᵀ (XᵀΩX + λI)⁻¹ x_i`. Here, x_i is row i of X, ω_i is the weight of
+//! the row, Ω is the diagonal matrix of the weights, and λ is the ridge. With centring, `ω_i / Σω` is added,
+//! because the row also contributes to the means. Let r be the residual of a row, and h its leverage. A fit
+//! without the row would have the residual `r / (1 − h)` for this row. This is exact if the ridge is the same
+//! with and without the row. One fit therefore gives the leave-one-out errors of all rows.
+//! [`choice`](crate::choice) compares these errors for several ridges.
 //!
 //! If the Gram matrix of the features is factorized, exact leverages are quadratic forms of the rows with the
 //! inverse of this matrix. If the Gram matrix K of the rows is factorized, exact leverages are `1 − λ (K +
@@ -24,8 +25,8 @@ use manylabel_sparse::{LANES, Lanes, Real, RowBlocks};
 use rayon::prelude::*;
 
 /// Number of panels of 32 random sign vectors that are used to estimate leverages with conjugate gradients.
-/// With 2 · 32 vectors and equal row weights, the standard deviation of an estimate is at most `√(h (1 − h) /
-/// 64)`. This bound is at most 0.0625.
+/// With 2 · 32 vectors and equal row weights, the standard deviation of the estimate of a leverage h is at
+/// most `√(h (1 − h) / 64)`. This bound is at most 0.0625.
 const PANELS: usize = 2;
 
 /// Upper limit of exact leverages. If a feature occurs in a single row, the leverage of this row is
@@ -147,8 +148,8 @@ pub(crate) fn predictions<T: Real>(
     Ok(out)
 }
 
-/// Returns `ω_i x_iᵀ M x_i` for all rows, where M is the inverse of the regularized Gram matrix of
-/// the features. Blocks of rows run in parallel.
+/// Returns `ω_i x_iᵀ M x_i` for all rows, where M is the inverse of the regularized Gram matrix of the
+/// features. Blocks of rows run in parallel.
 fn of_features<T: Real>(
     rows: &Rows<T>,
     x: &Design<'_, T>,
@@ -174,8 +175,9 @@ fn of_features<T: Real>(
     Ok(all)
 }
 
-/// Returns `x_iᵀ M x_i` for the rows of a sparse block. A row with z stored values takes O(z²) time. With
-/// centring, the product `(x_i − x̄)ᵀ M (x_i − x̄)` is expanded, so that rows stay sparse.
+/// Returns `x_iᵀ M x_i` for the rows x_i of a sparse block, where M is a symmetric matrix. A row with z
+/// stored values takes O(z²) time. With centring, the product `(x_i − x̄)ᵀ M (x_i − x̄)` is expanded, so that
+/// rows stay sparse. Here, x̄ holds the column means.
 fn of_sparse_block<T: Real>(
     blocks: &RowBlocks<T>,
     at: usize,
@@ -219,8 +221,8 @@ fn of_sparse_block<T: Real>(
     Ok(squares)
 }
 
-/// Returns `x_iᵀ M x_i` for the rows of a dense block, by matrix products over groups of rows. The time is
-/// O(d²) per row.
+/// Returns `x_iᵀ M x_i` for the rows x_i of a dense block, where M is a symmetric matrix. Computes matrix
+/// products over groups of rows. The time is O(d²) per row with d values.
 fn of_dense_block<T: Real>(
     x: &Design<'_, T>,
     at: usize,

@@ -1,10 +1,9 @@
 //! Fits the label embedding Rembrandt, which is a randomized form of partial least squares.
 //!
-//! Let X (n, d) be the features, Y (n, c) the labels, and Ω a diagonal matrix of row weights. The
-//! best weight matrix of rank k in the sense of least squares is `W Uᵀ`. The label embedding U (c,
-//! k) holds the leading eigenvectors of `B = YᵀΩX (XᵀΩX + λI)⁻¹ XᵀΩY`. The projection W (d, k) is
-//! the ridge regression of `YU` on X. A downstream model then learns the labels from the k columns
-//! of `XW`.
+//! Let X (n, d) be the features, Y (n, c) the labels, Ω a diagonal matrix of row weights, and λ a ridge. The
+//! best weight matrix of rank k in the sense of least squares is `W Uᵀ`. The label embedding U (c, k) holds
+//! the leading eigenvectors of `B = YᵀΩX (XᵀΩX + λI)⁻¹ XᵀΩY`. The projection W (d, k) is the ridge regression
+//! of `YU` on X. A downstream model then learns the labels from the k columns of `XW`.
 //!
 //! # Algorithm
 //!
@@ -27,9 +26,9 @@
 //! with k right-hand sides for W.
 //!
 //! This is algorithm 1 of Mineiro and Karampatziakis, "Fast Label Embeddings for Extremely Large Output
-//! Spaces" (2014). In the printed line 8, the shapes of the matrices do not match. It is read as `F =
-//! (YᵀXZ)ᵀ(YᵀXZ)`. The ridge and the row weights are from "Scalable Multilabel Prediction via Randomized
-//! Methods" (2015) by the same authors.
+//! Spaces" (2014). In the printed line 8, the shapes of the matrices do not match. This crate computes
+//! `F = (YᵀXZ)ᵀ(YᵀXZ)` instead. The ridge and the row weights are from "Scalable Multilabel Prediction via
+//! Randomized Methods" (2015) by the same authors.
 //!
 //! # Regressions and ridges
 //!

@@ -2,7 +2,8 @@
 //!
 //! [`Params`] holds the values chosen by the user. [`Params::check`] checks the ranges and returns a
 //! [`Checked`](crate::Checked). The method `fit` belongs to [`Checked`](crate::Checked), so a fit never sees
-//! a parameter out of range. The defaults equal the defaults of the Python estimator.
+//! a parameter out of range. The defaults equal the defaults of the Python estimator. The documentation of
+//! the [crate](crate) defines the matrices X, Y, U, W and Ω.
 
 use manylabel_base::range::{at_least_one, ensure, not_negative, positive};
 use manylabel_base::{Error, checked};

@@ -6,6 +6,10 @@
 //!
 //! Each label is summed separately, in the order of the rows. Splitting the rows into other batches therefore
 //! gives exactly the same results.
+//!
+//! In the formulas, w is the weight of a row, g is its gradient, and `g_k` is the entry of g for label k. `Σ`
+//! is the sum over the rows of the batch, and `Σ_k` is the sum over labels. An index i marks the numbers of
+//! row i.
 
 use crate::lanes::{WIDTH, chunks, chunks_mut, dot, total};
 
@@ -13,8 +17,8 @@ use crate::lanes::{WIDTH, chunks, chunks_mut, dot, total};
 pub(crate) const ROWS_AT_ONCE: usize = 8;
 
 /// Smallest number of rows for which [`Batch::products`] uses two loops. With fewer rows, the second loop
-/// would have to wait for the stores of the first loop. Each product is then computed completely before the
-/// next product.
+/// would have to wait for the stores of the first loop. Such batches therefore use one loop, which completes
+/// each product before it starts the next product.
 const FEW_ROWS: usize = 5;
 
 /// One number per row of a batch.
@@ -71,7 +75,7 @@ impl<'a> Batch<'a> {
         starts.iter().map(move |&start| &gradients[start + c])
     }
 
-    /// Computes `y += Σ_i a_i g_i` over the rows of the batch.
+    /// Computes `y += Σ_i a_i g_i` over the rows i of the batch. `a` has one factor per row.
     #[inline(always)]
     pub(crate) fn add_to(&self, a: &OfRows, y: &mut [f64]) {
         for (c, out) in chunks_mut(y).iter_mut().enumerate() {
@@ -86,7 +90,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Adds sums over the rows of the batch to the arrays in `sums`. The sums are `Σ w g`,
-    /// `Σ w |g| (1 − |g|)`, `Σ w |g|` and `Σ w rest |g|`, in this order. Only the first `N` of
+    /// `Σ w |g| (1 − |g|)`, `Σ w |g|` and `Σ w |g| (1 − Σ_k |g_k|)`, in this order. Only the first `N` of
     /// these sums are computed; `N` must be at least 2.
     #[inline(always)]
     pub(crate) fn add_moments_to<const N: usize>(&self, sums: [&mut [f64]; N]) {

@@ -1,19 +1,21 @@
 //! Assigns labels to bins, so that labels with similar optimal scores get the same score. This method is
 //! gradient-based label binning (GBLB, sections 3.2 and 3.3).
 //!
-//! The criterion of a label is the optimal score of the label if no other label is scored: `c_k = −g_k /
-//! (h_kk + ω)` (equation 11). Negative criteria are divided into B₋ bins and positive criteria into B₊ bins.
-//! The bins for one sign have equal width and cover the range of the criteria with this sign. A criterion c
-//! is in bin `at(c)` (equations 14 and 15):
+//! The criterion of a label is the optimal score of the label if no other label is scored:
+//! `c_k = −g_k / (h_kk + ω)` (equation 11). Here, `g_k` and `h_kk` are the sums of the gradients and of the
+//! Hessian diagonals of label k over a set of rows, and ω is the L2 weight. Negative criteria are divided
+//! into B₋ bins and positive criteria into B₊ bins. The bins for one sign have equal width and cover the
+//! range of the criteria with this sign. A criterion c is in bin `at(c)` (equations 14 and 15):
 //!
 //! ```text
 //! at(c) = min(⌊(c − lowest) / width⌋, B − 1),    width = (highest − lowest) / B
 //! ```
 //!
-//! Labels with a gradient of 0 belong to no bin, and their score is exactly 0. If all criteria with
-//! one sign are equal up to rounding, their labels are in the same bin. [`Binning`] gives the
-//! number of bins B of a sign as a function of the number of labels with that sign. Some bins may
-//! be empty. Empty bins are skipped when scores are computed.
+//! Here, `lowest` and `highest` are the smallest and the largest criterion with this sign, and B is the
+//! number of its bins. Labels with a gradient of 0 belong to no bin, and their score is exactly 0. If all
+//! criteria with one sign are equal up to rounding, their labels are in the same bin. [`Binning`] gives the
+//! number of bins B of a sign as a function of the number of labels with that sign. Some bins may be empty.
+//! Empty bins are skipped when scores are computed.
 //!
 //! In the exact search for conditions, every candidate set of rows has its own bins. The search therefore
 //! calls [`Binner::assign`] once per candidate. A call takes O(labels) time and does not sort. The order of
@@ -31,8 +33,8 @@ pub(crate) const NONE: f64 = -1.0;
 /// rounding errors.
 const ROUNDING: f64 = 1e-9;
 
-/// A number that is added to every diagonal entry before a division by the entry. It matters only without L2
-/// regularization. Its square is still a normal floating-point number.
+/// A number that is added to the denominator before a division by a diagonal entry of the Hessian. The number
+/// matters only without L2 regularization. The square of the number is still a normal floating-point number.
 pub(crate) const LEAST_DIAGONAL: f64 = 1e-150;
 
 /// Assigns labels to bins.
@@ -44,8 +46,9 @@ pub(crate) const LEAST_DIAGONAL: f64 = 1e-150;
 pub(crate) struct Binner {
     /// The parameters for the number of bins of each sign.
     binning: Binning,
-    /// Largest total number of bins for any number of labels with negative and positive optimal scores. Empty
-    /// bins are included. All bin numbers are below `n_bins`.
+    /// Largest total number of bins of both signs. The maximum is taken over all possible numbers of labels
+    /// with negative optimal scores; the other labels have positive optimal scores. Empty bins are included.
+    /// All bin numbers are below `n_bins`.
     pub(crate) n_bins: usize,
     /// True if there is at most one bin for each sign. The bin of a label then depends only on the sign of
     /// its gradient.

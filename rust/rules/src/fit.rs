@@ -5,7 +5,8 @@
 //!    multiplied by the learning rate. With [`Step::Safeguarded`], Newton steps are repeated until the loss
 //!    stops falling.
 //! 2. For each further rule, a bootstrap sample of the rows is drawn, and the body of the rule is grown on
-//!    the sample (`grow.rs`). The fit ends early if no condition can be found.
+//!    the sample (`grow.rs`). If [`Params::bootstrap`] is false, the sample contains all rows used for
+//!    learning. The fit ends early if no condition can be found.
 //! 3. The head is computed again from all covered rows used for learning, with their original weights. These
 //!    rows include covered rows outside the sample. With [`Step::Safeguarded`], the head is halved until the
 //!    loss falls enough. The head is then multiplied by the learning rate and rounded to `f32`.
@@ -38,8 +39,9 @@ use manylabel_sparse::{CsrOwned, Sparse, with_sparse};
 /// length. If the loss still does not fall enough, the step is not taken.
 const MOST_HALVINGS: usize = 40;
 
-/// The fraction of the decrease predicted by the slope that a step must reach (Armijo's rule). The value 1e-4
-/// is suggested by Nocedal and Wright, *Numerical Optimization*, section 3.1.
+/// A step is accepted if the loss falls by at least this fraction of the decrease that the slope of the loss
+/// predicts (Armijo's rule). The value 1e-4 is suggested by Nocedal and Wright, *Numerical Optimization*,
+/// section 3.1.
 const ARMIJO: f64 = 1e-4;
 
 /// Largest number of Newton steps for a safeguarded default rule.

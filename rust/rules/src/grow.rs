@@ -52,7 +52,7 @@ pub(crate) struct Grower<'a> {
     /// weight 0.
     pub(crate) sampled: Vec<f64>,
     /// Index of each training row among the covered rows, or [`ABSENT`]. If the search does not need these
-    /// indices, they may be outdated. [`ABSENT`] is always up to date.
+    /// indices, they may be outdated. Which entries are [`ABSENT`] is always up to date.
     positions: Vec<u32>,
     /// Working space of [`covered`](Self::covered), with one mark per training row.
     marks: Vec<bool>,

@@ -140,10 +140,10 @@ impl<'w> Statistics<'w> {
         })
     }
 
-    /// Does the same as [`add`](Self::add), but faster under the example-wise loss. There, gradients are
-    /// multiplied by [`Factors`], which needs no exponential per row. If a score of the head is too large,
-    /// gradients are computed from the scores. For rows with a gradient that becomes too small, gradients are
-    /// also computed from the scores.
+    /// Does the same as [`add`](Self::add), but faster under the example-wise loss. Under this loss,
+    /// gradients are multiplied by [`Factors`]. This multiplication needs no exponential per row. If a score
+    /// of the head is too large, gradients are computed from the scores. For rows with a gradient that
+    /// becomes too small, gradients are also computed from the scores.
     ///
     /// # Errors
     ///

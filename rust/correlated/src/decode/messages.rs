@@ -6,7 +6,9 @@
 //! neighbours of i except k. Max-product sends the message `max(0, r + c) − max(0, r)`. Sum-product
 //! sends the message `log(1 + e^{r + c}) − log(1 + e^r)`. No message exceeds `|c|`, so messages
 //! need no normalization. In each round, all messages are computed from the messages of the
-//! previous round. A round takes O(number of couplings) time.
+//! previous round. A round takes O(number of couplings) time. In the formulas, `u_i` is the
+//! log-odds of label i without couplings, `c_ik` is the coupling of labels i and k, and σ is the
+//! logistic function.
 
 use super::{COUPLINGS, Decoder, Work, sigmoid};
 use manylabel_base::{Error, Watch, copied, extend, filled};

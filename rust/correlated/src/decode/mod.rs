@@ -1,11 +1,11 @@
 //! Finds the most probable label set of a row, and computes the probability of each label. The most
 //! probable label set z maximizes the score `s(z) = Σ_i z_i u_i + Σ_{i<k} c_ik z_i z_k`.
 //!
-//! Here `u_i` is the log-odds of label i without couplings, and `c_ik` is the coupling of labels i
-//! and k. A label without couplings is predicted if its `u_i` is positive. There are three methods
-//! for the labels with couplings:
+//! Here `z_i` is 1 if label i is in the set and 0 otherwise, `u_i` is the log-odds of label i
+//! without couplings, and `c_ik` is the coupling of labels i and k. A label without couplings is
+//! predicted if its `u_i` is positive. There are three methods for the labels with couplings:
 //!
-//! - All label sets (states) are compared. This method is exact and takes O(2^c) time per row for c
+//! - All label sets (states) are compared. This method is exact and takes O(2^m) time per row for m
 //!   labels with couplings.
 //! - A search starts from label sets of the training rows. It changes single labels or pairs as
 //!   long as the score increases.
@@ -156,8 +156,8 @@ pub(crate) struct Work {
 impl<'a> Decoder<'a> {
     /// Prepares a decoder that finds label sets.
     ///
-    /// The preparation takes O(number of couplings) time. If all sets of c coupled labels are
-    /// compared, it also takes O(2^c) time and memory.
+    /// The preparation takes O(number of couplings) time. If all sets of m coupled labels are
+    /// compared, it also takes O(2^m) time and memory.
     ///
     /// # Errors
     ///

@@ -7,7 +7,7 @@
 //! other coupled labels. For each row, the first sum is computed for all sets of the first ten
 //! labels, and the second sum for all sets of the other labels. The states are then visited in runs
 //! of 1024. The states of a run differ only in the first ten labels, and their energies are
-//! adjacent in memory. For c coupled labels, this takes O(2^c) additions per row.
+//! adjacent in memory. For m coupled labels, this takes O(2^m) additions per row.
 
 use super::{Decoder, LABELS, Work};
 use manylabel_base::{Error, extend, few, filled};
@@ -23,7 +23,7 @@ const LOW: usize = 1024;
 impl Decoder<'_> {
     /// Returns the energy (the sum of the couplings) of every state. It is computed from the energy
     /// of the state without its last label, plus the couplings of the last label with the other
-    /// labels. This takes O(2^c) time for c coupled labels.
+    /// labels. This takes O(2^m) time for m coupled labels.
     pub(super) fn energies(&self) -> Result<Vec<f64>, Error> {
         let n = self.coupled.len();
         let mut energies = filled(STATES, 0.0, 1 << n)?;

@@ -1,11 +1,12 @@
 //! Computes the heads of rules. The head of a set of rows holds the scores that are optimal for these rows.
 //!
-//! Let g and H be the sums of gradients and Hessians over the rows. A head p minimizes
-//! `gᵀp + ½ pᵀ(H + ωI)p`, where ω is the L2 weight. The head may be restricted to one score for all
-//! labels of a bin, or to one label. The minimum, `½ gᵀp`, is the *quality* of the set. A lower
-//! quality is better, and 0 means no improvement.
+//! Let g and H be the sums of gradients and Hessians over the rows, and `h_kk` the diagonal entry of H for
+//! label k. A head p minimizes `gᵀp + ½ pᵀ(H + ωI)p`, where ω is the L2 weight. The head may be restricted to
+//! one score for all labels of a bin, or to one label. The minimum, `½ gᵀp`, is the *quality* of the set. A
+//! lower quality is better, and 0 means no improvement.
 //!
-//! [`Method`] selects one of five kinds of heads, depending on the parameters and the loss:
+//! [`Method`] selects one of five kinds of heads, depending on the parameters and the loss. K is the number
+//! of labels, and B is the number of bins:
 //!
 //! | method | system | cost beyond the sums |
 //! |---|---|---|
@@ -148,8 +149,9 @@ impl Method {
     }
 }
 
-/// Returns the optimal score of one label if no other label is scored: `−g / (h + l2)`. Returns 0 if the
-/// denominator is not larger than rounding errors.
+/// Returns the optimal score of one label if no other label is scored: `−g / (h + l2)`. `g` and `h` are the
+/// sums of the gradients and of the Hessian diagonals of the label. Returns 0 if the denominator is not
+/// larger than rounding errors.
 #[inline(always)]
 pub(crate) fn alone(g: f64, h: f64, l2: f64) -> f64 {
     let curvature = h.max(0.0) + l2;

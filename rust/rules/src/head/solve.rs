@@ -491,7 +491,7 @@ impl<const C: usize> Solver<C> {
             if missing <= tolerance * gain || scaled <= 1e-2 * tolerance * gain {
                 return Ok(Some(-gain));
             }
-            // direction = M₀⁻¹ r + β direction
+            // direction = M₀⁻¹ r + β direction, with the preconditioner M₀ = diag(h + ω)
             let beta = if step == 0 { 0.0 } else { scaled / last };
             last = scaled;
             let parts_of = chunks(&self.residual[..n]).iter().zip(chunks(sums.h()));

@@ -40,7 +40,8 @@ pub(crate) struct Full<'a, const C: usize> {
     pub(crate) best: Aligned,
     /// The growing set: the rows added so far.
     rows: Vec<u32>,
-    /// `Σ w g gᵀ` over the first `n_gram` rows of the growing set (the rows added so far).
+    /// The Gram matrix `Σ w g gᵀ` over the first `n_gram` rows of the growing set (the rows added so far).
+    /// Here, w is the weight of a row, and g is its gradient.
     gram: Gram,
     /// Number of rows in `gram`.
     n_gram: usize,

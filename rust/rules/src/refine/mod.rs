@@ -26,7 +26,8 @@
 //! and then ≤ to >. The result does not depend on the number of threads.
 //!
 //! When a condition is added to the body, the sums of the remaining rows are computed by subtraction if this
-//! is less work ([`Moments::keep`]).
+//! is less work ([`Moments::keep`]). In the formula `Σ w g gᵀ`, w is the weight of a row, and g is its
+//! gradient. The sum is over a set of rows.
 
 mod full;
 mod groups;
@@ -116,7 +117,7 @@ impl Moments {
         Ok(moments)
     }
 
-    /// Computes the sums and the matrix of `rows`, and stores these sums with the given head.
+    /// Computes the sums and the matrix of `rows`. Returns both together with the given head `near`.
     ///
     /// # Errors
     ///
@@ -251,8 +252,8 @@ impl<'a> Parent<'a> {
         self.moments.gram.as_ref()
     }
 
-    /// Returns the sum of outer products over the set: the Gram matrix if there is one, and the rows
-    /// otherwise.
+    /// Returns the matrix `Σ w g gᵀ` over the set. If there is a Gram matrix, the result refers to it.
+    /// Otherwise the result refers to the rows.
     fn outer(&self) -> Outer<'_> {
         Outer::of(self.gram(), self.rows, self.weights)
     }

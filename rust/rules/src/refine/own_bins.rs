@@ -5,11 +5,11 @@
 //! summed by bins ([`BinnedRows`]). From one candidate to the next, a few labels change their bins and a few
 //! rows are added.
 //!
-//! The complement has its own bins. The product of two bins is the sum of `w g_i g_k` over rows,
-//! labels i of the first bin and labels k of the second bin. The product over the complement is the
-//! product over the parent set minus the product over the growing set. All three products use the
-//! bins of the complement. The growing set is therefore stored a second time, with the bins of the
-//! complement. The Gram matrix of the parent set is also summed by these bins ([`ParentBins`]). A
+//! The complement has its own bins. The product of two bins is the sum of `w g_i g_k` over rows, labels i of
+//! the first bin and labels k of the second bin. Here, w is the weight of a row, and g is its gradient. The
+//! product over the complement is the product over the parent set minus the product over the growing set. All
+//! three products use the bins of the complement. The growing set is therefore stored a second time, with the
+//! bins of the complement. The Gram matrix of the parent set is also summed by these bins ([`ParentBins`]). A
 //! change of the bin of one label takes O(labels) time.
 
 use super::Parent;

@@ -1,11 +1,11 @@
 //! Evaluates candidates if there are few labels, with one label bin per sign.
 //!
-//! With few labels, label binning usually gives one bin for positive scores and one bin for
-//! negative scores. With the default ratio of 0.04 bins per label, this is the case for up to 25
-//! labels. When a row is added to the growing set, the Gram matrix A of this set is updated in K²
-//! operations. If labels change bins from one candidate to the next, the rows are not read again.
-//! The product between the two bins is `aᵀ A b`, where a and b are the indicator vectors of the
-//! bins. The system of two equations is solved in closed form.
+//! With few labels, label binning usually gives one bin for positive scores and one bin for negative scores.
+//! With the default ratio of 0.04 bins per label, this is the case for up to 25 labels. When a row is added
+//! to the growing set, the Gram matrix `A = Σ w g gᵀ` of this set is updated in K² operations. Here, w is the
+//! weight of a row, g is its gradient, and K is the number of labels. If labels change bins from one
+//! candidate to the next, the rows are not read again. The product between the two bins is `aᵀ A b`, where a
+//! and b are the indicator vectors of the bins. The system of two equations is solved in closed form.
 //!
 //! For up to [`MOST_CHUNKS`] chunks of labels, this method is faster than summing rows by bins
 //! (`own_bins.rs`).
