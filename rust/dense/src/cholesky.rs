@@ -41,6 +41,7 @@ const COLUMNS: usize = 256;
 
 /// The name of the factor in error messages.
 const FACTOR: &str = "the Cholesky factor";
+/// The name of the inverse in error messages.
 const INVERSE: &str = "the inverse of the Gram matrix";
 
 /// The Cholesky factor of a matrix A: the lower triangular matrix L with `L Lᵀ = A`.

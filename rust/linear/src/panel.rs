@@ -75,12 +75,12 @@ pub(crate) fn times_panel(x: &CsrOwned, first: usize, p: &[Lanes], out: &mut [La
     }
 }
 
-/// The number of numbers of each label that [`interleave`] copies before it turns to the next label. The rows of
-/// the panel that it writes, 4 KiB, stay in the first-level cache.
+/// [`interleave`] copies this many numbers of one label before it turns to the next label. It then writes to
+/// 4 KiB of the panel at a time, which stay in the first-level cache.
 const INTERLEAVED_AT_ONCE: usize = 64;
 
-/// Copies the weights of up to sixteen labels to the lanes of a panel. `weights` has one slice for each label,
-/// with at least as many numbers as the panel has rows. The other lanes do not change.
+/// Copies the weights of up to sixteen labels to the lanes of a panel. `weights` has one slice for each
+/// label, with at least as many numbers as the panel has rows. The other lanes do not change.
 pub(crate) fn interleave<'a>(
     weights: &(impl Iterator<Item = &'a [f32]> + Clone),
     panel: &mut [Lanes],

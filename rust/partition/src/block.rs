@@ -348,9 +348,9 @@ impl Model for BlockModel<'_> {
         self.found(x, watch, Some(k), best, Ok)
     }
 
-    /// For rows that are sent to one block, the model of the block selects the labels. A bound of 0
-    /// gives its usual label set. With [`Named::Above`], any other bound is added to its threshold.
-    /// With [`Named::Best`], other bounds are ignored. For rows with merged scores, labels with
+    /// For rows that are sent to one block, the model of the block selects the labels. A bound of 0 gives the
+    /// usual label set of the model. With [`Named::Above`], any other bound is added to the threshold of the
+    /// block. With [`Named::Best`], other bounds are ignored. For rows with merged scores, labels with
     /// log-odds above the bound are selected.
     fn above(&self, x: Features<'_>, bounds: Bounds<'_>, watch: &Watch) -> Result<CsrOwned, Error> {
         if let Bounds::Each(bounds) = bounds {

@@ -14,12 +14,12 @@ use manylabel_sparse::{CsrOwned, Sparse};
 /// The search for a number of blocks tries every number up to this one. After that, it increases
 /// the number by a quarter each time.
 const EVERY_UP_TO: usize = 16;
-/// The search ends when this many consecutive numbers of blocks have not brought a [`NOTABLE`]
-/// gain.
+/// The search ends when this many consecutive numbers of blocks have not brought a gain above
+/// [`NOTABLE`].
 const PATIENCE: usize = 5;
-/// The smallest gain for which a larger number of blocks is used. The gain is the additional number
-/// of captured labels, as a fraction of all stored entries of Y. A label of a row is captured if it
-/// is in the label set of the row's block.
+/// A number of blocks replaces the best number so far only if its gain is above this value. The
+/// gain is the number of additional captured labels, as a fraction of all stored entries of Y. A
+/// label of a row is captured if it is in the label set of the row's block.
 const NOTABLE: f64 = 1e-3;
 /// The maximum number of blocks that the search tries. Liang, Hsieh and Lee use up to 2000 blocks.
 const MOST_BLOCKS: usize = 2048;
@@ -54,10 +54,11 @@ impl Checked {
     ///
     /// If `n_blocks` is not given, the search tries the numbers from 1 to 16. Then it increases the
     /// number by a quarter each time, up to 2048 or the number of rows, whichever is smaller. A
-    /// larger number is used only if it increases the number of captured labels by more than a
-    /// thousandth of all stored entries of `y`. (A label of a row is captured if it is in the label
-    /// set of the row's block.) The search ends after five numbers without such a gain. It also
-    /// ends at the first number that leaves a block without rows or labels.
+    /// number replaces the best number so far only if it captures more labels, and the difference
+    /// is over a thousandth of all stored entries of `y`. (A label of a row is captured if it is in
+    /// the label set of the row's block.) The search ends after five consecutive numbers that do
+    /// not replace the best number. It also ends at the first number that leaves a block without
+    /// rows or labels.
     ///
     /// A pass of k-means over the rows takes O(nnz(X) `n_blocks`) time. It may use a sample of the
     /// rows (see [`KMeans`](crate::KMeans)). A round of the alternation takes the time of one

@@ -1,8 +1,8 @@
 //! Fits the router, which predicts one class per row. For each class, one L2-regularized logistic
 //! regression separates the class from all other classes.
 //!
-//! For one class, let `s_i` be 1 for the rows of the class and −1 for other rows, and let `m_i` be
-//! the row weights. The regression minimizes
+//! For one class, let `s_i` be 1 for the rows of the class and −1 for other rows, and let `m_i` be the weight
+//! of row `x_i`. C is the weight of the loss. The regression finds the weights w that minimize
 //!
 //! ```text
 //! ½‖w‖² + Σ_i C m_i ln(1 + exp(−s_i w·x_i))
@@ -283,8 +283,8 @@ impl Router {
 }
 
 /// The one-dimensional problem of a visit to a row. It minimizes
-/// `½ a (z − α)² + b (z − α) + z ln z + (C − z) ln(C − z)` over z in (0, C), where α is the current
-/// value of the dual variable.
+/// `½ a (z − α)² + b (z − α) + z ln z + (c − z) ln(c − z)` over z in (0, c), where α is the current value of
+/// the dual variable.
 struct Visit {
     /// `‖x_i‖²`, the squared length of the row.
     a: f64,
@@ -295,8 +295,8 @@ struct Visit {
 }
 
 impl Visit {
-    /// Minimizes over the dual variable α by Newton's method, and updates `pair`, which is (α, C −
-    /// α). The method works on whichever of these two numbers is smaller at the minimum.
+    /// Minimizes over the dual variable α by Newton's method, and updates `pair`, which is (α, c − α). The
+    /// method works on whichever of these two numbers is smaller at the minimum.
     ///
     /// Newton's method ends when the absolute value of the gradient is below `tol`, or after
     /// [`STEPS`] steps. Returns the gradient at the start, the number of steps, and the change of

@@ -12,9 +12,10 @@
 //! w = Σ_i s_i α_i x_i − κ m,    α_i, κ ≥ 0
 //! ```
 //!
-//! `m · x_i` is computed once for all labels. So a step takes O(entries of the row) time for a row, and
-//! O(1) time for the background. The mean m of all rows differs only slightly from the mean of the
-//! background, because the working set has few rows.
+//! Here, `x_i` is row i of the working set, and `s_i` is 1 if the row is positive and −1 if it is negative.
+//! `m · x_i` is computed once for all labels. So a step takes O(entries of the row) time for a row, and O(1)
+//! time for the background. The mean m of all rows differs only slightly from the mean of the background,
+//! because the working set has few rows.
 //!
 //! The first run of coordinate descent uses only the positive rows. Then [`Effort::searches`]
 //! searches follow. A search scores all rows for sixteen labels in one pass, and keeps the worst
@@ -22,9 +23,10 @@
 //! portions, the worst violators first. Coordinate descent runs again after each portion. When the
 //! worst violators have been added, most other violators no longer violate the margin.
 //!
-//! Each run of coordinate descent has its own random number generator. Its seed depends on the
-//! label and the size of the working set. So the labels that are solved together do not influence
-//! each other.
+//! Each run of coordinate descent has its own random number generator. Its seed depends on the label and the
+//! size of the working set. So the labels that are solved together do not influence each other. In the shapes
+//! of arrays, n is the number of rows, and dim is the number of features, including the feature for the
+//! intercept.
 
 use super::effort::Effort;
 use super::problem::Problem;

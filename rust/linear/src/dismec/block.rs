@@ -30,8 +30,8 @@ pub struct Block<'a> {
     pub forgotten: Option<Forgotten<'a>>,
 }
 
-/// Rows that are left out after a fit, and rows to score. A few solver steps adapt a copy of the
-/// fitted weights to the rows that are not left out. This copy scores the rows.
+/// Rows that are left out after a fit, and rows to score. A few solver steps adapt a copy of the fitted
+/// weights to the rows that are not left out. This copy scores the rows in `scored`.
 ///
 /// The scores approximate the scores of a model that was fitted without the rows that are left out.
 /// The returned weights do not change.

@@ -19,9 +19,8 @@ use std::sync::{Mutex, PoisonError};
 /// A fitted model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
-    /// The weights, stored by feature in the form that [`Scorer`](crate::Scorer) reads;
-    /// (`n_features`, `n_labels`). All stored weights have an absolute value of at least `prune`
-    /// and are not 0.
+    /// The weights, stored by feature in the form that [`Scorer`](crate::Scorer) reads; shape (`n_features`,
+    /// `n_labels`). All stored weights have an absolute value of at least `prune` and are not 0.
     pub weights: CsrOwned,
     /// The intercepts; shape (`n_labels`). They are 0 if no intercepts are fitted, and −∞ for labels without
     /// a positive row.

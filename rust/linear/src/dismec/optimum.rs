@@ -17,8 +17,10 @@
 //! one product with X, one product with its transpose, and a few passes over vectors. The line
 //! search uses the cached products `X w` and `X p`.
 //!
-//! Each label of a panel has one SIMD lane, and all lanes take steps together. The steps of a lane
-//! that has converged have length 0, so its weights do not change while the other lanes continue.
+//! Each label of a panel has one SIMD lane, and all lanes take steps together. The steps of a lane that has
+//! converged have length 0, so its weights do not change while the other lanes continue. In the shapes of
+//! arrays, n is the number of rows, and dim is the number of features, including the feature for the
+//! intercept.
 
 use super::problem::{Columns, Problem};
 use super::unseen::Unseen;
@@ -66,8 +68,8 @@ pub(crate) struct Workspace {
     errors: Vec<Lanes>,
     /// For each row, the change of its score along the search direction, `x_i · p`; shape (n).
     along: Vec<Lanes>,
-    /// For each row and label, the derivative of the loss of the row with respect to its score;
-    /// (n).
+    /// For each row and label, the derivative of the loss of the row with respect to the score of the label;
+    /// shape (n).
     pulls: Vec<Lanes>,
     /// For each row, those of the sixteen labels that the row has; shape (n).
     positive: Vec<Mask>,

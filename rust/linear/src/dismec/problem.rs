@@ -38,8 +38,8 @@ pub(crate) struct Problem {
     pub(crate) row_squares: Vec<f32>,
 }
 
-/// The training set by column, for the solver of frequent labels. Its scores are products along rows, and its
-/// gradients are products along columns. Takes 8 bytes per stored value.
+/// The training set by column, for the solver of frequent labels. This solver computes scores as products
+/// along the rows of X, and gradients as products along the columns. The copy takes 8 bytes per stored value.
 #[derive(Debug)]
 pub(crate) struct Columns {
     /// The transpose of [`Problem::x`]; shape (dim, n).
@@ -131,8 +131,8 @@ impl Problem {
         })
     }
 
-    /// Returns the training set by column, which the solver of the labels `frequent` needs. The result is empty
-    /// if there are no such labels.
+    /// Returns the training set by column, which the solver of the labels `frequent` needs. The result is
+    /// empty if there are no such labels.
     ///
     /// # Errors
     ///
@@ -180,8 +180,8 @@ impl Problem {
     }
 }
 
-/// Returns the sum of `cost_i term(x_ij)` for each column j, divided by `share`. Sums are computed in `f64`, in
-/// the order of the rows.
+/// Returns the sum of `cost_i term(x_ij)` for each column j, divided by `share`. Sums are computed in `f64`,
+/// in the order of the rows.
 ///
 /// # Errors
 ///

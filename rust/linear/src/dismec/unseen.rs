@@ -30,8 +30,8 @@ const OTHER_LABELS: usize = 64;
 /// [`OTHER_LABELS`]. The sample then takes a few hundredths of the time of the fit.
 const ONE_LABEL_IN: usize = 20;
 
-/// The smallest number of held-out rows. However, at most a quarter of all rows is held out. With
-/// fewer rows, the mean number of labels per row would have an error of a tenth or more.
+/// The smallest number of held-out rows. However, at most a quarter of all rows is held out. With fewer
+/// held-out rows, the mean number of labels per row would have an error of a tenth or more.
 const FEWEST_ROWS: usize = 64;
 
 /// The smallest number of true pairs of a held-out row and a sampled label. With fewer pairs, their

@@ -5,10 +5,11 @@
 //! and the other one the *other* factor. Derivatives are taken with respect to the own factor. The own
 //! factor is A for [`Entries::of_rows`] and H for [`Entries::of_labels`].
 //!
-//! Let `ω_ij` be the weight of the row of Y that contains the entry. An entry e belongs to one row of
-//! each factor. Let o be the number of the row in the own factor, and let the vector p be the row of
-//! the other factor. Let t be a direction, which is a matrix of the shape of the own factor, and let
-//! `t_o` be its row o.
+//! Let z be the score of an entry, ω the weight of the row of Y that contains the entry, and ℓ(z) the loss of
+//! the entry. An entry e belongs to one row of each factor. Let o be the number of the row in the own factor,
+//! and let the vector p be the row of the other factor. Let t be a direction, which is a matrix of the shape
+//! of the own factor, and let `t_o` be its row o. Row o of a result is a sum over the known entries e of row
+//! o of the own factor:
 //!
 //! ```text
 //! gradient    Σ_e ω ℓ'(z) p
@@ -191,9 +192,10 @@ impl Block<'_> {
         }
     }
 
-    /// Replaces the scores `z` of entries by the numbers by which the entries multiply their rows of the
-    /// other factor in the gradient or product. `t` holds the dot products of the direction and these
-    /// rows. It is empty unless a product is requested. Returns the sum of the losses.
+    /// Replaces the scores `z` of entries by the factors of p in the formulas of the module documentation:
+    /// `ω ℓ'(z)` for a gradient, and `ω ℓ''(z) (t_o · p)` for a product. If only the loss is requested, the
+    /// scores do not change. `t` holds the numbers `t_o · p`, and is empty unless a product is requested.
+    /// Returns the sum of the losses, or 0 for a product.
     fn pull(&self, z: &mut [f32], t: &[f32], y: &[f32], weights: &[f32]) -> f64 {
         let stretch = Stretch { z, t, y, weights };
         let loss = self.side.entries.loss;

@@ -1,4 +1,5 @@
-//! The losses of an entry of Y, and their derivatives for many entries at a time.
+//! The losses of an entry of Y, and their derivatives for many entries at a time. In the formulas, z is the
+//! score of an entry, ℓ(z) its loss, and ω its weight.
 //!
 //! The loops of this module are compiled for several instruction sets. Logistic loss needs an exponential
 //! for each entry. The standard library computes one at a time, which took more than half of the time of a
@@ -17,7 +18,7 @@ pub(super) enum Wanted {
     Value,
     /// The loss and the slope `ω ℓ'(z)`.
     Slope,
-    /// The product `ω ℓ''(z) t`.
+    /// The product `ω ℓ''(z) t` with a given factor t.
     Product,
 }
 

@@ -5,11 +5,11 @@
 //! numbers instead of `d c`. Labels with few positive rows profit from other labels. Some entries
 //! of Y may be unknown.
 //!
-//! Let W have shape (d, r) and H shape (c, r). Let `ω_i` be the weight of row i, and let Ω be the
+//! Let W have shape (d, r) and H shape (c, r). Let `ω_i` be the weight of row i, and let K be the
 //! set of known entries of Y (by default all entries). The fit minimizes
 //!
 //! ```text
-//! min  Σ_{(i,j)∈Ω} ω_i ℓ(y_ij, x_iᵀ W h_j) + alpha/2 (‖W‖² + ‖H‖²)
+//! min  Σ_{(i,j)∈K} ω_i ℓ(y_ij, x_iᵀ W h_j) + alpha/2 (‖W‖² + ‖H‖²)
 //! ```
 //!
 //! where ℓ(y, z) is `½ (y − z)²`, `log(1 + exp(−s z))` or `½ max(0, 1 − s z)²`, with `s = 2y − 1`.

@@ -5,7 +5,8 @@
 //! the *image* of W. The image of H is H itself. Images are stored and are updated together with W
 //! and H, so a line search needs no product with X.
 //!
-//! A step s solves `(∇² + alpha I) s = −∇` by conjugate gradients. Each product with the Hessian
+//! Let g be the gradient of the objective, and let Q be the Hessian of the loss, both with respect
+//! to W or to H. A step s solves `(Q + alpha I) s = −g` by conjugate gradients. Each product with Q
 //! takes O(rank) time per stored value of X and per known entry. Then s is halved until the
 //! objective decreases enough. A turn takes at most [`MOST_STEPS`] such steps for W and at most
 //! [`MOST_STEPS`] for H.
@@ -46,7 +47,7 @@ pub(super) struct Newton<'a> {
 pub(super) struct Factors {
     /// The weight matrix W, with d features; shape (d, rank).
     w: Vec<f32>,
-    /// `A = X W`; shape (n, rank).
+    /// The product `A = X W`, with n rows; shape (n, rank).
     a: Vec<f32>,
     /// The weight matrix H, with c labels; shape (c, rank).
     h: Vec<f32>,

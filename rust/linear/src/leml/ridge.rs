@@ -6,9 +6,11 @@
 //!
 //! - Over W: the gradient of the objective is `XᵀΩX W HᵀH − XᵀΩY H + alpha W`. W and H are first
 //!   rotated so that `HᵀH = diag(λ)`. Column k of W then solves
-//!   `(λ_k XᵀΩX + alpha I) w_k = XᵀΩY h_k`, independently of the other columns. Preconditioned
-//!   conjugate gradients solve a panel of 32 columns at a time, starting from the previous W.
-//! - Over H: row j solves `(AᵀΩA + alpha I) h_j = AᵀΩ y_j`. All labels share one Cholesky factor.
+//!   `(λ_k XᵀΩX + alpha I) w_k = XᵀΩY h_k`, independently of the other columns. Here, h_k is column
+//!   k of H. Preconditioned conjugate gradients solve a panel of 32 columns at a time, starting
+//!   from the previous W.
+//! - Over H: row j, written as a column h, solves `(AᵀΩA + alpha I) h = AᵀΩ y_j`, where `y_j` is
+//!   column j of Y. All labels share one Cholesky factor.
 //!
 //! The right-hand sides are sums over the entries of Y that are 1, and the objective is computed
 //! from Gram matrices. So no array of size rows × labels is allocated.
@@ -36,7 +38,7 @@ pub(super) struct Ridge<'a> {
     labels: &'a Labels,
     /// The weight of each row, which is the diagonal of Ω. If it is None, Ω is the identity matrix.
     weights: Option<&'a [f32]>,
-    /// The diagonal of `XᵀΩX`, which the preconditioner uses; shape (d).
+    /// The diagonal of `XᵀΩX`, which the preconditioner uses. It has one number for each feature.
     squares: Vec<f32>,
     /// Half of the sum of the squares of Y, weighted by the row weights. It is the objective if W
     /// and H are 0.

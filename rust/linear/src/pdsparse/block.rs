@@ -1,11 +1,11 @@
 //! Solves for all dual variables of one row together.
 //!
-//! For row i, the dual variables of all other rows are fixed. The dual objective is replaced by a
-//! quadratic upper bound with curvature `‖x_i‖²`. To minimize this bound, a point (b, e) is
-//! projected onto a polytope of points (u, t). The active set of row i contains the labels whose
-//! dual variables may differ from 0. The numbers u are the negated dual variables of the labels in
-//! the active set that row i does not have. The numbers t are the dual variables of the labels that
-//! row i has. `visits.rs` computes b and e from the scores of these labels.
+//! Let `x_i` be the features of row i. To solve for row i, the dual variables of all other rows are fixed.
+//! The dual objective is replaced by a quadratic upper bound with curvature `‖x_i‖²`. To minimize this bound,
+//! a point (b, e) is projected onto a polytope of points (u, t). The active set of row i contains the labels
+//! whose dual variables may differ from 0. The numbers u are the negated dual variables of the labels in the
+//! active set that row i does not have. The numbers t are the dual variables of the labels that row i has.
+//! `visits.rs` computes b and e from the scores of these labels.
 
 use manylabel_base::{Error, collected, copied};
 

@@ -23,7 +23,9 @@ use rayon::prelude::*;
 /// frequent as another label. With the largest factor, its intercept is larger by 4.6 times the
 /// margin. With the smallest positive factor, it is larger by a two-hundredth of the margin.
 const LEAST_FACTOR_EXPONENT: i32 = -9;
+/// The exponent of the largest factor f of the intercepts.
 const MOST_FACTOR_EXPONENT: i32 = 1;
+/// The number of possible factors f: 0, and one power of 2 for each exponent.
 const N_FACTORS: usize = (MOST_FACTOR_EXPONENT - LEAST_FACTOR_EXPONENT + 2) as usize;
 
 /// One row in this many is held out at a time.
@@ -37,6 +39,7 @@ const MOST_ROWS: usize = 2000;
 /// Groups of held-out rows are added until they have this many rows in total. There are at most
 /// [`MOST_PARTS`] groups.
 const ENOUGH_ROWS: usize = 100;
+/// The largest number of groups of held-out rows.
 const MOST_PARTS: usize = 5;
 
 /// Draws disjoint groups of rows, which are held out one after the other. The rows of a group are
