@@ -73,6 +73,17 @@ impl TopK {
         self.floor
     }
 
+    /// Returns the largest number of pairs to keep.
+    pub fn k(&self) -> usize {
+        self.k
+    }
+
+    /// Removes all pairs.
+    pub fn clear(&mut self) {
+        self.kept.clear();
+        self.floor = f32::NEG_INFINITY;
+    }
+
     /// Offers one score. Labels may come in any order. Each label may come at most once per row.
     #[inline]
     pub fn push(&mut self, label: u32, score: f32) {

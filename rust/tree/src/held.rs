@@ -218,12 +218,19 @@ impl HeldOut {
         Ok(())
     }
 
-    /// Computes the scores of the candidates and appends them to `out`, row by row.
+    /// Computes the scores of the candidates and appends them to `out`, row by row. If `n_best` is given, some
+    /// candidates are not appended, but the `n_best` best ones of each row are.
     ///
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if memory is short.
-    fn score(&mut self, combine: Combine, n_trees: usize, out: &mut Picked) -> Result<(), Error> {
+    fn score(
+        &mut self,
+        combine: Combine,
+        n_trees: usize,
+        n_best: Option<usize>,
+        out: &mut Picked,
+    ) -> Result<(), Error> {
         self.walk.found.clear();
         let scored = self.candidates.iter().map(|candidate| {
             let Candidate {
@@ -235,7 +242,7 @@ impl HeldOut {
         });
         extend(CANDIDATES, &mut self.walk.found, scored)?;
         out.clear();
-        self.walk.by_row(n_trees, combine, 0.0, out)
+        self.walk.by_row(n_trees, combine, 0.0, n_best, out)
     }
 
     /// Returns the combination with the best rankings of the held-out rows. It differs from other
@@ -266,7 +273,7 @@ impl HeldOut {
         for path_weight in PATH_WEIGHTS {
             watch.step(0)?;
             let combine = Combine::Product { path_weight };
-            self.score(combine, n_trees, &mut scored)?;
+            self.score(combine, n_trees, Some(GAINS.len()), &mut scored)?;
             let mut total = 0.0;
             for (&row, of_row) in self.rows.iter().zip(scored.rows()) {
                 for &(label, score) in of_row {
@@ -303,7 +310,7 @@ impl HeldOut {
             .map(|&row| f64::from(row_weight(weights, row)) * n_labels(row));
         let mut tally = Tally::new(wanted.sum());
         let mut scored = Picked::default();
-        self.score(combine, n_trees, &mut scored)?;
+        self.score(combine, n_trees, None, &mut scored)?;
         for (&row, of_row) in self.rows.iter().zip(scored.rows()) {
             for &(_, score) in of_row {
                 tally.push(score, row_weight(weights, row))?;

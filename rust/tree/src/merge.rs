@@ -6,6 +6,7 @@
 use crate::params::Combine;
 use crate::walk::{CANDIDATES, Found, LOWEST, finite};
 use manylabel_base::{Error, extend, push};
+use manylabel_sparse::TopK;
 use std::f64::consts::LN_2;
 
 /// Marks an empty entry of the table. Labels are below 2³¹.
@@ -21,6 +22,8 @@ pub(crate) struct Merge {
     labels: Vec<u32>,
     /// The score of each label of the row in each tree. NaN if the tree did not score the label.
     scores: Vec<f32>,
+    /// Finds a score that enough labels reach.
+    best: Option<TopK>,
 }
 
 impl Merge {
@@ -34,6 +37,8 @@ impl Merge {
     /// (q/2)ʷ, where w is the exponent of the path. No label below a dropped node can have a higher probability
     /// than qʷ.
     ///
+    /// If `n_best` is given, only some labels are appended. They include the `n_best` best labels.
+    ///
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if memory is short.
@@ -43,10 +48,17 @@ impl Merge {
         dropped: &[f32],
         combine: Combine,
         threshold: f32,
+        n_best: Option<usize>,
         out: &mut Vec<(u32, f32)>,
     ) -> Result<(), Error> {
         let n_trees = dropped.len();
-        self.gather(found, n_trees)?;
+        let least = match (combine, n_best) {
+            (Combine::Product { .. }, Some(n_best)) => {
+                self.least(found, n_best, n_trees, threshold)?
+            }
+            _ => f32::NEG_INFINITY,
+        };
+        self.gather(found, least, n_trees)?;
         for (&label, scores) in self.labels.iter().zip(self.scores.chunks(n_trees)) {
             let known = scores.iter().filter(|score| !score.is_nan());
             let known = known.map(|&score| f64::from(score));
@@ -67,14 +79,52 @@ impl Merge {
         Ok(())
     }
 
-    /// Fills `labels` and `scores` with the labels of a row.
+    /// Returns a score that each of the `n_best` best labels of a row has in at least one tree.
+    ///
+    /// Let p be the largest probability of a label in any tree. Its mean probability over the trees is at least
+    /// p / `n_trees` and at most p. So if `n_best` labels have a probability of at least r in any tree, a label
+    /// with p < r / `n_trees` in all trees is not among the best labels.
     ///
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if memory is short.
-    fn gather(&mut self, found: &[Found], n_trees: usize) -> Result<(), Error> {
+    fn least(
+        &mut self,
+        found: &[Found],
+        n_best: usize,
+        n_trees: usize,
+        threshold: f32,
+    ) -> Result<f32, Error> {
+        // A label has one score for each tree, so these scores have at least `n_best` different labels.
+        let n_scores = n_best.saturating_mul(n_trees);
+        if found.len() <= n_scores {
+            return Ok(f32::NEG_INFINITY);
+        }
+        let best = match &mut self.best {
+            Some(best) if best.k() == n_scores => best,
+            best => best.insert(TopK::new(n_scores)?),
+        };
+        for &Found { label, score, .. } in found {
+            if score > best.floor() {
+                best.push(label, score);
+            }
+        }
+        let reached = best.floor();
+        best.clear();
+        // The scores are rounded, and so is their difference to the threshold.
+        let rounding = 1e-3 + 1e-6 * (reached.abs() + threshold.abs());
+        Ok(reached - (n_trees as f32).ln() - rounding)
+    }
+
+    /// Fills `labels` and `scores` with the labels of a row that have at least the score `least` in any tree.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if memory is short.
+    fn gather(&mut self, found: &[Found], least: f32, n_trees: usize) -> Result<(), Error> {
+        let n_enough = found.iter().filter(|found| found.score >= least).count();
         // At most half of the entries are used, so that a search takes few steps.
-        let n_entries = (2 * found.len()).next_power_of_two();
+        let n_entries = (2 * n_enough).next_power_of_two();
         let shift = 64 - n_entries.trailing_zeros();
         self.table.clear();
         extend(
@@ -84,26 +134,40 @@ impl Merge {
         )?;
         self.labels.clear();
         self.scores.clear();
+        for &Found { label, score, .. } in found {
+            if score >= least {
+                let entry = self.entry(label, shift);
+                if self.table[entry] == EMPTY {
+                    self.table[entry] = (label, self.labels.len() as u32);
+                    push(CANDIDATES, &mut self.labels, label)?;
+                }
+            }
+        }
+        extend(
+            CANDIDATES,
+            &mut self.scores,
+            std::iter::repeat_n(f32::NAN, self.labels.len() * n_trees),
+        )?;
         for &Found { slot, label, score } in found {
-            // Fibonacci hashing: 2⁶⁴ divided by the golden ratio (Knuth, volume 3, section 6.4).
-            let hash = u64::from(label).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-            let mut entry = hash.checked_shr(shift).unwrap_or(0) as usize;
-            while self.table[entry] != EMPTY && self.table[entry].0 != label {
-                entry = (entry + 1) % n_entries;
+            let entry = self.table[self.entry(label, shift)];
+            if entry != EMPTY {
+                self.scores[entry.1 as usize * n_trees + slot as usize % n_trees] = score;
             }
-            if self.table[entry] == EMPTY {
-                self.table[entry] = (label, self.labels.len() as u32);
-                push(CANDIDATES, &mut self.labels, label)?;
-                extend(
-                    CANDIDATES,
-                    &mut self.scores,
-                    std::iter::repeat_n(f32::NAN, n_trees),
-                )?;
-            }
-            let first = self.table[entry].1 as usize * n_trees;
-            self.scores[first + slot as usize % n_trees] = score;
         }
         Ok(())
+    }
+
+    /// Returns the position of a label in the table, or the empty entry at which it can be inserted. `shift` is
+    /// 64 minus the binary logarithm of the number of entries.
+    #[inline]
+    fn entry(&self, label: u32, shift: u32) -> usize {
+        // Fibonacci hashing: 2⁶⁴ divided by the golden ratio (Knuth, volume 3, section 6.4).
+        let hash = u64::from(label).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mut entry = hash.checked_shr(shift).unwrap_or(0) as usize;
+        while self.table[entry] != EMPTY && self.table[entry].0 != label {
+            entry = (entry + 1) % self.table.len();
+        }
+        entry
     }
 }
 
@@ -143,6 +207,7 @@ fn log_mean(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn each_label_of_a_row_is_merged_once_and_rows_do_not_mix() {
@@ -164,13 +229,43 @@ mod tests {
         {
             let mut out = Vec::new();
             merge
-                .row(row, &none, combine, 0.0, &mut out)
+                .row(row, &none, combine, 0.0, None, &mut out)
                 .expect("small");
             for ((label, score), (expected, p)) in out.iter().zip(expected) {
                 assert_eq!(*label, expected);
                 assert!((score.exp() - p).abs() < 1e-6, "{score} {p}");
             }
             assert_eq!(out.len(), 2);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_best_labels_are_the_same_if_others_are_dropped(
+            scores in prop::collection::vec((0u32..40, 0u32..3, -9i8..1), 1..120),
+            dropped in prop::array::uniform3(-8i8..0),
+            k in 1usize..6,
+            threshold in -2i8..1,
+        ) {
+            let mut seen = std::collections::HashSet::new();
+            let found: Vec<Found> = scores
+                .into_iter()
+                .filter(|&(label, slot, _)| seen.insert((label, slot)))
+                .map(|(label, slot, score)| Found { slot, label, score: f32::from(score) })
+                .collect();
+            let dropped = dropped.map(f32::from);
+            let combine = Combine::Product { path_weight: 0.5 };
+            let mut merge = Merge::default();
+            let mut ranked = |n_best| {
+                let mut out = Vec::new();
+                merge
+                    .row(&found, &dropped, combine, f32::from(threshold), n_best, &mut out)
+                    .expect("small");
+                out.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+                out.truncate(k);
+                out
+            };
+            prop_assert_eq!(ranked(Some(k)), ranked(None));
         }
     }
 

@@ -15,7 +15,7 @@ use std::ops::Range;
 
 /// The largest number of rows that are sent down the trees together. Many of these rows visit the same
 /// nodes, so the weights of these nodes stay in cache.
-const ROWS_AT_ONCE: usize = 256;
+const ROWS_AT_ONCE: usize = 1024;
 
 /// The largest number of scores that are computed together if all labels are scored.
 const SCORES_AT_ONCE: usize = 1 << 18;
@@ -70,14 +70,15 @@ struct Batch<'a, 'b, I, T> {
     x: CsrView<'b, I, T>,
     /// The number of nodes of each level that a row is sent to. None if all labels are scored.
     beam: Option<usize>,
-    /// The number of labels that are needed for each row. None if all labels of the visited leaves are needed.
+    /// The number of best labels that are needed for each row. None if all labels of the visited leaves are
+    /// needed.
     best: Option<usize>,
 }
 
 impl<I: Index, T: Value> Batch<'_, '_, I, T> {
     /// Finds labels for the given rows by a beam search and appends these labels. Each label comes with
     /// its score minus the threshold. The search keeps the `beam` best nodes of each level. If `best` is given,
-    /// only the best labels of each leaf are appended, as many as `best` keeps.
+    /// some labels are not appended, but the `best` best labels of each row are.
     ///
     /// For each node that a row visits, each feature of the row is searched in the hash table of the node. If
     /// the node has the feature, each weight of the feature takes one multiplication and one addition.
@@ -89,7 +90,7 @@ impl<I: Index, T: Value> Batch<'_, '_, I, T> {
         &self,
         rows: Range<usize>,
         beam: usize,
-        best: Option<&mut TopK>,
+        best: Option<usize>,
         out: &mut Picked,
         walk: &mut Walk,
     ) -> Result<(), Error> {
@@ -113,7 +114,13 @@ impl<I: Index, T: Value> Batch<'_, '_, I, T> {
         }
         walk.start(arrays.n_trees())?;
         while walk.step(arrays, beam)? {}
-        walk.labels(arrays, *combine, *threshold, best, out)
+        match best {
+            Some(best) if arrays.n_trees() == 1 => {
+                let mut best = TopK::new(best)?;
+                walk.best_labels(arrays, *combine, *threshold, &mut best, out)
+            }
+            best => walk.labels(arrays, *combine, *threshold, best, out),
+        }
     }
 }
 
@@ -155,9 +162,8 @@ impl<I: Index, T: Value> Rows for Batch<'_, '_, I, T> {
         let room = task
             .work
             .room(|| Ok((Walk::default(), Picked::default())))?;
-        let mut best = self.best.map(TopK::new).transpose()?;
         let beam = self.beam.unwrap_or(usize::MAX);
-        self.search(rows, beam, best.as_mut(), out, &mut room.0)
+        self.search(rows, beam, self.best, out, &mut room.0)
     }
 }
 
@@ -176,9 +182,7 @@ impl Model for Scorer<'_> {
             Purpose::Scores | Purpose::Probabilities => None,
             Purpose::Ranking | Purpose::Labels => Some(options.beam.unwrap_or(self.beam)),
         };
-        // With several trees, the best labels of a row need not be among the best labels of a leaf.
-        let best = options.best.filter(|_| self.arrays.n_trees() == 1);
-        let best = best.map(|best| best.min(self.arrays.n_labels));
+        let best = options.best.map(|best| best.min(self.arrays.n_labels));
         Ok(with_sparse!(x.sparse()?, |x| Box::new(Batch {
             scorer: self,
             x,

@@ -11,7 +11,7 @@
 use crate::arrays::Arrays;
 use crate::merge::Merge;
 use crate::params::Combine;
-use manylabel_base::{Error, extend, filled, push};
+use manylabel_base::{Error, collected, extend, filled, push};
 use manylabel_sparse::{Picked, TopK};
 use std::ops::Range;
 
@@ -296,10 +296,8 @@ impl Walk {
     }
 
     /// Scores the labels of all leaves in the beams. Appends them to `out`, row by row, with their scores
-    /// minus `threshold`.
-    ///
-    /// If `best` is given, only the best labels of each leaf are appended, as many as `best` keeps. With one tree,
-    /// they include the best labels of each row.
+    /// minus `threshold`. If `n_best` is given, some labels are not appended, but the `n_best` best labels of
+    /// each row are.
     ///
     /// # Errors
     ///
@@ -309,42 +307,105 @@ impl Walk {
         model: &Arrays<'_>,
         combine: Combine,
         threshold: f32,
-        mut best: Option<&mut TopK>,
+        n_best: Option<usize>,
         out: &mut Picked,
     ) -> Result<(), Error> {
-        let n_trees = model.n_trees();
         let visits = self.in_order_of_nodes();
         self.found.clear();
         for visit in &visits {
             let labels = model.labels(visit.node as usize);
-            let intercept = &model.label_intercept[labels.clone()];
-            self.score(model, visit, intercept)?;
+            self.score(model, visit, &model.label_intercept[labels.clone()])?;
             let scored = model.labels[labels].iter().zip(&self.margins);
             let scored =
                 scored.map(|(&label, &margin)| Found::new(visit, label as u32, margin, combine));
-            let Some(best) = &mut best else {
-                extend(CANDIDATES, &mut self.found, scored)?;
-                continue;
-            };
-            for Found { label, score, .. } in scored {
-                // Rounding can make scores equal. So the threshold is subtracted before scores are compared.
-                let score = finite(score - threshold);
-                if score >= best.floor() {
-                    best.push(label, score);
-                }
-            }
-            let slot = visit.slot;
-            let kept = best.drain_ranked();
-            let kept = kept.map(|(label, score)| Found { slot, label, score });
-            extend(CANDIDATES, &mut self.found, kept)?;
+            extend(CANDIDATES, &mut self.found, scored)?;
         }
         self.visits = visits;
-        let threshold = if best.is_some() { 0.0 } else { threshold };
-        self.by_row(n_trees, combine, threshold, out)
+        self.by_row(model.n_trees(), combine, threshold, n_best, out)
+    }
+
+    /// Does the same as [`labels`](Self::labels) for a model with one tree, but appends only some labels of
+    /// each row. They include the best labels of the row, as many as `best` keeps.
+    ///
+    /// The score of a label is at most the score of a label with probability 1 in the same leaf. So the leaves
+    /// of a row are scored in decreasing order of their probabilities, until no other leaf can have one of the
+    /// best labels.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if memory is short.
+    pub(crate) fn best_labels(
+        &mut self,
+        model: &Arrays<'_>,
+        combine: Combine,
+        threshold: f32,
+        best: &mut TopK,
+        out: &mut Picked,
+    ) -> Result<(), Error> {
+        let n_rows = self.n_rows();
+        let mut visits = std::mem::take(&mut self.visits);
+        visits.sort_unstable_by(|a, b| {
+            let by_score = || b.score.total_cmp(&a.score).then(a.node.cmp(&b.node));
+            a.slot.cmp(&b.slot).then_with(by_score)
+        });
+        places_of(
+            &mut self.places,
+            visits.iter().map(|visit| visit.slot),
+            n_rows,
+        )?;
+        // Of each row, the position of its next leaf, and a score that enough of its labels reach.
+        let next = &self.places[..n_rows];
+        let mut next = collected(NODES, next.iter().map(|&place| place as usize))?;
+        let mut floors = filled(NODES, f32::NEG_INFINITY, n_rows)?;
+        let mut turn = Vec::new();
+        self.found.clear();
+        loop {
+            turn.clear();
+            for row in 0..n_rows {
+                let end = self.places[row + 1] as usize;
+                let Some(visit) = visits[..end].get(next[row]) else {
+                    continue;
+                };
+                let highest = Found::new(visit, 0, f32::MAX, combine).score;
+                if finite(highest - threshold) < floors[row] {
+                    next[row] = end;
+                } else {
+                    next[row] += 1;
+                    push(NODES, &mut turn, *visit)?;
+                }
+            }
+            if turn.is_empty() {
+                break;
+            }
+            turn.sort_unstable_by_key(|visit| (visit.node, visit.slot));
+            for visit in &turn {
+                let labels = model.labels(visit.node as usize);
+                self.score(model, visit, &model.label_intercept[labels.clone()])?;
+                let floor = &mut floors[visit.slot as usize];
+                for (&label, &margin) in model.labels[labels].iter().zip(&self.margins) {
+                    let Found { label, score, .. } =
+                        Found::new(visit, label as u32, margin, combine);
+                    // Rounding can make scores equal. So the threshold is subtracted before scores are
+                    // compared.
+                    let score = finite(score - threshold);
+                    if score >= best.floor().max(*floor) {
+                        best.push(label, score);
+                    }
+                }
+                *floor = floor.max(best.floor());
+                let slot = visit.slot;
+                let kept = best.drain_ranked();
+                let kept = kept.map(|(label, score)| Found { slot, label, score });
+                extend(CANDIDATES, &mut self.found, kept)?;
+            }
+        }
+        self.visits = visits;
+        self.by_row(1, combine, 0.0, None, out)
     }
 
     /// Appends the labels in `found` to `out`, row by row, with their scores minus `threshold`. With several
-    /// trees, each label of a row is appended once, with the mean over the trees.
+    /// trees, each label of a row is appended once, with the mean over the trees. If `n_best` is given, some of
+    /// them are not appended, but the `n_best` best labels of each row are.
     ///
     /// # Errors
     ///
@@ -354,6 +415,7 @@ impl Walk {
         n_trees: usize,
         combine: Combine,
         threshold: f32,
+        n_best: Option<usize>,
         out: &mut Picked,
     ) -> Result<(), Error> {
         let n_rows = self.n_rows();
@@ -378,7 +440,7 @@ impl Walk {
             } else {
                 let dropped = &self.dropped[row * n_trees..][..n_trees];
                 self.merge
-                    .row(found, dropped, combine, threshold, &mut out.pairs)?;
+                    .row(found, dropped, combine, threshold, n_best, &mut out.pairs)?;
             }
             out.ends.push(out.pairs.len());
             begin = end;
