@@ -8,7 +8,7 @@
 //! Σ_i ω_i ‖t_i − p_i‖² / (1 − h_i)²
 //! ```
 //!
-//! where ω_i is the weight of row i, t_i are its targets, p_i are its predictions, and h_i is its leverage.
+//! where `ω_i` is the weight of row i, `t_i` are its targets, `p_i` are its predictions, and `h_i` is its leverage.
 //! The predictions and leverages come from a single fit to all rows. The formula needs no separate fit for
 //! each row. For each ridge, one regression with 32 right-hand sides is solved, and the leverages are
 //! computed (see [`leverage`](crate::leverage)). All ridges use the same Gram matrix.

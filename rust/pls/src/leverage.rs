@@ -1,7 +1,7 @@
 //! Computes leverages. The leverage of a row measures how much its prediction depends on its own
 //! target.
 //!
-//! The leverage of row i is `h_i = ω_i x_iᵀ (XᵀΩX + λI)⁻¹ x_i`. Here, x_i is row i of X, ω_i is the weight of
+//! The leverage of row i is `h_i = ω_i x_iᵀ (XᵀΩX + λI)⁻¹ x_i`. Here, `x_i` is row i of X, `ω_i` is the weight of
 //! the row, Ω is the diagonal matrix of the weights, and λ is the ridge. With centring, `ω_i / Σω` is added,
 //! because the row also contributes to the means. Let r be the residual of a row, and h its leverage. A fit
 //! without the row would have the residual `r / (1 − h)` for this row. This is exact if the ridge is the same
@@ -175,7 +175,7 @@ fn of_features<T: Real>(
     Ok(all)
 }
 
-/// Returns `x_iᵀ M x_i` for the rows x_i of a sparse block, where M is a symmetric matrix. A row with z
+/// Returns `x_iᵀ M x_i` for the rows `x_i` of a sparse block, where M is a symmetric matrix. A row with z
 /// stored values takes O(z²) time. With centring, the product `(x_i − x̄)ᵀ M (x_i − x̄)` is expanded, so that
 /// rows stay sparse. Here, x̄ holds the column means.
 fn of_sparse_block<T: Real>(
@@ -221,7 +221,7 @@ fn of_sparse_block<T: Real>(
     Ok(squares)
 }
 
-/// Returns `x_iᵀ M x_i` for the rows x_i of a dense block, where M is a symmetric matrix. Computes matrix
+/// Returns `x_iᵀ M x_i` for the rows `x_i` of a dense block, where M is a symmetric matrix. Computes matrix
 /// products over groups of rows. The time is O(d²) per row with d values.
 fn of_dense_block<T: Real>(
     x: &Design<'_, T>,

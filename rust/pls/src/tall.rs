@@ -156,7 +156,7 @@ impl<T: Real> Tall<T> {
     }
 
     /// Returns the first `k` left singular vectors of this matrix T as orthonormal columns. They are
-    /// `T V_k diag(s_k)⁻¹`, where V_k holds the first `k` right singular vectors, and s_k the first `k`
+    /// `T V_k diag(s_k)⁻¹`, where `V_k` holds the first `k` right singular vectors, and `s_k` the first `k`
     /// singular values.
     ///
     /// `spectrum` must be the spectrum of this matrix. The result has `k` columns. It has fewer columns if

@@ -6,7 +6,7 @@
 //!
 //! - Over W: the gradient of the objective is `XᵀΩX W HᵀH − XᵀΩY H + alpha W`. W and H are first
 //!   rotated so that `HᵀH = diag(λ)`. Column k of W then solves
-//!   `(λ_k XᵀΩX + alpha I) w_k = XᵀΩY h_k`, independently of the other columns. Here, h_k is column
+//!   `(λ_k XᵀΩX + alpha I) w_k = XᵀΩY h_k`, independently of the other columns. Here, `h_k` is column
 //!   k of H. Preconditioned conjugate gradients solve a panel of 32 columns at a time, starting
 //!   from the previous W.
 //! - Over H: row j, written as a column h, solves `(AᵀΩA + alpha I) h = AᵀΩ y_j`, where `y_j` is
