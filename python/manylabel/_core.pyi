@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 
 __all__ = [
     "Scorer",
+    "add_labels",
     "block_scorer",
     "check_correlated",
     "check_link",
@@ -69,6 +70,12 @@ class Scorer:
     def probabilities(self, x: _Features, n_threads: int) -> NDArray[np.float64]: ...
     def topk(self, x: _Features, k: int, n_threads: int, beam: int | None = None) -> _Csr: ...
 
+def add_labels(
+    model: Any,
+    examples: _Examples,
+    params: dict[str, Any],
+    job: _Job,
+) -> tuple[dict[str, Any], int, int]: ...
 def block_scorer(
     router: Scorer,
     blocks: list[Any],

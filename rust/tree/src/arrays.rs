@@ -108,7 +108,7 @@ impl Chunk<'_> {
 
 /// Returns `ends[node]..ends[node + 1]`, the range of a node in the array that `ends` divides.
 #[inline(always)]
-fn range(ends: &[i64], node: usize) -> Range<usize> {
+pub(crate) fn range(ends: &[i64], node: usize) -> Range<usize> {
     ends[node] as usize..ends[node + 1] as usize
 }
 

@@ -314,6 +314,11 @@ impl Beams {
         })
     }
 
+    /// Returns the number of rows.
+    pub(crate) fn n_rows(&self) -> usize {
+        self.ends.len()
+    }
+
     /// Returns the row and the node of each visit.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (u32, u32)> + Clone {
         let rows = (0..).zip(0..self.ends.len());
