@@ -11,7 +11,6 @@ from scipy.sparse import csr_array
 
 __all__ = [
     "Scorer",
-    "add_labels",
     "block_scorer",
     "check_correlated",
     "check_link",
@@ -44,6 +43,7 @@ __all__ = [
     "rules_scorer",
     "standardize_columns",
     "topk_of_rows",
+    "tree_add_labels",
     "tree_scorer",
     "write_xc",
 ]
@@ -70,12 +70,6 @@ class Scorer:
     def probabilities(self, x: _Features, n_threads: int) -> NDArray[np.float64]: ...
     def topk(self, x: _Features, k: int, n_threads: int, beam: int | None = None) -> _Csr: ...
 
-def add_labels(
-    model: Any,
-    examples: _Examples,
-    params: dict[str, Any],
-    job: _Job,
-) -> tuple[dict[str, Any], int, int]: ...
 def block_scorer(
     router: Scorer,
     blocks: list[Any],
@@ -241,5 +235,11 @@ def standardize_columns(
     x: csr_array, sample_weight: NDArray[np.float32] | None, center: bool
 ) -> tuple[_Csr, NDArray[np.float64], NDArray[np.float64]]: ...
 def topk_of_rows(scores: csr_array, k: int) -> _Csr: ...
+def tree_add_labels(
+    model: Any,
+    examples: _Examples,
+    params: dict[str, Any],
+    job: _Job,
+) -> tuple[dict[str, Any], int, int]: ...
 def tree_scorer(model: Any) -> Scorer: ...
 def write_xc(path: str, x: csr_array, y: csr_array) -> None: ...

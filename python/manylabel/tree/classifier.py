@@ -407,8 +407,9 @@ class LabelTreeClassifier(MultiLabelClassifier):
         leaves can grow beyond `max_leaf`. Fit the model again if rankings become worse or predictions become
         slow, for example after the number of labels has grown by half.
 
-        The time for a new label is about the time that `fit` needs for a label, and at least the time of a
-        few passes over the rows that reach the leaf. In addition, all rows are sent down the trees once. The
+        All rows are sent down the trees once. Labels whose rows all reach the leaf are fitted together. Any
+        other label is fitted alone, in a few passes over the rows that reach its leaf. For example, it takes
+        half as long to add 428 labels to a model of eurlex57k with 3,843 labels as to fit all labels. The
         arrays of the weights are copied, so the method needs memory for a second model.
         """
         self._check_fitted()
@@ -420,7 +421,7 @@ class LabelTreeClassifier(MultiLabelClassifier):
         params |= {"C": self.C_, "max_leaf": _MOST_OUTPUTS, "normalize": self.normalize_, "learn_cut": False}
         params["prune"] = _least_weight(params)
         with reported(len(np.unique(Y.indices)), "label", params["verbose"], progress) as report:
-            attributes, n_iter, n_unfinished = _core.add_labels(
+            attributes, n_iter, n_unfinished = _core.tree_add_labels(
                 self, (X, Y, sample_weight), params, (params["n_jobs"], report)
             )
         n_labels = self._n_labels + Y.shape[1]

@@ -84,7 +84,7 @@ pub(crate) fn fit_tree<'py>(
 /// - the largest number of steps of a new classifier;
 /// - the number of new classifiers that did not converge.
 #[pyfunction]
-pub(crate) fn add_labels<'py>(
+pub(crate) fn tree_add_labels<'py>(
     py: Python<'py>,
     model: PyTree,
     examples: Examples<'py>,
@@ -120,7 +120,7 @@ fn arrays(py: Python<'_>, model: manylabel_tree::Model) -> PyResult<Bound<'_, Py
     Ok(arrays)
 }
 
-/// The attributes of a fitted estimator that a scorer and [`add_labels`] need.
+/// The attributes of a fitted estimator that a scorer and [`tree_add_labels`] need.
 #[derive(FromPyObject)]
 pub(crate) struct PyTree {
     #[pyo3(attribute("node_children_"))]
