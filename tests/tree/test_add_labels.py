@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, hstack
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import manylabel as ml
@@ -129,11 +129,20 @@ def test_in_a_single_leaf_the_result_is_that_of_a_full_fit(planted, solver):
     np.testing.assert_array_equal(full.decision_function(X_new), grown.decision_function(X_new))
 
 
+@pytest.fixture(scope="module")
+def mixed(planted):
+    """New labels. All rows of the first 30 reach one leaf, the rows of the last 10 do not."""
+    _, Y, *_ = planted
+    order = np.random.default_rng(0).permutation(Y.shape[0])
+    frequent = np.argsort(-np.bincount(Y.indices, minlength=300), kind="stable")[:10]
+    return csr_array(hstack([Y[:, N_OLD:], Y[order][:, frequent]]))
+
+
 @pytest.mark.parametrize("n_trees", [1, 3])
-def test_same_bits_for_any_number_of_threads(planted, n_trees):
-    X, Y, *_ = planted
+def test_same_bits_for_any_number_of_threads(planted, mixed, n_trees):
+    X, *_ = planted
     models = [
-        old_model(planted, n_trees=n_trees).set_params(n_jobs=n_jobs).add_labels(X, Y[:, N_OLD:])
+        old_model(planted, n_trees=n_trees).set_params(n_jobs=n_jobs).add_labels(X, mixed)
         for n_jobs in (1, 2, 5)
     ]
     for other in models[1:]:
@@ -142,13 +151,18 @@ def test_same_bits_for_any_number_of_threads(planted, n_trees):
 
 @pytest.mark.parametrize("n_trees", [1, 2])
 @pytest.mark.parametrize("solver", ["fast", "exact"])
-def test_one_call_for_each_label_gives_the_same_bits(planted, n_trees, solver):
-    X, Y, *_ = planted
-    together = old_model(planted, n_trees=n_trees, solver=solver).add_labels(X, Y[:, N_OLD:])
+def test_one_call_for_each_label_gives_the_same_bits(planted, mixed, n_trees, solver):
+    X, *_ = planted
+    together = old_model(planted, n_trees=n_trees, solver=solver).add_labels(X, mixed)
     alone = old_model(planted, n_trees=n_trees, solver=solver)
-    for label in range(N_OLD, 300):
-        alone.add_labels(X, Y[:, [label]])
+    for label in range(40):
+        alone.add_labels(X, mixed[:, [label]])
     assert_same_model(together, alone, FITTED)
+    if n_trees == 1:
+        reached = together.predict_topk(X, 310)[:, N_OLD:].toarray() != 0
+        is_complete = (reached | (mixed.toarray() == 0)).all(axis=0)
+        assert is_complete[:30].all()
+        assert not is_complete[30:].any()
 
 
 def test_the_weights_of_rows_count(planted):
