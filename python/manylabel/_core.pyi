@@ -192,6 +192,7 @@ def fit_rules(
 def fit_tree(
     examples: _Examples,
     params: dict[str, Any],
+    vectors: csr_array | None,
     job: _Job,
 ) -> tuple[dict[str, Any], float | None, int, int]: ...
 def is_canonical(matrix: Any) -> bool: ...

@@ -5,8 +5,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from sklearn.preprocessing import normalize as unit_rows
 
-from manylabel import DiSMECClassifier, LabelTreeClassifier
+from manylabel import DiSMECClassifier, LabelTreeClassifier, Rembrandt
 from manylabel.datasets import load_xc, make_multilabel
 from manylabel.metrics import precision_at_k
 from oracle import tree as oracle
@@ -132,8 +133,11 @@ def test_permuted_labels_give_the_same_leaves(planted, fitted):
     assert leaves(permuted, order) == leaves(fitted, np.arange(Y.shape[1]))
 
 
-@pytest.mark.parametrize(("fit_intercept", "path_weight"), [(True, 1.0), (False, 0.3), (True, 0.0)])
-def test_agrees_with_the_oracle(fit_intercept, path_weight):
+@pytest.mark.parametrize(
+    ("fit_intercept", "path_weight", "negatives"),
+    [(True, 1.0, "routed"), (False, 0.3, "routed"), (True, 0.0, "routed"), (True, 1.0, "siblings")],
+)
+def test_agrees_with_the_oracle(fit_intercept, path_weight, negatives):
     X, Y = make_multilabel(60, 12, 9, n_nonzero=5, random_state=3)
     X, Y = X.toarray(), Y.toarray()
     weights = np.random.default_rng(0).uniform(0.5, 2.0, len(X)).astype(np.float32)
@@ -146,6 +150,7 @@ def test_agrees_with_the_oracle(fit_intercept, path_weight):
         normalize=True,
         fit_intercept=fit_intercept,
         path_weight=path_weight,
+        negatives=negatives,
         threshold=0.0,
         solver="exact",
         tol=1e-6,
@@ -153,13 +158,56 @@ def test_agrees_with_the_oracle(fit_intercept, path_weight):
         random_state=0,
     ).fit(X, Y, sample_weight=weights)
     tree = oracle.Tree(model)
-    twin = oracle.Model(tree, 0, X, Y, 1.0, weights, 2, fit_intercept=fit_intercept, path_weight=path_weight)
+    twin = oracle.Model(
+        tree,
+        0,
+        X,
+        Y,
+        1.0,
+        weights,
+        2,
+        fit_intercept=fit_intercept,
+        path_weight=path_weight,
+        routed=negatives == "routed",
+    )
     for beam in (1, 2, 9):
         top = model.predict_topk(X, k=9, beam=beam).toarray()
         for x, found in zip(X, top, strict=True):
             expected = twin.scores(x, beam)
             assert set(np.flatnonzero(found)) <= set(expected)
             np.testing.assert_allclose(found[list(expected)], list(expected.values()), atol=1e-3)
+
+
+def test_the_vectors_of_rembrandt_are_the_sums_of_reduced_rows(planted):
+    X, Y, X_new, Y_new = planted
+    params = {"branching": 4, "max_leaf": 20, "beam": 4, "random_state": 0}
+    by_rows, reduced = (
+        LabelTreeClassifier(label_vectors=vectors, **params).fit(X, Y) for vectors in ("rows", "rembrandt")
+    )
+    names = np.arange(Y.shape[1])
+    assert leaves(by_rows, names) != leaves(reduced, names)
+    rows = Rembrandt(random_state=0).fit(csr_array(unit_rows(X)), Y).transform(csr_array(unit_rows(X)))
+    vectors = unit_rows(Y.T @ rows)
+
+    def mean_cosine(model):
+        """Return the mean cosine between the vectors of the labels and the directions of their leaves."""
+        parts = [list(part) for part in leaves(model, names)]
+        return sum(np.linalg.norm(vectors[part].sum(axis=0)) for part in parts) / Y.shape[1]
+
+    assert mean_cosine(reduced) > mean_cosine(by_rows)
+    one, two = (
+        precision_at_k(Y_new, model.predict_topk(X_new, 5), k=(1,))[0] for model in (by_rows, reduced)
+    )
+    assert two > one - 0.03
+
+
+def test_one_leaf_needs_no_label_vectors(planted):
+    X, Y, *_ = planted
+    one, two = (
+        LabelTreeClassifier(1.0, max_leaf=300, label_vectors=vectors, random_state=0).fit(X, Y)
+        for vectors in ("rows", "rembrandt")
+    )
+    assert_same_model(one, two)
 
 
 @pytest.mark.parametrize("normalize", [True, False])
