@@ -247,6 +247,44 @@ def test_bad_beam(planted, fitted, beam):
         fitted.predict_topk(planted[2], beam=beam)
 
 
+@pytest.mark.parametrize("max_nodes", [0, -1, 1.5, "many", True])
+def test_bad_max_nodes(planted, fitted, max_nodes):
+    with pytest.raises(ValueError, match="`max_nodes` must be an integer >= 1, got"):
+        fitted.predict_topk(planted[2], max_nodes=max_nodes)
+
+
+def levels(model):
+    """Return the level of each node."""
+    found = np.zeros(len(model.node_intercept_), dtype=int)
+    for node, (a, b) in enumerate(pairwise(model.node_children_)):
+        found[a:b] = found[node] + 1
+    return found
+
+
+@pytest.mark.parametrize(("n_trees", "balanced"), [(1, True), (1, False), (2, True)])
+def test_max_nodes_limits_the_visited_leaves(planted, n_trees, balanced):
+    X, Y, X_new, Y_new = planted
+    model = LabelTreeClassifier(
+        n_trees=n_trees, branching=3, max_leaf=10, beam=8, balanced=balanced, random_state=0
+    ).fit(X, Y)
+    depth = levels(model).max() + 1
+    assert depth > 2
+    with pytest.raises(ValueError, match="`max_nodes` must be at least the number of levels"):
+        model.predict_topk(X_new, max_nodes=n_trees * depth - 1)
+    every = model.predict_topk(X_new, 400)
+    enough = model.predict_topk(X_new, 400, max_nodes=10_000)
+    np.testing.assert_array_equal(every.indices, enough.indices)
+    np.testing.assert_array_equal(every.data, enough.data)
+    precisions = []
+    for each in (depth, 2 * depth, 4 * depth):
+        top = model.predict_topk(X_new, 400, max_nodes=n_trees * each)
+        # A row is sent to a node of every inner level. The rest of its nodes are leaves.
+        assert 0 < np.diff(top.indptr).max() <= n_trees * 10 * (each - depth + 1)
+        assert np.diff(top.indptr).min() > 0
+        precisions.append(precision_at_k(Y_new, top, k=(5,))[0])
+    assert precisions == sorted(precisions)
+
+
 @pytest.mark.parametrize("n_trees", [1, 2])
 def test_the_learned_path_weight_ranks_new_rows_about_best(planted, n_trees):
     X, Y, X_new, Y_new = planted

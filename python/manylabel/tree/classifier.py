@@ -375,7 +375,9 @@ class LabelTreeClassifier(MultiLabelClassifier):
     def _log_odds(self, scores: NDArray[Any]) -> NDArray[Any]:
         return ODDS_OF_MARGINS * scores
 
-    def predict_topk(self, X: Any, k: int = 5, beam: int | None = None) -> csr_array:
+    def predict_topk(
+        self, X: Any, k: int = 5, beam: int | None = None, max_nodes: int | None = None
+    ) -> csr_array:
         """Return the k labels with the highest scores for every row.
 
         Parameters
@@ -388,6 +390,11 @@ class LabelTreeClassifier(MultiLabelClassifier):
         beam : int or None, default=None
             Number of nodes of each level that a row is sent to; >= 1. If None, the parameter `beam` of the
             model is used. Larger values take more time and may find better labels.
+        max_nodes : int or None, default=None
+            Largest number of nodes of all trees whose children or labels are scored for a row. It must be at
+            least the number of levels of a tree, times the number of trees. A smaller number takes less time.
+            The number is divided equally among the trees, and about equally among the levels of a tree. None
+            means that only `beam` limits the number of nodes.
 
         Returns
         -------
@@ -399,8 +406,8 @@ class LabelTreeClassifier(MultiLabelClassifier):
         Raises
         ------
         ValueError
-            If X is invalid or does not have the number of features that X had in `fit`. Also raised if `k` or
-            `beam` is not an integer >= 1.
+            If X is invalid or does not have the number of features that X had in `fit`. Also raised if `k`,
+            `beam` or `max_nodes` is not an integer >= 1, or if `max_nodes` is too small to reach a leaf.
 
         Notes
         -----
@@ -411,9 +418,11 @@ class LabelTreeClassifier(MultiLabelClassifier):
         k = check_count("k", k, 1)
         if beam is not None:
             beam = check_count("beam", beam, 1)
+        if max_nodes is not None:
+            max_nodes = check_count("max_nodes", max_nodes, 1)
         X = self._features(X)
         scorer = self._scorer()
-        top = scorer.topk(X, k, n_threads(self.n_jobs), beam)
+        top = scorer.topk(X, k, n_threads(self.n_jobs), beam, max_nodes)
         return core_rows(top, (X.shape[0], scorer.n_labels))
 
 

@@ -1,7 +1,7 @@
 //! Defines the Python functions of `manylabel.tree`. They fit label trees and make the scorer of the trees.
 
 use crate::arrays::handed;
-use crate::csr::{Examples, PyCsr};
+use crate::csr::{Examples, PyCsr, Unchecked};
 use crate::held::Held;
 use crate::params::Named;
 use crate::run::Job;
@@ -75,7 +75,7 @@ pub(crate) fn fit_tree<'py>(
     let vectors = vectors.transpose()?;
     let model = job.run(py, |watch| {
         let y = y.to_owned()?;
-        let vectors = vectors.map(|vectors| vectors.to_owned()).transpose()?;
+        let vectors = vectors.map(Unchecked::to_owned).transpose()?;
         params.fit(x.sparse()?, &y, sample_weight, vectors, watch)
     })?;
     let arrays = PyDict::new(py);
