@@ -279,6 +279,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "smooth_link_table": lambda: rows(
         "smooth_link_table", same("mean (least, most)", "fit s", "published"), first="measure"
     ),
+    "trees_growth": lambda: rows("trees_growth", same("fit s", "test ms per 1000 rows", "nodes", "exponent")),
     "partition_growth": lambda: rows("partition_growth", same("s", "rounds"), first="partition"),
     "partition_lambda": lambda: rows(
         "partition_lambda",

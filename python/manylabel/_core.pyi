@@ -68,7 +68,14 @@ class Scorer:
     def at(self, x: _Features, pairs: csr_array, n_threads: int) -> NDArray[np.float32]: ...
     def decision(self, x: _Features, n_threads: int) -> NDArray[np.float32]: ...
     def probabilities(self, x: _Features, n_threads: int) -> NDArray[np.float64]: ...
-    def topk(self, x: _Features, k: int, n_threads: int, beam: int | None = None) -> _Csr: ...
+    def topk(
+        self,
+        x: _Features,
+        k: int,
+        n_threads: int,
+        beam: int | None = None,
+        max_nodes: int | None = None,
+    ) -> _Csr: ...
 
 def block_scorer(
     router: Scorer,
@@ -193,6 +200,7 @@ def fit_rules(
 def fit_tree(
     examples: _Examples,
     params: dict[str, Any],
+    vectors: csr_array | None,
     job: _Job,
 ) -> tuple[dict[str, Any], float | None, int, int]: ...
 def is_canonical(matrix: Any) -> bool: ...

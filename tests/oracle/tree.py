@@ -1,9 +1,9 @@
 """Fits label trees by their definition, for a given tree. Nodes are fitted by scipy, beams found by sorting.
 
 The classifiers of a node minimize the objective of `oracle.linear` over the rows of the node. These are the
-rows that have a label below the node, and the rows that have the node in their beam. The probability of a
-node or label with margin s is exp(-max(0, 1 - s)^3). The score of a label is the logarithm of its
-probability, plus `path_weight` times the logarithm of the probability of its leaf.
+rows that have a label below the node and, if `routed`, the rows that have the node in their beam. The
+probability of a node or label with margin s is exp(-max(0, 1 - s)^3). The score of a label is the logarithm
+of its probability, plus `path_weight` times the logarithm of the probability of its leaf.
 """
 
 from itertools import pairwise
@@ -37,7 +37,20 @@ def best(visits, beam):
 class Model:
     """One tree, fitted level by level."""
 
-    def __init__(self, tree, root, X, Y, C, m, beam, normalize=True, fit_intercept=True, path_weight=1.0):
+    def __init__(
+        self,
+        tree,
+        root,
+        X,
+        Y,
+        C,
+        m,
+        beam,
+        normalize=True,
+        fit_intercept=True,
+        path_weight=1.0,
+        routed=True,
+    ):
         self.tree, self.root, self.beam, self.path_weight = tree, root, beam, path_weight
         self.normalize, self.fit_intercept = normalize, fit_intercept
         A = linear.design(X, normalize, fit_intercept)
@@ -47,7 +60,7 @@ class Model:
         while level:
             for node in level:
                 below = self.tree.below(node)
-                rows = [i for i in range(len(A)) if node in beams[i] or Y[i, below].any()]
+                rows = [i for i in range(len(A)) if (routed and node in beams[i]) or Y[i, below].any()]
                 self.weights[node] = [
                     linear.minimum(A[rows], 2.0 * Y[rows][:, labels].any(axis=1) - 1, C, m[rows])
                     for labels in self.outputs(node)

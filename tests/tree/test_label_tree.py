@@ -5,8 +5,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from sklearn.preprocessing import normalize as unit_rows
 
-from manylabel import DiSMECClassifier, LabelTreeClassifier
+from manylabel import DiSMECClassifier, LabelTreeClassifier, Rembrandt
 from manylabel.datasets import load_xc, make_multilabel
 from manylabel.metrics import precision_at_k
 from oracle import tree as oracle
@@ -132,8 +133,11 @@ def test_permuted_labels_give_the_same_leaves(planted, fitted):
     assert leaves(permuted, order) == leaves(fitted, np.arange(Y.shape[1]))
 
 
-@pytest.mark.parametrize(("fit_intercept", "path_weight"), [(True, 1.0), (False, 0.3), (True, 0.0)])
-def test_agrees_with_the_oracle(fit_intercept, path_weight):
+@pytest.mark.parametrize(
+    ("fit_intercept", "path_weight", "negatives"),
+    [(True, 1.0, "routed"), (False, 0.3, "routed"), (True, 0.0, "routed"), (True, 1.0, "siblings")],
+)
+def test_agrees_with_the_oracle(fit_intercept, path_weight, negatives):
     X, Y = make_multilabel(60, 12, 9, n_nonzero=5, random_state=3)
     X, Y = X.toarray(), Y.toarray()
     weights = np.random.default_rng(0).uniform(0.5, 2.0, len(X)).astype(np.float32)
@@ -146,6 +150,7 @@ def test_agrees_with_the_oracle(fit_intercept, path_weight):
         normalize=True,
         fit_intercept=fit_intercept,
         path_weight=path_weight,
+        negatives=negatives,
         threshold=0.0,
         solver="exact",
         tol=1e-6,
@@ -153,13 +158,56 @@ def test_agrees_with_the_oracle(fit_intercept, path_weight):
         random_state=0,
     ).fit(X, Y, sample_weight=weights)
     tree = oracle.Tree(model)
-    twin = oracle.Model(tree, 0, X, Y, 1.0, weights, 2, fit_intercept=fit_intercept, path_weight=path_weight)
+    twin = oracle.Model(
+        tree,
+        0,
+        X,
+        Y,
+        1.0,
+        weights,
+        2,
+        fit_intercept=fit_intercept,
+        path_weight=path_weight,
+        routed=negatives == "routed",
+    )
     for beam in (1, 2, 9):
         top = model.predict_topk(X, k=9, beam=beam).toarray()
         for x, found in zip(X, top, strict=True):
             expected = twin.scores(x, beam)
             assert set(np.flatnonzero(found)) <= set(expected)
             np.testing.assert_allclose(found[list(expected)], list(expected.values()), atol=1e-3)
+
+
+def test_the_vectors_of_rembrandt_are_the_sums_of_reduced_rows(planted):
+    X, Y, X_new, Y_new = planted
+    params = {"branching": 4, "max_leaf": 20, "beam": 4, "random_state": 0}
+    by_rows, reduced = (
+        LabelTreeClassifier(label_vectors=vectors, **params).fit(X, Y) for vectors in ("rows", "rembrandt")
+    )
+    names = np.arange(Y.shape[1])
+    assert leaves(by_rows, names) != leaves(reduced, names)
+    rows = Rembrandt(random_state=0).fit(csr_array(unit_rows(X)), Y).transform(csr_array(unit_rows(X)))
+    vectors = unit_rows(Y.T @ rows)
+
+    def mean_cosine(model):
+        """Return the mean cosine between the vectors of the labels and the directions of their leaves."""
+        parts = [list(part) for part in leaves(model, names)]
+        return sum(np.linalg.norm(vectors[part].sum(axis=0)) for part in parts) / Y.shape[1]
+
+    assert mean_cosine(reduced) > mean_cosine(by_rows)
+    one, two = (
+        precision_at_k(Y_new, model.predict_topk(X_new, 5), k=(1,))[0] for model in (by_rows, reduced)
+    )
+    assert two > one - 0.03
+
+
+def test_one_leaf_needs_no_label_vectors(planted):
+    X, Y, *_ = planted
+    one, two = (
+        LabelTreeClassifier(1.0, max_leaf=300, label_vectors=vectors, random_state=0).fit(X, Y)
+        for vectors in ("rows", "rembrandt")
+    )
+    assert_same_model(one, two)
 
 
 @pytest.mark.parametrize("normalize", [True, False])
@@ -197,6 +245,44 @@ def test_degenerate_labels(Y):
 def test_bad_beam(planted, fitted, beam):
     with pytest.raises(ValueError, match="`beam` must be an integer >= 1, got"):
         fitted.predict_topk(planted[2], beam=beam)
+
+
+@pytest.mark.parametrize("max_nodes", [0, -1, 1.5, "many", True])
+def test_bad_max_nodes(planted, fitted, max_nodes):
+    with pytest.raises(ValueError, match="`max_nodes` must be an integer >= 1, got"):
+        fitted.predict_topk(planted[2], max_nodes=max_nodes)
+
+
+def levels(model):
+    """Return the level of each node."""
+    found = np.zeros(len(model.node_intercept_), dtype=int)
+    for node, (a, b) in enumerate(pairwise(model.node_children_)):
+        found[a:b] = found[node] + 1
+    return found
+
+
+@pytest.mark.parametrize(("n_trees", "balanced"), [(1, True), (1, False), (2, True)])
+def test_max_nodes_limits_the_visited_leaves(planted, n_trees, balanced):
+    X, Y, X_new, Y_new = planted
+    model = LabelTreeClassifier(
+        n_trees=n_trees, branching=3, max_leaf=10, beam=8, balanced=balanced, random_state=0
+    ).fit(X, Y)
+    depth = levels(model).max() + 1
+    assert depth > 2
+    with pytest.raises(ValueError, match="`max_nodes` must be at least the number of levels"):
+        model.predict_topk(X_new, max_nodes=n_trees * depth - 1)
+    every = model.predict_topk(X_new, 400)
+    enough = model.predict_topk(X_new, 400, max_nodes=10_000)
+    np.testing.assert_array_equal(every.indices, enough.indices)
+    np.testing.assert_array_equal(every.data, enough.data)
+    precisions = []
+    for each in (depth, 2 * depth, 4 * depth):
+        top = model.predict_topk(X_new, 400, max_nodes=n_trees * each)
+        # A row is sent to a node of every inner level. The rest of its nodes are leaves.
+        assert 0 < np.diff(top.indptr).max() <= n_trees * 10 * (each - depth + 1)
+        assert np.diff(top.indptr).min() > 0
+        precisions.append(precision_at_k(Y_new, top, k=(5,))[0])
+    assert precisions == sorted(precisions)
 
 
 @pytest.mark.parametrize("n_trees", [1, 2])

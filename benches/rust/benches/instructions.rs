@@ -23,6 +23,7 @@ use manylabel_pls::{self as pls, Components, Matrix};
 use manylabel_rules as rules;
 use manylabel_score::{Bounds, Model as _};
 use manylabel_sparse::{ColumnOrder, CsrOwned, CsrView, DenseView, LANES, Lanes, RowBlocks, TopK};
+use manylabel_tree as tree;
 use ndarray::ArrayView2;
 use rayon::ThreadPoolBuilder;
 use std::any::Any;
@@ -66,6 +67,9 @@ fn numbers(n: usize) -> Vec<f32> {
 
 /// Text data for kernels that pass over the rows once.
 const TEXT: Text = Text::new(2_000, 5_000, 80, 500);
+
+/// Text data for label trees.
+const TREE: Text = Text::new(500, 2_000, 40, 300);
 
 /// Measurements for kernels that solve a problem.
 const FEW: Measurements = Measurements {
@@ -477,6 +481,50 @@ fn blocks(kernel: Kernel) -> Box<dyn Any> {
     kernel()
 }
 
+// --- Label trees -----------------------------------------------------------------------------
+
+/// Returns the parameters of trees with two levels of inner nodes.
+fn tree_params(n_trees: usize) -> tree::Params {
+    tree::Params {
+        n_trees,
+        branching: 5,
+        max_leaf: 20,
+        ..tree::Params::default()
+    }
+}
+
+fn fit_tree() -> Kernel {
+    let (x, _, y) = examples(TREE.examples(0));
+    let params = tree_params(1).check().expect("in range");
+    kernel(move || params.fit(x.into(), y, None, None, watch()))
+}
+
+fn rank_by_trees(n_trees: usize, n_rows: usize) -> Kernel {
+    let (x, _, y) = examples(TREE.examples(0));
+    let params = tree_params(n_trees);
+    let checked = params.clone().check().expect("in range");
+    let model = leaked(
+        checked
+            .fit(x.into(), y, None, None, watch())
+            .expect("small"),
+    );
+    let scorer = leaked(
+        tree::Scorer::new(model.arrays(), params.beam, model.combine, 0.0, true)
+            .expect("lengths agree"),
+    );
+    let (x, _, _) = examples(Text { n: n_rows, ..TREE }.examples(1));
+    kernel(move || scorer.topk(x.into(), 5, watch()))
+}
+
+#[library_benchmark]
+#[bench::fit(fit_tree())]
+#[bench::topk(rank_by_trees(1, 500))]
+#[bench::topk_one_row(rank_by_trees(1, 1))]
+#[bench::topk_three_trees(rank_by_trees(3, 500))]
+fn label_tree(kernel: Kernel) -> Box<dyn Any> {
+    kernel()
+}
+
 // --- Files -----------------------------------------------------------------------------------
 
 fn read(ending: &str) -> Kernel {
@@ -511,6 +559,7 @@ library_benchmark_group!(
         smooth_link,
         corrlog,
         blocks,
+        label_tree,
         datasets
     ]
 );

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import normalize
 
 from manylabel import _core
+from manylabel.embedding.rembrandt import Rembrandt
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import ODDS_OF_MARGINS, MultiLabelClassifier, built_aside, core_rows
 from manylabel.estimator.parameters import check_count, fixed_threshold, n_threads
@@ -27,9 +29,9 @@ __all__ = ["LabelTreeClassifier"]
 # weights that P@1 falls from 40.8 to 39.7.
 _MOST_PRUNE = 0.1
 
-# Larger leaves rank better up to 400 labels (citeulike-t, yso-finna-en). But a beam of 7 nodes saves little time
-# if there are few leaves. On eurlex57k with 4,108 labels, 11 leaves take 1.7 times as long to fit as 31 leaves
-# do, for 0.15 points of P@1 with one tree and none with three trees.
+# Larger leaves rank better up to 400 labels (citeulike-t, yso-finna-en). But a beam of 7 nodes saves little
+# time if there are few leaves. On eurlex57k with 4,108 labels, the fit takes 1.7 times as long with 11 leaves
+# as with 31. P@1 is only 0.15 points higher with one tree, and not higher with three trees.
 _LEAVES = 32
 _LEAST_LEAF, _MOST_LEAF = 100, 400
 
@@ -78,6 +80,16 @@ class LabelTreeClassifier(MultiLabelClassifier):
     balanced : bool, default=True
         Whether the tree is balanced. If True, the numbers of labels of two leaves differ by at most 1. If
         False, the sizes of the clusters depend on the data, and leaves can be at different depths.
+    label_vectors : {"rows", "rembrandt"}, default="rows"
+        Vectors from which similar labels are found. "rows" is the sum of the rows that have the label. This
+        representation is known as PIFA, positive instance feature aggregation [1]_. "rembrandt" is the sum of
+        the same rows after :class:`~manylabel.Rembrandt` has reduced them to 100 components. See Notes for
+        the costs.
+    negatives : {"routed", "siblings"}, default="routed"
+        Rows that are the negative examples of a classifier. With "routed", they are the rows that the levels
+        above send to the node of the classifier, and the rows that have another child or label of this node.
+        With "siblings", they are only the rows that have another child or label of the node, as in [1]_. The
+        fit is then faster, but rankings are usually worse.
     combine : {"product", "leaf"}, default="product"
         How the score of a label is computed. "product" is the logarithm of a product. The factors are the
         probability of the label itself and a power of the probability of its leaf (see Notes). "leaf" is the
@@ -171,12 +183,13 @@ class LabelTreeClassifier(MultiLabelClassifier):
 
     Notes
     -----
-    The vector of a label is the sum of the rows that have the label. The sum is scaled to unit length. Labels
-    are clustered by spherical 2-means of these vectors (2-means with cosine similarity). The clusters are
-    divided again in the same way, until there are enough children. The classifiers are fitted level by level,
-    from the root down. A node is fitted to the rows that have a label below the node, and to the rows that
-    the levels above send to the node. So the negative rows of a label are the rows without the label for
-    which a prediction would score the label. The classifiers minimize the same objective as
+    The vector of a label is the sum of the rows that have the label, or of their reduced forms if
+    `label_vectors` is "rembrandt". The sum is scaled to unit length. Labels are clustered by spherical
+    2-means of these vectors (2-means with cosine similarity). The clusters are divided again in the same way,
+    until there are enough children. The classifiers are fitted level by level, from the root down. A node is
+    fitted to the rows that have a label below the node. With ``negatives="routed"``, it is also fitted to the
+    rows that the levels above send to the node. So the negative rows of a label are the rows without the
+    label for which a prediction would score the label. The classifiers minimize the same objective as
     `DiSMECClassifier`.
 
     The probability of a node or label with margin s is ``exp(-max(0, 1 - s)**3)``. With
@@ -205,7 +218,8 @@ class LabelTreeClassifier(MultiLabelClassifier):
     The result does not depend on `n_jobs`. `fit` allocates no array of shape (n_samples, n_labels) or
     (n_labels, n_features). Only two results are dense: the scores from `decision_function` and, if Y was
     dense in `fit`, the predictions from `predict`. While the tree is built, the vector of a label takes up to
-    8 bytes for each stored value in the rows of the label.
+    8 bytes for each stored value in the rows of the label. With ``label_vectors="rembrandt"``, it takes 800
+    bytes, and a reduced row takes 400 bytes.
 
     References
     ----------
@@ -229,6 +243,8 @@ class LabelTreeClassifier(MultiLabelClassifier):
         max_leaf=kinds.Either("auto", kinds.Count(1, _MOST_OUTPUTS)),
         beam=kinds.Count(1),
         balanced=kinds.Flag(),
+        label_vectors=kinds.Choice("rows", "rembrandt"),
+        negatives=kinds.Choice("routed", "siblings"),
         combine=kinds.Choice("product", "leaf"),
         path_weight=kinds.Either("auto", kinds.Number(least=0)),
         prune=kinds.Either("auto", kinds.Number(least=0)),
@@ -285,6 +301,8 @@ class LabelTreeClassifier(MultiLabelClassifier):
         max_leaf: int | Literal["auto"] = "auto",
         beam: int = 7,
         balanced: bool = True,
+        label_vectors: str = "rows",
+        negatives: str = "routed",
         combine: str = "product",
         path_weight: float | str = "auto",
         prune: float | Literal["auto"] = "auto",
@@ -325,8 +343,11 @@ class LabelTreeClassifier(MultiLabelClassifier):
                 )
                 params["C"] = flat._settled(X, y, sample_weight, params["n_jobs"], report).C
             params["prune"] = _least_weight(params)
+            vectors = None
+            if params["label_vectors"] == "rembrandt" and total > params["max_leaf"]:
+                vectors = _reduced_vectors(normalize(X) if by_row else X, y, sample_weight, params)
             attributes, cut, n_iter, n_unfinished = _core.fit_tree(
-                (X, y, sample_weight), params, (params["n_jobs"], report)
+                (X, y, sample_weight), params, vectors, (params["n_jobs"], report)
             )
         for name, value in attributes.items():
             setattr(self, name, value)
@@ -397,11 +418,11 @@ class LabelTreeClassifier(MultiLabelClassifier):
         the label. A label that no row has is in no leaf, as in `fit`. Its score is -inf.
 
         The classifier of a label is fitted to the rows that reach its leaf and to the rows that have the
-        label, with `C_` and the parameters `prune`, `fit_intercept`, `solver`, `tol`, `max_iter`, `beam` and
-        `random_state`. Rows are scaled if `normalize_` is True. `threshold_` and `path_weight_` do not
-        change. `n_iter_` increases if a new classifier needs more steps. With a fixed `random_state`, the
-        result does not depend on `n_jobs`, and it is the same whether labels are added in one call or one
-        after the other.
+        label, for both values of `negatives`. It is fitted with `C_` and the parameters `prune`,
+        `fit_intercept`, `solver`, `tol`, `max_iter`, `beam` and `random_state`. Rows are scaled if
+        `normalize_` is True. `threshold_` and `path_weight_` do not change. `n_iter_` increases if a new
+        classifier needs more steps. With a fixed `random_state`, the result does not depend on `n_jobs`, and
+        it is the same whether labels are added in one call or one after the other.
 
         The trees do not change, so the nodes on the path to a leaf do not learn from the new labels, and
         leaves can grow beyond `max_leaf`. Fit the model again if rankings become worse or predictions become
@@ -448,7 +469,9 @@ class LabelTreeClassifier(MultiLabelClassifier):
     def _log_odds(self, scores: NDArray[Any]) -> NDArray[Any]:
         return ODDS_OF_MARGINS * scores
 
-    def predict_topk(self, X: Any, k: int = 5, beam: int | None = None) -> csr_array:
+    def predict_topk(
+        self, X: Any, k: int = 5, beam: int | None = None, max_nodes: int | None = None
+    ) -> csr_array:
         """Return the k labels with the highest scores for every row.
 
         Parameters
@@ -461,6 +484,11 @@ class LabelTreeClassifier(MultiLabelClassifier):
         beam : int or None, default=None
             Number of nodes of each level that a row is sent to; >= 1. If None, the parameter `beam` of the
             model is used. Larger values take more time and may find better labels.
+        max_nodes : int or None, default=None
+            Largest number of nodes of all trees whose children or labels are scored for a row. It must be at
+            least the number of levels of a tree, times the number of trees. A smaller number takes less time.
+            The number is divided equally among the trees, and about equally among the levels of a tree. None
+            means that only `beam` limits the number of nodes.
 
         Returns
         -------
@@ -472,8 +500,8 @@ class LabelTreeClassifier(MultiLabelClassifier):
         Raises
         ------
         ValueError
-            If X is invalid or does not have the number of features that X had in `fit`. Also raised if `k` or
-            `beam` is not an integer >= 1.
+            If X is invalid or does not have the number of features that X had in `fit`. Also raised if `k`,
+            `beam` or `max_nodes` is not an integer >= 1, or if `max_nodes` is too small to reach a leaf.
 
         Notes
         -----
@@ -484,7 +512,20 @@ class LabelTreeClassifier(MultiLabelClassifier):
         k = check_count("k", k, 1)
         if beam is not None:
             beam = check_count("beam", beam, 1)
+        if max_nodes is not None:
+            max_nodes = check_count("max_nodes", max_nodes, 1)
         X = self._features(X)
         scorer = self._scorer()
-        top = scorer.topk(X, k, n_threads(self.n_jobs), beam)
+        top = scorer.topk(X, k, n_threads(self.n_jobs), beam, max_nodes)
         return core_rows(top, (X.shape[0], scorer.n_labels))
+
+
+def _reduced_vectors(
+    X: csr_array, Y: csr_array, sample_weight: NDArray[np.float32] | None, params: dict[str, Any]
+) -> csr_array:
+    """Return the vectors of all labels that have a row, from rows that `Rembrandt` has reduced."""
+    reduction = Rembrandt(random_state=params["random_state"], n_jobs=params["n_jobs"])
+    reduced = reduction.fit(X, Y, sample_weight).transform(X)
+    seen = np.unique(Y.indices)
+    vectors: csr_array = csr_array(Y.T.tocsr()[seen] @ reduced.astype(np.float32, copy=False))
+    return vectors

@@ -11,7 +11,7 @@ use crate::error::to_py;
 use crate::features::PyFeatures;
 use crate::run::score;
 use manylabel_base::{Error, Watch};
-use manylabel_score::{Bounds, Model};
+use manylabel_score::{Bounds, Model, Search};
 use manylabel_sparse::Features;
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
 use pyo3::prelude::*;
@@ -95,10 +95,9 @@ pub(crate) enum PyBounds<'py> {
 
 #[pymethods]
 impl Scorer {
-    /// Returns the `k` best labels of each row, as the arrays of a CSR matrix. `beam` is the number of nodes
-    /// that a label tree searches on each level. `None` means the beam width of the model. Other models
-    /// ignore `beam`.
-    #[pyo3(signature = (x, k, n_threads, beam=None))]
+    /// Returns the `k` best labels of each row, as the arrays of a CSR matrix. `beam` and `max_nodes` are the
+    /// fields of [`Search`].
+    #[pyo3(signature = (x, k, n_threads, beam=None, max_nodes=None))]
     fn topk<'py>(
         &self,
         py: Python<'py>,
@@ -106,9 +105,11 @@ impl Scorer {
         k: usize,
         n_threads: usize,
         beam: Option<usize>,
+        max_nodes: Option<usize>,
     ) -> PyResult<CsrArrays<'py>> {
+        let search = Search { beam, max_nodes };
         let top = self.ask(py, &x, n_threads, |model, x, watch| {
-            model.topk_within(x, k, beam, watch)
+            model.topk_within(x, k, search, watch)
         })?;
         csr_arrays(py, top)
     }

@@ -2,7 +2,7 @@
 //! the scorer of the trees.
 
 use crate::arrays::handed;
-use crate::csr::Examples;
+use crate::csr::{Examples, PyCsr, Unchecked};
 use crate::held::Held;
 use crate::params::Named;
 use crate::run::Job;
@@ -10,7 +10,7 @@ use crate::scorer::{Scorer, Source};
 use manylabel_base::Error;
 use manylabel_linear::dismec::{self, Solver};
 use manylabel_score::Model;
-use manylabel_tree::{Arrays, Checked, Combine, Params};
+use manylabel_tree::{Arrays, Checked, Combine, Negatives, Params};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -37,14 +37,22 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
     } else {
         path_weight.map(|path_weight| Combine::Product { path_weight })
     };
+    let negatives = params.choice(
+        "negatives",
+        &[
+            ("routed", Negatives::Routed),
+            ("siblings", Negatives::Siblings),
+        ],
+    )?;
     crate::params::from_named!(params, Params {
         n_trees, branching, max_leaf, beam, balanced;
         linear,
+        negatives,
         combine,
     })
 }
 
-/// Fits label trees.
+/// Fits label trees. `vectors`, if given, has the vector of each label that has a row.
 ///
 /// Returns a tuple:
 ///
@@ -57,13 +65,19 @@ pub(crate) fn fit_tree<'py>(
     py: Python<'py>,
     examples: Examples<'py>,
     params: Named<'py>,
+    vectors: Option<PyCsr<'py>>,
     job: Job,
 ) -> PyResult<(Bound<'py, PyDict>, Option<f32>, u32, usize)> {
     let params = checked(&params)?;
     let (x, y, sample_weight) = examples.unchecked()?;
+    let vectors = vectors
+        .as_ref()
+        .map(|vectors| vectors.unchecked("label_vectors"));
+    let vectors = vectors.transpose()?;
     let model = job.run(py, |watch| {
         let y = y.to_owned()?;
-        params.fit(x.sparse()?, &y, sample_weight, watch)
+        let vectors = vectors.map(Unchecked::to_owned).transpose()?;
+        params.fit(x.sparse()?, &y, sample_weight, vectors, watch)
     })?;
     let path_weight = match model.combine {
         Combine::Product { path_weight } => path_weight,

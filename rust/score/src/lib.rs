@@ -63,5 +63,5 @@ mod model;
 mod rank;
 
 pub use finite::keep_finite;
-pub use model::{Bounds, Model, Options, Purpose, Rows, Task, Work};
+pub use model::{Bounds, Model, Options, Purpose, Rows, Search, Task, Work};
 pub use rank::{at, room_for_all};

@@ -54,31 +54,29 @@ pub trait Model: Send + Sync {
     /// [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the caller requested a stop.
     fn topk(&self, x: Features<'_>, k: usize, watch: &Watch) -> Result<CsrOwned, Error> {
         in_known_form(self, x, |x| {
-            Batch::new(self, x, Options::ranking(k, None))?.topk(k, watch)
+            Batch::new(self, x, Options::ranking(k, Search::default()))?.topk(k, watch)
         })
     }
 
-    /// Does the same as [`topk`](Self::topk), but with the given beam width.
-    ///
-    /// `beam` is the number of nodes that a label tree searches on each level for a row. If `beam` is `None`,
-    /// the beam width of the model is used. `beam` has an effect only on models that implement
-    /// [`Rows::candidates`]. Other models score all labels.
+    /// Does the same as [`topk`](Self::topk), but with other options of the search for candidate labels. They
+    /// have an effect only on models that implement [`Rows::candidates`]. Other models score all labels.
     ///
     /// # Errors
     ///
-    /// Returns the same errors as [`topk`](Self::topk).
+    /// Returns the same errors as [`topk`](Self::topk). Also returns [`Error::Param`] if the model cannot search
+    /// with these options.
     fn topk_within(
         &self,
         x: Features<'_>,
         k: usize,
-        beam: Option<usize>,
+        search: Search,
         watch: &Watch,
     ) -> Result<CsrOwned, Error> {
-        if beam.is_none() {
+        if search == Search::default() {
             return self.topk(x, k, watch); // some models have their own implementation
         }
         in_known_form(self, x, |x| {
-            Batch::new(self, x, Options::ranking(k, beam))?.topk(k, watch)
+            Batch::new(self, x, Options::ranking(k, search))?.topk(k, watch)
         })
     }
 
@@ -237,32 +235,41 @@ pub trait Rows: Sync {
 pub struct Options {
     /// The purpose for which scores are computed.
     pub purpose: Purpose,
-    /// The beam width of the search for candidate labels. `None` means the beam width of the model.
-    /// Models that score all labels ignore this option.
-    pub beam: Option<usize>,
+    /// Options of the search for candidate labels. Models that score all labels ignore them.
+    pub search: Search,
     /// The number of labels that a ranking needs for each row. [`Rows::candidates`] may leave out labels that
     /// are not among this number of best labels. `None` means that all candidates are needed.
     pub best: Option<usize>,
 }
 
-impl Options {
-    /// Returns options for rankings of `k` labels. `beam` is the beam width; `None` means the beam width of the
+/// Options of the search for candidate labels in label trees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Search {
+    /// The number of nodes that the search keeps on each level for a row. `None` means the number of the
     /// model.
-    fn ranking(k: usize, beam: Option<usize>) -> Self {
+    pub beam: Option<usize>,
+    /// The largest number of nodes whose children or labels are scored for a row, on all levels of all trees.
+    /// `None` means that only `beam` limits this number.
+    pub max_nodes: Option<usize>,
+}
+
+impl Options {
+    /// Returns options for rankings of `k` labels.
+    fn ranking(k: usize, search: Search) -> Self {
         Self {
             purpose: Purpose::Ranking,
-            beam,
+            search,
             best: Some(k),
         }
     }
 }
 
 impl From<Purpose> for Options {
-    /// Returns options with the purpose `purpose`, the beam width of the model and all candidates.
+    /// Returns options with the purpose `purpose`, the search of the model and all candidates.
     fn from(purpose: Purpose) -> Self {
         Self {
             purpose,
-            beam: None,
+            search: Search::default(),
             best: None,
         }
     }

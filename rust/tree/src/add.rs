@@ -495,7 +495,7 @@ mod tests {
         let labels = CsrOwned::from_view(eye, false)?;
         let model = params(2)
             .check()?
-            .fit(eye.into(), &labels, None, &Watch::new())?;
+            .fit(eye.into(), &labels, None, None, &Watch::new())?;
         let by_label = CsrOwned {
             indptr: std::iter::once(0)
                 .chain(rows_of_labels.iter().scan(0, |end, rows| {

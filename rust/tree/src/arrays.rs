@@ -9,8 +9,8 @@
 //! scorer reads where the bucket begins and ends, and compares the feature with the few features in the
 //! bucket. On average, a bucket has one or two features. A search through the whole chunk is not needed.
 
-use manylabel_base::Error;
 use manylabel_base::range::{ensure, same};
+use manylabel_base::{Error, filled, push};
 use std::ops::Range;
 
 /// The arrays of a fitted model. [`check`](Self::check) lists the conditions that they must satisfy.
@@ -121,6 +121,48 @@ impl<'a> Arrays<'a> {
     /// Returns the number of nodes of all trees.
     pub fn n_nodes(&self) -> usize {
         self.children.len().saturating_sub(1)
+    }
+
+    /// Returns how many nodes a row can be sent to on each level, in the tree with the most such nodes. These are
+    /// the nodes of the level and the leaves of the levels above. Takes O(nodes) time.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if memory is short.
+    pub(crate) fn level_sizes(&self) -> Result<Vec<usize>, Error> {
+        const LEVELS: &str = "number of levels";
+        let n_trees = self.n_trees();
+        // The tree and the level of each node. A child has a larger number than its parent.
+        let mut places = filled("number of nodes", (0usize, 0usize), self.n_nodes())?;
+        // Level by level, the numbers of nodes and of leaves of each tree.
+        let mut sizes: Vec<Vec<(usize, usize)>> = Vec::new();
+        for node in 0..self.n_nodes() {
+            if node < n_trees {
+                places[node] = (node, 0);
+            }
+            let (tree, level) = places[node];
+            let children = self.children(node);
+            let is_leaf = children.is_empty();
+            for child in children {
+                places[child] = (tree, level + 1);
+            }
+            while sizes.len() <= level {
+                push(LEVELS, &mut sizes, filled(LEVELS, (0, 0), n_trees)?)?;
+            }
+            let (n_nodes, n_leaves) = &mut sizes[level][tree];
+            *n_nodes += 1;
+            *n_leaves += usize::from(is_leaf);
+        }
+        let mut most = filled(LEVELS, 0, sizes.len())?;
+        for tree in 0..n_trees {
+            let mut leaves_above = 0;
+            for (most, of_level) in most.iter_mut().zip(&sizes) {
+                let (n_nodes, n_leaves) = of_level[tree];
+                *most = (n_nodes + leaves_above).max(*most);
+                leaves_above += n_leaves;
+            }
+        }
+        Ok(most)
     }
 
     /// Returns the numbers of the children of a node. The range is empty for a leaf.
@@ -297,9 +339,9 @@ impl<'a> Arrays<'a> {
     /// Returns [`Error::Param`] if a label is invalid. Returns [`Error::TooLarge`] if there is no memory for
     /// an array with an entry for each label.
     fn check_labels(&self) -> Result<(), Error> {
-        let mut seen = manylabel_base::filled("number of labels", 0u32, self.n_labels)?;
+        let mut seen = filled("number of labels", 0u32, self.n_labels)?;
         // The number of the tree of each node, starting at 1. A child has the same number as its parent.
-        let mut tree = manylabel_base::filled("number of nodes", 0u32, self.n_nodes())?;
+        let mut tree = filled("number of nodes", 0u32, self.n_nodes())?;
         for node in 0..self.n_nodes() {
             if node < self.n_trees() {
                 tree[node] = node as u32 + 1;

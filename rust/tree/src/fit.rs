@@ -16,8 +16,8 @@ use crate::grow::Forest;
 use crate::held::{HeldOut, rows_of_nodes, textbook};
 use crate::model::Model;
 use crate::node::{Desk, Examples, Fitted, Probe, Training};
-use crate::params::{Checked, Combine, Params};
-use crate::vectors::label_vectors;
+use crate::params::{Checked, Combine, Negatives, Params};
+use crate::vectors::{label_vectors, unit_vectors};
 use crate::walk::{NODES, Visit, Walk};
 use manylabel_base::range::same_rows;
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, parts, push, reserved};
@@ -37,6 +37,9 @@ impl Checked {
     /// Fits trees over the labels, which are the columns of `y`. The stored entries of a row of `y` are the
     /// labels of the row. The stored values of `y` are not used.
     ///
+    /// Labels with similar vectors share a node. `vectors`, if given, has the vector of each label that has a
+    /// row, in increasing order of label. By default, the vector of a label is the sum of its rows.
+    ///
     /// `weights`, if given, has a factor for the loss of each row. All factors must be > 0. `watch` counts
     /// labels. With T trees, a leaf counts as its number of labels divided by T. The fit runs on all threads
     /// of the pool.
@@ -55,7 +58,8 @@ impl Checked {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Shape`] if `x`, `y` and `weights` have different numbers of rows. Returns
+    /// Returns [`Error::Shape`] if `x`, `y` and `weights` have different numbers of rows, or if `vectors` does not
+    /// have one row for each label that has a row. Returns
     /// [`Error::Param`] if a value is not finite as `f32`, or if `C`, `weights` and `x` are so large or
     /// small that results leave the range of `f32`. Returns [`Error::TooLarge`] if memory is short, or
     /// if a size does not fit in 32 bits. Returns [`Error::Stopped`] if the watch was stopped.
@@ -64,6 +68,7 @@ impl Checked {
         x: Sparse<'_>,
         y: &CsrOwned,
         weights: Option<&[f32]>,
+        vectors: Option<CsrOwned>,
         watch: &Watch,
     ) -> Result<Model, Error> {
         same_rows(x.n_rows(), y.n_rows(), weights, None)?;
@@ -76,7 +81,10 @@ impl Checked {
         let is_seen = |&label: &u32| !rows_of_label.row(label as usize).0.is_empty();
         let labels = collected("number of labels", (0..n_labels as u32).filter(is_seen))?;
         let forest = {
-            let vectors = label_vectors(&x, &rows_of_label, &labels, watch)?;
+            let vectors = match vectors {
+                Some(vectors) => unit_vectors(vectors, labels.len())?,
+                None => label_vectors(&x, &rows_of_label, &labels, watch)?,
+            };
             Forest::grow(&vectors, &labels, params, watch)?
         };
         let linear = params.linear.clone().check()?;
@@ -114,7 +122,7 @@ impl Checked {
                 &n_done,
                 watch,
             )?;
-            if level + 1 < n_levels {
+            if level + 1 < n_levels && params.negatives == Negatives::Routed {
                 beams = beams.step(&x, &model.arrays(), params.beam, watch)?;
             }
         }
@@ -203,7 +211,10 @@ fn fit_level(
     watch: &Watch,
 ) -> Result<(), Error> {
     let n_rows = training.examples.x.n_rows();
-    let routed = rows_of_nodes(beams.pairs(), &nodes, n_rows)?;
+    let routed = match params.negatives {
+        Negatives::Routed => rows_of_nodes(beams.pairs(), &nodes, n_rows)?,
+        Negatives::Siblings => rows_of_nodes(std::iter::empty(), &nodes, n_rows)?,
+    };
     let n_trees = beams.n_trees;
     let held_rows = held
         .as_ref()

@@ -19,8 +19,8 @@
 //! the logarithm of the number of labels. A model can have several trees with different seeds. It averages
 //! the probabilities of its trees.
 //!
-//! The vector of a label is the sum of its rows, scaled to unit length. Labels are clustered by balanced
-//! spherical 2-means of these vectors. The classifiers are fitted level by level, from the root down. Two
+//! The vector of a label is the sum of its rows, scaled to unit length. A caller can pass other vectors. Labels
+//! are clustered by balanced spherical 2-means of these vectors. The classifiers are fitted level by level, from the root down. Two
 //! kinds of rows are used at a node: the rows that have a label below the node, and the rows that the levels
 //! above send to the node. So the negative rows of a node are the ones that a prediction would send there.
 //! (Prabhu et al.: Parabel, WWW 2018; Yu et al.: PECOS, JMLR 2022, sections 3 and 4. PECOS calls these
@@ -57,7 +57,7 @@
 //! let eye = CsrView::new("X", &[0i32, 1, 2, 3, 4], &[0, 1, 2, 3], &[1.0f32; 4], 4)?;
 //! let params = Params { max_leaf: 2, branching: 2, ..Params::default() };
 //! let labels = CsrOwned::from_view(eye, false)?;
-//! let model = params.check()?.fit(eye.into(), &labels, None, &Watch::new())?;
+//! let model = params.check()?.fit(eye.into(), &labels, None, None, &Watch::new())?;
 //! let scorer = Scorer::new(model.arrays(), 10, model.combine, 0.0, true)?;
 //! let top = scorer.topk(eye.into(), 1, &Watch::new())?;
 //! assert_eq!(top.indices, [0, 1, 2, 3]);
@@ -90,5 +90,5 @@ mod walk;
 
 pub use arrays::Arrays;
 pub use model::Model;
-pub use params::{Checked, Combine, MOST_OUTPUTS, Params};
+pub use params::{Checked, Combine, MOST_OUTPUTS, Negatives, Params};
 pub use predict::Scorer;

@@ -39,6 +39,17 @@ impl Combine {
     }
 }
 
+/// The rows that a node is fitted to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Negatives {
+    /// The rows that have a label below the node, and the rows that the levels above send to the node. So the
+    /// negative rows of an output are the ones for which a prediction would score the output.
+    Routed,
+    /// The rows that have a label below the node. So the negative rows of an output are positive rows of its
+    /// siblings.
+    Siblings,
+}
+
 /// The parameters as the user gave them. [`check`](Self::check) checks their ranges.
 #[derive(Debug, Clone)]
 pub struct Params {
@@ -56,6 +67,8 @@ pub struct Params {
     /// True if the numbers of labels of two leaves differ by at most 1. If false, the label vectors decide
     /// how many labels a leaf has.
     pub balanced: bool,
+    /// The rows that a node is fitted to.
+    pub negatives: Negatives,
     /// How the score of a label is computed from the margins along the path to the label. `None` means
     /// [`Combine::Product`] with an exponent that is learned on held-out rows.
     pub combine: Option<Combine>,
@@ -71,6 +84,7 @@ impl Default for Params {
             max_leaf: 400,
             beam: 7,
             balanced: true,
+            negatives: Negatives::Routed,
             combine: None,
         }
     }

@@ -8,8 +8,9 @@
 use crate::arrays::Arrays;
 use crate::params::Combine;
 use crate::walk::Walk;
-use manylabel_base::Error;
-use manylabel_score::{Model, Options, Purpose, Rows, Task};
+use manylabel_base::range::ensure;
+use manylabel_base::{Error, collected, filled};
+use manylabel_score::{Model, Options, Purpose, Rows, Search, Task};
 use manylabel_sparse::{CsrView, Features, Index, Picked, TopK, Value, with_sparse};
 use std::ops::Range;
 
@@ -21,10 +22,12 @@ const ROWS_AT_ONCE: usize = 1024;
 const SCORES_AT_ONCE: usize = 1 << 18;
 
 /// Scores rows with a fitted model. The scorer borrows the arrays of the model.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Scorer<'a> {
     /// The arrays of the model, already checked.
     arrays: Arrays<'a>,
+    /// The number of nodes that a row can be sent to on each level, without a limit.
+    level_sizes: Vec<usize>,
     /// The number of nodes of each level that a row is sent to.
     beam: usize,
     /// How the score of a label is computed.
@@ -54,11 +57,43 @@ impl<'a> Scorer<'a> {
         arrays.check()?;
         Ok(Self {
             arrays,
+            level_sizes: arrays.level_sizes()?,
             beam,
             combine,
             threshold,
             normalize,
         })
+    }
+
+    /// Returns the largest number of nodes of each level that a row is sent to, in each tree.
+    ///
+    /// If `max_nodes` is given, each tree has the same share of this number. A level gets at most an equal share
+    /// of what the levels above it leave. So upper levels do not use up the nodes of lower levels.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Param`] if `max_nodes` is smaller than the number of levels of all trees. Returns
+    /// [`Error::TooLarge`] if memory is short.
+    fn widths(&self, search: Search) -> Result<Vec<usize>, Error> {
+        let sizes = &self.level_sizes;
+        let beam = search.beam.unwrap_or(self.beam);
+        let Some(max_nodes) = search.max_nodes else {
+            return collected("number of levels", sizes.iter().map(|_| beam));
+        };
+        let mut left = max_nodes / self.arrays.n_trees().max(1);
+        ensure(
+            "max_nodes",
+            left >= sizes.len(),
+            "at least the number of levels of a tree, times the number of trees",
+            max_nodes,
+        )?;
+        let mut widths = filled("number of levels", 0, sizes.len())?;
+        for level in 0..sizes.len() {
+            let share = left / (sizes.len() - level);
+            widths[level] = beam.min(share).min(sizes[level]);
+            left -= widths[level];
+        }
+        Ok(widths)
     }
 }
 
@@ -68,8 +103,8 @@ struct Batch<'a, 'b, I, T> {
     scorer: &'b Scorer<'a>,
     /// The rows.
     x: CsrView<'b, I, T>,
-    /// The number of nodes of each level that a row is sent to. None if all labels are scored.
-    beam: Option<usize>,
+    /// The number of nodes of each level that a row is sent to, in each tree. Empty if all labels are scored.
+    widths: Vec<usize>,
     /// The number of best labels that are needed for each row. None if all labels of the visited leaves are
     /// needed.
     best: Option<usize>,
@@ -77,8 +112,9 @@ struct Batch<'a, 'b, I, T> {
 
 impl<I: Index, T: Value> Batch<'_, '_, I, T> {
     /// Finds labels for the given rows by a beam search and appends these labels. Each label comes with
-    /// its score minus the threshold. The search keeps the `beam` best nodes of each level. If `best` is given,
-    /// some labels are not appended, but the `best` best labels of each row are.
+    /// its score minus the threshold. The search keeps the best nodes of each level, as many as `widths` has
+    /// for the level. If `best` is given, some labels are not appended, but the `best` best labels of each row
+    /// are.
     ///
     /// For each node that a row visits, each feature of the row is searched in the hash table of the node. If
     /// the node has the feature, each weight of the feature takes one multiplication and one addition.
@@ -89,7 +125,6 @@ impl<I: Index, T: Value> Batch<'_, '_, I, T> {
     fn search(
         &self,
         rows: Range<usize>,
-        beam: usize,
         best: Option<usize>,
         out: &mut Picked,
         walk: &mut Walk,
@@ -113,7 +148,8 @@ impl<I: Index, T: Value> Batch<'_, '_, I, T> {
             )?;
         }
         walk.start(arrays.n_trees())?;
-        while walk.step(arrays, beam)? {}
+        let mut widths = self.widths.iter().skip(1); // each tree has one root
+        while walk.step(arrays, *widths.next().unwrap_or(&usize::MAX))? {}
         match best {
             Some(best) if arrays.n_trees() == 1 => {
                 let mut best = TopK::new(best)?;
@@ -139,7 +175,7 @@ impl<I: Index, T: Value> Rows for Batch<'_, '_, I, T> {
             .room(|| Ok((Walk::default(), Picked::default())))?;
         let (walk, all) = room;
         all.clear();
-        self.search(rows, usize::MAX, None, all, walk)?;
+        self.search(rows, None, all, walk)?;
         scores.fill(f32::NEG_INFINITY);
         for (scores, of_row) in scores.chunks_mut(self.n_labels().max(1)).zip(all.rows()) {
             for &(label, score) in of_row {
@@ -150,7 +186,7 @@ impl<I: Index, T: Value> Rows for Batch<'_, '_, I, T> {
     }
 
     fn candidates_at_once(&self) -> Option<usize> {
-        self.beam.map(|_| ROWS_AT_ONCE)
+        (!self.widths.is_empty()).then_some(ROWS_AT_ONCE)
     }
 
     fn candidates(
@@ -162,8 +198,7 @@ impl<I: Index, T: Value> Rows for Batch<'_, '_, I, T> {
         let room = task
             .work
             .room(|| Ok((Walk::default(), Picked::default())))?;
-        let beam = self.beam.unwrap_or(usize::MAX);
-        self.search(rows, beam, self.best, out, &mut room.0)
+        self.search(rows, self.best, out, &mut room.0)
     }
 }
 
@@ -178,15 +213,15 @@ impl Model for Scorer<'_> {
     }
 
     fn rows<'a>(&'a self, x: Features<'a>, options: Options) -> Result<Box<dyn Rows + 'a>, Error> {
-        let beam = match options.purpose {
-            Purpose::Scores | Purpose::Probabilities => None,
-            Purpose::Ranking | Purpose::Labels => Some(options.beam.unwrap_or(self.beam)),
+        let widths = match options.purpose {
+            Purpose::Scores | Purpose::Probabilities => Vec::new(),
+            Purpose::Ranking | Purpose::Labels => self.widths(options.search)?,
         };
         let best = options.best.map(|best| best.min(self.arrays.n_labels));
         Ok(with_sparse!(x.sparse()?, |x| Box::new(Batch {
             scorer: self,
             x,
-            beam,
+            widths,
             best
         })))
     }

@@ -6,6 +6,7 @@
 //! computed label by label.
 
 use crate::gather::Columns;
+use manylabel_base::range::same;
 use manylabel_base::{Error, Watch, extend, parts, push, reserved};
 use manylabel_linear::dismec::Spare;
 use manylabel_sparse::CsrOwned;
@@ -83,6 +84,30 @@ pub(crate) fn label_vectors(
     Ok(all)
 }
 
+/// Scales given label vectors to unit length. Vectors without a finite, positive norm become zero vectors.
+///
+/// # Errors
+///
+/// Returns [`Error::Shape`] if there are not `n_labels` vectors.
+pub(crate) fn unit_vectors(mut vectors: CsrOwned, n_labels: usize) -> Result<CsrOwned, Error> {
+    same("number of label vectors", n_labels, vectors.n_rows())?;
+    for label in 0..n_labels {
+        let values = vectors.indptr[label]..vectors.indptr[label + 1];
+        let values = &mut vectors.values[values];
+        let squares = values.iter().map(|&value| f64::from(value).powi(2));
+        let norm = squares.sum::<f64>().sqrt();
+        let scale = if norm > 0.0 && norm.is_finite() {
+            1.0 / norm
+        } else {
+            0.0
+        };
+        for value in values {
+            *value = (f64::from(*value) * scale) as f32;
+        }
+    }
+    Ok(vectors)
+}
+
 /// Appends the vector of a label to `part`, in increasing order of feature. `rows` has the rows of the label.
 /// Sums are computed in double precision. The vector is empty if all sums are 0 or if the norm overflows.
 ///
@@ -122,6 +147,19 @@ fn add_label(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn given_vectors_are_scaled_to_unit_length() {
+        let given = CsrOwned {
+            indptr: vec![0, 2, 3],
+            indices: vec![0, 1, 1],
+            values: vec![3.0, 4.0, 0.0],
+            n_cols: 2,
+        };
+        let found = unit_vectors(given.clone(), 2).expect("two vectors");
+        assert_eq!(found.values, [0.6, 0.8, 0.0]);
+        assert!(unit_vectors(given, 3).is_err());
+    }
 
     #[test]
     fn vectors_are_sums_of_rows_at_unit_length() {
