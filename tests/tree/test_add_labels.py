@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 import manylabel as ml
 from manylabel import LabelTreeClassifier
 from manylabel.datasets import make_multilabel
-from manylabel.metrics import precision_at_k
+from manylabel.metrics import precision_at_k, recall_at_k
 
 N_OLD = 270
 PARAMS = {"branching": 4, "max_leaf": 20, "beam": 3, "random_state": 0}
@@ -244,6 +244,17 @@ def test_a_model_of_one_label_becomes_a_model_of_several():
     assert model.predict(X).shape == (200, 3)
     np.testing.assert_array_equal(model.classes_, [0, 1, 2])
     np.testing.assert_array_equal(model.decision_function(X)[:, 0], before)
+
+
+@pytest.mark.parametrize("params", [{"negatives": "siblings"}, {"label_vectors": "rembrandt"}])
+def test_models_with_other_trees_and_negatives_grow(planted, params):
+    X, Y, X_new, Y_new = planted
+    model = old_model(planted, **params)
+    scores = model.decision_function(X_new)
+    recall = recall_at_k(Y_new[:, :N_OLD], model.predict_topk(X_new, 5), k=(5,))[0]
+    model.add_labels(X, Y[:, N_OLD:])
+    np.testing.assert_array_equal(model.decision_function(X_new)[:, :N_OLD], scores)
+    assert recall_at_k(Y_new, model.predict_topk(X_new, 5), k=(5,))[0] > recall - 0.05
 
 
 @pytest.mark.parametrize("normalize", [True, False])
