@@ -97,8 +97,8 @@ class LabelTreeClassifier(MultiLabelClassifier):
         How the fitted weights are stored. A weight takes 4, 2 or 1 bytes, and 2 more bytes for the number of
         its child or label. "float16" rounds every weight to about three decimal digits. "int8" stores an
         integer from -127 to 127 for each weight, and one scale for each child and label. Scores change
-        slightly (see Notes). All computations of `fit` use float32. The weights are converted when `fit` ends.
-        With "float16", `fit` raises an error if a weight is larger than 65,504.
+        slightly (see Notes). All computations of `fit` use float32, and the weights are converted at the end.
+        With "float16", `fit` raises an error if the absolute value of a weight exceeds 65,504.
     fit_intercept : bool, default=True
         Whether to fit intercepts. An intercept is regularized like the weight of a feature that is 1 in every
         row.
@@ -218,12 +218,13 @@ class LabelTreeClassifier(MultiLabelClassifier):
     true labels. If the held-out rows have fewer than 200 labels in total, `path_weight_` is 1. With fewer
     than ten labels, the threshold is the same as with "zero".
 
-    With ``weights="float16"``, the relative error of a weight is at most ``2**-11``. For weights below 6e-5, the
-    absolute error is at most ``2**-25``. With ``weights="int8"``, the error of a weight is at most half the scale
-    of its child or label. Weights that are rounded to 0 are removed. Intercepts are always float32, and so are
-    the products and sums of a prediction. Predictions read the stored weights directly, without a copy in
-    float32. The values of `path_weight_` and `threshold_` are learned with float32 weights. While weights are
-    converted, the weights of both types are in memory.
+    With ``weights="float16"``, the relative error of a weight is at most ``2**-11``. If the absolute value of
+    the weight is below ``2**-14``, the absolute error is at most ``2**-25`` instead. With ``weights="int8"``,
+    the error of a weight is at most half the scale of its child or label. Weights that are rounded to 0 are
+    removed. Intercepts are always float32, and so are the products and sums of a prediction. Predictions read
+    the stored weights directly, without a copy in float32. In `fit`, rows are sent through the tree with
+    float32 weights. `path_weight_` and `threshold_` are also learned with float32 weights. While the weights
+    are converted, both forms are in memory.
 
     The result does not depend on `n_jobs`. `fit` allocates no array of shape (n_samples, n_labels) or
     (n_labels, n_features). Only two results are dense: the scores from `decision_function` and, if Y was
@@ -364,6 +365,8 @@ class LabelTreeClassifier(MultiLabelClassifier):
             attributes, cut, n_iter, n_unfinished = _core.fit_tree(
                 (X, y, sample_weight), params, vectors, (params["n_jobs"], report)
             )
+        for name in ("node_scale_", "leaf_scale_"):  # an earlier fit may have set them
+            vars(self).pop(name, None)
         for name, value in attributes.items():
             setattr(self, name, value)
         if threshold is None:
@@ -389,7 +392,7 @@ class LabelTreeClassifier(MultiLabelClassifier):
 
     @property
     def _scales(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """The scales of weights of dtype int8: those of nodes and those of labels. Both are empty for floats."""
+        """The scales of nodes and of labels. Both arrays are empty if the weights are floats."""
         none = np.empty(0, np.float32)
         return getattr(self, "node_scale_", none), getattr(self, "leaf_scale_", none)
 
