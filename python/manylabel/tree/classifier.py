@@ -164,7 +164,8 @@ class LabelTreeClassifier(MultiLabelClassifier):
         first feature of the node in `chunk_features_`. The last entry of a table is the number of features of
         the node.
     chunk_features_ : ndarray of shape (n_chunk_features,), dtype uint32
-        Features that have weights in a node, for all nodes. The features of a node are sorted by bucket.
+        Features that have weights in a node, for all nodes. The features of a node are sorted by bucket. If
+        weights were rounded to 0, some of the features have no weights left.
     chunk_row_ends_ : ndarray of shape (n_chunk_features,), dtype uint32
         Position after the last weight of each feature, in the order of `chunk_features_`. Positions count
         from the first weight of the node in `chunk_weights_`.
@@ -366,7 +367,7 @@ class LabelTreeClassifier(MultiLabelClassifier):
                 (X, y, sample_weight), params, vectors, (params["n_jobs"], report)
             )
         for name in ("node_scale_", "leaf_scale_"):  # an earlier fit may have set them
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
         for name, value in attributes.items():
             setattr(self, name, value)
         if threshold is None:

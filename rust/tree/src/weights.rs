@@ -177,7 +177,7 @@ impl Model {
         self.weights = match precision {
             Precision::Float32 => WeightsOwned::Float32(weights),
             Precision::Float16 => {
-                let is_zero = |half: &u16| half & 0x7FFF == 0;
+                let is_zero = |half: &u16| half << 1 == 0; // of either sign
                 let halves = self.converted(&weights, |_, weight| to_half(weight), is_zero)?;
                 WeightsOwned::Float16(halves)
             }
@@ -286,7 +286,8 @@ mod tests {
         for half in 0..=u16::MAX {
             let value = from_half(half);
             assert!(value.is_finite());
-            assert_eq!(f64::from(value), defined(half), "{half:#x}");
+            let defined = defined(half);
+            assert_eq!(f64::from(value).to_bits(), defined.to_bits(), "{half:#x}");
             if half & 0x7C00 != 0x7C00 {
                 assert_eq!(to_half(value), half, "{half:#x}");
             }
