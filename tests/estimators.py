@@ -46,6 +46,8 @@ CLASSIFIERS = [
     ml.LabelTreeClassifier(random_state=0),
     ml.LabelTreeClassifier(0.5, n_trees=2, branching=2, max_leaf=3, beam=20, balanced=False, random_state=0),
     ml.LabelTreeClassifier(branching=3, max_leaf=4, beam=20, combine="leaf", solver="exact", random_state=0),
+    ml.LabelTreeClassifier(branching=3, max_leaf=4, beam=20, weights="float16", random_state=0),
+    ml.LabelTreeClassifier(branching=3, max_leaf=4, beam=20, weights="int8", random_state=0),
 ]
 
 TRANSFORMERS = [

@@ -41,6 +41,8 @@ ESTIMATORS = {
     "label-tree-two": ml.LabelTreeClassifier(
         n_trees=2, max_leaf=3, combine="leaf", balanced=False, random_state=0
     ),
+    "label-tree-float16": ml.LabelTreeClassifier(branching=2, max_leaf=3, weights="float16", random_state=0),
+    "label-tree-int8": ml.LabelTreeClassifier(branching=2, max_leaf=3, weights="int8", random_state=0),
     "rembrandt": ml.Rembrandt(3, random_state=0),
     "partitioner": ml.BlockPartitioner(3, random_state=0),
 }

@@ -14,7 +14,9 @@ from manylabel.metrics import precision_at_k, recall_at_k
 
 N_OLD = 270
 PARAMS = {"branching": 4, "max_leaf": 20, "beam": 3, "random_state": 0}
-FITTED = [name for name in LabelTreeClassifier.schema.attributes if name != "feature_names_in_"]
+# Models with float weights have no scales.
+ABSENT = {"feature_names_in_", "node_scale_", "leaf_scale_"}
+FITTED = [name for name in LabelTreeClassifier.schema.attributes if name not in ABSENT]
 ARRAYS = [name for name in FITTED if name.startswith(("node", "leaf", "chunk"))]
 
 
@@ -342,3 +344,26 @@ def test_classifiers_that_do_not_converge_are_told(planted):
         model.add_labels(X, Y[:, N_OLD:])
     assert told[0].filename == __file__
     assert model.n_iter_ == old_model(planted).n_iter_
+
+
+@pytest.mark.parametrize("weights", ["float16", "int8"])
+def test_narrow_weights_stay_narrow(planted, weights):
+    """Old weights keep their bits, and new weights are rounded from those of a model with float32."""
+    X, Y, X_new, _ = planted
+    exact, narrow = (old_model(planted, weights=each) for each in ("float32", weights))
+    scores = narrow.decision_function(X_new)
+    for model in (exact, narrow):
+        model.add_labels(X, Y[:, N_OLD:])
+    assert narrow.chunk_weights_.dtype == weights
+    grown = narrow.decision_function(X_new)
+    np.testing.assert_array_equal(grown[:, :N_OLD], scores)
+    of_new, expected = grown[:, N_OLD:], exact.decision_function(X_new)[:, N_OLD:]
+    seen = np.isfinite(expected)
+    np.testing.assert_array_equal(np.isfinite(of_new), seen)
+    # Paths are rounded too, so scores differ slightly more than margins do.
+    assert np.median(np.abs(of_new[seen] - expected[seen])) < (0.002 if weights == "float16" else 0.05)
+    if weights == "int8":
+        assert len(narrow.leaf_scale_) == len(narrow.leaf_labels_)
+        new = narrow.leaf_labels_ >= N_OLD
+        assert (narrow.leaf_scale_[new] > 0).all()
+        assert np.abs(narrow.chunk_weights_.astype(int)).max() == 127

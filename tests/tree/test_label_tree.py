@@ -13,7 +13,9 @@ from manylabel.metrics import precision_at_k
 from oracle import tree as oracle
 
 FITTED = [
-    name for name in LabelTreeClassifier.schema.attributes if name.startswith(("node", "leaf", "chunk"))
+    name
+    for name, kind in LabelTreeClassifier.schema.attributes.items()
+    if name.startswith(("node", "leaf", "chunk")) and not kind.optional
 ]
 
 

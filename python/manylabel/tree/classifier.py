@@ -102,6 +102,12 @@ class LabelTreeClassifier(MultiLabelClassifier):
     prune : float or "auto", default="auto"
         Weights with an absolute value below `prune` are set to zero; finite and >= 0. "auto" is
         ``0.1 * sqrt(C_)``, but at most 0.1, because a smaller C gives smaller weights.
+    weights : {"float32", "float16", "int8"}, default="float32"
+        How the fitted weights are stored. A weight takes 4, 2 or 1 bytes, and 2 more bytes for the number of
+        its child or label. "float16" rounds every weight to about three decimal digits. "int8" stores an
+        integer from -127 to 127 for each weight, and one scale for each child and label. Scores change
+        slightly (see Notes). All computations of `fit` use float32, and the weights are converted at the end.
+        With "float16", `fit` raises an error if the absolute value of a weight exceeds 65,504.
     fit_intercept : bool, default=True
         Whether to fit intercepts. An intercept is regularized like the weight of a feature that is 1 in every
         row.
@@ -167,14 +173,21 @@ class LabelTreeClassifier(MultiLabelClassifier):
         first feature of the node in `chunk_features_`. The last entry of a table is the number of features of
         the node.
     chunk_features_ : ndarray of shape (n_chunk_features,), dtype uint32
-        Features that have weights in a node, for all nodes. The features of a node are sorted by bucket.
+        Features that have weights in a node, for all nodes. The features of a node are sorted by bucket. If
+        weights were rounded to 0, some of the features have no weights left.
     chunk_row_ends_ : ndarray of shape (n_chunk_features,), dtype uint32
         Position after the last weight of each feature, in the order of `chunk_features_`. Positions count
         from the first weight of the node in `chunk_weights_`.
     chunk_outputs_ : ndarray of shape (n_weights,), dtype uint16
         Child or label of each weight. The value is the position among the children or labels of the node.
-    chunk_weights_ : ndarray of shape (n_weights,), dtype float32
-        Weights of all linear classifiers.
+    chunk_weights_ : ndarray of shape (n_weights,), dtype float32, float16 or int8
+        Weights of all linear classifiers. The dtype is the value of `weights`. Weights of dtype int8 must be
+        multiplied by the scales of their children or labels.
+    node_scale_ : ndarray of shape (n_nodes,), dtype float32
+        Scale of the weights of the classifier that computes the margin of each node. It is the largest
+        absolute value of these weights, divided by 127, and 0 for roots. Only if `weights` is "int8".
+    leaf_scale_ : ndarray of shape (n_leaf_labels,), dtype float32
+        Scale of the weights of each entry of `leaf_labels_`. Only if `weights` is "int8".
 
     See Also
     --------
@@ -215,6 +228,14 @@ class LabelTreeClassifier(MultiLabelClassifier):
     true labels. If the held-out rows have fewer than 200 labels in total, `path_weight_` is 1. With fewer
     than ten labels, the threshold is the same as with "zero".
 
+    With ``weights="float16"``, the relative error of a weight is at most ``2**-11``. If the absolute value of
+    the weight is below ``2**-14``, the absolute error is at most ``2**-25`` instead. With ``weights="int8"``,
+    the error of a weight is at most half the scale of its child or label. Weights that are rounded to 0 are
+    removed. Intercepts are always float32, and so are the products and sums of a prediction. Predictions read
+    the stored weights directly, without a copy in float32. In `fit`, rows are sent through the tree with
+    float32 weights. `path_weight_` and `threshold_` are also learned with float32 weights. While the weights
+    are converted, both forms are in memory.
+
     The result does not depend on `n_jobs`. `fit` allocates no array of shape (n_samples, n_labels) or
     (n_labels, n_features). Only two results are dense: the scores from `decision_function` and, if Y was
     dense in `fit`, the predictions from `predict`. While the tree is built, the vector of a label takes up to
@@ -248,6 +269,7 @@ class LabelTreeClassifier(MultiLabelClassifier):
         combine=kinds.Choice("product", "leaf"),
         path_weight=kinds.Either("auto", kinds.Number(least=0)),
         prune=kinds.Either("auto", kinds.Number(least=0)),
+        weights=kinds.Choice("float32", "float16", "int8"),
         fit_intercept=kinds.Flag(),
         threshold=kinds.Threshold(),
         normalize=kinds.Either("auto", "rows", kinds.Flag()),
@@ -277,7 +299,9 @@ class LabelTreeClassifier(MultiLabelClassifier):
         chunk_features_=Array(("n_chunk_features",), "u4", below="n_features"),
         chunk_row_ends_=Array(("n_chunk_features",), "u4"),
         chunk_outputs_=Array(("n_weights",), "u2"),
-        chunk_weights_=Array(("n_weights",), "f4"),
+        chunk_weights_=Array(("n_weights",), "f4 f2 i1"),
+        node_scale_=Array(("n_nodes",), "f4", optional=True),
+        leaf_scale_=Array(("n_leaf_labels",), "f4", optional=True),
     )
 
     C_: float
@@ -306,6 +330,7 @@ class LabelTreeClassifier(MultiLabelClassifier):
         combine: str = "product",
         path_weight: float | str = "auto",
         prune: float | Literal["auto"] = "auto",
+        weights: str = "float32",
         fit_intercept: bool = True,
         threshold: float | str = "auto",
         normalize: bool | str = "auto",
@@ -349,6 +374,8 @@ class LabelTreeClassifier(MultiLabelClassifier):
             attributes, cut, n_iter, n_unfinished = _core.fit_tree(
                 (X, y, sample_weight), params, vectors, (params["n_jobs"], report)
             )
+        for name in ("node_scale_", "leaf_scale_"):  # an earlier fit may have set them
+            self.__dict__.pop(name, None)
         for name, value in attributes.items():
             setattr(self, name, value)
         if threshold is None:
@@ -420,9 +447,10 @@ class LabelTreeClassifier(MultiLabelClassifier):
         The classifier of a label is fitted to the rows that reach its leaf and to the rows that have the
         label, for both values of `negatives`. It is fitted with `C_` and the parameters `prune`,
         `fit_intercept`, `solver`, `tol`, `max_iter`, `beam` and `random_state`. Rows are scaled if
-        `normalize_` is True. `threshold_` and `path_weight_` do not change. `n_iter_` increases if a new
-        classifier needs more steps. With a fixed `random_state`, the result does not depend on `n_jobs`, and
-        it is the same whether labels are added in one call or one after the other.
+        `normalize_` is True. New weights are stored with the dtype of `chunk_weights_`. `threshold_` and
+        `path_weight_` do not change. `n_iter_` increases if a new classifier needs more steps. With a fixed
+        `random_state`, the result does not depend on `n_jobs`, and it is the same whether labels are added
+        in one call or one after the other.
 
         The trees do not change, so the nodes on the path to a leaf do not learn from the new labels, and
         leaves can grow beyond `max_leaf`. Fit the model again if rankings become worse or predictions become
@@ -457,6 +485,12 @@ class LabelTreeClassifier(MultiLabelClassifier):
     def _beam(self) -> int:
         """The parameter `beam`, checked again because it can be changed after `fit`."""
         return int(self.parameters["beam"].check("beam", self.beam))
+
+    @property
+    def _scales(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """The scales of nodes and of labels. Both arrays are empty if the weights are floats."""
+        none = np.empty(0, np.float32)
+        return getattr(self, "node_scale_", none), getattr(self, "leaf_scale_", none)
 
     @property
     def _normalizes_rows(self) -> bool:

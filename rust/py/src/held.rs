@@ -7,6 +7,7 @@ use manylabel_base::Error;
 use manylabel_base::range::same;
 use manylabel_sparse::{CsrView, Index};
 use numpy::{Element, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -51,6 +52,30 @@ impl<'a, 'py, T: Element + 'a> FromPyObject<'a, 'py> for Held<T> {
     fn extract(array: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         let values: PyReadonlyArray1<'py, T> = array.extract()?;
         Ok(Self::new(values.as_slice()?, &array))
+    }
+}
+
+/// The bits of the values of a contiguous numpy array of type float16.
+pub(crate) struct HeldHalf(Held<u16>);
+
+impl HeldHalf {
+    /// Returns the bits of the values.
+    pub(crate) fn bits(&self) -> &[u16] {
+        &self.0
+    }
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for HeldHalf {
+    type Error = PyErr;
+
+    fn extract(array: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        // False for the other byte order.
+        if !array.getattr("dtype")?.eq("float16")? {
+            return Err(PyTypeError::new_err("the array must have dtype float16"));
+        }
+        // The view keeps the array alive.
+        let bits = array.call_method1("view", ("uint16",))?;
+        Ok(Self(bits.extract()?))
     }
 }
 

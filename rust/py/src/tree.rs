@@ -3,14 +3,16 @@
 
 use crate::arrays::handed;
 use crate::csr::{Examples, PyCsr, Unchecked};
-use crate::held::Held;
+use crate::held::{Held, HeldHalf};
 use crate::params::Named;
 use crate::run::Job;
 use crate::scorer::{Scorer, Source};
 use manylabel_base::Error;
 use manylabel_linear::dismec::{self, Solver};
 use manylabel_score::Model;
-use manylabel_tree::{Arrays, Checked, Combine, Negatives, Params};
+use manylabel_tree::{
+    Arrays, Checked, Combine, Negatives, Params, Precision, Weights, WeightsOwned,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -44,11 +46,20 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
             ("siblings", Negatives::Siblings),
         ],
     )?;
+    let weights = params.choice(
+        "weights",
+        &[
+            ("float32", Precision::Float32),
+            ("float16", Precision::Float16),
+            ("int8", Precision::Int8),
+        ],
+    )?;
     crate::params::from_named!(params, Params {
         n_trees, branching, max_leaf, beam, balanced;
         linear,
         negatives,
         combine,
+        weights,
     })
 }
 
@@ -130,8 +141,36 @@ fn arrays(py: Python<'_>, model: manylabel_tree::Model) -> PyResult<Bound<'_, Py
     arrays.set_item("chunk_features_", handed(py, model.features)?)?;
     arrays.set_item("chunk_row_ends_", handed(py, model.row_ends)?)?;
     arrays.set_item("chunk_outputs_", handed(py, model.outputs)?)?;
-    arrays.set_item("chunk_weights_", handed(py, model.weights)?)?;
+    let weights = match model.weights {
+        WeightsOwned::Float32(weights) => handed(py, weights)?.into_any(),
+        WeightsOwned::Float16(bits) => handed(py, bits)?.call_method1("view", ("float16",))?,
+        WeightsOwned::Int8(codes) => {
+            arrays.set_item("node_scale_", handed(py, model.node_scale)?)?;
+            arrays.set_item("leaf_scale_", handed(py, model.label_scale)?)?;
+            handed(py, codes)?.into_any()
+        }
+    };
+    arrays.set_item("chunk_weights_", weights)?;
     Ok(arrays)
+}
+
+/// The weights of a model, of any type in which they can be stored.
+#[derive(FromPyObject)]
+enum HeldWeights {
+    Float32(Held<f32>),
+    Float16(HeldHalf),
+    Int8(Held<i8>),
+}
+
+impl HeldWeights {
+    /// Borrows the weights.
+    fn view(&self) -> Weights<'_> {
+        match self {
+            Self::Float32(weights) => Weights::Float32(weights),
+            Self::Float16(weights) => Weights::Float16(weights.bits()),
+            Self::Int8(codes) => Weights::Int8(codes),
+        }
+    }
 }
 
 /// The attributes of a fitted estimator that a scorer and [`tree_add_labels`] need.
@@ -162,7 +201,10 @@ pub(crate) struct PyTree {
     #[pyo3(attribute("chunk_outputs_"))]
     outputs: Held<u16>,
     #[pyo3(attribute("chunk_weights_"))]
-    weights: Held<f32>,
+    weights: HeldWeights,
+    /// The scales of nodes and of labels. Both arrays are empty if weights are floats.
+    #[pyo3(attribute("_scales"))]
+    scales: (Held<f32>, Held<f32>),
     #[pyo3(attribute("n_features_in_"))]
     n_features: usize,
     #[pyo3(attribute("_n_labels"))]
@@ -198,7 +240,9 @@ impl PyTree {
             row_ends: &self.row_ends,
             weight_ends: &self.weight_ends,
             outputs: &self.outputs,
-            weights: &self.weights,
+            weights: self.weights.view(),
+            node_scale: &self.scales.0,
+            label_scale: &self.scales.1,
         }
     }
 }

@@ -19,7 +19,8 @@ use crate::fit::{Beams, NODES_PER_THREAD, count_labels};
 use crate::held::{rows_of_nodes, textbook};
 use crate::model::{ChunkOwned, Model};
 use crate::node::{Desk, Examples};
-use crate::params::Checked;
+use crate::params::{Checked, Precision};
+use crate::weights::WeightsOwned;
 use manylabel_base::range::{same, same_rows};
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, parts, push, reserved};
 use manylabel_linear::dismec::{Effort, Spare};
@@ -52,6 +53,8 @@ struct Task<'a> {
     places: &'a [Place],
     /// The labels to fit, as positions in `places`.
     fitted: Vec<u32>,
+    /// How the weights of the model are stored.
+    precision: Precision,
 }
 
 /// The fitted classifier of a new label in one leaf.
@@ -61,8 +64,10 @@ struct Joined {
     at: u32,
     /// The features that have a weight, in increasing order.
     features: Vec<u32>,
-    /// The weight of each feature in `features`.
+    /// The weight of each feature in `features`, as it is stored.
     weights: Vec<f32>,
+    /// The scale of the weights, if they are stored as integers.
+    scale: f32,
     /// The intercept.
     intercept: f32,
     /// The number of steps of the solver.
@@ -249,6 +254,7 @@ fn fit_all(
     examples: Examples<'_>,
     watch: &Watch,
 ) -> Result<Vec<Joined>, Error> {
+    let precision = model.weights.precision();
     let mut tasks: Vec<Task<'_>> = Vec::new();
     for places in places.chunk_by(|a, b| a.leaf == b.leaf) {
         let routed = routed.row(places[0].leaf as usize).0;
@@ -259,12 +265,28 @@ fn fit_all(
                 push(LABELS, &mut together, at)?;
             } else {
                 let fitted = filled(LABELS, at, 1)?;
-                push(LABELS, &mut tasks, Task { places, fitted })?;
+                push(
+                    LABELS,
+                    &mut tasks,
+                    Task {
+                        places,
+                        fitted,
+                        precision,
+                    },
+                )?;
             }
         }
         if !together.is_empty() {
             let fitted = together;
-            push(LABELS, &mut tasks, Task { places, fitted })?;
+            push(
+                LABELS,
+                &mut tasks,
+                Task {
+                    places,
+                    fitted,
+                    precision,
+                },
+            )?;
         }
     }
     let spare = Spare::default();
@@ -300,7 +322,7 @@ fn fit_all(
 
 impl Task<'_> {
     /// Fits the labels of the task to their own rows and to the rows in `routed`. `n_old` is the number of old
-    /// labels of the leaf.
+    /// labels of the leaf. The weights are rounded to what the model can store.
     ///
     /// The seed of a label depends on its position in the block. So the block has an empty output for each other
     /// label of the leaf, and a label has its final position. It then has the same seed as in a fit.
@@ -338,13 +360,20 @@ impl Task<'_> {
         for &at in &self.fitted {
             let output = n_old + at as usize;
             let (columns, weights) = solution.weights.row(output);
-            let features = columns
-                .iter()
-                .map(|&column| desk.features()[column as usize]);
+            let (numbers, scale) = self.precision.rounded(weights)?;
+            let mut features = reserved(WEIGHTS, columns.len())?;
+            let mut weights = reserved(WEIGHTS, columns.len())?;
+            for (&column, number) in columns.iter().zip(numbers) {
+                if number != 0.0 {
+                    features.push(desk.features()[column as usize]);
+                    weights.push(number);
+                }
+            }
             joined.push(Joined {
                 at,
-                features: collected(WEIGHTS, features)?,
-                weights: copied(WEIGHTS, weights)?,
+                features,
+                weights,
+                scale,
                 intercept: solution.intercept[output],
                 n_iter: solution.n_iter[output],
             });
@@ -366,6 +395,7 @@ fn grown(
     joined: &[Joined],
     watch: &Watch,
 ) -> Result<Model, Error> {
+    let precision = model.weights.precision();
     let n_new: usize = joined.iter().map(|joined| joined.weights.len()).sum();
     let n_nodes = model.n_nodes();
     let with_zero = |of_node: usize| -> Result<Vec<i64>, Error> {
@@ -388,7 +418,9 @@ fn grown(
         row_ends: reserved(WEIGHTS, model.features.len() + n_new)?,
         weight_ends: with_zero(n_nodes)?,
         outputs: reserved(WEIGHTS, model.weights.len() + n_new)?,
-        weights: reserved(WEIGHTS, model.weights.len() + n_new)?,
+        weights: WeightsOwned::Float32(reserved(WEIGHTS, model.weights.len() + n_new)?),
+        node_scale: copied("number of nodes", model.node_scale)?,
+        label_scale: Vec::new(),
         combine: textbook(),
         cut: None,
         n_unfinished: 0,
@@ -412,15 +444,24 @@ fn grown(
             &mut grown.label_ends,
             grown.labels.len() as i64,
         )?;
-        let intercepts = model.label_intercept[old].iter().copied();
+        let intercepts = model.label_intercept[old.clone()].iter().copied();
         extend(LABELS, &mut grown.label_intercept, intercepts)?;
         let intercepts = joined[new.clone()].iter().map(|joined| joined.intercept);
         extend(LABELS, &mut grown.label_intercept, intercepts)?;
+        if precision == Precision::Int8 {
+            let scales = model.label_scale[old].iter().copied();
+            extend(LABELS, &mut grown.label_scale, scales)?;
+            let scales = joined[new.clone()].iter().map(|joined| joined.scale);
+            extend(LABELS, &mut grown.label_scale, scales)?;
+        }
         if new.is_empty() {
             grown.append(ChunkOwned::copied(model, node)?)?;
         } else {
             grown.append(widened(model, node, &joined[new])?)?;
         }
+    }
+    if let WeightsOwned::Float32(numbers) = grown.weights {
+        grown.weights = WeightsOwned::of_numbers(numbers, precision)?;
     }
     Ok(grown)
 }
@@ -442,7 +483,7 @@ fn widened(model: &Arrays<'_>, leaf: usize, joined: &[Joined]) -> Result<ChunkOw
     let by_feature = CsrOwned {
         indptr,
         indices: collected(WEIGHTS, outputs.map(|&output| u32::from(output)))?,
-        values: copied(WEIGHTS, &model.weights[old_weights])?,
+        values: model.weights.slice(old_weights).numbers()?,
         n_cols: model.labels(leaf).len(),
     };
     let old_features = &model.features[old_features];

@@ -9,6 +9,7 @@
 //! scorer reads where the bucket begins and ends, and compares the feature with the few features in the
 //! bucket. On average, a bucket has one or two features. A search through the whole chunk is not needed.
 
+use crate::weights::{Weights, from_half};
 use manylabel_base::range::{ensure, same};
 use manylabel_base::{Error, filled, push};
 use std::ops::Range;
@@ -48,7 +49,12 @@ pub struct Arrays<'a> {
     /// of its node.
     pub outputs: &'a [u16],
     /// The weights of all chunks, feature after feature.
-    pub weights: &'a [f32],
+    pub weights: Weights<'a>,
+    /// The scale of the weights of the classifier that gives a row its margin for the node; 0 for roots.
+    /// Empty if weights are floats.
+    pub node_scale: &'a [f32],
+    /// The scale of the weights of the classifier of each entry of `labels`. Empty if weights are floats.
+    pub label_scale: &'a [f32],
 }
 
 /// The weights of one node.
@@ -63,7 +69,7 @@ pub(crate) struct Chunk<'a> {
     /// The output of each weight.
     outputs: &'a [u16],
     /// The weights, feature after feature.
-    weights: &'a [f32],
+    weights: Weights<'a>,
     /// 64 minus the binary logarithm of the number of buckets.
     shift: u32,
 }
@@ -86,18 +92,35 @@ pub(crate) fn shift_of(n_buckets: usize) -> u32 {
 
 impl Chunk<'_> {
     /// Adds the products of a row and the weights to `out`, which has an entry for each output. Features are
-    /// added in the order of `cols`.
+    /// added in the order of `cols`. 8-bit weights are not multiplied by their scales.
     #[inline]
     pub(crate) fn add_row(&self, cols: &[u32], values: &[f32], out: &mut [f32]) {
+        match self.weights {
+            Weights::Float32(weights) => self.add(weights, |weight| weight, cols, values, out),
+            Weights::Float16(weights) => self.add(weights, from_half, cols, values, out),
+            Weights::Int8(weights) => self.add(weights, f32::from, cols, values, out),
+        }
+    }
+
+    /// Does the same as [`add_row`](Self::add_row) for weights of one type. `widen` converts a weight.
+    #[inline]
+    fn add<T: Copy>(
+        &self,
+        weights: &[T],
+        widen: impl Fn(T) -> f32,
+        cols: &[u32],
+        values: &[f32],
+        out: &mut [f32],
+    ) {
         for (&col, &value) in cols.iter().zip(values) {
             let at = bucket(col, self.shift);
             for row in self.buckets[at] as usize..self.buckets[at + 1] as usize {
                 if self.features[row] == col {
                     let begin = row.checked_sub(1).map_or(0, |row| self.row_ends[row]);
                     let range = begin as usize..self.row_ends[row] as usize;
-                    let weights = &self.weights[range.clone()];
+                    let weights = &weights[range.clone()];
                     for (&output, &weight) in self.outputs[range].iter().zip(weights) {
-                        out[usize::from(output)] += value * weight;
+                        out[usize::from(output)] += value * widen(weight);
                     }
                     break;
                 }
@@ -178,6 +201,21 @@ impl<'a> Arrays<'a> {
         range(self.label_ends, node)
     }
 
+    /// Returns the intercepts of the outputs of a node, and the scales of their weights. There are no scales if
+    /// weights are floats.
+    #[inline]
+    pub(crate) fn intercept_and_scale(&self, node: usize) -> (&'a [f32], Option<&'a [f32]>) {
+        let children = self.children(node);
+        let (intercept, scale, range) = if children.is_empty() {
+            (self.label_intercept, self.label_scale, self.labels(node))
+        } else {
+            (self.node_intercept, self.node_scale, children)
+        };
+        let has_scale = matches!(self.weights, Weights::Int8(_));
+        let scale = has_scale.then(|| &scale[range.clone()]);
+        (&intercept[range], scale)
+    }
+
     /// Returns the weights of a node.
     ///
     /// # Panics
@@ -193,7 +231,7 @@ impl<'a> Arrays<'a> {
             features: &self.features[features.clone()],
             row_ends: &self.row_ends[features],
             outputs: &self.outputs[weights.clone()],
-            weights: &self.weights[weights],
+            weights: self.weights.slice(weights),
             shift: shift_of(buckets.len() - 1),
         }
     }
@@ -206,6 +244,8 @@ impl<'a> Arrays<'a> {
     /// * arrays that divide other arrays are ascending, and their last entry is the length of the divided
     ///   array;
     /// * the number of buckets of each chunk is a power of two;
+    /// * 8-bit weights have a scale for each node and each label of each leaf, which is finite and ≥ 0, and
+    ///   floats have none;
     /// * all nodes, labels, outputs and positions exist.
     ///
     /// # Errors
@@ -261,10 +301,37 @@ impl<'a> Arrays<'a> {
             self.weights.len(),
             self.outputs.len(),
         )?;
+        self.check_scales()?;
         for node in 0..n_nodes {
             self.check_node(node)?;
         }
         self.check_labels()
+    }
+
+    /// Checks the scales of 8-bit weights. Weights of other types must have no scales.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Shape`] or [`Error::Param`] with the name of the first invalid array.
+    fn check_scales(&self) -> Result<(), Error> {
+        let (n_nodes, n_labels) = match self.weights {
+            Weights::Int8(_) => (self.n_nodes(), self.labels.len()),
+            Weights::Float32(_) | Weights::Float16(_) => (0, 0),
+        };
+        same("length of node_scale_", n_nodes, self.node_scale.len())?;
+        same("length of leaf_scale_", n_labels, self.label_scale.len())?;
+        for (name, scale) in [
+            ("node_scale_", self.node_scale),
+            ("leaf_scale_", self.label_scale),
+        ] {
+            let wrong = scale
+                .iter()
+                .find(|scale| !(scale.is_finite() && **scale >= 0.0));
+            if let Some(wrong) = wrong {
+                ensure(name, false, "finite and >= 0", wrong)?;
+            }
+        }
+        Ok(())
     }
 
     /// Checks the children and the chunk of one node. The ranges of the node in all arrays must have been

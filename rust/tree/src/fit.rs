@@ -19,6 +19,7 @@ use crate::node::{Desk, Examples, Fitted, Probe, Training};
 use crate::params::{Checked, Combine, Negatives, Params};
 use crate::vectors::{label_vectors, unit_vectors};
 use crate::walk::{NODES, Visit, Walk};
+use crate::weights::WeightsOwned;
 use manylabel_base::range::same_rows;
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, parts, push, reserved};
 use manylabel_linear::dismec::{Effort, Spare};
@@ -54,15 +55,17 @@ impl Checked {
     /// * if the exponent of the path or the threshold is learned: 4 bytes for each label of each leaf that a
     ///   held-out row reaches, and up to 200 MB for the labels that are compared. There are at most 4,096
     ///   held-out rows;
-    /// * the model.
+    /// * the model. While its weights are converted to a narrower type, they need memory in both types.
     ///
     /// # Errors
     ///
     /// Returns [`Error::Shape`] if `x`, `y` and `weights` have different numbers of rows, or if `vectors` does not
     /// have one row for each label that has a row. Returns
     /// [`Error::Param`] if a value is not finite as `f32`, or if `C`, `weights` and `x` are so large or
-    /// small that results leave the range of `f32`. Returns [`Error::TooLarge`] if memory is short, or
-    /// if a size does not fit in 32 bits. Returns [`Error::Stopped`] if the watch was stopped.
+    /// small that results leave the range of `f32`. Also returns [`Error::Param`] if the weights are to be
+    /// stored as 16-bit floats, and one of them is too large. Returns
+    /// [`Error::TooLarge`] if memory is short, or if a size does not fit in 32 bits. Returns
+    /// [`Error::Stopped`] if the watch was stopped.
     pub fn fit(
         &self,
         x: Sparse<'_>,
@@ -136,6 +139,7 @@ impl Checked {
                 model.cut = held.cut(y, weights, n_trees, model.combine)?;
             }
         }
+        model.narrow(params.weights)?;
         Ok(model)
     }
 }
@@ -176,7 +180,9 @@ fn empty(
         row_ends: Vec::new(),
         weight_ends: filled("number of nodes", 0, 1)?,
         outputs: Vec::new(),
-        weights: Vec::new(),
+        weights: WeightsOwned::Float32(Vec::new()),
+        node_scale: Vec::new(),
+        label_scale: Vec::new(),
         combine,
         cut: None,
         n_unfinished: 0,
@@ -270,6 +276,7 @@ fn fit_level(
         } else {
             model.node_intercept[children].copy_from_slice(&intercept);
         }
+        params.weights.check(chunk.weights())?;
         model.append(chunk)?;
         model.n_unfinished += n_unfinished;
         model.n_iter = model.n_iter.max(n_iter);

@@ -36,6 +36,7 @@
 //! | `add.rs` | adds labels to a fitted model |
 //! | `held.rs` | held-out rows, from which the exponent of the path and the threshold are learned |
 //! | `arrays.rs`, `model.rs` | the fitted weights: a chunk for each node, with a hash table of features |
+//! | `weights.rs` | weights as 16-bit floats or 8-bit integers |
 //! | `walk.rs`, `predict.rs` | the beam search, and the scores of rows |
 //! | `merge.rs` | merges the labels that a row reached in several trees |
 //!
@@ -87,8 +88,10 @@ mod predict;
 mod split;
 mod vectors;
 mod walk;
+mod weights;
 
 pub use arrays::Arrays;
 pub use model::Model;
-pub use params::{Checked, Combine, MOST_OUTPUTS, Negatives, Params};
+pub use params::{Checked, Combine, MOST_OUTPUTS, Negatives, Params, Precision};
 pub use predict::Scorer;
+pub use weights::{Weights, WeightsOwned};

@@ -5,6 +5,7 @@
 
 use crate::arrays::{Arrays, bucket, range, shift_of};
 use crate::params::Combine;
+use crate::weights::WeightsOwned;
 use manylabel_base::{Error, copied, extend, filled, push, reserved};
 use manylabel_sparse::CsrOwned;
 
@@ -29,7 +30,9 @@ pub struct Model {
     pub row_ends: Vec<u32>,
     pub weight_ends: Vec<i64>,
     pub outputs: Vec<u16>,
-    pub weights: Vec<f32>,
+    pub weights: WeightsOwned,
+    pub node_scale: Vec<f32>,
+    pub label_scale: Vec<f32>,
     /// How the score of a label is computed, with the given or learned exponent of the path.
     pub combine: Combine,
     /// The learned threshold. It is the score at which the number of predicted labels of held-out rows equals
@@ -59,7 +62,9 @@ impl Model {
             row_ends: &self.row_ends,
             weight_ends: &self.weight_ends,
             outputs: &self.outputs,
-            weights: &self.weights,
+            weights: self.weights.view(),
+            node_scale: &self.node_scale,
+            label_scale: &self.label_scale,
         }
     }
 
@@ -68,12 +73,20 @@ impl Model {
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if memory is short.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the weights have been converted to a narrower type.
     pub(crate) fn append(&mut self, chunk: ChunkOwned) -> Result<(), Error> {
+        let WeightsOwned::Float32(weights) = &mut self.weights else {
+            panic!("chunks must be appended before weights are converted");
+        };
+        extend(WEIGHTS, weights, chunk.weights)?;
+        let n_weights = weights.len();
         extend(WEIGHTS, &mut self.buckets, chunk.buckets)?;
         extend(WEIGHTS, &mut self.features, chunk.features)?;
         extend(WEIGHTS, &mut self.row_ends, chunk.row_ends)?;
         extend(WEIGHTS, &mut self.outputs, chunk.outputs)?;
-        extend(WEIGHTS, &mut self.weights, chunk.weights)?;
         push(
             "number of nodes",
             &mut self.bucket_ends,
@@ -84,11 +97,7 @@ impl Model {
             &mut self.feature_ends,
             self.features.len() as i64,
         )?;
-        push(
-            "number of nodes",
-            &mut self.weight_ends,
-            self.weights.len() as i64,
-        )
+        push("number of nodes", &mut self.weight_ends, n_weights as i64)
     }
 }
 
@@ -108,7 +117,7 @@ pub(crate) struct ChunkOwned {
 }
 
 impl ChunkOwned {
-    /// Copies the chunk of a node of a fitted model.
+    /// Copies the chunk of a node of a fitted model. Weights that are stored as integers stay integers.
     ///
     /// # Errors
     ///
@@ -121,8 +130,13 @@ impl ChunkOwned {
             features: copied(WEIGHTS, &model.features[features.clone()])?,
             row_ends: copied(WEIGHTS, &model.row_ends[features])?,
             outputs: copied(WEIGHTS, &model.outputs[weights.clone()])?,
-            weights: copied(WEIGHTS, &model.weights[weights])?,
+            weights: model.weights.slice(weights).numbers()?,
         })
+    }
+
+    /// Returns the weights of the node.
+    pub(crate) fn weights(&self) -> &[f32] {
+        &self.weights
     }
 
     /// Makes the chunk of a node from its weights, a matrix of shape (`n_outputs`, `n_columns`).

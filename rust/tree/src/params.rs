@@ -50,6 +50,17 @@ pub enum Negatives {
     Siblings,
 }
 
+/// How the weights of a fitted model are stored. See `weights.rs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Precision {
+    /// 32-bit floats, exactly as fitted.
+    Float32,
+    /// 16-bit floats.
+    Float16,
+    /// 8-bit integers, with one scale for each output.
+    Int8,
+}
+
 /// The parameters as the user gave them. [`check`](Self::check) checks their ranges.
 #[derive(Debug, Clone)]
 pub struct Params {
@@ -72,6 +83,8 @@ pub struct Params {
     /// How the score of a label is computed from the margins along the path to the label. `None` means
     /// [`Combine::Product`] with an exponent that is learned on held-out rows.
     pub combine: Option<Combine>,
+    /// How the weights are stored when the fit ends. The fit itself uses `f32`.
+    pub weights: Precision,
 }
 
 impl Default for Params {
@@ -86,6 +99,7 @@ impl Default for Params {
             balanced: true,
             negatives: Negatives::Routed,
             combine: None,
+            weights: Precision::Float32,
         }
     }
 }

@@ -195,13 +195,26 @@ impl Walk {
     ///
     /// Returns [`Error::TooLarge`] if memory is short.
     #[inline]
-    fn score(&mut self, model: &Arrays<'_>, visit: &Visit, intercept: &[f32]) -> Result<(), Error> {
+    fn score(&mut self, model: &Arrays<'_>, visit: &Visit) -> Result<(), Error> {
+        let node = visit.node as usize;
+        let (intercept, scale) = model.intercept_and_scale(node);
         self.margins.clear();
-        extend(NODES, &mut self.margins, intercept.iter().copied())?;
+        match scale {
+            None => extend(NODES, &mut self.margins, intercept.iter().copied())?,
+            Some(scale) => extend(
+                NODES,
+                &mut self.margins,
+                std::iter::repeat_n(0.0, scale.len()),
+            )?,
+        }
         let range = Self::row(&self.ends, visit.slot as usize / model.n_trees());
         let (cols, values) = (&self.cols[range.clone()], &self.values[range]);
-        let chunk = model.chunk(visit.node as usize);
-        chunk.add_row(cols, values, &mut self.margins);
+        model.chunk(node).add_row(cols, values, &mut self.margins);
+        if let Some(scale) = scale {
+            for ((margin, scale), intercept) in self.margins.iter_mut().zip(scale).zip(intercept) {
+                *margin = *margin * scale + intercept;
+            }
+        }
         Ok(())
     }
 
@@ -225,8 +238,7 @@ impl Walk {
                 push(NODES, &mut self.next, *visit)?;
                 continue;
             }
-            let intercept = &model.node_intercept[children.clone()];
-            self.score(model, visit, intercept)?;
+            self.score(model, visit)?;
             let below = (children.start as u32..).zip(&self.margins);
             let below = below.map(|(node, &margin)| visit.child(node, margin));
             extend(NODES, &mut self.next, below)?;
@@ -314,7 +326,7 @@ impl Walk {
         self.found.clear();
         for visit in &visits {
             let labels = model.labels(visit.node as usize);
-            self.score(model, visit, &model.label_intercept[labels.clone()])?;
+            self.score(model, visit)?;
             let scored = model.labels[labels].iter().zip(&self.margins);
             let scored =
                 scored.map(|(&label, &margin)| Found::new(visit, label as u32, margin, combine));
@@ -380,7 +392,7 @@ impl Walk {
             turn.sort_unstable_by_key(|visit| (visit.node, visit.slot));
             for visit in &turn {
                 let labels = model.labels(visit.node as usize);
-                self.score(model, visit, &model.label_intercept[labels.clone()])?;
+                self.score(model, visit)?;
                 let floor = &mut floors[visit.slot as usize];
                 for (&label, &margin) in model.labels[labels].iter().zip(&self.margins) {
                     let Found { label, score, .. } =
