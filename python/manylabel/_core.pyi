@@ -43,6 +43,7 @@ __all__ = [
     "rules_scorer",
     "standardize_columns",
     "topk_of_rows",
+    "tree_add_labels",
     "tree_scorer",
     "write_xc",
 ]
@@ -242,5 +243,11 @@ def standardize_columns(
     x: csr_array, sample_weight: NDArray[np.float32] | None, center: bool
 ) -> tuple[_Csr, NDArray[np.float64], NDArray[np.float64]]: ...
 def topk_of_rows(scores: csr_array, k: int) -> _Csr: ...
+def tree_add_labels(
+    model: Any,
+    examples: _Examples,
+    params: dict[str, Any],
+    job: _Job,
+) -> tuple[dict[str, Any], int, int]: ...
 def tree_scorer(model: Any) -> Scorer: ...
 def write_xc(path: str, x: csr_array, y: csr_array) -> None: ...

@@ -165,7 +165,7 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool) -> csr_array | NDArray[
     return rows
 
 
-def check_labels(Y: Any) -> csr_array:
+def check_labels(Y: Any, name: str = "Y") -> csr_array:
     """Convert an indicator matrix to a CSR array with sorted, unique indices.
 
     All stored values of the result are 1.
@@ -174,6 +174,8 @@ def check_labels(Y: Any) -> csr_array:
     ----------
     Y : array-like or sparse matrix of shape (n_samples, n_labels)
         Indicator matrix of 0 and 1, of any numeric or bool dtype.
+    name : str, default="Y"
+        Name of the argument, for error messages.
 
     Returns
     -------
@@ -185,7 +187,7 @@ def check_labels(Y: Any) -> csr_array:
     ValueError
         If Y is not 2-D, has no columns, or has values other than 0 and 1.
     """
-    expected = "Y must be a 2-D indicator matrix (n_samples, n_labels) of 0 and 1"
+    expected = f"{name} must be a 2-D indicator matrix (n_samples, n_labels) of 0 and 1"
     hint = "sklearn.preprocessing.MultiLabelBinarizer converts lists of labels to an indicator matrix"
     if not hasattr(Y, "ndim"):
         try:
@@ -204,9 +206,9 @@ def check_labels(Y: Any) -> csr_array:
                 got += f". Only binary classification is supported. The type of the target is {kind}"
         raise ValueError(f"{expected}, got {got}; {hint}")
     if issparse(Y):
-        Y = _check_positions(_natively(Y), "Y")
+        Y = _check_positions(_natively(Y), name)
     try:
-        Y = check_array(Y, accept_sparse="csr", dtype="numeric", input_name="Y", ensure_min_samples=0)
+        Y = check_array(Y, accept_sparse="csr", dtype="numeric", input_name=name, ensure_min_samples=0)
     except ValueError as error:
         raise ValueError(f"{expected}: {error}") from None
     numbers: Any = Y if issparse(Y) else native_numbers(Y)
@@ -214,7 +216,7 @@ def check_labels(Y: Any) -> csr_array:
     data = canonical.data
     if not np.isin(data, (0, 1)).all():
         wrong = np.unique(data[~np.isin(data, (0, 1))])
-        raise ValueError(f"Y must hold 0 and 1 only, got {', '.join(map(str, wrong[:3]))}")
+        raise ValueError(f"{name} must hold 0 and 1 only, got {', '.join(map(str, wrong[:3]))}")
     ones = csr_array(
         (data.astype(np.float32, copy=False), canonical.indices, canonical.indptr), shape=canonical.shape
     )
@@ -317,7 +319,14 @@ def one_hot(y: Any, classes: NDArray[Any] | None = None) -> tuple[Any, NDArray[A
 
 
 def check_training_set(
-    estimator: Any, X: Any, Y: Any, sample_weight: Any, *, reset: bool = True, dense: bool = False
+    estimator: Any,
+    X: Any,
+    Y: Any,
+    sample_weight: Any,
+    *,
+    reset: bool = True,
+    dense: bool = False,
+    name: str = "Y",
 ) -> tuple[Any, csr_array, NDArray[np.float32] | None]:
     """Check the arguments of ``fit``, and leave out rows with weight 0.
 
@@ -336,6 +345,8 @@ def check_training_set(
         fit. X must then have the same features as in the earlier fit.
     dense : bool, default=False
         Whether a dense X stays dense. A sparse X is always converted to a CSR array.
+    name : str, default="Y"
+        Name of the argument Y, for error messages.
 
     Returns
     -------
@@ -355,15 +366,16 @@ def check_training_set(
         list the conditions.
     """
     if Y is None:
+        target = "y" if name == "Y" else name
         raise ValueError(
-            f"{type(estimator).__name__} requires y to be passed, but the target y is None; "
-            "y must be an indicator matrix of shape (n_samples, n_labels)"
+            f"{type(estimator).__name__} requires {target} to be passed, but the target {target} is None; "
+            f"{target} must be an indicator matrix of shape (n_samples, n_labels)"
         )
     check = check_matrix if dense else check_features
     X = check(estimator, X, reset=reset)
-    Y = check_labels(Y)
+    Y = check_labels(Y, name)
     if Y.shape[0] != X.shape[0]:
-        raise ValueError(f"number of rows of Y: expected {X.shape[0]} as in X, got {Y.shape[0]}")
+        raise ValueError(f"number of rows of {name}: expected {X.shape[0]} as in X, got {Y.shape[0]}")
     if sample_weight is None:
         return X, Y, None
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)

@@ -86,5 +86,5 @@ pub mod _core {
     #[pymodule_export]
     use crate::scorer::Scorer;
     #[pymodule_export]
-    use crate::tree::{fit_tree, tree_scorer};
+    use crate::tree::{fit_tree, tree_add_labels, tree_scorer};
 }

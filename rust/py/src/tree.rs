@@ -1,4 +1,5 @@
-//! Defines the Python functions of `manylabel.tree`. They fit label trees and make the scorer of the trees.
+//! Defines the Python functions of `manylabel.tree`. They fit label trees, add labels to them, and make
+//! the scorer of the trees.
 
 use crate::arrays::handed;
 use crate::csr::{Examples, PyCsr, Unchecked};
@@ -89,6 +90,44 @@ pub(crate) fn fit_tree<'py>(
         let vectors = vectors.map(Unchecked::to_owned).transpose()?;
         params.fit(x.sparse()?, &y, sample_weight, vectors, watch)
     })?;
+    let path_weight = match model.combine {
+        Combine::Product { path_weight } => path_weight,
+        Combine::Leaf => 0.0,
+    };
+    let (cut, n_iter, n_unfinished) = (model.cut, model.n_iter, model.n_unfinished);
+    let arrays = arrays(py, model)?;
+    arrays.set_item("path_weight_", path_weight)?;
+    Ok((arrays, cut, n_iter, n_unfinished))
+}
+
+/// Adds labels to fitted label trees. Of the parameters, `max_leaf` is the largest number of labels that a leaf
+/// can have afterwards.
+///
+/// Returns a tuple:
+///
+/// - a dict from attribute names to the arrays of the larger model;
+/// - the largest number of steps of a new classifier;
+/// - the number of new classifiers that did not converge.
+#[pyfunction]
+pub(crate) fn tree_add_labels<'py>(
+    py: Python<'py>,
+    model: PyTree,
+    examples: Examples<'py>,
+    params: Named<'py>,
+    job: Job,
+) -> PyResult<(Bound<'py, PyDict>, u32, usize)> {
+    let params = checked(&params)?;
+    let (x, y, sample_weight) = examples.unchecked()?;
+    let grown = job.run(py, |watch| {
+        let y = y.to_owned()?;
+        params.add_labels(&model.arrays(), x.sparse()?, &y, sample_weight, watch)
+    })?;
+    let (n_iter, n_unfinished) = (grown.n_iter, grown.n_unfinished);
+    Ok((arrays(py, grown)?, n_iter, n_unfinished))
+}
+
+/// Returns a dict from attribute names to the arrays of a model.
+fn arrays(py: Python<'_>, model: manylabel_tree::Model) -> PyResult<Bound<'_, PyDict>> {
     let arrays = PyDict::new(py);
     arrays.set_item("node_children_", handed(py, model.children)?)?;
     arrays.set_item("node_label_ends_", handed(py, model.label_ends)?)?;
@@ -112,12 +151,7 @@ pub(crate) fn fit_tree<'py>(
         }
     };
     arrays.set_item("chunk_weights_", weights)?;
-    let path_weight = match model.combine {
-        Combine::Product { path_weight } => path_weight,
-        Combine::Leaf => 0.0,
-    };
-    arrays.set_item("path_weight_", path_weight)?;
-    Ok((arrays, model.cut, model.n_iter, model.n_unfinished))
+    Ok(arrays)
 }
 
 /// The weights of a model, of any type in which they can be stored.
@@ -139,7 +173,7 @@ impl HeldWeights {
     }
 }
 
-/// The attributes of a fitted estimator that a scorer needs.
+/// The attributes of a fitted estimator that a scorer and [`tree_add_labels`] need.
 #[derive(FromPyObject)]
 pub(crate) struct PyTree {
     #[pyo3(attribute("node_children_"))]
@@ -188,9 +222,10 @@ pub(crate) struct PyTree {
     path_weight: f64,
 }
 
-impl Source for PyTree {
-    fn model(&self) -> Result<Box<dyn Model + '_>, Error> {
-        let arrays = Arrays {
+impl PyTree {
+    /// Borrows the arrays of the model.
+    fn arrays(&self) -> Arrays<'_> {
+        Arrays {
             n_features: self.n_features,
             n_labels: self.n_labels,
             children: &self.children,
@@ -208,7 +243,12 @@ impl Source for PyTree {
             weights: self.weights.view(),
             node_scale: &self.scales.0,
             label_scale: &self.scales.1,
-        };
+        }
+    }
+}
+
+impl Source for PyTree {
+    fn model(&self) -> Result<Box<dyn Model + '_>, Error> {
         let combine = if self.by_leaf {
             Combine::Leaf
         } else {
@@ -217,7 +257,7 @@ impl Source for PyTree {
             }
         };
         Ok(Box::new(manylabel_tree::Scorer::new(
-            arrays,
+            self.arrays(),
             self.beam,
             combine,
             self.threshold,

@@ -131,7 +131,7 @@ impl Chunk<'_> {
 
 /// Returns `ends[node]..ends[node + 1]`, the range of a node in the array that `ends` divides.
 #[inline(always)]
-fn range(ends: &[i64], node: usize) -> Range<usize> {
+pub(crate) fn range(ends: &[i64], node: usize) -> Range<usize> {
     ends[node] as usize..ends[node + 1] as usize
 }
 
@@ -214,6 +214,11 @@ impl<'a> Arrays<'a> {
         let has_scale = matches!(self.weights, Weights::Int8(_));
         let scale = has_scale.then(|| &scale[range.clone()]);
         (&intercept[range], scale)
+    }
+
+    /// Returns the scales of some entries of `labels`. There are none if weights are floats.
+    pub(crate) fn label_scales(&self, labels: Range<usize>) -> Option<&'a [f32]> {
+        matches!(self.weights, Weights::Int8(_)).then(|| &self.label_scale[labels])
     }
 
     /// Returns the weights of a node.

@@ -11,10 +11,11 @@
 //! grows with rows × beam × levels and with the number of positive rows of all labels. It does not grow with
 //! rows × labels.
 
+use crate::arrays::Arrays;
 use crate::grow::Forest;
 use crate::held::{HeldOut, rows_of_nodes, textbook};
 use crate::model::Model;
-use crate::node::{Desk, Fitted, Probe, Training};
+use crate::node::{Desk, Examples, Fitted, Probe, Training};
 use crate::params::{Checked, Combine, Negatives, Params};
 use crate::vectors::{label_vectors, unit_vectors};
 use crate::walk::{NODES, Visit, Walk};
@@ -31,7 +32,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 const ROWS_AT_ONCE: usize = 512;
 
 /// The largest number of nodes that are fitted at the same time, divided by the number of threads.
-const NODES_PER_THREAD: usize = 4;
+pub(crate) const NODES_PER_THREAD: usize = 4;
 
 impl Checked {
     /// Fits trees over the labels, which are the columns of `y`. The stored entries of a row of `y` are the
@@ -91,12 +92,14 @@ impl Checked {
         };
         let linear = params.linear.clone().check()?;
         let training = Training {
-            x: &x,
+            examples: Examples {
+                x: &x,
+                weights,
+                linear: &linear,
+                effort: &Effort::OF_BLOCK,
+            },
             rows_of_label: &rows_of_label,
-            weights,
             forest: &forest,
-            linear: &linear,
-            effort: &Effort::OF_BLOCK,
             max_iter: params.linear.max_iter,
         };
         let combine = params.combine.unwrap_or_else(textbook);
@@ -123,7 +126,7 @@ impl Checked {
                 watch,
             )?;
             if level + 1 < n_levels && params.negatives == Negatives::Routed {
-                beams = beams.step(&x, &model, params.beam, watch)?;
+                beams = beams.step(&x, &model.arrays(), params.beam, watch)?;
             }
         }
         if let Some(mut held) = held {
@@ -213,7 +216,7 @@ fn fit_level(
     n_done: &AtomicUsize,
     watch: &Watch,
 ) -> Result<(), Error> {
-    let n_rows = training.x.n_rows();
+    let n_rows = training.examples.x.n_rows();
     let routed = match params.negatives {
         Negatives::Routed => rows_of_nodes(beams.pairs(), &nodes, n_rows)?,
         Negatives::Siblings => rows_of_nodes(std::iter::empty(), &nodes, n_rows)?,
@@ -230,7 +233,7 @@ fn fit_level(
         let is_leaf = training.forest.children(node).is_empty();
         let rows = routed.row(node - nodes.start).0;
         spare.with(
-            || Desk::new(training),
+            || Desk::new(training.examples.x),
             |desk| {
                 let at = node - nodes.start;
                 let probe = held_out
@@ -242,8 +245,7 @@ fn fit_level(
                 let fitted = desk.fit(training, node, rows, probe, &aside)?;
                 if is_leaf {
                     let n = training.forest.labels(node).len();
-                    let before = n_done.fetch_add(n, Relaxed);
-                    watch.step((before + n) / n_trees - before / n_trees)?;
+                    count_labels(n_done, n, n_trees, watch)?;
                 }
                 Ok(fitted)
             },
@@ -285,8 +287,24 @@ fn fit_level(
     }
 }
 
+/// Counts `n` labels of finished leaves in `n_done`, which counts the labels of all trees. The progress in `watch`
+/// is `n_done` divided by the number of trees, rounded down.
+///
+/// # Errors
+///
+/// Returns [`Error::Stopped`] if the watch was stopped.
+pub(crate) fn count_labels(
+    n_done: &AtomicUsize,
+    n: usize,
+    n_trees: usize,
+    watch: &Watch,
+) -> Result<(), Error> {
+    let before = n_done.fetch_add(n, Relaxed);
+    watch.step((before + n) / n_trees - before / n_trees)
+}
+
 /// The beams of all training rows. The beam of a row has the nodes that the row is sent to, in all trees.
-struct Beams {
+pub(crate) struct Beams {
     /// The number of trees.
     n_trees: usize,
     /// The position in `visits` at which the visits of each row end.
@@ -301,7 +319,7 @@ impl Beams {
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if memory is short.
-    fn at_roots(n_rows: usize, n_trees: usize) -> Result<Self, Error> {
+    pub(crate) fn at_roots(n_rows: usize, n_trees: usize) -> Result<Self, Error> {
         let root = |at: usize| Visit {
             slot: (at % n_trees) as u32,
             node: (at % n_trees) as u32,
@@ -314,27 +332,43 @@ impl Beams {
         })
     }
 
+    /// Returns the number of rows.
+    pub(crate) fn n_rows(&self) -> usize {
+        self.ends.len()
+    }
+
     /// Returns the row and the node of each visit.
-    fn pairs(&self) -> impl Iterator<Item = (u32, u32)> + Clone {
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (u32, u32)> + Clone {
         let rows = (0..).zip(0..self.ends.len());
         rows.flat_map(|(number, row)| self.row(row).iter().map(move |visit| (number, visit.node)))
     }
 
     /// Returns the visits of a row.
-    fn row(&self, row: usize) -> &[Visit] {
+    pub(crate) fn row(&self, row: usize) -> &[Visit] {
         let begin = row.checked_sub(1).map_or(0, |row| self.ends[row]);
         &self.visits[begin..self.ends[row]]
     }
 
-    /// Returns the beams one level below. Like a prediction, this function uses the pruned weights of the
-    /// model.
+    /// Returns true if a beam has a node with children.
+    pub(crate) fn has_inner(&self, model: &Arrays<'_>) -> bool {
+        let is_inner = |visit: &Visit| !model.children(visit.node as usize).is_empty();
+        self.visits.iter().any(is_inner)
+    }
+
+    /// Returns the beams one level below. Leaves stay in the beams. Like a prediction, this function uses the
+    /// pruned weights of the model.
     ///
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
-    fn step(&self, x: &CsrOwned, model: &Model, beam: usize, watch: &Watch) -> Result<Self, Error> {
+    pub(crate) fn step(
+        &self,
+        x: &CsrOwned,
+        model: &Arrays<'_>,
+        beam: usize,
+        watch: &Watch,
+    ) -> Result<Self, Error> {
         let n_rows = self.ends.len();
-        let arrays = model.arrays();
         let spare = Spare::default();
         let groups = (0..n_rows.div_ceil(ROWS_AT_ONCE)).into_par_iter();
         let found = parts(groups.map(|group| {
@@ -349,7 +383,7 @@ impl Beams {
                         walk.add_row(cols.iter().copied(), values.iter().copied())?;
                         walk.resume(self.row(row), at * self.n_trees as u32)?;
                     }
-                    walk.step(&arrays, beam)?;
+                    walk.step(model, beam)?;
                     let mut ends = reserved("number of rows", rows.len())?;
                     let of_row = |visit: &Visit| visit.slot as usize / self.n_trees;
                     for row in 0..rows.len() {

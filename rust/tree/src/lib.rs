@@ -33,6 +33,7 @@
 //! | `split.rs`, `grow.rs` | clusters of labels, and the trees that consist of these clusters |
 //! | `gather.rs`, `node.rs` | copies of the rows of a node with renumbered columns, and the fit of a node |
 //! | `fit.rs` | the fit of all levels, from the root down |
+//! | `add.rs` | adds labels to a fitted model |
 //! | `held.rs` | held-out rows, from which the exponent of the path and the threshold are learned |
 //! | `arrays.rs`, `model.rs` | the fitted weights: a chunk for each node, with a hash table of features |
 //! | `weights.rs` | weights as 16-bit floats or 8-bit integers |
@@ -73,6 +74,7 @@
     )
 )]
 
+mod add;
 mod arrays;
 mod fit;
 mod gather;

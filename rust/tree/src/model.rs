@@ -3,10 +3,10 @@
 //! The solver returns the weights of a node output by output. A prediction reads them feature by feature. So
 //! the weights are transposed when the fit of a node ends, and their features are sorted by bucket.
 
-use crate::arrays::{Arrays, bucket, shift_of};
+use crate::arrays::{Arrays, bucket, range, shift_of};
 use crate::params::Combine;
 use crate::weights::WeightsOwned;
-use manylabel_base::{Error, extend, filled, push, reserved};
+use manylabel_base::{Error, copied, extend, filled, push, reserved};
 use manylabel_sparse::CsrOwned;
 
 /// The name of the weights in error messages.
@@ -122,6 +122,23 @@ impl ChunkOwned {
         &self.weights
     }
 
+    /// Copies the chunk of a node of a fitted model. 8-bit weights are not multiplied by their scales.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if memory is short.
+    pub(crate) fn copied(model: &Arrays<'_>, node: usize) -> Result<Self, Error> {
+        let features = range(model.feature_ends, node);
+        let weights = range(model.weight_ends, node);
+        Ok(Self {
+            buckets: copied(WEIGHTS, &model.buckets[range(model.bucket_ends, node)])?,
+            features: copied(WEIGHTS, &model.features[features.clone()])?,
+            row_ends: copied(WEIGHTS, &model.row_ends[features])?,
+            outputs: copied(WEIGHTS, &model.outputs[weights.clone()])?,
+            weights: model.weights.slice(weights).unscaled()?,
+        })
+    }
+
     /// Makes the chunk of a node from its weights, a matrix of shape (`n_outputs`, `n_columns`).
     /// `features` has the original number of each column.
     ///
@@ -151,7 +168,7 @@ impl ChunkOwned {
             buckets[at + 1] += buckets[at];
         }
         let mut columns = filled(WEIGHTS, 0usize, n_used)?;
-        let mut next = manylabel_base::copied(WEIGHTS, &buckets)?;
+        let mut next = copied(WEIGHTS, &buckets)?;
         for col in (0..by_feature.n_rows()).filter(used) {
             let place = &mut next[bucket(features[col], shift)];
             columns[*place as usize] = col;

@@ -10,27 +10,34 @@ use crate::gather::Columns;
 use crate::grow::Forest;
 use crate::model::ChunkOwned;
 use manylabel_base::{Error, Watch, collected, extend, filled, reserved};
-use manylabel_linear::dismec::{Block, Checked, Effort, Forgotten};
+use manylabel_linear::dismec::{Block, Checked, Effort, Forgotten, Solution};
 use manylabel_sparse::CsrOwned;
 
 /// The name of the rows of a node in error messages.
 const ROWS: &str = "rows of a node";
 
-/// The training set, the trees and the parameters. All nodes use the same ones.
+/// The training rows and the parameters of the solver. All nodes use the same ones.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Training<'a> {
+pub(crate) struct Examples<'a> {
     /// The training rows, already scaled; (`n_rows`, `n_features`).
     pub(crate) x: &'a CsrOwned,
-    /// The rows that have each label; (`n_labels`, `n_rows`).
-    pub(crate) rows_of_label: &'a CsrOwned,
     /// The weights of the rows; `None` if all weights are 1.
     pub(crate) weights: Option<&'a [f32]>,
-    /// The trees.
-    pub(crate) forest: &'a Forest,
     /// The parameters of the linear classifiers.
     pub(crate) linear: &'a Checked,
     /// The settings of the solver for rare labels.
     pub(crate) effort: &'a Effort,
+}
+
+/// The training set, the trees and the parameters. All nodes use the same ones.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Training<'a> {
+    /// The training rows and the parameters of the solver.
+    pub(crate) examples: Examples<'a>,
+    /// The rows that have each label; (`n_labels`, `n_rows`).
+    pub(crate) rows_of_label: &'a CsrOwned,
+    /// The trees.
+    pub(crate) forest: &'a Forest,
     /// The largest number of steps of a classifier.
     pub(crate) max_iter: usize,
 }
@@ -72,16 +79,22 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// Allocates the memory for nodes of `training`.
+    /// Allocates the memory for nodes with rows of `x`.
     ///
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if memory is short.
-    pub(crate) fn new(training: &Training<'_>) -> Result<Self, Error> {
+    pub(crate) fn new(x: &CsrOwned) -> Result<Self, Error> {
         Ok(Self {
-            columns: Columns::new(training.x.n_cols)?,
-            place: filled("number of rows", 0, training.x.n_rows())?,
+            columns: Columns::new(x.n_cols)?,
+            place: filled("number of rows", 0, x.n_rows())?,
         })
+    }
+
+    /// Returns the original number of each column of the weights that [`solve`](Self::solve) returned last, in
+    /// increasing order.
+    pub(crate) fn features(&self) -> &[u32] {
+        self.columns.kept()
     }
 
     /// Fits the classifiers of a node, on all threads of the pool.
@@ -102,7 +115,36 @@ impl Desk {
         probe: Option<Probe<'_>>,
         watch: &Watch,
     ) -> Result<Fitted, Error> {
-        let mut positives = positives(training, node)?;
+        let positives = positives(training, node)?;
+        let solution = self.solve(&training.examples, positives, routed, probe, watch)?;
+        let unfinished = |&&n_iter: &&u32| n_iter as usize >= training.max_iter;
+        Ok(Fitted {
+            chunk: ChunkOwned::new(&solution.weights, self.columns.kept())?,
+            intercept: solution.intercept,
+            n_unfinished: solution.n_iter.iter().filter(unfinished).count(),
+            n_iter: solution.n_iter.iter().copied().max().unwrap_or(0),
+            of_held_out: solution.forgotten,
+        })
+    }
+
+    /// Fits a classifier for each row of `positives`, on all threads of the pool.
+    ///
+    /// `positives` has the positive rows of each classifier; (outputs, `n_rows`). The classifiers are fitted to
+    /// these rows and to the rows in `routed`. If `probe` is given, the held-out rows in it are scored too.
+    /// [`features`](Self::features) returns the original numbers of the columns of the weights. `watch` counts
+    /// outputs.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`fit`](Self::fit).
+    pub(crate) fn solve(
+        &mut self,
+        examples: &Examples<'_>,
+        mut positives: CsrOwned,
+        routed: &[u32],
+        probe: Option<Probe<'_>>,
+        watch: &Watch,
+    ) -> Result<Solution, Error> {
         let mut rows = reserved(ROWS, routed.len() + positives.indices.len())?;
         extend(ROWS, &mut rows, routed.iter().copied())?;
         extend(ROWS, &mut rows, positives.indices.iter().copied())?;
@@ -115,14 +157,14 @@ impl Desk {
             *row = self.place[*row as usize];
         }
         positives.n_cols = rows.len();
-        let weights = training.weights.map(|weights| {
+        let weights = examples.weights.map(|weights| {
             let of_rows = rows.iter().map(|&row| weights[row as usize]);
             collected(ROWS, of_rows)
         });
         let weights = weights.transpose()?;
-        let x = self.columns.gather(training.x, rows.iter().copied())?;
+        let x = self.columns.gather(examples.x, rows.iter().copied())?;
         let probe = match probe {
-            Some(probe) => Some(self.probe(training, &rows, probe)?),
+            Some(probe) => Some(self.probe(examples.x, &rows, probe)?),
             None => None,
         };
         let block = Block {
@@ -133,15 +175,7 @@ impl Desk {
                 .as_ref()
                 .map(|(rows, scored)| Forgotten { rows, scored }),
         };
-        let solution = training.linear.fit_block(block, training.effort, watch)?;
-        let unfinished = |&&n_iter: &&u32| n_iter as usize >= training.max_iter;
-        Ok(Fitted {
-            chunk: ChunkOwned::new(&solution.weights, self.columns.kept())?,
-            intercept: solution.intercept,
-            n_unfinished: solution.n_iter.iter().filter(unfinished).count(),
-            n_iter: solution.n_iter.iter().copied().max().unwrap_or(0),
-            of_held_out: solution.forgotten,
-        })
+        examples.linear.fit_block(block, examples.effort, watch)
     }
 
     /// Selects the held-out rows of a node and copies the rows that the node scores.
@@ -155,7 +189,7 @@ impl Desk {
     /// Returns [`Error::TooLarge`] if memory is short.
     fn probe(
         &self,
-        training: &Training<'_>,
+        x: &CsrOwned,
         rows: &[u32],
         probe: Probe<'_>,
     ) -> Result<(Vec<u32>, CsrOwned), Error> {
@@ -166,7 +200,7 @@ impl Desk {
             here.clear(); // the weights need at least one other row
         }
         let scored = probe.scored.iter().map(|&at| probe.held_out[at as usize]);
-        Ok((here, self.columns.gather_known(training.x, scored)?))
+        Ok((here, self.columns.gather_known(x, scored)?))
     }
 }
 
@@ -186,7 +220,7 @@ fn positives(training: &Training<'_>, node: usize) -> Result<CsrOwned, Error> {
         indptr: filled("number of outputs", 0, 1)?,
         indices: Vec::new(),
         values: Vec::new(),
-        n_cols: training.x.n_rows(),
+        n_cols: training.examples.x.n_rows(),
     };
     let rows_of = |label: u32| training.rows_of_label.row(label as usize).0.iter().copied();
     if children.is_empty() {

@@ -18,7 +18,7 @@
 use crate::model::Model;
 use crate::params::Precision;
 use manylabel_base::range::ensure;
-use manylabel_base::{Error, filled, reserved};
+use manylabel_base::{Error, collected, copied, filled, reserved};
 use std::ops::Range;
 
 /// The name of the weights in error messages.
@@ -54,6 +54,28 @@ impl Weights<'_> {
     /// Returns true if there are no weights.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Returns how the weights are stored.
+    pub(crate) fn precision(&self) -> Precision {
+        match self {
+            Self::Float32(_) => Precision::Float32,
+            Self::Float16(_) => Precision::Float16,
+            Self::Int8(_) => Precision::Int8,
+        }
+    }
+
+    /// Returns a copy of the weights as `f32`. 8-bit weights are not multiplied by their scales.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if memory is short.
+    pub(crate) fn unscaled(&self) -> Result<Vec<f32>, Error> {
+        match self {
+            Self::Float32(weights) => copied(WEIGHTS, weights),
+            Self::Float16(halves) => collected(WEIGHTS, halves.iter().map(|&half| from_half(half))),
+            Self::Int8(codes) => collected(WEIGHTS, codes.iter().map(|&code| f32::from(code))),
+        }
     }
 
     /// Returns the weights at the positions in `range`.
@@ -157,6 +179,33 @@ impl Precision {
     }
 }
 
+impl Precision {
+    /// Rounds the weights of an output to numbers that can be stored exactly, and returns their scale.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Param`] if a weight is too large for a 16-bit float.
+    pub(crate) fn round(self, weights: &mut [f32]) -> Result<f32, Error> {
+        self.check(weights)?;
+        match self {
+            Self::Float32 => Ok(1.0),
+            Self::Float16 => {
+                for weight in weights {
+                    *weight = from_half(to_half(*weight));
+                }
+                Ok(1.0)
+            }
+            Self::Int8 => {
+                let scale = scale_of(largest(weights.iter().copied()));
+                for weight in weights {
+                    *weight = f32::from(to_code(*weight, scale));
+                }
+                Ok(scale)
+            }
+        }
+    }
+}
+
 /// Returns the largest absolute value, or 0 if there are no values.
 fn largest(values: impl Iterator<Item = f32>) -> f32 {
     values.map(f32::abs).fold(0.0, f32::max)
@@ -186,9 +235,30 @@ impl Model {
                 let to_code = |output: usize, weight| to_code(weight, scales[output]);
                 let codes = self.converted(&weights, to_code, |&code| code == 0)?;
                 let (of_nodes, of_labels) = scales.split_at(self.node_intercept.len());
-                self.node_scale = manylabel_base::copied("number of nodes", of_nodes)?;
-                self.label_scale = manylabel_base::copied("number of labels", of_labels)?;
+                self.node_scale = copied("number of nodes", of_nodes)?;
+                self.label_scale = copied("number of labels", of_labels)?;
                 WeightsOwned::Int8(codes)
+            }
+        };
+        Ok(())
+    }
+
+    /// Converts `f32` weights that can be stored exactly, such as those that [`Precision::round`] rounded. The
+    /// scales must be known already.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if memory is short.
+    pub(crate) fn pack(&mut self, precision: Precision) -> Result<(), Error> {
+        let WeightsOwned::Float32(weights) = &self.weights else {
+            return Ok(());
+        };
+        let weights = weights.iter().copied();
+        self.weights = match precision {
+            Precision::Float32 => return Ok(()),
+            Precision::Float16 => WeightsOwned::Float16(collected(WEIGHTS, weights.map(to_half))?),
+            Precision::Int8 => {
+                WeightsOwned::Int8(collected(WEIGHTS, weights.map(|code| code as i8))?)
             }
         };
         Ok(())

@@ -1,0 +1,345 @@
+"""Tests of `LabelTreeClassifier.add_labels`: what changes, what does not, and bad values."""
+
+import copy
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array, hstack
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+import manylabel as ml
+from manylabel import LabelTreeClassifier
+from manylabel.datasets import make_multilabel
+from manylabel.metrics import precision_at_k, recall_at_k
+
+N_OLD = 270
+PARAMS = {"branching": 4, "max_leaf": 20, "beam": 3, "random_state": 0}
+SOMETIMES = {"feature_names_in_", "node_scale_", "leaf_scale_"}
+FITTED = [name for name in LabelTreeClassifier.schema.attributes if name not in SOMETIMES]
+ARRAYS = [name for name in FITTED if name.startswith(("node", "leaf", "chunk"))]
+
+
+@pytest.fixture(scope="module")
+def planted():
+    X, Y = make_multilabel(3000, 400, 300, random_state=0)
+    return X[:2400], Y[:2400], X[2400:], Y[2400:]
+
+
+_models = {}
+
+
+def old_model(planted, **params):
+    """A copy of a model of the first labels, which the caller may change."""
+    params = PARAMS | params
+    key = tuple(sorted(params.items()))
+    if key not in _models:
+        X, Y, *_ = planted
+        _models[key] = LabelTreeClassifier(**params).fit(X, Y[:, :N_OLD])
+    return copy.deepcopy(_models[key])
+
+
+def assert_same_model(one, two, names=ARRAYS):
+    for name in names:
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name), err_msg=name)
+
+
+def scores_of_pairs(model, X):
+    """The finite scores of all labels that each row reaches, by row and label."""
+    top = model.predict_topk(X, k=model.classes_.size)
+    rows = np.repeat(np.arange(top.shape[0]), np.diff(top.indptr))
+    return dict(zip(zip(rows, top.indices, strict=True), top.data, strict=True))
+
+
+@pytest.mark.parametrize("n_trees", [1, 3])
+@pytest.mark.parametrize("balanced", [True, False])
+@pytest.mark.parametrize("combine", ["product", "leaf"])
+def test_old_labels_keep_the_bits_of_their_scores(planted, n_trees, balanced, combine):
+    X, Y, X_new, _ = planted
+    model = old_model(planted, n_trees=n_trees, balanced=balanced, combine=combine)
+    before, scores, pairs = (
+        copy.deepcopy(model),
+        model.decision_function(X_new),
+        scores_of_pairs(model, X_new),
+    )
+    assert model.add_labels(X, Y[:, N_OLD:]) is model
+    np.testing.assert_array_equal(model.classes_, np.arange(300))
+    grown = model.decision_function(X_new)
+    assert grown.shape == (600, 300)
+    np.testing.assert_array_equal(grown[:, :N_OLD], scores)
+    after = scores_of_pairs(model, X_new)
+    assert {pair: score for pair, score in after.items() if pair[1] < N_OLD} == pairs
+    assert len(after) > len(pairs)
+    same = ["C_", "threshold_", "path_weight_", "normalize_", "by_leaf_", "sparse_output_"]
+    assert_same_model(before, model, [*same, "node_children_", "node_intercept_"])
+
+
+@pytest.mark.parametrize("n_trees", [1, 3])
+def test_each_new_label_is_in_one_leaf_of_each_tree(planted, n_trees):
+    X, Y, *_ = planted
+    model = old_model(planted, n_trees=n_trees)
+    before = copy.deepcopy(model)
+    model.add_labels(X, Y[:, N_OLD:])
+    seen = np.flatnonzero(np.bincount(Y.indices, minlength=300))
+    counts = np.bincount(model.leaf_labels_, minlength=300)
+    np.testing.assert_array_equal(np.flatnonzero(counts), seen)
+    assert (counts[seen] == n_trees).all()
+    # In a leaf, the old labels come first.
+    for node in range(len(before.node_label_ends_) - 1):
+        old, new = (
+            each.leaf_labels_[each.node_label_ends_[node] : each.node_label_ends_[node + 1]]
+            for each in (before, model)
+        )
+        np.testing.assert_array_equal(new[: len(old)], old)
+        assert (new[len(old) :] >= N_OLD).all()
+        assert (np.diff(new[len(old) :]) > 0).all()
+
+
+@pytest.mark.parametrize("n_trees", [1, 2])
+def test_new_labels_rank_about_as_well_as_in_a_full_fit(planted, n_trees):
+    X, Y, X_new, Y_new = planted
+    frequent = np.argsort(-np.bincount(Y.indices, minlength=300), kind="stable")
+    added, kept = frequent[[5, 20, 60]], np.delete(frequent, [5, 20, 60])
+    order = np.concatenate([kept, added])
+    full = LabelTreeClassifier(n_trees=n_trees, **PARAMS).fit(X, Y[:, order])
+    grown = LabelTreeClassifier(n_trees=n_trees, **PARAMS).fit(X, Y[:, kept]).add_labels(X, Y[:, added])
+    truth = Y_new[:, order]
+    for k in (1, 3, 5):
+        of_full, of_grown = (
+            precision_at_k(truth, model.predict_topk(X_new, 5), k=(k,))[0] for model in (full, grown)
+        )
+        assert of_grown > of_full - 0.01
+    # The new labels alone: the fraction of their occurrences that the five best labels of a row have.
+    with_new = truth[:, -3:].toarray() > 0
+    found_full, found_grown = (
+        (model.predict_topk(X_new, 5)[:, -3:].toarray() != 0)[with_new].mean() for model in (full, grown)
+    )
+    assert with_new.sum() > 20
+    assert found_grown > found_full - 0.1
+    assert found_grown > 0.4
+
+
+@pytest.mark.parametrize("solver", ["fast", "exact"])
+def test_in_a_single_leaf_the_result_is_that_of_a_full_fit(planted, solver):
+    """All rows reach the only leaf, so the new labels have the same training rows as in a full fit."""
+    X, Y, X_new, _ = planted
+    Y = Y[:, np.bincount(Y.indices, minlength=300) > 0]
+    params = {"max_leaf": 300, "solver": solver, "path_weight": 1.0, "threshold": "zero", "random_state": 3}
+    full = LabelTreeClassifier(0.5, **params).fit(X, Y)
+    grown = LabelTreeClassifier(0.5, **params).fit(X, Y[:, :-3]).add_labels(X, Y[:, -3:])
+    assert_same_model(full, grown, FITTED)
+    np.testing.assert_array_equal(full.decision_function(X_new), grown.decision_function(X_new))
+
+
+@pytest.fixture(scope="module")
+def mixed(planted):
+    """New labels. All rows of the first 30 reach one leaf, the rows of the last 10 do not."""
+    _, Y, *_ = planted
+    order = np.random.default_rng(0).permutation(Y.shape[0])
+    frequent = np.argsort(-np.bincount(Y.indices, minlength=300), kind="stable")[:10]
+    return csr_array(hstack([Y[:, N_OLD:], Y[order][:, frequent]]))
+
+
+@pytest.mark.parametrize("n_trees", [1, 3])
+def test_same_bits_for_any_number_of_threads(planted, mixed, n_trees):
+    X, *_ = planted
+    models = [
+        old_model(planted, n_trees=n_trees).set_params(n_jobs=n_jobs).add_labels(X, mixed)
+        for n_jobs in (1, 2, 5)
+    ]
+    for other in models[1:]:
+        assert_same_model(models[0], other, FITTED)
+
+
+@pytest.mark.parametrize("n_trees", [1, 2])
+@pytest.mark.parametrize("solver", ["fast", "exact"])
+def test_one_call_for_each_label_gives_the_same_bits(planted, mixed, n_trees, solver):
+    X, *_ = planted
+    together = old_model(planted, n_trees=n_trees, solver=solver).add_labels(X, mixed)
+    alone = old_model(planted, n_trees=n_trees, solver=solver)
+    for label in range(40):
+        alone.add_labels(X, mixed[:, [label]])
+    assert_same_model(together, alone, FITTED)
+    if n_trees == 1:
+        reached = together.predict_topk(X, 310)[:, N_OLD:].toarray() != 0
+        is_complete = (reached | (mixed.toarray() == 0)).all(axis=0)
+        assert is_complete[:30].all()
+        assert not is_complete[30:].any()
+
+
+def test_the_weights_of_rows_count(planted):
+    X, Y, *_ = planted
+    model, twice, weighted, same = (old_model(planted) for _ in range(4))
+    model.add_labels(X, Y[:, N_OLD:])
+    weights = np.ones(2400)
+    same.add_labels(X, Y[:, N_OLD:], weights)
+    assert_same_model(model, same, FITTED)
+    # A row of weight 0 is left out.
+    weights[:1200] = 0
+    weighted.add_labels(X, Y[:, N_OLD:], sample_weight=weights)
+    twice.add_labels(X[1200:], Y[1200:, N_OLD:])
+    assert_same_model(twice, weighted, FITTED)
+    weights[:1200] = 0.25
+    weighted = old_model(planted).add_labels(X, Y[:, N_OLD:], sample_weight=weights)
+    assert (model.leaf_intercept_ != weighted.leaf_intercept_).any()
+
+
+@pytest.mark.parametrize("n_trees", [1, 3])
+def test_loaded_models_with_read_only_arrays_grow(planted, tmp_path, n_trees):
+    X, Y, X_new, _ = planted
+    model = old_model(planted, n_trees=n_trees)
+    model.save(tmp_path / "old")
+    content = (tmp_path / "old").read_bytes()
+    loaded = ml.load(tmp_path / "old")
+    assert not loaded.chunk_weights_.flags.writeable
+    loaded.predict_topk(X_new)
+    loaded.add_labels(X, Y[:, N_OLD:])
+    model.add_labels(X, Y[:, N_OLD:])
+    assert_same_model(model, loaded, FITTED)
+    assert (tmp_path / "old").read_bytes() == content
+    loaded.save(tmp_path / "grown")
+    again = ml.load(tmp_path / "grown")
+    assert_same_model(model, again, FITTED)
+    np.testing.assert_array_equal(model.decision_function(X_new), again.decision_function(X_new))
+
+
+def test_labels_without_rows_are_in_no_leaf(planted):
+    X, Y, X_new, _ = planted
+    new = Y[:, N_OLD:].tolil()
+    new[:, [0, 7]] = 0
+    model = old_model(planted).add_labels(X, csr_array(new))
+    assert len(model.classes_) == 300
+    assert np.isneginf(model.decision_function(X_new)[:, [N_OLD, N_OLD + 7]]).all()
+    assert not {N_OLD, N_OLD + 7} & set(model.leaf_labels_)
+    none = old_model(planted).add_labels(X, np.zeros((2400, 2)))
+    assert len(none.classes_) == N_OLD + 2
+    assert_same_model(none, old_model(planted))
+
+
+def test_a_model_without_seen_labels_grows(planted):
+    X = np.eye(6)
+    model = LabelTreeClassifier(branching=2, max_leaf=1, random_state=0).fit(X, np.zeros((6, 3)))
+    model.add_labels(X, np.eye(6)[:, :2])
+    assert np.isneginf(model.decision_function(X)[:, :3]).all()
+    assert np.isfinite(model.decision_function(X)[:, 3:]).all()
+    assert set(model.leaf_labels_) == {3, 4}
+
+
+def test_the_forms_of_x_and_y(planted):
+    X, Y, *_ = planted
+    expected = old_model(planted).add_labels(X, Y[:, [280]])
+    column = Y[:, [280]].toarray()
+    for given in (column, column.astype(bool), column[:, 0], column[:, 0].tolist(), Y[:, [280]].tocsc()):
+        assert_same_model(expected, old_model(planted).add_labels(X, given), FITTED)
+    dense = old_model(planted).add_labels(X.toarray(), column)
+    assert_same_model(expected, dense, FITTED)
+    assert dense.sparse_output_
+
+
+def test_a_model_of_one_label_becomes_a_model_of_several():
+    X, Y = make_multilabel(200, 50, 3, random_state=0)
+    Y = Y.toarray()
+    model = LabelTreeClassifier(random_state=0).fit(X, Y[:, 0])
+    before = model.decision_function(X)
+    assert before.ndim == 1
+    model.add_labels(X, Y[:, 1:])
+    assert model.predict(X).shape == (200, 3)
+    np.testing.assert_array_equal(model.classes_, [0, 1, 2])
+    np.testing.assert_array_equal(model.decision_function(X)[:, 0], before)
+
+
+@pytest.mark.parametrize("params", [{"negatives": "siblings"}, {"label_vectors": "rembrandt"}])
+def test_models_with_other_trees_and_negatives_grow(planted, params):
+    X, Y, X_new, Y_new = planted
+    model = old_model(planted, **params)
+    scores = model.decision_function(X_new)
+    recall = recall_at_k(Y_new[:, :N_OLD], model.predict_topk(X_new, 5), k=(5,))[0]
+    model.add_labels(X, Y[:, N_OLD:])
+    np.testing.assert_array_equal(model.decision_function(X_new)[:, :N_OLD], scores)
+    assert recall_at_k(Y_new, model.predict_topk(X_new, 5), k=(5,))[0] > recall - 0.05
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_rows_are_scaled_as_in_fit(planted, normalize):
+    X, Y, X_new, _ = planted
+    scaled = X.multiply(np.full((2400, 1), 8.0)).tocsr()
+    one, two = (old_model(planted, normalize=normalize).add_labels(x, Y[:, N_OLD:]) for x in (X, scaled))
+    same = np.array_equal(one.decision_function(X_new), two.decision_function(X_new))
+    assert same == normalize
+
+
+def test_new_predictions_use_the_new_labels(planted):
+    """The scorer of earlier predictions is replaced."""
+    X, Y, X_new, _ = planted
+    model = old_model(planted)
+    assert model.predict(X_new).shape == (600, N_OLD)
+    model.add_labels(X, Y[:, N_OLD:])
+    assert model.predict(X_new).shape == (600, 300)
+    assert model.predict_topk(X_new, 5).shape == (600, 300)
+
+
+def test_progress_counts_the_labels_with_rows(planted):
+    X, Y, *_ = planted
+    told = []
+    old_model(planted, n_trees=3).add_labels(X, Y[:, N_OLD:], progress=told.append)
+    assert told[-1] == len(np.unique(Y[:, N_OLD:].indices))
+    assert told == sorted(told)
+
+
+def interrupted(done):
+    raise KeyboardInterrupt
+
+
+X_BAD = np.full((2400, 400), np.inf)
+SPOILED = {
+    "features": (lambda X, Y: (X[:, :399], Y), ValueError, "399 features"),
+    "infinite": (lambda X, Y: (X_BAD, Y), ValueError, "X contains infinity"),
+    "rows": (lambda X, Y: (X, Y[:7]), ValueError, "number of rows of Y_new: expected 2400 as in X, got 7"),
+    "values": (lambda X, Y: (X, 2 * Y), ValueError, r"Y_new must hold 0 and 1 only, got 2"),
+    "classes": (lambda X, Y: (X, np.arange(2400)), ValueError, "Y_new must be a 2-D indicator matrix"),
+    "names": (lambda X, Y: (X, ["a"] * 2400), ValueError, "Y_new must be a 2-D indicator matrix"),
+    "no labels": (lambda X, Y: (X, Y[:, :0]), ValueError, "Y_new must be a 2-D indicator matrix.* 0 feature"),
+    "none": (lambda X, Y: (X, None), ValueError, "Y_new must be an indicator matrix"),
+    "weights": (lambda X, Y: (X, Y, -np.ones(2400)), ValueError, "sample_weight"),
+}
+
+
+@pytest.mark.parametrize("spoiled", SPOILED)
+def test_bad_values_leave_the_model_unchanged(planted, spoiled):
+    X, Y, X_new, _ = planted
+    spoil, kind, text = SPOILED[spoiled]
+    model = old_model(planted)
+    before = copy.deepcopy(model)
+    with pytest.raises(kind, match=text):
+        model.add_labels(*spoil(X, Y[:, N_OLD:]))
+    assert_same_model(before, model, FITTED)
+    assert vars(model).keys() == vars(before).keys()
+    np.testing.assert_array_equal(model.decision_function(X_new[:5]), before.decision_function(X_new[:5]))
+
+
+def test_an_interrupt_leaves_the_model_unchanged(planted):
+    X, Y, *_ = planted
+    model = old_model(planted)
+    with pytest.raises(KeyboardInterrupt):
+        model.add_labels(X, Y[:, N_OLD:], progress=interrupted)
+    assert_same_model(model, old_model(planted), FITTED)
+
+
+def test_bad_parameters_and_unfitted_models(planted):
+    X, Y, *_ = planted
+    with pytest.raises(NotFittedError):
+        LabelTreeClassifier().add_labels(X, Y)
+    with pytest.raises(ValueError, match="`beam` must be an integer >= 1, got 0"):
+        old_model(planted).set_params(beam=0).add_labels(X, Y)
+    forged = old_model(planted)
+    forged.chunk_outputs_ = forged.chunk_outputs_ + np.uint16(1000)
+    with pytest.raises(ValueError, match="`chunk_outputs_` must be less than"):
+        forged.add_labels(X, Y)
+
+
+def test_classifiers_that_do_not_converge_are_told(planted):
+    X, Y, *_ = planted
+    model = old_model(planted).set_params(max_iter=1)
+    with pytest.warns(ConvergenceWarning, match="did not converge in max_iter=1 steps") as told:
+        model.add_labels(X, Y[:, N_OLD:])
+    assert told[0].filename == __file__
+    assert model.n_iter_ == old_model(planted).n_iter_
