@@ -222,6 +222,46 @@ def test_outputs_without_weights(weights):
     np.testing.assert_array_equal(scores, np.broadcast_to(scores[0], scores.shape))
 
 
+@pytest.mark.parametrize("weights", ["float16", "int8"])
+@pytest.mark.parametrize("n_trees", [1, 2])
+def test_added_labels_are_stored_like_old_ones(planted, tmp_path, weights, n_trees):
+    X, Y, X_new, _ = planted
+    old = fit(X, Y[:, :270], weights, n_trees=n_trees)
+    grown = copy.deepcopy(old)
+    grown.weights = "float32"  # the fitted weights decide
+    grown.add_labels(X, Y[:, 270:])
+    assert grown.chunk_weights_.dtype == DTYPES[weights]
+    scores = grown.decision_function(X_new)
+    np.testing.assert_array_equal(scores[:, :270], old.decision_function(X_new))
+    assert np.isfinite(scores).all()
+    # The new labels of a leaf come after its old labels.
+    n_new = 0
+    for before, after in zip(blocks(old), blocks(grown), strict=True):
+        n_old = before[0].shape[1]
+        for one, two in zip(before, after, strict=True):
+            np.testing.assert_array_equal(one, two[..., :n_old])
+        if weights == "int8":
+            largest = np.abs(after[0][:, n_old:]).max(axis=0, initial=0.0)
+            np.testing.assert_allclose(largest, 127 * after[1][n_old:], rtol=1e-6)
+        n_new += after[0].shape[1] - n_old
+    assert n_new == 30 * n_trees
+    grown.save(tmp_path / "grown")
+    np.testing.assert_array_equal(ml.load(tmp_path / "grown").decision_function(X_new), scores)
+
+
+@pytest.mark.parametrize("weights", ["float16", "int8"])
+def test_no_added_labels_change_nothing(planted, models, weights):
+    X, _, X_new, _ = planted
+    grown = copy.deepcopy(models[weights])
+    grown.add_labels(X, csr_array((X.shape[0], 2)))
+    for name in LabelTreeClassifier.schema.attributes:
+        if hasattr(grown, name) and name not in ("classes_", "n_iter_"):
+            np.testing.assert_array_equal(getattr(grown, name), getattr(models[weights], name), name)
+    np.testing.assert_array_equal(
+        grown.decision_function(X_new)[:, :300], models[weights].decision_function(X_new)
+    )
+
+
 def replaced(name, value):
     def change(state, tensors):
         tensors[name] = value(tensors[name])

@@ -405,7 +405,7 @@ class LabelTreeClassifier(MultiLabelClassifier):
         The new labels get the numbers ``n_labels``, ``n_labels + 1`` and so on, where ``n_labels`` is the
         number of labels before the call. Only the linear classifiers of the new labels are fitted. The rest
         of the model does not change. In particular, the scores of the old labels are exactly the same as
-        before.
+        before. The new weights have the dtype of the old weights.
 
         Parameters
         ----------
@@ -447,10 +447,9 @@ class LabelTreeClassifier(MultiLabelClassifier):
         The classifier of a label is fitted to the rows that reach its leaf and to the rows that have the
         label, for both values of `negatives`. It is fitted with `C_` and the parameters `prune`,
         `fit_intercept`, `solver`, `tol`, `max_iter`, `beam` and `random_state`. Rows are scaled if
-        `normalize_` is True. New weights are stored with the dtype of `chunk_weights_`. `threshold_` and
-        `path_weight_` do not change. `n_iter_` increases if a new classifier needs more steps. With a fixed
-        `random_state`, the result does not depend on `n_jobs`, and it is the same whether labels are added
-        in one call or one after the other.
+        `normalize_` is True. `threshold_` and `path_weight_` do not change. `n_iter_` increases if a new
+        classifier needs more steps. With a fixed `random_state`, the result does not depend on `n_jobs`, and
+        it is the same whether labels are added in one call or one after the other.
 
         The trees do not change, so the nodes on the path to a leaf do not learn from the new labels, and
         leaves can grow beyond `max_leaf`. Fit the model again if rankings become worse or predictions become

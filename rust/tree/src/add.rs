@@ -53,8 +53,6 @@ struct Task<'a> {
     places: &'a [Place],
     /// The labels to fit, as positions in `places`.
     fitted: Vec<u32>,
-    /// How the weights of the model are stored.
-    precision: Precision,
 }
 
 /// The fitted classifier of a new label in one leaf.
@@ -64,9 +62,9 @@ struct Joined {
     at: u32,
     /// The features that have a weight, in increasing order.
     features: Vec<u32>,
-    /// The weight of each feature in `features`, as it is stored.
+    /// The weight of each feature in `features`.
     weights: Vec<f32>,
-    /// The scale of the weights, if they are stored as integers.
+    /// The scale of the weights, if they are 8-bit integers.
     scale: f32,
     /// The intercept.
     intercept: f32,
@@ -80,8 +78,9 @@ impl Checked {
     /// the row. The stored values are not used.
     ///
     /// Labels without rows join no leaf. Any other label joins one leaf in each tree and becomes its last output.
-    /// The returned model differs from `model` only in the new labels. Its fields `n_unfinished` and `n_iter`
-    /// count only the new classifiers, and it has no threshold.
+    /// Its weights are stored in the same type as the weights of `model`. The returned model differs from `model`
+    /// only in the new labels. Its fields `n_unfinished` and `n_iter` count only the new classifiers, and it has no
+    /// threshold.
     ///
     /// Of the parameters, `linear`, `beam`, `combine` and `max_leaf` are used. `max_leaf` is the largest number of
     /// labels of a leaf, including its old labels. If the best leaf for a label is full, the label joins the next
@@ -98,7 +97,8 @@ impl Checked {
     ///
     /// Returns the errors of [`Arrays::check`]. Returns [`Error::Shape`] if `x` does not have the number of
     /// features of the model, or if `x`, `y` and `weights` have different numbers of rows. Returns
-    /// [`Error::Param`] if all leaves that the rows of a label reach are full, if a value is not finite as `f32`,
+    /// [`Error::Param`] if all leaves that the rows of a label reach are full, if a value is not finite as `f32`, if
+    /// a weight is too large for the 16-bit floats of `model`,
     /// or if `C`, `weights` and `x` are so large or small that results leave the range of `f32`. Returns
     /// [`Error::TooLarge`] if memory is short, or if a size does not fit in 32 bits. Returns [`Error::Stopped`]
     /// if the watch was stopped.
@@ -139,7 +139,7 @@ impl Checked {
         )?;
         let routed = routed(model, &places, &beams)?;
         drop(beams);
-        let joined = fit_all(
+        let mut joined = fit_all(
             model,
             &places,
             &routed,
@@ -152,6 +152,9 @@ impl Checked {
             },
             watch,
         )?;
+        for joined in &mut joined {
+            joined.round(model.weights.precision())?;
+        }
         let mut grown = grown(model, n_labels, &places, &joined, watch)?;
         grown.combine = params.combine.unwrap_or_else(textbook);
         let unfinished = |joined: &&Joined| joined.n_iter as usize >= params.linear.max_iter;
@@ -254,7 +257,6 @@ fn fit_all(
     examples: Examples<'_>,
     watch: &Watch,
 ) -> Result<Vec<Joined>, Error> {
-    let precision = model.weights.precision();
     let mut tasks: Vec<Task<'_>> = Vec::new();
     for places in places.chunk_by(|a, b| a.leaf == b.leaf) {
         let routed = routed.row(places[0].leaf as usize).0;
@@ -265,28 +267,12 @@ fn fit_all(
                 push(LABELS, &mut together, at)?;
             } else {
                 let fitted = filled(LABELS, at, 1)?;
-                push(
-                    LABELS,
-                    &mut tasks,
-                    Task {
-                        places,
-                        fitted,
-                        precision,
-                    },
-                )?;
+                push(LABELS, &mut tasks, Task { places, fitted })?;
             }
         }
         if !together.is_empty() {
             let fitted = together;
-            push(
-                LABELS,
-                &mut tasks,
-                Task {
-                    places,
-                    fitted,
-                    precision,
-                },
-            )?;
+            push(LABELS, &mut tasks, Task { places, fitted })?;
         }
     }
     let spare = Spare::default();
@@ -320,9 +306,25 @@ fn fit_all(
     collected(LABELS, all.into_iter().map(|(_, joined)| joined))
 }
 
+impl Joined {
+    /// Rounds the weights to numbers that can be stored, and removes those that become 0.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Param`] if a weight is too large for a 16-bit float.
+    fn round(&mut self, precision: Precision) -> Result<(), Error> {
+        self.scale = precision.round(&mut self.weights)?;
+        let mut weights = self.weights.iter();
+        self.features
+            .retain(|_| weights.next().is_some_and(|&weight| weight != 0.0));
+        self.weights.retain(|&weight| weight != 0.0);
+        Ok(())
+    }
+}
+
 impl Task<'_> {
     /// Fits the labels of the task to their own rows and to the rows in `routed`. `n_old` is the number of old
-    /// labels of the leaf. The weights are rounded to what the model can store.
+    /// labels of the leaf.
     ///
     /// The seed of a label depends on its position in the block. So the block has an empty output for each other
     /// label of the leaf, and a label has its final position. It then has the same seed as in a fit.
@@ -360,20 +362,14 @@ impl Task<'_> {
         for &at in &self.fitted {
             let output = n_old + at as usize;
             let (columns, weights) = solution.weights.row(output);
-            let (numbers, scale) = self.precision.rounded(weights)?;
-            let mut features = reserved(WEIGHTS, columns.len())?;
-            let mut weights = reserved(WEIGHTS, columns.len())?;
-            for (&column, number) in columns.iter().zip(numbers) {
-                if number != 0.0 {
-                    features.push(desk.features()[column as usize]);
-                    weights.push(number);
-                }
-            }
+            let features = columns
+                .iter()
+                .map(|&column| desk.features()[column as usize]);
             joined.push(Joined {
                 at,
-                features,
-                weights,
-                scale,
+                features: collected(WEIGHTS, features)?,
+                weights: copied(WEIGHTS, weights)?,
+                scale: 1.0,
                 intercept: solution.intercept[output],
                 n_iter: solution.n_iter[output],
             });
@@ -383,7 +379,9 @@ impl Task<'_> {
 }
 
 /// Returns a copy of the model with the new labels. `joined` has the classifier of each entry of `places`, which is
-/// sorted by leaf.
+/// sorted by leaf. Its weights have been rounded like those of the model.
+///
+/// 16-bit floats and 8-bit integers are exact as `f32`. So the weights are copied as `f32`, and then converted back.
 ///
 /// # Errors
 ///
@@ -395,7 +393,6 @@ fn grown(
     joined: &[Joined],
     watch: &Watch,
 ) -> Result<Model, Error> {
-    let precision = model.weights.precision();
     let n_new: usize = joined.iter().map(|joined| joined.weights.len()).sum();
     let n_nodes = model.n_nodes();
     let with_zero = |of_node: usize| -> Result<Vec<i64>, Error> {
@@ -444,25 +441,22 @@ fn grown(
             &mut grown.label_ends,
             grown.labels.len() as i64,
         )?;
-        let intercepts = model.label_intercept[old.clone()].iter().copied();
-        extend(LABELS, &mut grown.label_intercept, intercepts)?;
-        let intercepts = joined[new.clone()].iter().map(|joined| joined.intercept);
-        extend(LABELS, &mut grown.label_intercept, intercepts)?;
-        if precision == Precision::Int8 {
-            let scales = model.label_scale[old].iter().copied();
-            extend(LABELS, &mut grown.label_scale, scales)?;
+        if let Some(scale) = model.label_scales(old.clone()) {
+            extend(LABELS, &mut grown.label_scale, scale.iter().copied())?;
             let scales = joined[new.clone()].iter().map(|joined| joined.scale);
             extend(LABELS, &mut grown.label_scale, scales)?;
         }
+        let intercepts = model.label_intercept[old].iter().copied();
+        extend(LABELS, &mut grown.label_intercept, intercepts)?;
+        let intercepts = joined[new.clone()].iter().map(|joined| joined.intercept);
+        extend(LABELS, &mut grown.label_intercept, intercepts)?;
         if new.is_empty() {
             grown.append(ChunkOwned::copied(model, node)?)?;
         } else {
             grown.append(widened(model, node, &joined[new])?)?;
         }
     }
-    if let WeightsOwned::Float32(numbers) = grown.weights {
-        grown.weights = WeightsOwned::of_numbers(numbers, precision)?;
-    }
+    grown.pack(model.weights.precision())?;
     Ok(grown)
 }
 
@@ -483,7 +477,7 @@ fn widened(model: &Arrays<'_>, leaf: usize, joined: &[Joined]) -> Result<ChunkOw
     let by_feature = CsrOwned {
         indptr,
         indices: collected(WEIGHTS, outputs.map(|&output| u32::from(output)))?,
-        values: model.weights.slice(old_weights).numbers()?,
+        values: model.weights.slice(old_weights).unscaled()?,
         n_cols: model.labels(leaf).len(),
     };
     let old_features = &model.features[old_features];

@@ -216,6 +216,11 @@ impl<'a> Arrays<'a> {
         (&intercept[range], scale)
     }
 
+    /// Returns the scales of some entries of `labels`. There are none if weights are floats.
+    pub(crate) fn label_scales(&self, labels: Range<usize>) -> Option<&'a [f32]> {
+        matches!(self.weights, Weights::Int8(_)).then(|| &self.label_scale[labels])
+    }
+
     /// Returns the weights of a node.
     ///
     /// # Panics

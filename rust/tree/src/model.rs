@@ -117,7 +117,12 @@ pub(crate) struct ChunkOwned {
 }
 
 impl ChunkOwned {
-    /// Copies the chunk of a node of a fitted model. Weights that are stored as integers stay integers.
+    /// Returns the weights of the node.
+    pub(crate) fn weights(&self) -> &[f32] {
+        &self.weights
+    }
+
+    /// Copies the chunk of a node of a fitted model. 8-bit weights are not multiplied by their scales.
     ///
     /// # Errors
     ///
@@ -130,13 +135,8 @@ impl ChunkOwned {
             features: copied(WEIGHTS, &model.features[features.clone()])?,
             row_ends: copied(WEIGHTS, &model.row_ends[features])?,
             outputs: copied(WEIGHTS, &model.outputs[weights.clone()])?,
-            weights: model.weights.slice(weights).numbers()?,
+            weights: model.weights.slice(weights).unscaled()?,
         })
-    }
-
-    /// Returns the weights of the node.
-    pub(crate) fn weights(&self) -> &[f32] {
-        &self.weights
     }
 
     /// Makes the chunk of a node from its weights, a matrix of shape (`n_outputs`, `n_columns`).

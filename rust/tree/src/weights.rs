@@ -65,12 +65,12 @@ impl Weights<'_> {
         }
     }
 
-    /// Returns the stored numbers as `f32`, exactly. Integers are not multiplied by their scales.
+    /// Returns a copy of the weights as `f32`. 8-bit weights are not multiplied by their scales.
     ///
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if memory is short.
-    pub(crate) fn numbers(&self) -> Result<Vec<f32>, Error> {
+    pub(crate) fn unscaled(&self) -> Result<Vec<f32>, Error> {
         match self {
             Self::Float32(weights) => copied(WEIGHTS, weights),
             Self::Float16(halves) => collected(WEIGHTS, halves.iter().map(|&half| from_half(half))),
@@ -101,23 +101,6 @@ pub enum WeightsOwned {
 }
 
 impl WeightsOwned {
-    /// Stores numbers from [`Weights::numbers`] or [`Precision::rounded`] again. The conversion is exact.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`Error::TooLarge`] if memory is short.
-    pub(crate) fn of_numbers(numbers: Vec<f32>, precision: Precision) -> Result<Self, Error> {
-        let numbers = match precision {
-            Precision::Float32 => return Ok(Self::Float32(numbers)),
-            Precision::Float16 | Precision::Int8 => numbers.into_iter(),
-        };
-        if precision == Precision::Float16 {
-            return Ok(Self::Float16(collected(WEIGHTS, numbers.map(to_half))?));
-        }
-        let codes = numbers.map(|number| number as i8);
-        Ok(Self::Int8(collected(WEIGHTS, codes)?))
-    }
-
     /// Borrows the weights.
     pub fn view(&self) -> Weights<'_> {
         match self {
@@ -177,30 +160,6 @@ pub(crate) fn to_code(weight: f32, scale: f32) -> i8 {
 }
 
 impl Precision {
-    /// Rounds the weights of one output. Returns the numbers to store, as `f32`, and their scale, which is 1 for
-    /// floats.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`Error::Param`] if a weight is too large for a 16-bit float. Returns [`Error::TooLarge`] if
-    /// memory is short.
-    pub(crate) fn rounded(self, weights: &[f32]) -> Result<(Vec<f32>, f32), Error> {
-        self.check(weights)?;
-        let weights_of = weights.iter().copied();
-        Ok(match self {
-            Self::Float32 => (copied(WEIGHTS, weights)?, 1.0),
-            Self::Float16 => {
-                let rounded = weights_of.map(|weight| from_half(to_half(weight)));
-                (collected(WEIGHTS, rounded)?, 1.0)
-            }
-            Self::Int8 => {
-                let scale = scale_of(largest(weights_of.clone()));
-                let codes = weights_of.map(|weight| f32::from(to_code(weight, scale)));
-                (collected(WEIGHTS, codes)?, scale)
-            }
-        })
-    }
-
     /// Checks that weights can be stored.
     ///
     /// # Errors
@@ -217,6 +176,33 @@ impl Precision {
             "\"float32\" or \"int8\" if a fitted weight exceeds 65504",
             format_args!("\"float16\" and a weight of size {largest}"),
         )
+    }
+}
+
+impl Precision {
+    /// Rounds the weights of an output to numbers that can be stored exactly, and returns their scale.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Param`] if a weight is too large for a 16-bit float.
+    pub(crate) fn round(self, weights: &mut [f32]) -> Result<f32, Error> {
+        self.check(weights)?;
+        match self {
+            Self::Float32 => Ok(1.0),
+            Self::Float16 => {
+                for weight in weights {
+                    *weight = from_half(to_half(*weight));
+                }
+                Ok(1.0)
+            }
+            Self::Int8 => {
+                let scale = scale_of(largest(weights.iter().copied()));
+                for weight in weights {
+                    *weight = f32::from(to_code(*weight, scale));
+                }
+                Ok(scale)
+            }
+        }
     }
 }
 
@@ -252,6 +238,27 @@ impl Model {
                 self.node_scale = copied("number of nodes", of_nodes)?;
                 self.label_scale = copied("number of labels", of_labels)?;
                 WeightsOwned::Int8(codes)
+            }
+        };
+        Ok(())
+    }
+
+    /// Converts `f32` weights that can be stored exactly, such as those that [`Precision::round`] rounded. The
+    /// scales must be known already.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if memory is short.
+    pub(crate) fn pack(&mut self, precision: Precision) -> Result<(), Error> {
+        let WeightsOwned::Float32(weights) = &self.weights else {
+            return Ok(());
+        };
+        let weights = weights.iter().copied();
+        self.weights = match precision {
+            Precision::Float32 => return Ok(()),
+            Precision::Float16 => WeightsOwned::Float16(collected(WEIGHTS, weights.map(to_half))?),
+            Precision::Int8 => {
+                WeightsOwned::Int8(collected(WEIGHTS, weights.map(|code| code as i8))?)
             }
         };
         Ok(())
