@@ -425,8 +425,8 @@ def _by_rank(
 ) -> tuple[csr_array, NDArray[np.float32]]:
     """Return ``1 / (1 + rank)`` for each positive entry of Y, and the precision at 5 for each row.
 
-    The rank of an entry is the position of its label when `model` ranks the labels of the same row. Ranks
-    start at 0, and ranks larger than 100 are replaced by 100.
+    The rank of an entry is the position of its label when `model` sorts all labels by their scores for the
+    row of the entry. Ranks start at 0, and ranks larger than 100 are replaced by 100.
     """
     top = model.predict_topk(X, k=_RANKS)
     of_row = np.repeat(np.arange(X.shape[0]), np.diff(top.indptr))

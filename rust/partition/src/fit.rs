@@ -135,10 +135,10 @@ impl Checked {
 /// Chooses a number of blocks and returns the partition with this number. `fit` computes the
 /// partition for a given number of blocks.
 ///
-/// The search tries increasing numbers of blocks, from 1 to at most `most`. A number replaces the
-/// best number so far only if its partition captures over `notable` labels more than the best
-/// partition so far. A label of a row is captured if it is in the label set of the row's block. The
-/// search ends after [`PATIENCE`] consecutive numbers that do not replace the best number. It also
+/// The search tries increasing numbers of blocks, from 1 to at most `most`. A label of a row is
+/// captured if it is in the label set of the row's block. A number replaces the best number so far
+/// only if its partition captures more labels than the best partition so far, and the difference is
+/// larger than `notable`. The search ends after [`PATIENCE`] consecutive numbers that do not replace the best number. It also
 /// ends at the first number that leaves a block without rows or labels.
 fn search(
     most: usize,

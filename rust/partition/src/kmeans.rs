@@ -57,9 +57,9 @@ const SPREAD_UP_TO: usize = 256;
 const BUDGET: usize = 1 << 30;
 /// Squared distances below this value count as 0.
 const NOWHERE: f64 = 1e-6;
-/// When a cluster is halved, each half gets at least the number of rows of the cluster divided by
-/// this number. Without this limit, a few rows far from all others would need many halvings. With
-/// this limit, at most log(n) / log(8/7) successive halvings lead to a final cluster, for n rows.
+/// When a cluster of m rows is split in two, each part gets at least m / `LEAST_SHARE` rows. Without
+/// this limit, a few rows far from all others would need many splits. With this limit, at most
+/// log(n) / log(8/7) successive splits lead to a final cluster, for n rows.
 const LEAST_SHARE: usize = 8;
 /// Number of rows that are processed between two checks for cancellation.
 const ROWS_PER_STEP: usize = 4096;

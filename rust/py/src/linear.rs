@@ -88,8 +88,8 @@ pub(crate) fn fit_dismec<'py>(
 /// The attributes of a fitted estimator with sparse weights that scoring needs.
 #[derive(FromPyObject)]
 pub(crate) struct PyLinear {
-    /// The weights, a CSC matrix (`n_labels`, `n_features`). In this form, the weights of a feature are
-    /// contiguous.
+    /// The weights, a CSC matrix (`n_labels`, `n_features`), read as a CSR matrix of the transpose. In this
+    /// form, the weights of a feature are contiguous.
     #[pyo3(attribute("coef_"))]
     coef: HeldCsr<f32>,
     #[pyo3(attribute("intercept_"))]

@@ -150,9 +150,9 @@ impl LabelSets {
         Ok(())
     }
 
-    /// Finds the label set with the smallest example-wise loss at these scores, and returns its labels in
-    /// ascending order. If several sets have the smallest loss, the first of these sets is returned. `scores`
-    /// must be `n_labels` finite numbers. There must be at least one set.
+    /// Finds the stored label set with the smallest example-wise loss at these scores, and returns its labels
+    /// in ascending order. If several sets have the smallest loss, the first of these sets is returned.
+    /// `scores` must be `n_labels` finite numbers. At least one set must be stored.
     pub(crate) fn nearest(&self, scores: &[f64], search: &mut Search) -> &[u32] {
         let dearest = self.minimax(scores, search);
         // A sum of n terms is at most n times the largest term. If the argument of sinh grows by d,

@@ -324,7 +324,8 @@ impl<V: Real> Row<V> {
         Ok(())
     }
 
-    /// Stores a missing value: NaN in all features of the attribute, or an absent label.
+    /// Stores a missing value. If the attribute is a label, the label is absent. Otherwise, all feature
+    /// columns that the attribute becomes are NaN.
     ///
     /// # Errors
     ///

@@ -327,7 +327,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Returns the number of negative rows in one portion. Violators of the margin are added to the
+    /// Returns the number of rows in a portion. Negative rows that violate the margin are added to the
     /// working set in portions.
     fn n_joining(&self, effort: &Effort) -> usize {
         (effort.join_per_positive * self.n_positive).max(effort.min_join)

@@ -59,9 +59,8 @@ pub(crate) struct Unseen {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sample {
     every: usize,
-    /// The number of labels that each sampled label represents. It applies to the less frequent
-    /// labels. The most frequent labels are all in the sample, so each of them represents only
-    /// itself.
+    /// The number of labels that a less frequent label in the sample represents. The most frequent
+    /// labels are all in the sample, so each of them represents only itself.
     weight: f32,
 }
 
