@@ -310,6 +310,9 @@ SPOILED = {
     },
     ml.LabelTreeClassifier: {
         "children fall": put("node_children_", 0, 10**6),
+        "no trees": put("node_children_", 0, 0),
+        "trees negative": put("node_children_", 0, -1),
+        "trees very negative": put("node_children_", 0, -(2**63)),
         "labels too large": put("leaf_labels_", 0, 10**6),
         "labels negative": put("leaf_labels_", 0, -1),
         "labels twice": change("leaf_labels_", np.zeros_like),

@@ -5,12 +5,15 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import normalize as unit_rows
 
 from manylabel import DiSMECClassifier, LabelTreeClassifier, Rembrandt
 from manylabel.datasets import load_xc, make_multilabel
 from manylabel.metrics import precision_at_k
 from oracle import tree as oracle
+
+_ranked = {}  # fitted models with their long rankings
 
 FITTED = [
     name
@@ -100,10 +103,31 @@ def test_a_narrow_beam_scores_some_labels_the_same(planted, fitted):
 
 
 @pytest.mark.parametrize("k", [1, 5, 19, 40])
-def test_short_rankings_begin_long_ones(planted, fitted, k):
-    """A ranking of k labels looks only at the k best labels of each leaf, which has up to 20 labels."""
-    *_, X_new, _ = planted
-    short, long = fitted.predict_topk(X_new, k), fitted.predict_topk(X_new, 400)
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"combine": "leaf"},
+        {"balanced": False},
+        {"path_weight": 0.0},
+        {"path_weight": 1.0, "threshold": 3.0},
+        {"prune": 1e6, "path_weight": 0.5},  # all rows have the same scores, and many labels are tied
+        {"n_trees": 3},
+        {"n_trees": 2, "combine": "leaf"},
+        {"n_trees": 2, "prune": 1e6, "path_weight": 0.5},
+    ],
+    ids=str,
+)
+def test_short_rankings_begin_long_ones(planted, k, params):
+    """A ranking of k labels skips leaves and labels that cannot be among the k best ones."""
+    X, Y, X_new, _ = planted
+    key = str(params)
+    if key not in _ranked:
+        model = LabelTreeClassifier(1.0, branching=4, max_leaf=20, beam=6, random_state=0, **params)
+        model.fit(X, Y)
+        _ranked[key] = model, model.predict_topk(X_new, 300)
+    model, long = _ranked[key]
+    short = model.predict_topk(X_new, k)
     for row in range(X_new.shape[0]):
         begin, end = long.indptr[row : row + 2]
         ranked = np.lexsort((long.indices[begin:end], -long.data[begin:end]))[:k]
@@ -111,6 +135,19 @@ def test_short_rankings_begin_long_ones(planted, fitted, k):
         begin_short, end_short = short.indptr[row : row + 2]
         np.testing.assert_array_equal(short.indices[begin_short:end_short], long.indices[begin:end][kept])
         np.testing.assert_array_equal(short.data[begin_short:end_short], long.data[begin:end][kept])
+
+
+@pytest.mark.parametrize(("n_seen", "size"), [(300, 100), (4108, 129), (20_000, 400)])
+def test_the_size_of_leaves_depends_on_the_number_of_labels(n_seen, size):
+    """Leaves of a balanced tree have almost the same number of labels, so the largest tells `max_leaf`."""
+    n_labels = n_seen + 7  # seven labels have no row
+    Y = csr_array((np.ones(n_seen), (np.arange(n_seen) % 500, np.arange(n_seen))), shape=(500, n_labels))
+    X = make_multilabel(500, 60, 20, n_nonzero=5, random_state=0)[0]
+    model = LabelTreeClassifier(1.0, path_weight=1.0, threshold=0.0, max_iter=1, random_state=0)
+    with pytest.warns(ConvergenceWarning):
+        model.fit(X, Y)
+    leaf_sizes = np.diff(model.node_label_ends_)
+    assert 0.5 * size < leaf_sizes.max() <= size
 
 
 def test_rows_alone_and_together(planted, fitted):
@@ -203,8 +240,9 @@ def test_the_vectors_of_rembrandt_are_the_sums_of_reduced_rows(planted):
     assert two > one - 0.03
 
 
-def test_one_leaf_needs_no_label_vectors(planted):
+def test_one_leaf_needs_no_label_vectors(planted, monkeypatch):
     X, Y, *_ = planted
+    monkeypatch.setattr(Rembrandt, "fit", None)
     one, two = (
         LabelTreeClassifier(1.0, max_leaf=300, label_vectors=vectors, random_state=0).fit(X, Y)
         for vectors in ("rows", "rembrandt")

@@ -11,7 +11,7 @@
 
 use crate::weights::{Weights, from_half};
 use manylabel_base::range::{ensure, same};
-use manylabel_base::{Error, filled, push};
+use manylabel_base::{Error, collected, filled, push};
 use std::ops::Range;
 
 /// The arrays of a fitted model. [`check`](Self::check) lists the conditions that they must satisfy.
@@ -147,42 +147,37 @@ impl<'a> Arrays<'a> {
     }
 
     /// Returns how many nodes a row can be sent to on each level, in the tree with the most such nodes. These are
-    /// the nodes of the level and the leaves of the levels above. Takes O(nodes) time.
+    /// the nodes of the level and the leaves of the levels above. Takes O(n log n) time for n nodes.
     ///
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn level_sizes(&self) -> Result<Vec<usize>, Error> {
-        const LEVELS: &str = "number of levels";
-        let n_trees = self.n_trees();
         // The tree and the level of each node. A child has a larger number than its parent.
         let mut places = filled("number of nodes", (0usize, 0usize), self.n_nodes())?;
-        // Level by level, the numbers of nodes and of leaves of each tree.
-        let mut sizes: Vec<Vec<(usize, usize)>> = Vec::new();
         for node in 0..self.n_nodes() {
-            if node < n_trees {
+            if node < self.n_trees() {
                 places[node] = (node, 0);
             }
             let (tree, level) = places[node];
-            let children = self.children(node);
-            let is_leaf = children.is_empty();
-            for child in children {
+            for child in self.children(node) {
                 places[child] = (tree, level + 1);
             }
-            while sizes.len() <= level {
-                push(LEVELS, &mut sizes, filled(LEVELS, (0, 0), n_trees)?)?;
-            }
-            let (n_nodes, n_leaves) = &mut sizes[level][tree];
-            *n_nodes += 1;
-            *n_leaves += usize::from(is_leaf);
         }
-        let mut most = filled(LEVELS, 0, sizes.len())?;
-        for tree in 0..n_trees {
+        let nodes = places.iter().copied().zip(0..);
+        let mut nodes = collected("number of nodes", nodes)?;
+        nodes.sort_unstable();
+        let mut most: Vec<usize> = Vec::new();
+        for of_tree in nodes.chunk_by(|a, b| a.0.0 == b.0.0) {
             let mut leaves_above = 0;
-            for (most, of_level) in most.iter_mut().zip(&sizes) {
-                let (n_nodes, n_leaves) = of_level[tree];
-                *most = (n_nodes + leaves_above).max(*most);
-                leaves_above += n_leaves;
+            for (level, of_level) in of_tree.chunk_by(|a, b| a.0 == b.0).enumerate() {
+                if level == most.len() {
+                    push("number of levels", &mut most, 0)?;
+                }
+                most[level] = most[level].max(of_level.len() + leaves_above);
+                let is_leaf =
+                    |&&(_, node): &&((usize, usize), usize)| self.children(node).is_empty();
+                leaves_above += of_level.iter().filter(is_leaf).count();
             }
         }
         Ok(most)
@@ -244,6 +239,7 @@ impl<'a> Arrays<'a> {
     /// Checks that the arrays form a valid model. Takes O(size of the arrays) time, and
     /// O(n log n) time for n nodes. In a valid model:
     ///
+    /// * there is at least one tree;
     /// * the number of a child is larger than the number of its parent;
     /// * only leaves have labels, and a tree has each label at most once;
     /// * arrays that divide other arrays are ascending, and their last entry is the length of the divided
@@ -259,6 +255,13 @@ impl<'a> Arrays<'a> {
     /// [`Error::TooLarge`] if memory is short.
     pub fn check(&self) -> Result<(), Error> {
         let n_nodes = self.n_nodes();
+        let first = self.children.first().copied().unwrap_or(0);
+        ensure(
+            "node_children_",
+            (1..=n_nodes as i64).contains(&first),
+            "the number of trees in its first entry, from 1 to the number of nodes",
+            first,
+        )?;
         let n_trees = self.n_trees();
         for (what, ends, size) in [
             (

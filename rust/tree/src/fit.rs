@@ -1,6 +1,6 @@
 //! Fits label trees: first the label vectors, then the trees, then the classifiers, level by level.
 //!
-//! A node is fitted to the rows that have a label below the node, and to the rows that are sent to it. The
+//! A node is fitted to the rows that have a label below the node and, by default, to the rows that are sent to it. The
 //! classifiers of the level above decide which rows are sent to a node. So the negative rows of a node are
 //! the rows that a prediction would send there.
 //!

@@ -20,9 +20,9 @@
 //! the probabilities of its trees.
 //!
 //! The vector of a label is the sum of its rows, scaled to unit length. A caller can pass other vectors. Labels
-//! are clustered by balanced spherical 2-means of these vectors. The classifiers are fitted level by level, from the root down. Two
-//! kinds of rows are used at a node: the rows that have a label below the node, and the rows that the levels
-//! above send to the node. So the negative rows of a node are the ones that a prediction would send there.
+//! are clustered by spherical 2-means of these vectors. The classifiers are fitted level by level, from the root
+//! down. By default, two kinds of rows are used at a node: the rows that have a label below the node, and the
+//! rows that the levels above send to the node. So the negative rows of a node are the ones that a prediction would send there.
 //! (Prabhu et al.: Parabel, WWW 2018; Yu et al.: PECOS, JMLR 2022, sections 3 and 4. PECOS calls these
 //! negatives matcher-aware.) The classifiers are fitted by the solvers of `DiSMEC`
 //! ([`manylabel_linear::dismec`]), over the rows of the node only.

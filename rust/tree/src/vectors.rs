@@ -102,7 +102,12 @@ pub(crate) fn unit_vectors(mut vectors: CsrOwned, n_labels: usize) -> Result<Csr
             0.0
         };
         for value in values {
-            *value = (f64::from(*value) * scale) as f32;
+            // A value that is not finite would stay NaN if it were multiplied by 0.
+            *value = if scale > 0.0 {
+                (f64::from(*value) * scale) as f32
+            } else {
+                0.0
+            };
         }
     }
     Ok(vectors)

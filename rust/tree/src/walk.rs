@@ -466,7 +466,7 @@ impl Walk {
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] if memory is short.
+/// Returns [`Error::TooLarge`] if memory is short, or if the list has 2³² entries or more.
 fn places_of(
     places: &mut Vec<u32>,
     slots: impl Iterator<Item = u32>,
@@ -474,8 +474,16 @@ fn places_of(
 ) -> Result<(), Error> {
     places.clear();
     extend(NODES, places, std::iter::repeat_n(0, n_slots + 1))?;
+    let mut n_entries = 0usize;
     for slot in slots {
         places[slot as usize + 1] += 1;
+        n_entries += 1;
+    }
+    if u32::try_from(n_entries).is_err() {
+        return Err(Error::TooLarge {
+            what: "number of nodes or labels that are scored together",
+            got: n_entries.to_string(),
+        });
     }
     for slot in 0..n_slots {
         places[slot + 1] += places[slot];

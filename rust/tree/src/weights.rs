@@ -173,13 +173,11 @@ impl Precision {
         ensure(
             "weights",
             largest <= MOST_HALF,
-            "\"float32\" or \"int8\" if a fitted weight exceeds 65504",
-            format_args!("\"float16\" and a weight of size {largest}"),
+            "\"float32\" or \"int8\" in `fit`, because float16 weights have sizes up to 65504",
+            format_args!("\"float16\" and a fitted weight of size {largest}"),
         )
     }
-}
 
-impl Precision {
     /// Rounds the weights of an output to numbers that can be stored exactly, and returns their scale.
     ///
     /// # Errors
