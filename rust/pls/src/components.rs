@@ -23,8 +23,8 @@ const MOST_DECOMPOSED: usize = 5000;
 /// Number of columns of the first random matrix. Each further random matrix has twice as many
 /// columns.
 const FIRST_PROBE: usize = 128;
-/// Number of columns of the last random matrix. It is also the largest number of components that
-/// can be returned for a fraction.
+/// Number of columns of the last random matrix. If the user gives the number of components as a
+/// fraction, at most this many components are returned.
 const LAST_PROBE: usize = 1024;
 
 impl Checked {

@@ -316,7 +316,7 @@ impl<T: Real> Fitting<'_, T> {
     }
 
     /// Returns an orthonormal basis of a random matrix, for `n_iter` = 0. The singular values of
-    /// `T = BQ` estimate eigenvalues only if Q is orthonormal. With `n_iter` ≥ 1, Q is already
+    /// `T = BQ` estimate the eigenvalues of B only if Q is orthonormal. With `n_iter` ≥ 1, Q is already
     /// orthonormal.
     fn orthonormal(&self, probe: &Tall<T>) -> Result<Tall<T>, Error> {
         let spectrum = probe.spectrum(self.watch)?;

@@ -192,8 +192,8 @@ impl<T: Real> Tall<T> {
 }
 
 /// Returns the level, relative to the largest singular value, below which singular values count as
-/// rounding errors. In single precision, the eigenvalues of `TᵀT` that are dropped are below 10⁻¹²
-/// of the largest. These eigenvalues are the squares of the singular values.
+/// rounding errors. In single precision, the level is 10⁻⁶. The eigenvalues of `TᵀT` are the squares
+/// of the singular values, so the level for them is 10⁻¹².
 fn noise<T: Real>() -> f64 {
     if T::EPSILON > 1e-10 { 1e-6 } else { 1e-12 }
 }

@@ -39,8 +39,9 @@ const LABELS_AT_ONCE: usize = 32;
 /// Number of sums per cache line.
 const SUMS_OF_LINE: usize = 8;
 
-/// Number of heads that are added to one group of labels before the next group. The number is small, so the
-/// processor still has the address translations of these heads in its cache for the next group.
+/// Number of heads that are added to the scores of one group of labels. The same heads are then added to the
+/// next group of labels. The number is small, so the processor still has the address translations of these
+/// heads in its cache.
 const HEADS_AT_ONCE: usize = 256;
 
 /// Number of tasks per thread. Several tasks per thread reduce the time that threads wait for the

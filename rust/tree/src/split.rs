@@ -237,8 +237,8 @@ fn dot(z: &CsrOwned, item: u32, towards: &[f32]) -> f32 {
         .sum()
 }
 
-/// Sets `towards` to `right_by · Σ_right z − left_by · Σ_left z`. The arguments `left` and `right` are
-/// pairs of labels and a factor: `left_by` and `right_by` are these factors.
+/// Sets `towards` to `right_by · Σ_right z − left_by · Σ_left z`. Each of `left` and
+/// `right` is a list of labels and a factor. The formula calls the factors `left_by` and `right_by`.
 fn direction(z: &CsrOwned, left: (&[u32], f32), right: (&[u32], f32), towards: &mut [f32]) {
     towards.fill(0.0);
     for ((items, by), sign) in [(left, -1.0), (right, 1.0)] {
