@@ -52,9 +52,9 @@ class BlockPartitioner(Estimator):
         Weight of the term ``sum_l |L_l|^2`` in the objective; finite and >= 0. Larger values give smaller
         label sets. "auto" is 0 if `max_labels` is given. Otherwise, "auto" is about the largest weight with
         which a single block of all rows would capture at least 90 % of the positive entries of Y. This weight
-        is just below ``N_J / (2 J - 1)``. Here, J is the smallest number of labels that together have 90 % of the positive
-        entries, and N_J is the number of rows with the J-th most frequent label. The weight is proportional
-        to the number of rows.
+        is just below ``N_J / (2 J - 1)``. Here, J is the smallest number of labels that together have 90 % of
+        the positive entries, and N_J is the number of rows with the J-th most frequent label. The weight is
+        proportional to the number of rows.
     max_labels : int or None, default=None
         Maximum number of labels per block; >= 1. None means no limit.
     n_init : int, default=1
