@@ -4,10 +4,9 @@ use criterion::{
     BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
 };
 use manylabel_base::Watch;
-use manylabel_benches::{Text, on_one_thread};
+use manylabel_benches::{Text, measure_rankings, on_one_thread};
 use manylabel_linear::dismec::{Params, Solver};
 use manylabel_linear::{Scorer, leml, pdsparse};
-use manylabel_score::Model as _;
 
 fn fit(criterion: &mut Criterion) {
     let text = Text::new(2_000, 5_000, 60, 128);
@@ -47,7 +46,6 @@ fn fit(criterion: &mut Criterion) {
 }
 
 fn predict(criterion: &mut Criterion) {
-    const K: usize = 5;
     const RANK: usize = 100;
     let text = Text::new(1_000, 20_000, 80, 4_271);
     let weights = text.weights(0);
@@ -61,30 +59,16 @@ fn predict(criterion: &mut Criterion) {
     )
     .expect("lengths agree");
     let mut group = criterion.benchmark_group("predict");
-    for n in [text.n, 1] {
-        let text = Text { n, ..text };
-        let (x, _) = text.examples(0);
-        let name = format!("{text},weights={},k={K}", weights.values.len());
-        group.throughput(Throughput::Elements(n as u64));
-        group.bench_function(BenchmarkId::new("topk", name), |b| {
-            b.iter_with_large_drop(|| scorer.topk(x.view().into(), K, &Watch::new()));
-        });
-    }
+    let details = format!("weights={},", weights.values.len());
+    measure_rankings(&mut group, "topk", &details, (text, 0), &scorer);
     let features: Vec<i32> = (0..text.d as i32).collect();
     let number = |at: usize| (at % 17) as f32 / 17.0 - 0.5;
     let w: Vec<f32> = (0..text.d * RANK).map(number).collect();
     let ht: Vec<f32> = (0..text.c * RANK).map(number).collect();
     let shape = (text.d, RANK);
     let scorer = leml::Scorer::new(&features, &w, &ht, &intercept, shape, true).expect("agrees");
-    for n in [text.n, 1] {
-        let text = Text { n, ..text };
-        let (x, _) = text.examples(0);
-        group.throughput(Throughput::Elements(n as u64));
-        let name = format!("{text},rank={RANK},k={K}");
-        group.bench_function(BenchmarkId::new("low-rank topk", name), |b| {
-            b.iter_with_large_drop(|| scorer.topk(x.view().into(), K, &Watch::new()));
-        });
-    }
+    let details = format!("rank={RANK},");
+    measure_rankings(&mut group, "low-rank topk", &details, (text, 0), &scorer);
 }
 
 criterion_group! {

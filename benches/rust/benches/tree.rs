@@ -4,8 +4,7 @@ use criterion::{
     BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
 };
 use manylabel_base::Watch;
-use manylabel_benches::{Text, on_one_thread};
-use manylabel_score::Model as _;
+use manylabel_benches::{Text, measure_rankings, on_one_thread};
 use manylabel_tree::{Params, Scorer};
 
 /// Several levels of small nodes. The labels are fewer than in real data, so the leaves are smaller too.
@@ -34,7 +33,6 @@ fn fit(criterion: &mut Criterion) {
 }
 
 fn predict(criterion: &mut Criterion) {
-    const K: usize = 5;
     let text = Text::new(2_000, 5_000, 60, 500);
     let mut group = criterion.benchmark_group("tree_predict");
     for (name, n_trees) in [("one", 1), ("three", 3)] {
@@ -46,14 +44,7 @@ fn predict(criterion: &mut Criterion) {
             .expect("small");
         let scorer = Scorer::new(model.arrays(), params.beam, model.combine, 0.0, true)
             .expect("lengths agree");
-        for n in [text.n, 1] {
-            let text = Text { n, ..text };
-            let (x, _) = text.examples(1);
-            group.throughput(Throughput::Elements(n as u64));
-            group.bench_function(BenchmarkId::new(name, format!("{text},k={K}")), |b| {
-                b.iter_with_large_drop(|| scorer.topk(x.view().into(), K, &Watch::new()));
-            });
-        }
+        measure_rankings(&mut group, name, "", (text, 1), &scorer);
     }
 }
 

@@ -18,8 +18,11 @@
 //! assert!((300..600).contains(&y.view().nnz()));
 //! ```
 
-use criterion::Criterion;
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput};
 use fastrand::Rng;
+use manylabel_base::Watch;
+use manylabel_score::Model;
 use manylabel_sparse::{CsrOwned, CsrView};
 use rayon::ThreadPoolBuilder;
 use std::collections::BTreeSet;
@@ -190,6 +193,29 @@ impl Text {
             weights.push_row(labels, || rng.f32() - 0.5);
         }
         weights
+    }
+}
+
+/// The number of labels that are ranked for each row.
+const K: usize = 5;
+
+/// Measures the rankings of all rows of `text`, and then of one row. `seed` makes the rows. The benches are named
+/// by `name`, the sizes and `details`.
+pub fn measure_rankings(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    name: &str,
+    details: &str,
+    (text, seed): (Text, u64),
+    model: &impl Model,
+) {
+    for n in [text.n, 1] {
+        let text = Text { n, ..text };
+        let (x, _) = text.examples(seed);
+        group.throughput(Throughput::Elements(n as u64));
+        let id = BenchmarkId::new(name, format!("{text},{details}k={K}"));
+        group.bench_function(id, |b| {
+            b.iter_with_large_drop(|| model.topk(x.view().into(), K, &Watch::new()));
+        });
     }
 }
 

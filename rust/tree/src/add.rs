@@ -97,11 +97,10 @@ impl Checked {
     ///
     /// Returns the errors of [`Arrays::check`]. Returns [`Error::Shape`] if `x` does not have the number of
     /// features of the model, or if `x`, `y` and `weights` have different numbers of rows. Returns
-    /// [`Error::Param`] if all leaves that the rows of a label reach are full, if a value is not finite as `f32`, if
-    /// a weight is too large for the 16-bit floats of `model`,
-    /// or if `C`, `weights` and `x` are so large or small that results leave the range of `f32`. Returns
-    /// [`Error::TooLarge`] if memory is short, or if a size does not fit in 32 bits. Returns [`Error::Stopped`]
-    /// if the watch was stopped.
+    /// [`Error::Param`] if all leaves that the rows of a label reach are full, if a value is not finite as
+    /// `f32`, if a weight is too large for the 16-bit floats of `model`, or if `C`, `weights` and `x` are so large
+    /// or small that results leave the range of `f32`. Returns [`Error::TooLarge`] if memory is short, or if a size
+    /// does not fit in 32 bits. Returns [`Error::Stopped`] if the watch was stopped.
     pub fn add_labels(
         &self,
         model: &Arrays<'_>,

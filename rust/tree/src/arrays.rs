@@ -135,6 +135,9 @@ pub(crate) fn range(ends: &[i64], node: usize) -> Range<usize> {
     ends[node] as usize..ends[node + 1] as usize
 }
 
+/// The tree and the level of a node. Roots are on level 0.
+type Place = (usize, usize);
+
 impl<'a> Arrays<'a> {
     /// Returns the number of trees. The first nodes are the roots of these trees.
     pub fn n_trees(&self) -> usize {
@@ -146,6 +149,29 @@ impl<'a> Arrays<'a> {
         self.children.len().saturating_sub(1)
     }
 
+    /// Returns all nodes, sorted by place and number. The place of a node is its tree and its level. Takes
+    /// O(n log n) time for n nodes.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if memory is short.
+    fn by_place(&self) -> Result<Vec<(Place, usize)>, Error> {
+        let mut places = filled("number of nodes", (0, 0), self.n_nodes())?;
+        for node in 0..self.n_nodes() {
+            if node < self.n_trees() {
+                places[node] = (node, 0);
+            }
+            // A child has a larger number than its parent, whose place is known by now.
+            let (tree, level) = places[node];
+            for child in self.children(node) {
+                places[child] = (tree, level + 1);
+            }
+        }
+        let mut nodes = collected("number of nodes", places.into_iter().zip(0..))?;
+        nodes.sort_unstable();
+        Ok(nodes)
+    }
+
     /// Returns how many nodes a row can be sent to on each level, in the tree with the most such nodes. These are
     /// the nodes of the level and the leaves of the levels above. Takes O(n log n) time for n nodes.
     ///
@@ -153,20 +179,7 @@ impl<'a> Arrays<'a> {
     ///
     /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn level_sizes(&self) -> Result<Vec<usize>, Error> {
-        // The tree and the level of each node. A child has a larger number than its parent.
-        let mut places = filled("number of nodes", (0usize, 0usize), self.n_nodes())?;
-        for node in 0..self.n_nodes() {
-            if node < self.n_trees() {
-                places[node] = (node, 0);
-            }
-            let (tree, level) = places[node];
-            for child in self.children(node) {
-                places[child] = (tree, level + 1);
-            }
-        }
-        let nodes = places.iter().copied().zip(0..);
-        let mut nodes = collected("number of nodes", nodes)?;
-        nodes.sort_unstable();
+        let nodes = self.by_place()?;
         let mut most: Vec<usize> = Vec::new();
         for of_tree in nodes.chunk_by(|a, b| a.0.0 == b.0.0) {
             let mut leaves_above = 0;
@@ -175,8 +188,7 @@ impl<'a> Arrays<'a> {
                     push("number of levels", &mut most, 0)?;
                 }
                 most[level] = most[level].max(of_level.len() + leaves_above);
-                let is_leaf =
-                    |&&(_, node): &&((usize, usize), usize)| self.children(node).is_empty();
+                let is_leaf = |&&(_, node): &&(Place, usize)| self.children(node).is_empty();
                 leaves_above += of_level.iter().filter(is_leaf).count();
             }
         }
@@ -206,14 +218,18 @@ impl<'a> Arrays<'a> {
         } else {
             (self.node_intercept, self.node_scale, children)
         };
-        let has_scale = matches!(self.weights, Weights::Int8(_));
-        let scale = has_scale.then(|| &scale[range.clone()]);
+        let scale = self.has_scales().then(|| &scale[range.clone()]);
         (&intercept[range], scale)
     }
 
     /// Returns the scales of some entries of `labels`. There are none if weights are floats.
     pub(crate) fn label_scales(&self, labels: Range<usize>) -> Option<&'a [f32]> {
-        matches!(self.weights, Weights::Int8(_)).then(|| &self.label_scale[labels])
+        self.has_scales().then(|| &self.label_scale[labels])
+    }
+
+    /// Returns true if the weights have scales.
+    fn has_scales(&self) -> bool {
+        matches!(self.weights, Weights::Int8(_))
     }
 
     /// Returns the weights of a node.
@@ -415,21 +431,8 @@ impl<'a> Arrays<'a> {
     /// an array with an entry for each label.
     fn check_labels(&self) -> Result<(), Error> {
         let mut seen = filled("number of labels", 0u32, self.n_labels)?;
-        // The number of the tree of each node, starting at 1. A child has the same number as its parent.
-        let mut tree = filled("number of nodes", 0u32, self.n_nodes())?;
-        for node in 0..self.n_nodes() {
-            if node < self.n_trees() {
-                tree[node] = node as u32 + 1;
-            }
-            for child in self.children(node) {
-                tree[child] = tree[node];
-            }
-        }
-        // Tree by tree, in O(n log n) time for n nodes.
-        let mut nodes = manylabel_base::collected("number of nodes", 0..self.n_nodes())?;
-        nodes.sort_unstable_by_key(|&node| (tree[node], node));
-        for node in nodes {
-            let this = tree[node];
+        for ((tree, _), node) in self.by_place()? {
+            let this = tree as u32 + 1;
             for &label in &self.labels[self.labels(node)] {
                 let known = usize::try_from(label)
                     .ok()

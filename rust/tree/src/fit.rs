@@ -1,15 +1,14 @@
 //! Fits label trees: first the label vectors, then the trees, then the classifiers, level by level.
 //!
-//! A node is fitted to the rows that have a label below the node and, by default, to the rows that are sent to it. The
-//! classifiers of the level above decide which rows are sent to a node. So the negative rows of a node are
-//! the rows that a prediction would send there.
+//! A node is fitted to the rows that have a label below the node and, by default, to the rows that are sent
+//! to it. The classifiers of the level above decide which rows are sent to a node. So the negative rows of a
+//! node are the rows that a prediction would send there.
 //!
 //! Each row is sent to `beam` nodes of a level. So the nodes of a level have in total about `beam` times the
-//! number of training rows. Copying these rows takes one pass. The
-//! solver for rare labels searches for rows that violate the margin, with one pass for every sixteen outputs.
-//! It then visits only the positive rows of an output and a few hundred negative rows. So the time of the fit
-//! grows with rows × beam × levels and with the number of positive rows of all labels. It does not grow with
-//! rows × labels.
+//! number of training rows. Copying these rows takes one pass. The solver for rare labels searches for rows
+//! that violate the margin, with one pass for every sixteen outputs. It then visits only the positive rows of
+//! an output and a few hundred negative rows. So the time of the fit grows with rows × beam × levels and with
+//! the number of positive rows of all labels. It does not grow with rows × labels.
 
 use crate::arrays::Arrays;
 use crate::grow::Forest;
@@ -59,12 +58,11 @@ impl Checked {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Shape`] if `x`, `y` and `weights` have different numbers of rows, or if `vectors` does not
-    /// have one row for each label that has a row. Returns
-    /// [`Error::Param`] if a value is not finite as `f32`, or if `C`, `weights` and `x` are so large or
-    /// small that results leave the range of `f32`. Also returns [`Error::Param`] if the weights are to be
-    /// stored as 16-bit floats, and one of them is too large. Returns
-    /// [`Error::TooLarge`] if memory is short, or if a size does not fit in 32 bits. Returns
+    /// Returns [`Error::Shape`] if `x`, `y` and `weights` have different numbers of rows, or if `vectors` does
+    /// not have one row for each label that has a row. Returns [`Error::Param`] if a value is not finite as
+    /// `f32`, or if `C`, `weights` and `x` are so large or small that results leave the range of `f32`. Also
+    /// returns [`Error::Param`] if the weights are to be stored as 16-bit floats, and one of them is too large.
+    /// Returns [`Error::TooLarge`] if memory is short, or if a size does not fit in 32 bits. Returns
     /// [`Error::Stopped`] if the watch was stopped.
     pub fn fit(
         &self,

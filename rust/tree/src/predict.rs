@@ -36,6 +36,8 @@ pub struct Scorer<'a> {
     arrays: Arrays<'a>,
     /// The number of nodes that a row can be sent to on each level, without a limit.
     level_sizes: Vec<usize>,
+    /// The number of labels of the largest leaf.
+    largest_leaf: usize,
     /// The number of nodes of each level that a row is sent to.
     beam: usize,
     /// How the score of a label is computed.
@@ -63,9 +65,11 @@ impl<'a> Scorer<'a> {
     ) -> Result<Self, Error> {
         combine.check()?;
         arrays.check()?;
+        let leaf_sizes = (0..arrays.n_nodes()).map(|node| arrays.labels(node).len());
         Ok(Self {
             arrays,
             level_sizes: arrays.level_sizes()?,
+            largest_leaf: leaf_sizes.max().unwrap_or(0),
             beam,
             combine,
             threshold,
@@ -77,17 +81,15 @@ impl<'a> Scorer<'a> {
     /// [`LABELS_AT_ONCE`] labels are scored at once. `width` is the largest number of nodes of a level that a row
     /// is sent to. With one tree, only the `best` best labels of a leaf are stored.
     fn rows_at_once(&self, width: usize, best: Option<usize>) -> usize {
-        let arrays = &self.arrays;
-        let n_trees = arrays.n_trees();
-        let sizes = (0..arrays.n_nodes()).map(|node| match best {
-            Some(best) if n_trees == 1 => arrays.labels(node).len().min(best),
-            _ => arrays.labels(node).len(),
-        });
-        let per_node = sizes.max().unwrap_or(0).max(1);
-        let per_row = per_node
+        let n_trees = self.arrays.n_trees();
+        let per_node = match best {
+            Some(best) if n_trees == 1 => self.largest_leaf.min(best),
+            _ => self.largest_leaf,
+        };
+        let per_tree = per_node
             .saturating_mul(width)
-            .min(arrays.labels.len().max(1));
-        let per_row = per_row.saturating_mul(n_trees);
+            .clamp(1, self.arrays.labels.len().max(1));
+        let per_row = per_tree.saturating_mul(n_trees);
         (LABELS_AT_ONCE / per_row).clamp(1, ROWS_AT_ONCE)
     }
 
