@@ -11,12 +11,19 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from scipy.sparse import issparse
+from scipy.sparse import csc_array, csr_array, issparse
 from sklearn.base import clone
 
 from children import forked, forks
 from estimators import CLASSIFIERS, ONE_OF_EACH, as_written
-from manylabel import LEMLClassifier, PDSparseClassifier
+from manylabel import (
+    BoostedRulesClassifier,
+    CorrLogClassifier,
+    DiSMECClassifier,
+    LEMLClassifier,
+    PDSparseClassifier,
+    _core,
+)
 from manylabel.datasets import make_multilabel
 
 every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS, ids=as_written)
@@ -65,6 +72,53 @@ def told_after_ctrl_c(model, large, then):
         os.kill(child.pid, signal.SIGINT)
         # Within a second on a machine that is not busy; a hang is what this must tell apart.
         return [receiver.recv() if receiver.poll(10) else "silence" for _ in range(2)]
+
+
+def interrupted(form, matrix):
+    """A copy of `matrix` whose shape cannot be read, as if Ctrl-C came in scipy's property."""
+
+    class Interrupted(form):
+        @property
+        def shape(self):
+            if interrupts:
+                raise KeyboardInterrupt
+            return super().shape
+
+    interrupts = False
+    copy = Interrupted(matrix)
+    interrupts = True
+    return copy
+
+
+def test_ctrl_c_while_a_matrix_is_handed_over(small):
+    X, Y = (interrupted(csr_array, matrix) for matrix in small)
+    job = (1, None)
+    model = DiSMECClassifier().fit(*small)
+    for hand_over in [
+        lambda: _core.is_canonical(X),
+        lambda: _core.pls_n_components(Y, None, {}, 1),
+        lambda: _core.fit_correlated((X, Y, None), None, {}, job),
+        lambda: _core.fit_correlated((csr_array(small[0]), Y, None), None, {}, job),
+        lambda: _core.linear_scorer(model).topk(X, 3, 1),
+    ]:
+        with pytest.raises(KeyboardInterrupt):
+            hand_over()
+
+
+@pytest.mark.parametrize(
+    ("classifier", "attribute", "form", "hand_over"),
+    [
+        (DiSMECClassifier(), "coef_", csc_array, _core.linear_scorer),
+        (CorrLogClassifier(), "coef_", csr_array, lambda model: _core.correlated_scorer(model, {})),
+        (BoostedRulesClassifier(n_rules=3), "heads_", csr_array, _core.rules_scorer),
+    ],
+    ids=as_written,
+)
+def test_ctrl_c_while_a_model_is_handed_over(classifier, attribute, form, hand_over, small):
+    model = clone(classifier).fit(*small)
+    setattr(model, attribute, interrupted(form, getattr(model, attribute)))
+    with pytest.raises(KeyboardInterrupt):
+        hand_over(model)
 
 
 @posix_only

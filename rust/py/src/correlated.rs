@@ -4,7 +4,7 @@
 use crate::arrays::{F64s, handed};
 use crate::csr::{Examples, positions};
 use crate::error::to_py;
-use crate::held::{Held, HeldCsr, with_held};
+use crate::held::{Held, HeldCsr, interruptible, with_held};
 use crate::params::{Named, from_named};
 use crate::run::Job;
 use crate::scorer::{Scorer, Source};
@@ -130,7 +130,10 @@ impl Source for Decoded {
 
 /// Prepares a fitted estimator for scoring. The only parameter used is `decoder`.
 #[pyfunction]
-pub(crate) fn correlated_scorer(model: PyCorrelated, params: Named<'_>) -> PyResult<Scorer> {
+pub(crate) fn correlated_scorer(
+    #[pyo3(from_py_with = interruptible)] model: PyCorrelated,
+    params: Named<'_>,
+) -> PyResult<Scorer> {
     let (set_ends, set_labels) = with_held!(&model.label_sets, |sets| {
         sets.rows("label_sets_").map_err(to_py)?;
         positions_of("label_sets_", &sets.indptr, &sets.indices).map_err(to_py)?
@@ -188,7 +191,7 @@ type Fitted<'py> = (
 pub(crate) fn fit_correlated<'py>(
     py: Python<'py>,
     examples: Examples<'py>,
-    start: Option<PyCorrelated>,
+    #[pyo3(from_py_with = interruptible)] start: Option<PyCorrelated>,
     params: Named<'py>,
     job: Job,
 ) -> PyResult<Fitted<'py>> {

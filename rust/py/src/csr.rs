@@ -10,10 +10,57 @@ use manylabel_base::range::same;
 use manylabel_base::{Error, collected};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Sparse};
 use numpy::{Element, PyArray1, PyReadonlyArray1};
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 
+/// The attributes of a `scipy.sparse` CSR or CSC matrix, before their types are known.
+///
+/// scipy computes the shape in Python, so Ctrl-C can raise `KeyboardInterrupt` while it is read. Conversions that
+/// `PyO3` derives try one type after the other, and replace all exceptions by a `TypeError`. So the attributes are
+/// read here, once, and the exception is passed on.
+pub(crate) struct Attributes<'py> {
+    pub(crate) indptr: Bound<'py, PyAny>,
+    pub(crate) indices: Bound<'py, PyAny>,
+    pub(crate) data: Bound<'py, PyAny>,
+    pub(crate) shape: (usize, usize),
+}
+
+impl<'py> Attributes<'py> {
+    /// Reads the attributes of `matrix`.
+    ///
+    /// # Errors
+    ///
+    /// Raises `AttributeError` if `matrix` is not such a matrix, and the exceptions of its properties.
+    pub(crate) fn read(matrix: &Bound<'py, PyAny>) -> PyResult<Self> {
+        Ok(Self {
+            indptr: matrix.getattr("indptr")?,
+            indices: matrix.getattr("indices")?,
+            data: matrix.getattr("data")?,
+            shape: matrix.getattr("shape")?.extract()?,
+        })
+    }
+
+    /// Returns true if indptr is an array with 32 bits.
+    pub(crate) fn has_short_indices(&self) -> bool {
+        self.indptr.cast::<PyArray1<i32>>().is_ok()
+    }
+
+    /// Borrows the arrays.
+    ///
+    /// # Errors
+    ///
+    /// Raises `TypeError` if an array has another type.
+    fn borrow<I: Element, T: Element>(&self) -> PyResult<Borrowed<'py, I, T>> {
+        Ok(Borrowed {
+            indptr: self.indptr.extract()?,
+            indices: self.indices.extract()?,
+            data: self.data.extract()?,
+            shape: self.shape,
+        })
+    }
+}
+
 /// The arrays of one `scipy.sparse` CSR or CSC matrix.
-#[derive(FromPyObject)]
 pub(crate) struct Borrowed<'py, I: Element, T: Element> {
     pub(crate) indptr: PyReadonlyArray1<'py, I>,
     pub(crate) indices: PyReadonlyArray1<'py, I>,
@@ -76,7 +123,6 @@ impl<'a, I: Index, T> Arrays<'a, I, T> {
 
 /// A CSR matrix that the Python module `estimator/validation.py` passes. Indices have 32 or 64 bits, and
 /// values have single or double precision.
-#[derive(FromPyObject)]
 pub(crate) enum PyCsr<'py> {
     I32F32(Borrowed<'py, i32, f32>),
     I64F32(Borrowed<'py, i64, f32>),
@@ -84,17 +130,39 @@ pub(crate) enum PyCsr<'py> {
     I64F64(Borrowed<'py, i64, f64>),
 }
 
+impl<'a, 'py> FromPyObject<'a, 'py> for PyCsr<'py> {
+    type Error = PyErr;
+
+    fn extract(matrix: pyo3::Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let read = Attributes::read(&matrix)?;
+        let is_single = read.data.cast::<PyArray1<f32>>().is_ok();
+        Ok(match (read.has_short_indices(), is_single) {
+            (true, true) => Self::I32F32(read.borrow()?),
+            (false, true) => Self::I64F32(read.borrow()?),
+            (true, false) => Self::I32F64(read.borrow()?),
+            (false, false) => Self::I64F64(read.borrow()?),
+        })
+    }
+}
+
 /// Returns true if the extension module accepts a matrix without conversion. Such a matrix is a CSR matrix
 /// with supported types, contiguous arrays and a valid structure. The columns of each row are sorted and
-/// unique. The check takes O(rows + nnz) time and raises no exception.
+/// unique. The check takes O(rows + nnz) time.
+///
+/// # Errors
+///
+/// Raises `KeyboardInterrupt` if Ctrl-C is pressed while the attributes are read, and no other exception.
 #[pyfunction]
-pub(crate) fn is_canonical(matrix: &Bound<'_, PyAny>) -> bool {
-    let matrix: Result<PyCsr<'_>, _> = matrix.extract();
-    matrix.is_ok_and(|matrix| {
-        matrix
-            .unchecked("X")
-            .is_ok_and(|arrays| arrays.sparse().is_ok())
-    })
+pub(crate) fn is_canonical(matrix: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let matrix = match matrix.extract::<PyCsr<'_>>() {
+        Err(error) if error.is_instance_of::<PyKeyboardInterrupt>(matrix.py()) => {
+            return Err(error);
+        }
+        Err(_) => return Ok(false),
+        Ok(matrix) => matrix,
+    };
+    let arrays = matrix.unchecked("X");
+    Ok(arrays.is_ok_and(|arrays| arrays.sparse().is_ok()))
 }
 
 /// A CSR matrix of supported types whose structure has not been checked yet. [`sparse`](Self::sparse) is
@@ -161,8 +229,16 @@ impl PyCsr<'_> {
 }
 
 /// The data of a fit: a tuple of X, Y, and the row weights or None.
-#[derive(FromPyObject)]
 pub(crate) struct Examples<'py>(PyCsr<'py>, PyCsr<'py>, Option<PyReadonlyArray1<'py, f32>>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Examples<'py> {
+    type Error = PyErr;
+
+    fn extract(tuple: pyo3::Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let (x, y, weights) = tuple.extract()?;
+        Ok(Self(x, y, weights))
+    }
+}
 
 impl Examples<'_> {
     /// Borrows the arrays as slices.

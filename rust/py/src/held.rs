@@ -3,12 +3,14 @@
 //! Nothing is copied: a reference keeps each array alive. If a fitted array is changed in place, the scores
 //! change. Indices are checked again whenever they are used, so a change causes at worst an error.
 
+use crate::csr::Attributes;
 use manylabel_base::Error;
 use manylabel_base::range::same;
 use manylabel_sparse::{CsrView, Index};
 use numpy::{Element, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyTypeError};
 use pyo3::prelude::*;
+use std::iter;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
@@ -123,13 +125,28 @@ impl<'a, 'py, T: Element + 'a> FromPyObject<'a, 'py> for HeldMatrix<T> {
 }
 
 /// The arrays of a `scipy.sparse` matrix in CSR or CSC form, read from scipy's attributes.
-#[derive(FromPyObject)]
 pub(crate) struct HeldSparse<I: Element, T: Element> {
     pub(crate) indptr: Held<I>,
     pub(crate) indices: Held<I>,
     pub(crate) data: Held<T>,
     /// The shape (rows, columns) of the matrix. It does not depend on whether the form is CSR or CSC.
     shape: (usize, usize),
+}
+
+impl<I: Element, T: Element> HeldSparse<I, T> {
+    /// Borrows the arrays.
+    ///
+    /// # Errors
+    ///
+    /// Raises an exception if an array has another type or is not contiguous.
+    fn new(read: &Attributes<'_>) -> PyResult<Self> {
+        Ok(Self {
+            indptr: read.indptr.extract()?,
+            indices: read.indices.extract()?,
+            data: read.data.extract()?,
+            shape: read.shape,
+        })
+    }
 }
 
 impl<I: Element + Index, T: Element> HeldSparse<I, T> {
@@ -178,10 +195,40 @@ impl<I: Element + Index, T: Element> HeldSparse<I, T> {
 }
 
 /// A sparse matrix with 32-bit or 64-bit indices.
-#[derive(FromPyObject)]
 pub(crate) enum HeldCsr<T: Element> {
     I32(HeldSparse<i32, T>),
     I64(HeldSparse<i64, T>),
+}
+
+impl<'a, 'py, T: Element + 'a> FromPyObject<'a, 'py> for HeldCsr<T> {
+    type Error = PyErr;
+
+    fn extract(matrix: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let read = Attributes::read(&matrix)?;
+        Ok(if read.has_short_indices() {
+            Self::I32(HeldSparse::new(&read)?)
+        } else {
+            Self::I64(HeldSparse::new(&read)?)
+        })
+    }
+}
+
+/// Converts an argument that contains a [`HeldCsr`] in a field. `PyO3` replaces an exception for a field by a
+/// `TypeError` with this exception as its cause. `KeyboardInterrupt` is passed on instead (see [`Attributes`]).
+///
+/// # Errors
+///
+/// Raises `KeyboardInterrupt` if Ctrl-C is pressed, and otherwise the exception of the conversion.
+pub(crate) fn interruptible<'a, 'py, T>(argument: &'a Bound<'py, PyAny>) -> PyResult<T>
+where
+    T: FromPyObject<'a, 'py, Error = PyErr>,
+{
+    let py = argument.py();
+    argument.extract().map_err(|error: PyErr| {
+        iter::successors(error.cause(py), |cause| cause.cause(py))
+            .find(|cause| cause.is_instance_of::<PyKeyboardInterrupt>(py))
+            .unwrap_or(error)
+    })
 }
 
 /// Evaluates `$body` with `$m` bound to the arrays of `$matrix`, for 32-bit or 64-bit indices.

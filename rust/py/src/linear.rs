@@ -4,7 +4,7 @@
 use crate::arrays::{F32s, F64s, I32s, handed};
 use crate::csr::{CsrArrays, Examples, PyCsr, csr_arrays, values};
 use crate::error::to_py;
-use crate::held::{Held, HeldCsr, with_held};
+use crate::held::{Held, HeldCsr, interruptible, with_held};
 use crate::params::{Named, from_named};
 use crate::run::{Job, run};
 use crate::scorer::{Scorer, Source};
@@ -118,6 +118,8 @@ impl Source for PyLinear {
 
 /// Prepares a fitted estimator with sparse weights for scoring.
 #[pyfunction]
-pub(crate) fn linear_scorer(model: PyLinear) -> PyResult<Scorer> {
+pub(crate) fn linear_scorer(
+    #[pyo3(from_py_with = interruptible)] model: PyLinear,
+) -> PyResult<Scorer> {
     Scorer::new(model)
 }

@@ -4,7 +4,7 @@
 use crate::arrays::{F32s, F64s, I32s, I64s, U8s, handed};
 use crate::csr::{CsrArrays, Examples, PyCsr, csr_arrays, values};
 use crate::error::to_py;
-use crate::held::{Held, HeldCsr, HeldSparse, with_held};
+use crate::held::{Held, HeldCsr, HeldSparse, interruptible, with_held};
 use crate::params::{Named, from_named};
 use crate::run::{Job, score};
 use crate::scorer::{Scorer, Source};
@@ -112,7 +112,9 @@ impl Source for PyRules {
 
 /// Prepares a fitted estimator for scoring.
 #[pyfunction]
-pub(crate) fn rules_scorer(model: PyRules) -> PyResult<Scorer> {
+pub(crate) fn rules_scorer(
+    #[pyo3(from_py_with = interruptible)] model: PyRules,
+) -> PyResult<Scorer> {
     Scorer::new(model)
 }
 
@@ -137,7 +139,7 @@ pub(crate) fn fit_rules<'py>(
     examples: Examples<'py>,
     held_out: Option<PyReadonlyArray1<'py, bool>>,
     categorical: PyReadonlyArray1<'py, i32>,
-    start: Option<PyRules>,
+    #[pyo3(from_py_with = interruptible)] start: Option<PyRules>,
     params: Named<'py>,
     job: Job,
 ) -> PyResult<(
@@ -184,7 +186,7 @@ pub(crate) fn fit_rules<'py>(
 #[pyfunction]
 pub(crate) fn rules_add<'py>(
     py: Python<'py>,
-    model: PyRules,
+    #[pyo3(from_py_with = interruptible)] model: PyRules,
     x: PyCsr<'py>,
     mut scores: PyReadwriteArray2<'py, f64>,
     begin: usize,
@@ -219,7 +221,7 @@ pub(crate) fn rules_add<'py>(
 #[pyfunction]
 pub(crate) fn rules_fired<'py>(
     py: Python<'py>,
-    model: PyRules,
+    #[pyo3(from_py_with = interruptible)] model: PyRules,
     x: PyCsr<'py>,
     n_threads: usize,
 ) -> PyResult<CsrArrays<'py>> {
