@@ -140,7 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     reading.add_argument(
         "--xml",
         metavar="FILE",
-        help="XML file that lists the labels of an ARFF data file, in the format of MULAN",
+        help="XML file in the format of MULAN that lists the labels of an ARFF data file",
     )
 
     def command(name: str, run: Any, help: str, *parents: _Parser) -> _Parser:
@@ -198,7 +198,10 @@ def _parser() -> argparse.ArgumentParser:
     inspect.add_argument("model", help="the model file")
 
     demo = command(
-        "demo", _demo, "Train one model of every family on handwritten digits and plot the results", running
+        "demo",
+        _demo,
+        "Train one model of each family of methods on handwritten digits and plot the results",
+        running,
     )
     demo.add_argument(
         "--output", default="demo", metavar="FOLDER", help="the folder for report.html (default: demo)"

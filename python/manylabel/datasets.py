@@ -126,8 +126,8 @@ def dump_xc(X: Any, Y: Any, path: Path) -> None:
     Notes
     -----
     Each value is written as the shortest decimal that is read back as the same number. Whole numbers, such as
-    2.0, are written without a decimal point. Zeros are left out. If the file is read with the dtype of the
-    written precision (float32 or float64) and written again, the new file is identical.
+    2.0, are written without a decimal point. Zeros are left out. If the file is read with the precision in
+    which it was written (float32 or float64), and is then written again, the new file is identical.
 
     The text is written to a temporary file in the same folder. When the temporary file is complete, it is
     renamed to ``path``. After an error or Ctrl-C, an existing file at ``path`` is unchanged.
@@ -223,8 +223,8 @@ def load_arff(
         Labels. A one is stored for each label that an example has.
     feature_names : list of str
         Names of the features. The feature of a numeric attribute, or of a nominal attribute with two opposite
-        values, has the name of the attribute. Each feature of another nominal attribute is named
-        "attribute=value", with the value for which the feature is 1. The list is returned only if
+        values, has the name of the attribute. Each feature of any other nominal attribute is named
+        "attribute=value", where value is the value for which the feature is 1. The list is returned only if
         ``return_names`` is True.
     label_names : list of str
         Names of the labels, in the order of the attributes. The list is returned only if ``return_names`` is

@@ -1,4 +1,4 @@
-"""The command ``manylabel demo``, which trains one model of every family of methods and writes an HTML page.
+"""The command ``manylabel demo``, which trains one model of each family of methods and writes an HTML page.
 
 The data are images of handwritten digits. The labels are attributes of the digits, such as "even".
 

@@ -114,6 +114,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
         Raises
         ------
+        TypeError
+            If a parameter or a fitted attribute has a type that cannot be saved, or if the class of an
+            estimator is not registered.
+        ValueError
+            If a parameter or a fitted attribute is not valid, for example because it was changed after `fit`.
         sklearn.exceptions.NotFittedError
             If the model is not fitted.
         OSError
@@ -246,8 +251,10 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features, of any numeric dtype. Values must be finite after conversion to float32. NaN is allowed
-            if the class accepts missing values. A sparse matrix may have int32 or int64 indices.
+            Features, of any numeric dtype. Values must be finite. If the estimator does not scale rows to
+            unit length, the values must also be finite after conversion to float32. NaN is allowed only if
+            the scikit-learn tags of the estimator have ``allow_nan``. A sparse matrix may have int32 or int64
+            indices.
         y : array-like or sparse matrix of shape (n_samples, n_labels), or array-like of shape (n_samples,)
             0/1 indicator matrix, or a 1-D array of 0 and 1 for a single label. All numeric dtypes are
             accepted.
@@ -314,7 +321,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Notes
         -----
         The prepared model uses the fitted arrays without copying them. To change a fitted attribute, assign a
-        new array. After the first prediction, changes inside an array may have no effect.
+        new array. Once the model is prepared, changes inside an array may have no effect.
         """
         self._check_fitted()
         self._scorer()

@@ -101,8 +101,8 @@ class Fold(NamedTuple):
     def precisions(self, top: csr_array) -> NDArray[np.float64]:
         """Return the sum of the precisions at 1, 3 and 5 for each held-out row.
 
-        Rows are left out if none of their labels occurs in the training rows of this `Fold`. So the length of
-        the result does not depend on `top`.
+        Rows are left out if none of their labels occurs in the training rows of this `Fold`. This rule does
+        not use `top`, so the result has the same length for every `top`.
 
         Parameters
         ----------
@@ -112,7 +112,8 @@ class Fold(NamedTuple):
         Returns
         -------
         ndarray of shape (n_ranked_rows,), dtype float64
-            The sums, multiplied by the weights of the rows. The mean of the weights of these rows is 1.
+            The sums, multiplied by the weights of the rows. The weights are first scaled so that the mean
+            weight of these rows is 1.
         """
         fitted = np.bincount(self.Y.indices, minlength=self.Y.shape[1]) > 0
         row_of = np.repeat(np.arange(top.shape[0]), np.diff(top.indptr))
@@ -144,7 +145,8 @@ def held_out_folds(
     sample_weight : ndarray of shape (n_samples,), dtype float32, or None
         Weights of the rows, all > 0. None means equal weights.
     for_rankings : bool, default=False
-        Whether to sample for `Fold.precisions`: at least 128 labels, and only rows with a sampled label.
+        Whether the sample is for `Fold.precisions`. If True, the sample has at least 128 labels (if there are
+        so many), and each of its rows has at least one sampled label.
 
     Returns
     -------
@@ -223,14 +225,15 @@ def best_strength(
     """Search for the best regularization strength.
 
     The search starts at `first`. It divides the strength by `STRENGTH_STEP` (the square root of 10) as long
-    as each division is an improvement. If even the first division is none, the search goes back to `first`.
-    It then multiplies the strength by `STRENGTH_STEP` as long as each multiplication is an improvement.
+    as each division is an improvement. If the first division is not an improvement, the search goes back to
+    `first`. It then multiplies the strength by `STRENGTH_STEP` as long as each multiplication is an
+    improvement.
 
     Parameters
     ----------
     measure : callable
-        Function that fits a model with a strength and measures it. The search assumes that the measured
-        quality has a single maximum.
+        Function that takes a strength, fits a model with it, and returns a measurement of the model. The
+        search assumes that the measured quality has a single maximum.
     is_better : callable
         Function that compares the measurement of a new strength with the best measurement so far. It returns
         whether the new strength is an improvement.
@@ -241,7 +244,7 @@ def best_strength(
     Returns
     -------
     float
-        The last strength that was an improvement, or `first` if no strength was.
+        The last strength that was an improvement, or `first` if there was none.
     """
     best, measured = first, measure(first)
     for step in (1 / STRENGTH_STEP, STRENGTH_STEP):
@@ -262,10 +265,10 @@ def best_ranked_strength(
 ) -> float:
     """Search for the regularization strength with the best rankings of held-out rows.
 
-    A step of `best_strength` is an improvement if the mean of the precisions increases by more than its
-    standard error and by more than 0.2 %. Then a parabola is fitted to the means at the best strength and its
-    two neighbors, as a function of the logarithm of the strength. The maximum of the parabola is returned,
-    but at most half a step from the best strength. It costs no further fit.
+    A step of `best_strength` is an improvement if it increases the mean of the precisions by more than 0.2 %,
+    and by more than the standard error of the increase. Then a parabola is fitted to the means at the best
+    strength and its two neighbors, as a function of the logarithm of the strength. The result is the maximum
+    of the parabola, but it is at most half a step away from the best strength. This needs no further fit.
 
     Parameters
     ----------

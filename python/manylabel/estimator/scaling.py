@@ -1,4 +1,4 @@
-"""Scales features for the linear classifiers, and converts fitted weights to weights of unscaled features."""
+"""Scaled features for the linear classifiers, and weights converted back to the unscaled features."""
 
 from __future__ import annotations
 
@@ -60,15 +60,16 @@ class ScaledFeatures:
         the same as "rows" otherwise. False scales nothing.
     center : bool
         Whether to center scaled columns in which most values are nonzero. Other columns are never centered,
-        because centering turns zeros into stored values. With this rule, the number of stored values at most
-        about doubles.
+        because centering turns zeros into stored values. With this rule, X gets at most about twice as many
+        stored values.
 
     Attributes
     ----------
     X : csr_array of shape (n_samples, n_features)
         The features. If columns are scaled, each column is divided by its standard deviation and by the
-        square root of the number of columns that are not constant. Otherwise, this attribute is the given X,
-        and the Rust core scales rows later if needed.
+        square root of the number of columns that are not constant. With `center`, columns in which most
+        values are nonzero are also centered. If columns are not scaled, this attribute is the given X, and
+        the Rust core scales rows later if needed.
     by_row : bool
         Whether the Rust core must scale rows to unit length.
 

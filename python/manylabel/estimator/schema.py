@@ -6,9 +6,9 @@ predictions.
 
 A *size* is a count, such as the number of rows or the number of labels. Each size has a name, such as
 ``n_labels``. The first attribute that uses the name of a size sets this size. All later attributes that use
-the same name must agree with this size. Every schema has an array with one element per label. A small file
-therefore cannot pretend to have many labels, which would cause large allocations. The number of features may
-be larger than the length of any array in the file. This is safe, because predictions allocate no memory per
+the same name must agree with this size. Every schema has an array with one element per label. So a small file
+cannot claim to have many labels. Such a claim would cause large allocations. The number of features may be
+larger than the length of any array in the file. This is safe, because predictions allocate no memory per
 feature.
 """
 
@@ -89,8 +89,8 @@ class Scalar(Attribute):
         Type of the value: bool, int or float. float also accepts int.
     size : str, default=None
         Name for the value, such as ``"n_labels"``. If other attributes use this name for the length of an
-        array, this length must equal the value. False counts as 0, and True counts as 1. None means that the
-        value has no name.
+        array, this length must equal the value. A bool counts as 0 or 1. If `size` is None, the value has no
+        name.
     finite : bool, default=False
         Whether a float must be finite as float32, the dtype of scores.
     or_minus_infinity : bool, default=False

@@ -83,7 +83,7 @@ def check_row(estimator: Any, x: Any) -> csr_array:
         The fitted estimator. x must agree with its ``n_features_in_`` and ``feature_names_in_``.
     x : array-like or sparse matrix of shape (n_features,) or (1, n_features)
         Features of the row, with the dtypes that `check_features` allows. If x is a pandas Series, its index
-        has the feature names.
+        is used as the feature names.
 
     Returns
     -------

@@ -25,14 +25,14 @@ class LinearClassifier(MultiLabelClassifier):
     normalize : {"auto", "rows", "columns"} or bool, default="auto"
         Scaling of the features. "rows" (or True) scales every row to unit Euclidean length, in `fit` and in
         predictions. This scaling suits text data. "columns" scales each column to unit variance in `fit`. It
-        then divides all columns by the square root of the number of columns, so that the rows have a mean
-        squared length of about 1. Columns with mostly nonzero values are also centered if an intercept is
-        fitted. The fitted weights apply to the unscaled features. "auto" is "columns" if more than an eighth
-        of the values of X are nonzero, and "rows" otherwise. False does not scale the features. Scores are
-        computed in single precision. The scores are therefore less accurate if the absolute mean of a column
-        is 10,000 times its standard deviation, or more. With "columns", a column is ignored if its absolute
-        mean is 1,000,000 times its standard deviation, or more. Subtract the means of such columns before the
-        fit.
+        then divides all columns by the square root of the number of columns that are not constant, so that
+        the rows have a mean squared length of about 1. Columns with mostly nonzero values are also centered
+        if an intercept is fitted. With "columns", the fitted weights apply to the unscaled features. "auto"
+        is "columns" if more than an eighth of the values of X are nonzero, and "rows" otherwise. False does
+        not scale the features. Scores are computed in single precision. The scores are therefore less
+        accurate if the absolute mean of a column is 10,000 times its standard deviation, or more. With
+        "columns", a column is ignored if its absolute mean is 1,000,000 times its standard deviation, or
+        more. Subtract the means of such columns before the fit.
 
     Attributes
     ----------

@@ -57,8 +57,7 @@ class DiSMECClassifier(LinearClassifier):
     ----------
     C : float or "auto", default="auto"
         Weight of the loss relative to the regularization; finite and > 0. Smaller values regularize more
-        strongly. "auto" chooses the value by held-out rows (see Notes). Most
-        publications use 1.
+        strongly. "auto" chooses the value on held-out rows (see Notes). Most publications use 1.
     prune : float, default=0.01
         Weights with an absolute value below `prune` are set to zero; finite and >= 0. If `normalize` scales
         the columns of X, `prune` applies to the weights of the scaled columns.
@@ -86,8 +85,8 @@ class DiSMECClassifier(LinearClassifier):
         stopping rule of LIBLINEAR: the largest and the smallest projected gradient of the dual problem differ
         by at most ``30 * tol``.
     max_iter : int, default=1000
-        Maximum number of steps per label; >= 1. For rare labels with the solver "fast", this is the maximum
-        number of passes of each run of dual coordinate descent.
+        Maximum number of steps per label; >= 1. For a rare label, the solver "fast" runs dual coordinate
+        descent several times. `max_iter` is then the maximum number of passes of one run.
     random_state : int, RandomState instance or None, default=None
         Seed of the order in which "fast" visits the rows of a rare label. Pass an int for exactly
         reproducible results.
@@ -103,8 +102,8 @@ class DiSMECClassifier(LinearClassifier):
         The value of `C`, as given or chosen.
     n_iter_ : ndarray of shape (n_labels,), dtype int32
         Number of solver steps for each label. For a rare label, the solver "fast" runs dual coordinate
-        descent several times, and the value is the largest number of passes of a run. For labels that did not
-        converge, the value is `max_iter`.
+        descent several times. The value is then the number of passes of the longest run. For labels that did
+        not converge, the value is `max_iter`.
 
     See Also
     --------
@@ -131,15 +130,17 @@ class DiSMECClassifier(LinearClassifier):
     least 32 and at most 512 labels. If there are fewer rows or labels than the minimum, all of them are used.
     Frequent labels are more likely to be in the sample. A quarter of the sampled rows is held out. On small
     data sets, several quarters are held out one after the other. The search multiplies or divides C by
-    ``sqrt(10)`` as long as a step is an improvement. C stays between 0.001 and 100. If rows have unit length
-    and Y has more than five labels, the sample has at least 128 labels, and only rows with one of these
-    labels. The search then starts at ``C=0.3`` and compares rankings. A step is an improvement if it
-    increases the mean of the precisions at 1, 3 and 5 on the held-out rows by more than its standard error
-    and by more than 0.2 %. Then a parabola through the best step and its two neighbors refines C by at most
-    half a step. In all other cases, the search starts at ``C=1``, and a step is an improvement if it lowers
-    the loss on the held-out rows by more than 2 %. If Y has fewer than ten positive entries in the held-out
-    rows, C is 1. On small data sets, the search takes about 0.1 seconds, and a fit with a given C takes 0.01
-    seconds. On large data sets, where a fit takes minutes, the search takes a few percent of the fit time.
+    ``sqrt(10)`` as long as a step is an improvement. C stays between 0.001 and 100. If `normalize` scales
+    rows and more than five labels occur in the training rows, the sample has at least 128 labels instead of
+    32, and each of its rows has at least one of these labels. The search then starts at ``C=0.3`` and
+    compares rankings. A step is an improvement if it increases the mean of the precisions at 1, 3 and 5 on
+    the held-out rows by more than 0.2 %, and by more than the standard error of this increase. Then a
+    parabola is fitted to the mean precisions at the best value of C and its two neighbors. C moves to the
+    maximum of the parabola, but by at most half a step, which is a factor of ``10**0.25``. In all other
+    cases, the search starts at ``C=1``, and a step is an improvement if it lowers the loss on the held-out
+    rows by more than 2 %. If Y has fewer than ten positive entries in the held-out rows, C is 1. On small
+    data sets, the search takes about 0.1 seconds, and a fit with a given C takes 0.01 seconds. On large data
+    sets, where a fit takes minutes, the search takes a few percent of the fit time.
 
     The solver processes 16 labels at once. A step for these 16 labels takes O(nnz(X)) time, where nnz(X) is
     the number of nonzero values of X. The fit takes 8 bytes of memory per stored value of X, or 16 bytes if

@@ -48,10 +48,11 @@ class LEMLClassifier(LinearClassifier):
         "logistic" is ``log(1 + exp(-s z))`` and "squared-hinge" is ``max(0, 1 - s z)^2 / 2``. If all entries
         are known, fits with "squared" are by far the fastest (see Notes).
     threshold : {"auto", "zero"} or float, default="auto"
-        Number that is subtracted from the scores ``x.W h_j``. `predict` then assigns the labels with positive
-        scores. "auto" learns the threshold, so that the number of predicted labels on held-out rows equals
-        the number of true labels (see Notes). "zero" is the usual threshold of the loss. It is 1/2
-        with ``loss="squared"``, whose scores approximate the values 0 and 1, and 0 with the other losses.
+        Number that is subtracted from ``x.W h_j`` to get the score of label j. `predict` assigns the labels
+        with positive scores. "auto" learns the threshold, so that the number of predicted labels on held-out
+        rows equals the number of true labels (see Notes). "zero" is the usual threshold of the loss. With
+        ``loss="squared"``, this is 1/2, because ``x.W h_j`` approximates the values 0 and 1. With the other
+        losses, it is 0.
     max_iter : int, default=10
         Maximum number of turns; >= 1. Each turn updates W first and then H.
     tol : float, default=1e-3
@@ -83,8 +84,9 @@ class LEMLClassifier(LinearClassifier):
         The transpose of H. The columns of labels that occur in no training row are zero.
     intercept_ : ndarray of shape (n_labels,), dtype float32
         Intercepts minus the given or learned threshold, `threshold_`. Scores are
-        ``X[:, features_] @ feature_factors_ @ label_factors_ + intercept_``. Labels without a known 1 in Y
-        have the intercept -inf, so that they are never predicted.
+        ``X[:, features_] @ feature_factors_ @ label_factors_ + intercept_``. If `normalize_` is True, each
+        row of X is first scaled to unit length. Labels without a known 1 in Y have the intercept -inf, so
+        that they are never predicted.
     objective_ : ndarray of shape (n_iter_,), dtype float64
         Value of the objective after each turn. The array is empty if no training row has any label.
     n_iter_ : int
@@ -112,7 +114,7 @@ class LEMLClassifier(LinearClassifier):
     parabola through the lowest loss and the two neighboring losses approximates the loss near its minimum.
     There are two values of alpha at which this parabola is 0.5 % above its minimum. `fit` uses the smaller of
     these two values, because a smaller alpha gives better rankings. `fit` stores this value as `alpha_` and
-    then fits all rows. `alpha_` grows with the Euclidean length of the rows of X and with the sample weights.
+    then fits all rows. `alpha_` grows with s and with the sample weights.
 
     With ``threshold="auto"``, a tenth of the rows (at most 2,000) is held out after the last turn. With few
     rows, up to three different parts of the rows are held out one after the other. A copy of W is updated
@@ -124,11 +126,11 @@ class LEMLClassifier(LinearClassifier):
 
     Let r be the number of factors. With the squared loss and no unknown entries, a turn takes at most
     ``2 r cg_max_iter`` operations per stored value of X. It also takes
-    ``r^2 (n_samples + n_features + n_labels)`` operations. The fit does not compute the scores of entries
-    that are 0. With unknown entries, each conjugate gradient step takes r operations per known entry. If all
-    entries are known, "logistic" and "squared-hinge" compute all n_samples x n_labels scores in each
-    conjugate gradient step. A step then takes O(n_samples n_labels r) time. The scores are computed in blocks
-    and not stored. With tens of thousands of labels, the fit takes hours.
+    ``r^2 (n_samples + n_features + n_labels)`` operations. In this case, the fit does not compute the scores
+    of entries that are 0. With unknown entries, each conjugate gradient step takes r operations per known
+    entry. If all entries are known, "logistic" and "squared-hinge" compute all n_samples x n_labels scores in
+    each conjugate gradient step. A step then takes O(n_samples n_labels r) time. The scores are computed in
+    blocks and not stored. With tens of thousands of labels, the fit takes hours.
 
     The fit takes 14 bytes of memory per stored value of X and 4 r bytes per row (12 r bytes with Newton's
     method). It also takes ``22 r (n_features + n_labels)`` bytes. If the threshold is learned, the factor 22

@@ -51,12 +51,14 @@ class PDSparseClassifier(LinearClassifier):
         probability of a feature is proportional to the absolute value of the feature.
     n_candidates : int or None, default=None
         Number of labels that a pass adds to the active set of a row; >= 1. The labels that violate the margin
-        most are added. None means that the number starts at the mean number of labels per row. The number is
-        doubled, up to 100, after each pass that spent more than two thirds of its work on the search.
+        most are added. With None, the number starts at the mean number of labels per row. It is then doubled,
+        up to 100, after each pass that spent more than two thirds of its work on the search. A given number
+        does not change.
     post_solve : bool, default=True
-        Whether to refit the nonzero weights after the main fit. The refit has no L1 penalty. The refit takes
-        the same number of passes as the main fit. With `early_stopping`, the refitted weights are kept only
-        if their precision on the held-out rows is not lower than the precision before the refit.
+        Whether to refit the nonzero weights after the main fit. The refit has no L1 penalty. It takes at most
+        as many passes as the main fit, and stops earlier at the tolerance `tol`. With `early_stopping`, it
+        takes at most as many passes as the main fit took to the best pass, and the refitted weights are kept
+        only if their precision on the held-out rows is not lower than the precision before the refit.
     fit_intercept : bool, default=True
         Whether to add intercepts to the scores. The intercept of a label is a factor times the logarithm of
         the frequency of the label. All labels have the same factor, which is chosen on held-out rows (see
@@ -71,11 +73,11 @@ class PDSparseClassifier(LinearClassifier):
     validation_fraction : float, default=0.1
         Fraction of the rows that `early_stopping` holds out; in (0, 1).
     n_iter_no_change : int, default=3
-        Number of consecutive passes without a new highest precision on held-out rows, after which the fit
-        stops; >= 1. This parameter has an effect only if `early_stopping` is True.
+        If `early_stopping` is True, the fit stops when the precision on held-out rows has reached no new
+        maximum for this number of passes in a row; >= 1.
     random_state : int, RandomState instance or None, default=None
-        Seed of the order of the rows, the order of labels with equal scores, the sampled features and the
-        choice of held-out rows. Pass an int for reproducible results.
+        Seed of the order of the rows, the choice among labels with equal scores in the search, the sampled
+        features and the choice of held-out rows. Pass an int for reproducible results.
     n_jobs : int or None, default=None
         Number of threads. None means 1, and -1 means all cores. The result does not depend on this number.
         Predictions, the precision on held-out rows and the duality gap are computed with all threads. The
@@ -106,20 +108,19 @@ class PDSparseClassifier(LinearClassifier):
     in `intercept_`. `predict` assigns the labels with positive scores.
 
     With ``search="exact"``, a pass takes O(m + n_labels) time for each row, where m is the number of nonzero
-    weights (for all labels) of the features that are nonzero in the row. The fit stores a copy of the values
-    of X, and 12 bytes for each label in the active set of each row. It also stores about 30 bytes for some
-    pairs of a feature and a label. A pair is stored if there is a row in which the feature is nonzero and
-    whose active set contains the label. `early_stopping` doubles the memory of the weights and the active
-    sets.
+    weights, over all labels, of the nonzero features of the row. The fit stores a copy of the values of X,
+    and 12 bytes for each label in the active set of each row. It also stores about 30 bytes for some pairs of
+    a feature and a label. A pair is stored if there is a row in which the feature is nonzero and whose active
+    set contains the label. `early_stopping` doubles the memory of the weights and the active sets.
 
-    The loss compares the labels of a row with one another. Without intercepts and threshold, the sign of a
-    score therefore has no meaning, and the weights do not depend on how frequent a label is. For this reason,
-    the threshold and the intercepts are learned after the weights. A tenth of the rows (at most 2,000) is
-    held out. If a tenth is less than a hundred rows, up to five different tenths are held out one after the
-    other. The model is not fitted again from the start. Before the weights are reduced by the L1 penalty,
-    they are weighted sums of the training rows. In a copy of the weights, the terms of the held-out rows are
-    subtracted from these sums. Two passes over the remaining rows then adapt the copy, and the adapted copy
-    scores the held-out rows. The weights in `coef_` do not change.
+    The loss compares the labels of a row with one another. Without intercepts and a threshold, the sign of a
+    score would therefore have no meaning. In addition, the weights do not depend on how frequent a label is.
+    For these two reasons, the threshold and the intercepts are learned after the weights. A tenth of the rows
+    (at most 2,000) is held out. If a tenth is less than a hundred rows, up to five different tenths are held
+    out one after the other. The model is not fitted again from the start. Before the weights are reduced by
+    the L1 penalty, they are weighted sums of the training rows. In a copy of the weights, the terms of the
+    held-out rows are subtracted from these sums. Two passes over the remaining rows then adapt the copy, and
+    the adapted copy scores the held-out rows. The weights in `coef_` do not change.
 
     The candidates for the factor of the intercepts are 0, 1/512, 1/256, ..., 2. `fit` computes the mean label
     ranking average precision of each candidate on the held-out rows. It chooses the smallest factor for which

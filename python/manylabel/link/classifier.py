@@ -72,7 +72,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         link. With ``gamma=1``, the frequencies follow the median heuristic. For example, the Gaussian kernel
         is ``exp(-gamma^2 |p - p'|^2 / median)``, where p and p' are the linear predictions of two rows. Here,
         median is the median squared distance of the linear predictions over all pairs of rows. "auto"
-        compares 1/4, 1/2 and, unless 1/4 is better than 1/2, also 1. It chooses the value with the lowest
+        compares 1/4 and 1/2, and also 1 if 1/4 is not better than 1/2. It chooses the value with the lowest
         leave-one-out error of least squares (see Notes). This parameter is ignored with ``kernel="linear"``.
     loss : {"logistic", "squared", "softmax"}, default="logistic"
         Loss function of a row. "logistic" and "squared" are sums of a loss over all labels. "softmax" is the
@@ -115,12 +115,12 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     decay : float, default=0.95
         Factor by which the step size and the momentum are multiplied after each pass of "psgd"; in (0, 1].
     threshold : {"auto", "zero"} or float, default="auto"
-        Number that is subtracted from the logits or, with the squared loss, from the predictions minus 1/2.
-        `predict` then assigns the labels with positive scores. "zero" is the threshold 0, which corresponds
-        to a probability of one half. "auto" learns the threshold on held-out rows (see Notes). The learned
-        threshold is the value nearest to 0 for which the number of predicted labels on the held-out rows is
-        between 0.7 and 1.4 times the number of true labels. With ``loss="softmax"``, `predict` does not
-        depend on the threshold, and "auto" is the threshold 0.
+        Number that is subtracted from the logits. With the squared loss, it is subtracted from
+        ``prediction - 1/2`` instead. `predict` then assigns the labels with positive scores. "zero" is the
+        threshold 0, which corresponds to a probability of one half. "auto" learns the threshold on held-out
+        rows (see Notes). The learned threshold is the value nearest to 0 for which the number of predicted
+        labels on the held-out rows is between 0.7 and 1.4 times the number of true labels. With
+        ``loss="softmax"``, `predict` does not depend on the threshold, and "auto" is the threshold 0.
     shrink : float or None, default=None
         Target value of a label that is present, for label smoothing; in (0.5, 1]. The target value of an
         absent label is ``1 - shrink``. None means ``1 - 1/n``, but at least 0.75, where n is the number of
@@ -186,9 +186,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     n_components_ : int
         Number k of linear predictions.
     classes_ : ndarray of shape (n_labels,), or (2,) if y was 1-D and `loss` is not "softmax"
-        The numbers of the labels, ``arange(n_labels)``. If y was 1-D in `fit`, the array contains the sorted
-        distinct classes with "softmax" (n_labels is the number of classes), and 0 and 1 with the other losses
-        (n_labels is 1).
+        The numbers of the labels, ``arange(n_labels)``. If y was 1-D in `fit` and `loss` is "softmax", the
+        array contains the sorted distinct classes of y, and n_labels is the number of classes. If y was 1-D
+        and `loss` is not "softmax", the array is 0 and 1, and n_labels is 1.
     one_dimensional_ : bool
         Whether y was 1-D in `fit`. If y was 1-D, predictions are also 1-D.
 
@@ -267,7 +267,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     have at least 500 positive entries in the rows that have been held out. If these labels have fewer than
     ten positive entries in all held-out rows, the threshold is 0.
 
-    The authors of [1]_ use ``n_components=0.9, n_iter=2, l2=1e-4, threshold="zero"``. They choose other
+    The authors of [1]_ use ``n_components=0.9, n_iter=2, l2=1e-4, threshold="zero"``. They choose the other
     parameters by a random search over the ranges that `smooth_link_space` returns. Their code scales the
     frequencies of the "quasi-" kernels differently: a value ``g`` of gamma in their code corresponds to
     ``gamma=g / sqrt(2)`` in this class.
@@ -452,8 +452,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         ndarray or csr_array of shape (n_samples, n_labels), dtype int64
             0/1 indicator matrix. If Y was sparse in `fit`, the result is sparse, and no dense array is
             formed. With "softmax", each row has exactly one label. If y was 1-D in `fit`, the result is an
-            ndarray of shape (n_samples,). It contains the class of each row with "softmax", and 0 or 1 for
-            each row with the other losses.
+            ndarray of shape (n_samples,). With "softmax", it contains the class of each row. With the other
+            losses, it contains 0 or 1 for each row.
 
         Raises
         ------

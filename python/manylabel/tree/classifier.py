@@ -73,8 +73,8 @@ class LabelTreeClassifier(MultiLabelClassifier):
     ----------
     C : float or "auto", default="auto"
         Weight of the squared hinge loss relative to the regularization, in each linear classifier; finite and
-        > 0. Smaller values regularize more strongly. "auto" chooses the value that `DiSMECClassifier` chooses
-        for the same data, by one-vs-rest classifiers on a sample.
+        > 0. Smaller values regularize more strongly. "auto" is the value that `DiSMECClassifier` would choose
+        for the same data. It is found by fitting one-vs-rest classifiers to a sample of the data.
     n_trees : int, default=1
         Number of trees; >= 1. The trees have different seeds, and their probabilities are averaged. Rankings
         are slightly better with three trees than with one tree. The fit time and the size of the model are
@@ -100,10 +100,10 @@ class LabelTreeClassifier(MultiLabelClassifier):
         the same rows after :class:`~manylabel.Rembrandt` has reduced them to 100 components. See Notes for
         the costs. If the tree is a single leaf, `label_vectors` has no effect.
     negatives : {"routed", "siblings"}, default="routed"
-        Rows that are the negative examples of a classifier. With "routed", they are the rows that the levels
-        above send to the node of the classifier, and the rows that have another child or label of this node.
-        With "siblings", they are only the rows that have another child or label of the node, as in [1]_. The
-        fit is then faster, but rankings are usually worse.
+        Rows that are the negative examples of a classifier. With "siblings", they are the rows that belong to
+        another child or label of the same node, as in [1]_. A row belongs to a child if it has a label below
+        the child. "routed" also uses the rows that the levels above send to the node. With "siblings", the
+        fit is faster, but rankings are usually worse.
     combine : {"product", "leaf"}, default="product"
         How the score of a label is computed. "product" is the logarithm of a product. The factors are the
         probability of the label itself and a power of the probability of its leaf (see Notes). "leaf" is the
@@ -114,8 +114,8 @@ class LabelTreeClassifier(MultiLabelClassifier):
         0, the path does not influence the score. "auto" tries eight values from 0 to 1, and chooses the value
         with the best rankings of held-out rows (see Notes).
     prune : float or "auto", default="auto"
-        Weights with an absolute value below `prune` are set to zero; finite and >= 0. "auto" is
-        ``0.1 * sqrt(C_)``, but at most 0.1, because a smaller C gives smaller weights.
+        Weights with an absolute value below `prune` are set to zero; finite and >= 0. "auto" is 0.1 if ``C_``
+        is at least 1. Otherwise, it is ``0.1 * sqrt(C_)``, because a smaller C gives smaller weights.
     weights : {"float32", "float16", "int8"}, default="float32"
         How the fitted weights are stored. A weight takes 4, 2 or 1 bytes, and 2 more bytes for the number of
         its child or label. "float16" rounds every weight to about three decimal digits. "int8" stores an
@@ -128,9 +128,9 @@ class LabelTreeClassifier(MultiLabelClassifier):
     threshold : {"auto", "zero"} or float, default="auto"
         Number that is subtracted from all scores. `predict` then assigns the labels with positive scores.
         "auto" learns the threshold on held-out rows, so that about the right number of labels is predicted
-        (see Notes). "zero" is the score of a label with margin 0, in a leaf with probability 1. With
-        ``combine="product"``, this score is -1, because the probability of a label with margin 0 is
-        ``exp(-1)`` (see Notes). With ``combine="leaf"``, it is 0.
+        (see Notes). "zero" stands for a margin of 0: the threshold is the score of a label with margin 0, in
+        a leaf with probability 1. With ``combine="product"``, this score is -1, because the probability of a
+        label with margin 0 is ``exp(-1)`` (see Notes). With ``combine="leaf"``, it is 0.
     normalize : {"auto", "rows"} or bool, default="auto"
         Whether to scale the rows. "rows" or True scales every row to unit Euclidean length, in `fit` and in
         predictions. This is usually best for text data. False does not scale the rows. "auto" is False if
@@ -187,8 +187,8 @@ class LabelTreeClassifier(MultiLabelClassifier):
         first feature of the node in `chunk_features_`. The last entry of a table is the number of features of
         the node.
     chunk_features_ : ndarray of shape (n_chunk_features,), dtype uint32
-        Features that have weights in a node, for all nodes. The features of a node are sorted by bucket. If
-        weights were rounded to 0, some of the features have no weights left.
+        Features of the weights of each node, one node after the other. The features of a node are sorted by
+        bucket. If weights were rounded to 0, a feature may have no weights left.
     chunk_row_ends_ : ndarray of shape (n_chunk_features,), dtype uint32
         Position after the last weight of each feature, in the order of `chunk_features_`. Positions count
         from the first weight of the node in `chunk_weights_`.
@@ -199,9 +199,11 @@ class LabelTreeClassifier(MultiLabelClassifier):
         multiplied by the scales of their children or labels.
     node_scale_ : ndarray of shape (n_nodes,), dtype float32
         Scale of the weights of the classifier that computes the margin of each node. It is the largest
-        absolute value of these weights, divided by 127, and 0 for roots. Only if `weights` is "int8".
+        absolute value of these weights, divided by 127, and 0 for roots. This attribute exists only if
+        `weights` is "int8".
     leaf_scale_ : ndarray of shape (n_leaf_labels,), dtype float32
-        Scale of the weights of each entry of `leaf_labels_`. Only if `weights` is "int8".
+        Scale of the weights of each entry of `leaf_labels_`. This attribute exists only if `weights` is
+        "int8".
 
     See Also
     --------
@@ -213,30 +215,30 @@ class LabelTreeClassifier(MultiLabelClassifier):
     The vector of a label is the sum of the rows that have the label, or of their reduced forms if
     `label_vectors` is "rembrandt". The sum is scaled to unit length. Labels are clustered by spherical
     2-means of these vectors (2-means with cosine similarity). The clusters are divided again in the same way,
-    until there are enough children. The classifiers are fitted level by level, from the root down. A node is
-    fitted to the rows that have a label below the node. With ``negatives="routed"``, it is also fitted to the
-    rows that the levels above send to the node. So the negative rows of a label are the rows without the
-    label for which a prediction would score the label. The classifiers minimize the same objective as
+    until there is one cluster for each child of the node. The classifiers are fitted level by level, from the
+    root down. A node is fitted to the rows that have a label below the node. With ``negatives="routed"``, it
+    is also fitted to the rows that the levels above send to the node. So the negative rows of a label include
+    all rows that lack the label but reach its leaf. The classifiers minimize the same objective as
     `DiSMECClassifier`.
 
     The probability of a node or label with margin s is ``exp(-max(0, 1 - s)**3)``. With
     ``combine="product"``, the score of a label is ``log p + path_weight_ * log q - threshold_``. Here p is
     the probability of the label, and q is the probability of its leaf. Such scores rank labels, but they are
-    not calibrated. The exponent 1 is the rule of [1]_. A smaller exponent is often better, because the
+    not calibrated. ``path_weight=1`` is the rule of [1]_. A smaller value is often better, because the
     classifiers of the labels of a leaf are also fitted to rows that have none of these labels.
 
     `predict` and `predict_topk` score the labels of the leaves that a row reaches. `decision_function` scores
     all labels. With several trees, a row can reach a label in one tree but not in another tree. The
     probability in the other tree is then estimated. The estimate is the mean of the probabilities in the
-    trees that the label was reached in. It is at most ``(r / 2) ** path_weight_``, where r is the probability
-    of the best node that was dropped from the beam. `decision_function` needs no estimates, so its scores can
-    differ from the scores of `predict_topk`.
+    trees in which the row reached the label, but at most ``(r / 2) ** path_weight_``. Here, r is the
+    probability of the best node that was dropped from the beam of the other tree. `decision_function` needs
+    no estimates, so its scores can differ from the scores of `predict_topk`.
 
     With ``path_weight="auto"`` or ``threshold="auto"``, a tenth of the rows is held out, or up to a quarter
-    if the data set is small, but at most 4,096 rows. With several trees, the number of rows is also limited
-    so that they reach about four million labels in total. The classifiers are not fitted again from the
-    start. Instead, after the fit of a node, a few solver steps adapt a copy of its weights to the rows that
-    are not held out. This copy scores the held-out rows. The weights of the model do not change.
+    if the data set is small, but at most 4,096 rows. With several trees, fewer rows are held out if they
+    could otherwise reach more than about four million labels in total. The classifiers are not fitted again
+    from the start. Instead, after the fit of a node, a few solver steps adapt a copy of its weights to the
+    rows that are not held out. This copy scores the held-out rows. The weights of the model do not change.
     `path_weight_` is the value with the largest sum of the precisions at 1, 3 and 5 on the held-out rows.
     `threshold_` is the score at which the number of predicted labels of these rows equals the number of their
     true labels. If the held-out rows have fewer than 200 labels in total, `path_weight_` is 1. With fewer
@@ -456,7 +458,7 @@ class LabelTreeClassifier(MultiLabelClassifier):
         prediction. Each row divides one vote among the leaves that it reaches, in proportion to the
         probabilities of these leaves. With `sample_weight`, its vote has the weight of the row. The leaf with
         the most votes gets the label. If this leaf has 65,535 labels, the leaf with the next most votes gets
-        the label. A label that no row has is in no leaf, as in `fit`. Its score is -inf.
+        the label. If no row has a new label, this label is in no leaf, as in `fit`, and its score is -inf.
 
         The classifier of a label is fitted to the rows that reach its leaf and to the rows that have the
         label, for both values of `negatives`. It is fitted with `C_` and the parameters `prune`,
@@ -469,12 +471,12 @@ class LabelTreeClassifier(MultiLabelClassifier):
         leaves can grow beyond `max_leaf`. Fit the model again if rankings become worse or predictions become
         slow, for example after the number of labels has grown by half.
 
-        All rows are sent down the trees once. Labels whose rows all reach the leaf are fitted together. Any
-        other label is fitted alone, in a few passes over the rows that reach its leaf. For example, it takes
-        half as long to add 428 labels to a model of eurlex57k with 3,843 labels as to fit all labels. The
-        arrays of the weights are copied, so the method needs memory for a second model, with 4 bytes for each
-        weight. A label with rows that do not reach its leaf is fitted alone. So it takes more time than the
-        other labels, in proportion to the number of rows and labels of the leaf.
+        All rows are sent down the trees once. If all rows of a new label reach its leaf, the label is fitted
+        together with the other such labels of the leaf. Any other label is fitted alone, in a few passes over
+        the rows that reach its leaf. This takes more time, in proportion to the number of rows and labels of
+        the leaf. For example, it takes half as long to add 428 labels to a model of eurlex57k with 3,843
+        labels as to fit all labels. The arrays of the weights are copied, so the method needs memory for a
+        second model, with 4 bytes for each weight.
         """
         self._check_fitted()
         params = self.parameters.check(self)
@@ -534,18 +536,18 @@ class LabelTreeClassifier(MultiLabelClassifier):
             Number of nodes of each level that a row is sent to; >= 1. If None, the parameter `beam` of the
             model is used. Larger values take more time and may find better labels.
         max_nodes : int or None, default=None
-            Largest number of nodes of all trees whose children or labels are scored for a row. It must be at
-            least the number of levels of a tree, times the number of trees. A smaller number takes less time.
-            The number is divided equally among the trees, and about equally among the levels of a tree. None
-            means that only `beam` limits the number of nodes. In trees that are not balanced, fewer nodes
-            than allowed may be scored.
+            Maximum number of nodes that a row may visit, summed over all trees. The children or labels of a
+            visited node are scored. `max_nodes` must be at least the number of levels of a tree, times the
+            number of trees. A smaller number takes less time. The number is divided equally among the trees,
+            and about equally among the levels of a tree. None means that only `beam` limits the number of
+            nodes. In trees that are not balanced, a row may visit fewer nodes than allowed.
 
         Returns
         -------
         csr_array of shape (n_samples, n_labels), dtype float32
-            Scores of the k best labels of each row. Within a row, labels are in increasing order. If two
-            labels have the same score, the label with the lower number is ranked first.
-            ``np.argsort(-row.data, kind="stable")`` ranks the labels of a row.
+            Scores of the k best labels of each row. The entries of a row are sorted by label and not by
+            score. If ``row`` is one row of the result, ``np.argsort(-row.data, kind="stable")`` gives the
+            order of its entries by score. If scores are equal, the label with the lower number ranks first.
 
         Raises
         ------

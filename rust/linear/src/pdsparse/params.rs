@@ -51,7 +51,8 @@ pub struct Params {
     /// If rows are held out, the fit ends when the precision on them has not increased in this many
     /// consecutive passes; ≥ 1.
     pub n_iter_no_change: usize,
-    /// The seed of the order of rows, of the order of labels with equal scores, and of the samples.
+    /// The seed of the order of rows, of the choice among labels with equal scores in the search, and of
+    /// the samples.
     pub seed: u64,
 }
 
