@@ -5,8 +5,8 @@ temporary file is renamed to the final name. Two processes can write to the same
 process has its own temporary file. The temporary file that is renamed last replaces the other file.
 
 A process locks its temporary file while it writes. The operating system releases the lock when the process
-ends, even if the process is killed. A temporary file without a lock was therefore left by a killed process.
-The next call of `written_aside` for the same directory removes this file.
+ends, even if the process is killed. If a temporary file has no lock, the process that wrote it was killed.
+The next call of `written_aside` for the same directory removes such a file.
 
 Windows does not have these locks. On Windows, no process can remove a file that is open. However, a temporary
 file is closed shortly before it is renamed, and another process could remove it in between. On Windows,

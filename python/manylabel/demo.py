@@ -2,9 +2,9 @@
 
 The data are images of handwritten digits. The labels are attributes of the digits, such as "even".
 
-The page is a single file, which contains its charts as inline SVG. matplotlib is needed only for the charts.
-Digits and weights are drawn as grids of 8 x 8 cells. Each model has a fixed color. All other colors are CSS
-variables, so that the page supports dark mode.
+The page is a single file, which contains its charts as inline SVG. The command needs matplotlib, which draws
+the charts. Digits and weights are drawn as grids of 8 x 8 cells. Each model has a fixed color. All other
+colors are CSS variables, so that the page supports dark mode.
 """
 
 from __future__ import annotations

@@ -52,13 +52,13 @@ _MATCHED_LABELS, _MATCHED_ROWS = 300, (128, 512)
 class CorrLogClassifier(MultiLabelClassifier):
     """Correlated logistic regressions: one weight per feature and label, one coupling per pair of labels.
 
-    Let x be the features of a row. To predict label i, let z be all labels of the row except label i. The
-    log-odds of label i are ``x @ b_i + intercept_i + sum_k c_ik z_k`` [1]_ [2]_. The b_i are called weights,
-    and the c_ik are called couplings. The log-odds give the probability of label i, conditional on x and z.
-    `fit` maximizes the pseudo-likelihood, the product of these probabilities over all rows and labels. The
-    loss of a row is minus the sum of the logarithms of its probabilities, over all labels. Elastic net
-    penalties regularize the weights and the couplings. `predict` chooses all labels of a row together, as one
-    label set.
+    Let x be the features of a row. Let z_k be 1 if the row has label k, and 0 otherwise. If all other labels
+    of the row are given, the log-odds of label i are ``x @ b_i + intercept_i + sum_k c_ik z_k`` [1]_ [2]_.
+    The sum is over all labels k except i. The b_i are called weights, and the c_ik are called couplings. The
+    log-odds give the probability of label i, conditional on x and the other labels. `fit` maximizes the
+    pseudo-likelihood, the product of these probabilities over all rows and labels. The loss of a row is minus
+    the sum of the logarithms of its probabilities, over all labels. Elastic net penalties regularize the
+    weights and the couplings. `predict` chooses all labels of a row together, as one label set.
 
     Parameters
     ----------
@@ -117,7 +117,8 @@ class CorrLogClassifier(MultiLabelClassifier):
         converged when the KKT violation is at most `tol`. A penalty has hardly any effect if its strength
         (`l2_features` or `l2_pairs`) is smaller than `tol`. The solver "reference" ignores this parameter.
     max_iter : int, default=1000
-        Maximum number of gradient evaluations; >= 1.
+        Maximum number of gradient evaluations; >= 1. The solver "reference" computes at most 500 gradients,
+        even if this number is larger.
 
     Attributes
     ----------

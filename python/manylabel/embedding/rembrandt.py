@@ -140,15 +140,15 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
 
     Notes
     -----
-    Let l = n_components + n_oversamples and q = n_iter. Let t be the number of conjugate gradient steps, and
-    nnz the number of nonzero values of a matrix. With "cg", the fit takes O((q + 2) (nnz(Y) + nnz(X) t) l + q
-    n_labels l^2) time. With "cholesky", the fit takes O(n_samples n_features^2 + n_features^3) time once and
-    O(n_features^2 l) time for each of the q + 2 regressions.
+    Let m = n_components + n_oversamples and q = n_iter. Let t be the number of conjugate gradient steps, and
+    nnz the number of nonzero values of a matrix. With "cg", the fit takes O((q + 2) (nnz(Y) + nnz(X) t) m + q
+    n_labels m^2) time. With "cholesky", the fit takes O(n_samples n_features^2 + n_features^3) time once and
+    O(n_features^2 m) time for each of the q + 2 regressions.
 
     The fit uses the following memory:
 
     - 14 bytes per stored value for a copy of a sparse X (22 bytes with float64). A dense X is not copied.
-    - About 3 l numbers per label and n_components numbers per feature.
+    - About 3 m numbers per label and n_components numbers per feature.
     - 200 numbers per feature for each thread.
     - With "cholesky", 48 n_features^2 bytes. With "dual", 48 n_samples^2 bytes. If `l2` or `l2_final` is
       "auto", the factor is 84 instead of 48.
@@ -175,15 +175,16 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     the features have different scales, ``l2_final=1`` is far too large.
 
     With ``l2_final="auto"``, `fit` therefore searches for the ridge penalty of W. With ``l2="auto"``, `fit`
-    searches for `l2` in the same way. If X is sparse, the search starts at the value 1. If X is dense, the
-    search starts at the best of five values from 1e-6 to 100. The search multiplies or divides the penalty by
-    ``sqrt(10)`` as long as the leave-one-out error falls. For each penalty, a single fit to all rows is
-    sufficient to compute the leave-one-out error. The leave-one-out residual of a row is the residual of the
-    row in this fit, divided by one minus the leverage of the row. The leverage measures how much the labels
-    of the row change the prediction for the row. The search tries at least three penalties. For each penalty,
-    `fit` computes the leverages and one regression with 32 target columns. With "cholesky" and "dual", the
-    fit makes two or three factorizations for each penalty. With "cg", a second regression with 64 random
-    target columns estimates the leverages. The standard deviation of these estimates is at most 0.06.
+    searches for `l2` in the same way. If X is sparse, the search starts at the parameter value 1. If X is
+    dense, it starts at the best of five values of the parameter, from 1e-6 to 100. The search multiplies or
+    divides the penalty by ``sqrt(10)`` as long as the leave-one-out error falls. For each penalty, a single
+    fit to all rows is sufficient to compute the leave-one-out error. The leave-one-out residual of a row is
+    the residual of the row in this fit, divided by one minus the leverage of the row. The leverage measures
+    how much the labels of the row change the prediction for the row. The search tries at least three
+    penalties. For each penalty, `fit` computes the leverages and one regression with 32 target columns. With
+    "cholesky" and "dual", the fit makes two or three factorizations for each penalty. With "cg", a second
+    regression with 64 random target columns estimates the leverages. The standard deviation of these
+    estimates is at most 0.06.
 
     The code of the authors of [1]_ and [2]_ uses ``l2_final=1e-6`` and ``n_iter=2`` for all data sets. For
     the data set LSHTC, the code divides each row by its sum and uses

@@ -84,7 +84,7 @@ class AskedScorer:
     Parameters
     ----------
     router : Scorer
-        Scorer that computes a score of each block for a row.
+        Scorer that computes one score per block for each row.
     routing : Routing
         Rule for the number of blocks that a row is routed to.
     label_blocks : list of ndarray, dtype int32

@@ -159,8 +159,9 @@ def blocks_by_rule(Y: csr_array) -> int:
 def lam_by_rule(Y: csr_array, n_blocks: int) -> float:
     """Return the value of `lam` for ``mode="rule"`` and a given number of blocks.
 
-    If the number of blocks is 1, the value is 0, so that the block has all labels. Otherwise, `default_lam`
-    computes the value.
+    If `n_blocks` is 1, the value is 0, so that the block has all labels. Otherwise, `default_lam` computes
+    the value. If the search of `partition_by_rule` starts with several blocks but ends with one block, it
+    replaces this value.
     """
     return 0.0 if n_blocks == 1 else default_lam(Y, RULE_SHARE)
 

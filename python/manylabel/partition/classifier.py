@@ -81,10 +81,10 @@ class BlockPartitionClassifier(BlockClassifier):
         Maximum number of labels per block; >= 1. None means no limit.
     n_routes : int or "auto", default="auto"
         Number of blocks that a row is routed to; >= 1. "auto" means one to three blocks if `n_blocks`, `lam`,
-        `max_labels` and `mode` have their default values, and one block otherwise. With one to three blocks,
-        a row is routed to only as many of its three most probable blocks as needed: their probabilities must
-        sum to at least 90 % of the total probability of these three blocks. If rows may be routed to more
-        than one block, the scores of the blocks are merged. The merged score of a label is the logit of
+        `max_labels` and `mode` have their default values, and one block otherwise. In the first case, a row
+        is routed to the smallest number of blocks whose probabilities sum to at least 90 % of the total
+        probability of its three most probable blocks. If rows may be routed to more than one block, the
+        scores of the blocks are merged. The merged score of a label is the logit of
         ``sum_l p_l / (1 + exp(-s_l))``. The sum is over the blocks l of the row that have the label. Here,
         s_l is the log-odds of the label in block l, and p_l is the probability of block l. The router
         computes the probabilities p_l, and they are scaled to sum to 1 over the blocks of the row. Scores
@@ -93,13 +93,13 @@ class BlockPartitionClassifier(BlockClassifier):
     mode : {"rule", "accuracy", "speed"}, default="rule"
         Method that chooses the weight `lam` if `lam` is "auto". "rule" computes a weight without
         cross-validation. With this weight, a single block of all rows would contain just enough of the most
-        frequent labels to cover 95 % of the positive entries of Y. With one block, "rule" uses another
-        weight. The weight is 0 if `n_blocks` is 1, or if there are too few rows or labels for several blocks.
-        If the router is not accurate enough for several blocks, the labels of the block cover 97 % of the
-        positive entries (see Notes). "accuracy" and "speed" use 5-fold cross-validation and the precision at
-        1, 3 and 5 (P@1, P@3 and P@5). "accuracy" chooses the weight with the largest sum of P@1, P@3 and P@5.
-        "speed" chooses the largest weight for which P@1, P@3 and P@5 are each at most 2 percentage points
-        lower than with `estimator` alone.
+        frequent labels to cover 95 % of the positive entries of Y. There are two exceptions. If `n_blocks` is
+        1, or if there are too few rows or labels for several blocks, the weight is 0. If the router is not
+        accurate enough for several blocks, the weight is chosen so that the labels of the only block cover
+        97 % of the positive entries (see Notes). "accuracy" and "speed" use 5-fold cross-validation and the
+        precision at 1, 3 and 5 (P@1, P@3 and P@5). "accuracy" chooses the weight with the largest sum of P@1,
+        P@3 and P@5. "speed" chooses the largest weight for which P@1, P@3 and P@5 are each at most 2
+        percentage points lower than with `estimator` alone.
     router_C : float, default=1.0
         Weight of the loss of the router relative to its regularization; finite and > 0. Smaller values
         regularize more strongly.
@@ -147,8 +147,8 @@ class BlockPartitionClassifier(BlockClassifier):
         The candidates for `lam` that cross-validation compared. Without cross-validation, the array contains
         only `lam_`.
     lam_precision_ : ndarray of shape (n_lams, n_folds, 3), dtype float64
-        Precision at 1, 3 and 5, from 0 to 1, of each weight in `lams_` on the held-out rows of each fold.
-        Without cross-validation, n_folds is 0.
+        Precision at 1, 3 and 5 of each weight in `lams_`, on the held-out rows of each fold. The values are
+        from 0 to 1. Without cross-validation, n_folds is 0.
     objective_ : float
         Final value of the objective of the partition.
     objective_history_ : ndarray of shape (n_half_steps,), dtype float64
@@ -170,11 +170,11 @@ class BlockPartitionClassifier(BlockClassifier):
 
     Notes
     -----
-    `sample_weight` is passed to the router and to `estimator`. The `fit` method of `estimator` must accept
-    `sample_weight`. The partition ignores `sample_weight`. If `estimator` is from this library, Ctrl-C ends a
-    fit within a second. With an estimator of another library, Ctrl-C ends the fit when the current fits of
-    blocks are done. `fit` issues a `UserWarning` if an estimator of another library could not be fitted to
-    some blocks. It also issues a `UserWarning` if no `lam` satisfies the condition of ``mode="speed"``.
+    If `sample_weight` is given, the router and `estimator` use it, and the `fit` method of `estimator` must
+    accept it. The partition ignores `sample_weight`. If `estimator` is from this library, Ctrl-C ends a fit
+    within a second. With an estimator of another library, Ctrl-C ends the fit when the current fits of blocks
+    are done. `fit` issues a `UserWarning` if an estimator of another library could not be fitted to some
+    blocks. It also issues a `UserWarning` if no `lam` satisfies the condition of ``mode="speed"``.
 
     The fit of the router takes 4 bytes of memory for each pair of a block and a feature.
 

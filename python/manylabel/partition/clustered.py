@@ -190,9 +190,10 @@ class LPSRClassifier(BlockClassifier):
     """Label partitioning for sublinear ranking: a single model that ranks only a few labels for each row.
 
     `fit` trains a base scorer, which is a classifier for all rows and labels. It then splits the rows into
-    two parts by 2-means. Large parts are split again. Each part gets a set of candidates, the labels that the
-    base scorer ranks high for the rows of the part. A new row is routed to the part with the nearest center.
-    The base scorer then ranks only the candidates of this part [1]_.
+    two parts by 2-means. Large parts are split again. Each part gets a set of candidates. These are labels of
+    the rows of the part: the most frequent ones, or those that the base scorer ranks high in rows that have
+    them (see `weighting`). A new row is routed to the part with the nearest center. The base scorer then
+    ranks only the candidates of this part [1]_.
 
     Parameters
     ----------
@@ -248,10 +249,11 @@ class LPSRClassifier(BlockClassifier):
 
     Notes
     -----
-    If the base scorer is `DiSMECClassifier` or naive Bayes, predictions compute only the scores of the
-    candidates. Other base scorers compute the scores of all labels for a few rows at a time, and only the
-    scores of the candidates are kept. If X has at most 32 rows, `DiSMECClassifier` also computes the scores
-    of all labels, because this is faster than selecting the weights of the candidates.
+    If the base scorer is naive Bayes, or if it is `DiSMECClassifier` and X has more than 32 rows, predictions
+    compute only the scores of the candidates. With at most 32 rows, `DiSMECClassifier` computes the scores of
+    all labels, because this is faster than selecting the weights of the candidates. Other base scorers always
+    compute the scores of all labels, for a few rows at a time, and only the scores of the candidates are
+    kept.
 
     A split separates the rows of a part by a plane that is perpendicular to the line between the two centers.
     Each side gets at least ``leaf_size / 2`` rows and at least an eighth of the rows of the part. If the

@@ -111,8 +111,8 @@ class BlockPartitioner(Estimator):
     more if frequent labels are in many blocks. k-means takes 4 bytes of memory for each pair of a cluster and
     a feature, but at most 1 GiB. To stay below this limit, k-means ignores the rarest features.
 
-    With ``n_blocks="auto"``, the blocks are the same as in a fit in which `n_blocks` is the number of
-    clusters that the search finds.
+    With ``n_blocks="auto"``, let k be the number of clusters that the search finds. A fit with ``n_blocks=k``
+    gives the same blocks.
 
     References
     ----------

@@ -18,7 +18,7 @@ __all__ = ["Router", "Routing", "best_blocks", "fit_router", "nearest_center"]
 
 @dataclass(frozen=True)
 class Router:
-    """Linear model that computes a score of each block for a row of unit length.
+    """Linear model that gives a row of unit length one score per block.
 
     Parameters
     ----------
@@ -46,10 +46,10 @@ class Routing:
     most : int
         Maximum number of blocks per row. The blocks with the highest scores are the best blocks.
     share : float or None, default=None
-        None means that every row is routed to its `most` best blocks. With a number, a row is routed to only
-        as many of its best blocks as needed: their probabilities must sum to at least the fraction `share` of
-        the total probability of the `most` best blocks. The probability of a block is the logistic function
-        of its score.
+        None means that every row is routed to its `most` best blocks. With a number, a row may be routed to
+        fewer blocks. Let p be the sum of the probabilities of its `most` best blocks. The row is routed to
+        the smallest number of best blocks whose probabilities sum to at least ``share * p``. The probability
+        of a block is the logistic function of its score.
     """
 
     most: int

@@ -76,7 +76,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Maximum number of bins for each sign of the step; >= `min_bins`. None means no limit.
     hessian : {"paper", "restricted"}, default="paper"
         Whether a Newton step uses the second derivatives of the loss with respect to two different labels of
-        one bin. "paper" ignores these derivatives, like [2]_, which gives shorter steps. "restricted" uses
+        one bin. "paper" ignores these derivatives, as in [2]_. The steps are then shorter. "restricted" uses
         them. This parameter has an effect only with label binning and the example-wise loss.
     step : {"auto", "newton", "safeguarded"}, default="auto"
         Length of a step. "newton" takes the full Newton step. "safeguarded" halves the Newton step until the
@@ -127,8 +127,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     validation_fraction : float, default=0.1
         Fraction of the rows that `early_stopping` holds out; in (0, 1). At least one row is held out.
     n_iter_no_change : int, default=50
-        The fit stops after this number of consecutive rules that reach no new lowest loss on the held-out
-        rows; >= 1. This parameter has an effect only if `early_stopping` is True.
+        If `early_stopping` is True, the fit stops when the loss on the held-out rows has reached no new
+        minimum for this number of rules in a row; >= 1.
     random_state : int, RandomState instance or None, default=None
         Seed of the samples of rows and features, and of the choice of held-out rows. Pass an int for
         reproducible results.
@@ -188,9 +188,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     training row get the score -inf and are never predicted.
 
     The fit takes 16 bytes of memory for each pair of a row and a label, and about 16 bytes per stored value
-    of X. In three cases, each thread also stores a few matrices of shape (n_labels, n_labels): without label
-    binning, with ``search="exact"``, and with at most 256 labels if X has features with mostly zero values.
-    The number of these matrices does not depend on the number of rows.
+    of X. Each thread also stores a few matrices of shape (n_labels, n_labels) in any of these three cases:
+    there is no label binning, `search` is "exact", or there are at most 256 labels and X has features with
+    mostly zero values. The number of these matrices does not depend on the number of rows.
 
     If two fits differ only in `n_rules`, the shorter list of rules is the beginning of the longer list.
 
