@@ -117,10 +117,14 @@ BAD_TRAINING_SETS = {
     "Y 1-D of three values": (
         X,
         np.arange(N) % 3,
-        f"{INDICATOR}, got a 1-D array with .*2.*; a 1-D y must be a single label of 0 and "
-        "1. Only binary classification is supported.*; sklearn.preprocessing.MultiLabelBinarizer",
+        f"{INDICATOR}, got a 1-D array with .*2.*; a 1-D y is a single label, so its values must be 0 and 1. "
+        "For such a y: Only binary classification is supported.*; sklearn.preprocessing.MultiLabelBinarizer",
     ),
-    "Y 1-D of signs": (X, 2 * Y[:, 0] - 1, f"{INDICATOR}, got a 1-D array with .*-1.*; a 1-D y must be"),
+    "Y 1-D of signs": (
+        X,
+        2 * Y[:, 0] - 1,
+        f"{INDICATOR}, got a 1-D array with .*-1.*; a 1-D y is a single label",
+    ),
     "Y 1-D of words": (X, np.array(["no", "yes"])[Y[:, 0]], f"{INDICATOR}, got a 1-D array with .*(no|yes)"),
     "Y 1-D of digits": (X, Y[:, 0].astype(str).astype(object), f"{INDICATOR}, got a 1-D array with '[01]'"),
     "Y 1-D of NaN": (X, np.where(Y[:, 0] > 0, np.nan, 1), f"{INDICATOR}, got a 1-D array with .*nan"),
@@ -160,7 +164,7 @@ BAD_WEIGHTS = {
     "negative": (np.where(np.arange(N) == 3, -1.0, 1.0), "Negative values in data passed to `sample_weight`"),
     "NaN": (np.where(np.arange(N) == 3, np.nan, 1.0), "Input sample_weight contains NaN"),
     "infinite": (np.full(N, np.inf), "Input sample_weight contains infinity"),
-    "beyond float32": (np.full(N, 1e39), r"sample_weight must be finite as float32, got 1e\+39"),
+    "beyond float32": (np.full(N, 1e39), r"sample_weight must be finite in float32 .*, got 1e\+39"),
     "zero": (np.zeros(N), "(S|s)ample.weight.* must .*zero"),
     "words": (["much"] * N, "could not convert string to float: .*'much'"),
 }
@@ -450,10 +454,10 @@ def test_scale_of_rows_does_not_matter(classifier, factor):
 @every_classifier
 def test_values_beyond_single_precision_are_refused_where_they_stay(classifier):
     as_they_are = unscaled(classifier)
-    with pytest.raises(ValueError, match=r"values of X must be finite as float32, got -?1e\+39"):
+    with pytest.raises(ValueError, match=r"values of X must be finite in float32 .*, got -?1e\+39"):
         fitted(as_they_are, X=with_value(X, 1e39))
     model = fitted(as_they_are)
-    with pytest.raises(ValueError, match=r"values of X must be finite as float32, got -?1e\+39"):
+    with pytest.raises(ValueError, match=r"values of X must be finite in float32 .*, got -?1e\+39"):
         model.decision_function(with_value(X, -1e39))
 
 

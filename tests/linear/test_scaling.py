@@ -97,7 +97,7 @@ def test_no_intercept_stays_none(measurements):
 @pytest.mark.parametrize("model", [*map(clone, MODELS)], ids=str)
 def test_values_beyond_single_precision(model):
     X, Y = np.array([[1e39, 1.0], [-1e39, 2.0], [0.5, 3.0]]), np.eye(3, dtype=int)
-    with pytest.raises(ValueError, match="values of X must be finite as float32"):
+    with pytest.raises(ValueError, match="values of X must be finite in float32"):
         model.fit(X, Y)
     with pytest.raises(ValueError, match="standard deviations of at most 1e30"):
         model.fit(X / 1e4, Y)

@@ -248,7 +248,9 @@ def test_stopping_early_is_silent_unless_a_tolerance_was_asked_for(small):
     X, Y = small
     model = Rembrandt(4, solver="cg", max_iter=2, random_state=0).fit(X, Y)
     assert model.n_iter_ == 2
-    with pytest.warns(ConvergenceWarning, match=r"solutions did not reach tol=1e-08 in max_iter=2 steps"):
+    with pytest.warns(
+        ConvergenceWarning, match=r"did not reach tol=1e-08 in max_iter=2 steps for \d+ right-hand sides"
+    ):
         Rembrandt(4, solver="cg", max_iter=2, tol=1e-8, random_state=0).fit(X, Y)
     assert 2 < Rembrandt(4, solver="cg", max_iter=500, tol=1e-8, random_state=0).fit(X, Y).n_iter_ < 500
 
@@ -336,7 +338,7 @@ def test_features_of_very_different_scale_without_ridge(small):
     model = exact(4, l2=0.0, solver="cg")
     expected = model.fit(X, Y).eigenvalues_
     np.testing.assert_allclose(model.fit(wide, Y).eigenvalues_, expected, rtol=1e-6)
-    with pytest.raises(ValueError, match=r"`l2` must be > 0, or X float64, because scales .* float32, got 0"):
+    with pytest.raises(ValueError, match=r"`l2` must be > 0, because the scales .* float32 .*, got 0"):
         model.fit(wide.astype(np.float32), Y)
 
 

@@ -198,9 +198,7 @@ def test_weights_of_any_size(size, weights):
     X = X * size
     params = {"C": 1.0 / size**2, "tol": 1.0, "normalize": False, "prune": 0.0}
     if weights == "float16" and size < 1e-5:
-        with pytest.raises(
-            ValueError, match=r"`weights` must be .* float16 weights have sizes up to 65504, got"
-        ):
+        with pytest.raises(ValueError, match=r"`weights` must be .* float16 has no numbers above 65504, got"):
             fit(X, Y, weights, **params)
         return
     wide, narrow = (fit(X, Y, kind, **params) for kind in ("float32", weights))

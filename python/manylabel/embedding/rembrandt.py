@@ -338,7 +338,8 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         self.classes_ = np.arange(y.shape[1]) if classes is None else classes
         if n_unfinished:
             warnings.warn(
-                f"{n_unfinished} solutions did not reach tol={self.tol} in max_iter={self.max_iter} steps",
+                f"conjugate gradients did not reach tol={self.tol} in max_iter={self.max_iter} steps for "
+                f"{n_unfinished} right-hand sides of the regressions",
                 ConvergenceWarning,
                 stacklevel=4,
             )

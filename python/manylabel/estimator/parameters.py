@@ -390,7 +390,7 @@ class Threshold(Either):
     """The parameter ``threshold``. Labels with scores above the threshold are predicted."""
 
     def __init__(self) -> None:
-        # Scores are float32, so a threshold must be finite as float32.
+        # Scores are float32, so a threshold must be finite in float32.
         most = float(np.finfo(np.float32).max)
         super().__init__("auto", "zero", Number(least=-most, most=most))
         self.wanted = '"auto", "zero" or a finite number'

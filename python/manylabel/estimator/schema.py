@@ -92,7 +92,7 @@ class Scalar(Attribute):
         array, this length must equal the value. A bool counts as 0 or 1. If `size` is None, the value has no
         name.
     finite : bool, default=False
-        Whether a float must be finite as float32, the dtype of scores.
+        Whether a float must be finite in float32, the dtype of scores.
     or_minus_infinity : bool, default=False
         Whether -inf is allowed although `finite` is True.
     """
@@ -120,7 +120,9 @@ class Scalar(Attribute):
         if not right or not least <= plain <= most:
             raise ValueError(f"`{name}` must be a valid {self.kind.__name__}, got {shown(value)}")
         if self.finite and abs(plain) > _MOST and not (self.or_minus_infinity and plain == -np.inf):
-            raise ValueError(f"`{name}` must be finite as float32, got {shown(value)}")
+            raise ValueError(
+                f"`{name}` must be finite in float32 (at most 3.4e38 in absolute value), got {shown(value)}"
+            )
         if self.size is not None:
             _agree(name, (self.size,), (plain,), sizes)
 

@@ -67,7 +67,7 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:
     ValueError
         If X is not 2-D or is empty, or if values of X are not finite numbers. The error is also raised if
         indices are outside the shape of X, or if X and the training data have different numbers of features.
-        A value that would be infinite as float32 also raises the error, unless the estimator first scales
+        A value that would be infinite in float32 also raises the error, unless the estimator first scales
         rows to unit length.
     """
     matrix = check_matrix(estimator, X, reset=reset)
@@ -197,13 +197,14 @@ def check_labels(Y: Any, name: str = "Y") -> csr_array:
     if Y.ndim != 2:
         got = f"a {Y.ndim}-D array"
         if Y.ndim == 1 and not issparse(Y) and as_column(Y) is None:
-            got += f" with {_not_0_or_1(Y)}; a 1-D y must be a single label of 0 and 1"
+            got += f" with {_not_0_or_1(Y)}; a 1-D y is a single label, so its values must be 0 and 1"
             # scikit-learn's estimator checks look for this wording.
             kind = _target_kind(Y)
             if kind.startswith("continuous"):
                 got += f". Unknown label type: {kind}"
             elif kind == "multiclass":
-                got += f". Only binary classification is supported. The type of the target is {kind}"
+                got += ". For such a y: Only binary classification is supported. "
+                got += f"The type of the target is {kind}"
         raise ValueError(f"{expected}, got {got}; {hint}")
     if issparse(Y):
         Y = _check_positions(_natively(Y), name)
@@ -562,7 +563,7 @@ def native_numbers(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def check_single(values: NDArray[np.floating[Any]], name: str) -> None:
-    """Raise an error if a value would be infinite as float32, the dtype that the Rust core uses.
+    """Raise an error if a value would be infinite in float32, the dtype that the Rust core uses.
 
     Parameters
     ----------
@@ -574,14 +575,16 @@ def check_single(values: NDArray[np.floating[Any]], name: str) -> None:
     Raises
     ------
     ValueError
-        If a value is infinite as float32.
+        If a value would be infinite in float32.
     """
     for extreme in (
         np.fmax.reduce(values, axis=None, initial=0),
         np.fmin.reduce(values, axis=None, initial=0),
     ):
         if abs(extreme) > np.finfo(np.float32).max:
-            raise ValueError(f"{name} must be finite as float32, got {extreme}")
+            raise ValueError(
+                f"{name} must be finite in float32 (at most 3.4e38 in absolute value), got {extreme}"
+            )
 
 
 def _natively(matrix: Any) -> Any:

@@ -157,10 +157,12 @@ def fit_models(
     if broken:
         learned = any(getattr(models[block], "estimator_", None) is not None for block in blocks)
         if not learned:
-            raise ValueError(f"`estimator` could not be fitted to any block: {broken[0].error_}")
+            raise ValueError(
+                f"`estimator` could not be fitted to any block; the first error: {broken[0].error_}"
+            )
         warnings.warn(
             f"`estimator` could not be fitted to {len(broken)} of {len(blocks)} blocks, so the labels of "
-            f"these blocks get constant scores: {broken[0].error_}",
+            f"these blocks get constant scores; the first error: {broken[0].error_}",
             UserWarning,
             stacklevel=4,
         )

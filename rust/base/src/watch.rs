@@ -43,7 +43,7 @@ impl Watch {
         if self.stop.load(Relaxed) {
             Err(Error::Stopped)
         } else if alloc::is_low() {
-            Err(alloc::exhausted("the work"))
+            Err(alloc::exhausted("the computation"))
         } else {
             Ok(())
         }

@@ -85,7 +85,7 @@ impl Matrix {
     ///
     /// # Errors
     ///
-    /// [`Error::Csr`] with the first row that is not symmetric or has a diagonal entry. The error
+    /// [`Error::Param`] with the first entry that is not symmetric or is on the diagonal. The error
     /// calls the matrix `correlations_`. This is the fitted attribute in Python, which users can
     /// change.
     pub(crate) fn check_symmetric(&self) -> Result<(), Error> {
@@ -98,12 +98,10 @@ impl Matrix {
                     && self.cols[*mirror] as usize == row
                     && self.values[*mirror].to_bits() == value.to_bits();
                 if !same || col as usize == row {
-                    return Err(Error::Csr {
-                        matrix: "correlations_",
-                        row,
-                        rule: format!(
-                            "the entry in column {col} is on the diagonal or not symmetric"
-                        ),
+                    return Err(Error::Param {
+                        name: "correlations_",
+                        expected: "a symmetric matrix with an empty diagonal",
+                        got: format!("another entry in row {row}, column {col}"),
                     });
                 }
                 *mirror += 1;

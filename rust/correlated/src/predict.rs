@@ -76,7 +76,7 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the lengths do not agree. [`Error::Csr`] if `couplings` is not symmetric
+    /// [`Error::Shape`] if the lengths do not agree. [`Error::Param`] if `couplings` is not symmetric
     /// or has diagonal entries.
     pub fn new(
         (ends, labels, weights): (&'a [P], &'a [L], &'a [f64]),

@@ -164,17 +164,20 @@ impl Gram {
             if !absolute.is_finite() {
                 // Cosines are never large, but the predictions of the linear kernel may be.
                 let (name, expected) = if mean.is_finite() {
-                    ("l2_link", "small enough that the ridge is finite")
+                    (
+                        "l2_link",
+                        "small enough that l2_link times the mean square of the features of the link is finite",
+                    )
                 } else {
                     (
                         "X",
-                        "small enough that the squares of its linear predictions are finite in float32",
+                        "small enough that the squares of the linear predictions for its rows are finite in float32",
                     )
                 };
                 return Err(Error::Param {
                     name,
                     expected,
-                    got: format!("a mean square of {mean:e} and a relative ridge of {relative:e}"),
+                    got: format!("a mean square of {mean:e}, and {relative:e} times this number"),
                 });
             }
             if let Some(factor) = self.try_factor(absolute, watch)? {

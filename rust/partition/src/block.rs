@@ -199,7 +199,11 @@ impl<'a> BlockModel<'a> {
         for Block { labels, model, .. } in &blocks {
             check_labels(labels, n_labels)?;
             let Some(inner) = model else {
-                same("labels of a block without a model", 0, labels.len())?;
+                same(
+                    "number of labels of a block without a model",
+                    0,
+                    labels.len(),
+                )?;
                 continue;
             };
             let (model, whole) = match inner {
@@ -207,12 +211,12 @@ impl<'a> BlockModel<'a> {
                 Inner::Part(part) => (part as &dyn Model, part.whole()),
             };
             same(
-                "labels of the model of a block",
+                "number of labels of the model of a block",
                 labels.len(),
                 model.n_labels(),
             )?;
             same(
-                "features of the model of a block",
+                "number of features of the model of a block",
                 router.n_features(),
                 model.n_features(),
             )?;

@@ -40,9 +40,9 @@ impl<'a> Part<'a> {
         if !(labels.iter().all(in_range) && labels.is_sorted_by(|a, b| a < b)) {
             return Err(Error::Param {
                 name: "label_blocks_",
-                expected: "increasing label numbers of the model",
+                expected: "an increasing array of labels of the model",
                 got: format!(
-                    "numbers that are not increasing or not in 0..{}",
+                    "labels in another order, or not among the {} labels of the model",
                     model.n_labels()
                 ),
             });

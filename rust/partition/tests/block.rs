@@ -341,7 +341,7 @@ fn what_does_not_fit_is_refused() {
         (
             &[&[0]],
             true,
-            "labels of the model of a block: expected 1, got 2",
+            "number of labels of the model of a block: expected 1, got 2",
         ),
         (
             &[&[0, 7]],
@@ -361,7 +361,7 @@ fn what_does_not_fit_is_refused() {
         (
             &[&[1]],
             false,
-            "labels of a block without a model: expected 0, got 1",
+            "number of labels of a block without a model: expected 0, got 1",
         ),
     ] {
         assert!(

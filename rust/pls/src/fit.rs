@@ -239,7 +239,7 @@ impl Checked {
         if coef.iter().chain(&intercept).any(|w| !w.f64().is_finite()) {
             return Err(Error::Param {
                 name: "X",
-                expected: "scaled so that coef_ is finite",
+                expected: "scaled to larger values, so that coef_ is finite",
                 got: format!("values up to about {:e}", problem.x.scale.recip()),
             });
         }

@@ -140,7 +140,7 @@ impl<T: Real> Regression<T> {
                 if preconditioner.iter().any(|entry| !entry.f64().is_finite()) {
                     return Err(Error::Param {
                         name: "l2",
-                        expected: "> 0, or X float64, because scales of features differ too much for float32",
+                        expected: "> 0, because the scales of the features of X differ too much for float32 (or pass X as float64)",
                         got: l2.to_string(),
                     });
                 }

@@ -133,9 +133,9 @@ pub(crate) fn ensure_reserve() -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::TooLarge {
-        what: "the work",
+        what: "the computation",
         got: format!(
-            "its reserve of {} MiB does not fit in memory",
+            "it needs {} MiB of memory as a reserve, which are not available",
             RESERVE.size() >> 20
         ),
     })

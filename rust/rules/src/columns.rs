@@ -118,7 +118,7 @@ impl Columns {
                 if value.is_infinite() {
                     return Err(Error::Param {
                         name: "X",
-                        expected: "finite as float32, or NaN for missing values",
+                        expected: "finite in float32 (at most 3.4e38 in absolute value), or NaN for missing values",
                         got: format!("{value} in row {row}"),
                     });
                 }

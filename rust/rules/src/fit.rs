@@ -196,8 +196,8 @@ impl<'a> Boosting<'a> {
     /// caller requested a stop.
     fn resume(&mut self, start: Model) -> Result<(), Error> {
         let n_labels = self.statistics.n_labels;
-        let what = "labels of the rules to continue from";
-        same(what, n_labels, start.heads.n_cols)?;
+        let what = "number of labels of Y with `warm_start`";
+        same(what, start.heads.n_cols, n_labels)?;
         self.model = start;
         self.model.validation_loss.clear();
         for rule in 0..self.model.n_rules() {
@@ -205,9 +205,9 @@ impl<'a> Boosting<'a> {
             let features = self.model.body(rule).map(|(feature, ..)| feature);
             if let Some(feature) = features.max().filter(|&feature| feature >= n_features) {
                 return Err(Error::Shape {
-                    what: "features of the rules to continue from",
-                    expected: n_features,
-                    got: feature + 1,
+                    what: "number of features of X with `warm_start`",
+                    expected: feature + 1,
+                    got: n_features,
                 });
             }
             let rows = self.grower.covered(self.model.body(rule))?;

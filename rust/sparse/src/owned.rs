@@ -64,7 +64,7 @@ impl CsrOwned {
                 if !value.is_finite() {
                     return Err(Error::Param {
                         name: "X",
-                        expected: "finite as float32",
+                        expected: "finite in float32 (at most 3.4e38 in absolute value)",
                         got: format!("{value} in row {row}"),
                     });
                 }
@@ -339,7 +339,7 @@ mod tests {
         let error = CsrOwned::from_view(x, false).expect_err("too large");
         assert_eq!(
             error.to_string(),
-            "`X` must be finite as float32, got inf in row 1"
+            "`X` must be finite in float32 (at most 3.4e38 in absolute value), got inf in row 1"
         );
         let unit = CsrOwned::from_view(x, true).expect("fits once it is of unit length");
         assert_eq!(unit.values, [1.0]);

@@ -213,8 +213,10 @@ fn places(
             let Some(&(_, leaf)) = free else {
                 return Err(Error::Param {
                     name: "Y_new",
-                    expected: "an indicator matrix of labels that fit in the leaves that their rows reach",
-                    got: format!("column {label}, whose leaves have at least {max_leaf} labels"),
+                    expected: "such that the rows of each label reach a leaf that is not full, in each tree",
+                    got: format!(
+                        "column {label}, whose rows reach only leaves with at least {max_leaf} labels in a tree"
+                    ),
                 });
             };
             sizes[leaf as usize] += 1;
@@ -590,8 +592,8 @@ mod tests {
         let error = grown(3, &[&[0], &[0]]).expect_err("one place for two labels");
         assert_eq!(
             error.to_string(),
-            "`Y_new` must be an indicator matrix of labels that fit in the leaves that their rows reach, \
-             got column 1, whose leaves have at least 3 labels"
+            "`Y_new` must be such that the rows of each label reach a leaf that is not full, in each tree, \
+             got column 1, whose rows reach only leaves with at least 3 labels in a tree"
         );
         // A label with rows in both leaves joins the other leaf.
         let all: &[u32] = &[0, 1, 2, 3];

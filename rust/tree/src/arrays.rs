@@ -275,7 +275,7 @@ impl<'a> Arrays<'a> {
         ensure(
             "node_children_",
             (1..=n_nodes as i64).contains(&first),
-            "the number of trees in its first entry, from 1 to the number of nodes",
+            "an array that starts with the number of trees, from 1 to the number of nodes",
             first,
         )?;
         let n_trees = self.n_trees();
@@ -311,7 +311,7 @@ impl<'a> Arrays<'a> {
             self.node_intercept.len(),
         )?;
         same(
-            "length of label_intercept_",
+            "length of leaf_intercept_",
             self.labels.len(),
             self.label_intercept.len(),
         )?;
@@ -370,14 +370,14 @@ impl<'a> Arrays<'a> {
         ensure(
             "node_children_",
             below,
-            "larger than the number of the parent node",
-            children.start,
+            "an array in which the number of a child is larger than the number of its parent",
+            format_args!("child {} of node {node}", children.start),
         )?;
         let one_kind = children.is_empty() || labels.is_empty();
         ensure(
             "node_label_ends_",
             one_kind,
-            "without labels for nodes with children",
+            "an array that gives no labels to nodes with children",
             format_args!("labels for node {node}"),
         )?;
         let n_outputs = children.len() + labels.len();
@@ -388,7 +388,7 @@ impl<'a> Arrays<'a> {
         ensure(
             "chunk_bucket_ends_",
             is_table,
-            "the ends of hash tables with 2^n + 1 entries",
+            "an array that gives each node a hash table with 2^n + 1 entries",
             format_args!("{} entries for node {node}", buckets.len()),
         )?;
         let ends = buckets[0] == 0
@@ -397,8 +397,8 @@ impl<'a> Arrays<'a> {
         ensure(
             "chunk_buckets_",
             ends,
-            "ascending from 0 to the number of features of each node",
-            format_args!("other entries for node {node}"),
+            "ascending for each node, from 0 to the number of features of the node",
+            format_args!("another sequence for node {node}"),
         )?;
         let chunk = self.chunk(node);
         let ends = chunk.row_ends.is_sorted()
@@ -406,8 +406,8 @@ impl<'a> Arrays<'a> {
         ensure(
             "chunk_row_ends_",
             ends,
-            "ascending up to the number of weights of each node",
-            format_args!("other entries for node {node}"),
+            "ascending for each node, up to the number of weights of the node",
+            format_args!("another sequence for node {node}"),
         )?;
         let largest = chunk
             .outputs
@@ -417,8 +417,8 @@ impl<'a> Arrays<'a> {
         ensure(
             "chunk_outputs_",
             largest <= n_outputs,
-            "less than the number of outputs of the node",
-            format_args!("entries for {largest} outputs"),
+            "less than the number of children and labels of the node",
+            format_args!("entries for {largest} children and labels of node {node}"),
         )
     }
 
@@ -471,7 +471,7 @@ fn rises(name: &'static str, ends: &[i64], first: usize, last: usize) -> Result<
     ensure(
         name,
         holds,
-        "ascending up to the length of the array that they divide",
-        format!("{} entries that are not", ends.len()),
+        "ascending, and must end with the length of the array that it divides",
+        format!("another sequence of {} entries", ends.len()),
     )
 }

@@ -173,8 +173,8 @@ impl Precision {
         ensure(
             "weights",
             largest <= MOST_HALF,
-            "\"float32\" or \"int8\" in `fit`, because float16 weights have sizes up to 65504",
-            format_args!("\"float16\" and a fitted weight of size {largest}"),
+            "\"float32\" or \"int8\" in `fit`, because float16 has no numbers above 65504",
+            format_args!("\"float16\" and a fitted weight with the absolute value {largest}"),
         )
     }
 

@@ -143,7 +143,7 @@ impl Columns {
                     Role::Ignored
                 }
                 Kind::Hierarchical(_) => {
-                    let expected = "no hierarchical attribute besides the labels (see `ignore`)";
+                    let expected = "no hierarchical attribute that is not a label (use `ignore` to leave it out)";
                     return Err(Unfit::new(expected, quote(name.as_bytes())).at(path, line));
                 }
                 kind if labels[position] => columns

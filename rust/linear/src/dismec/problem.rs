@@ -243,16 +243,16 @@ fn check_magnitude(x: &CsrOwned, cost: &[f32]) -> Result<(), Error> {
         return Err(Error::Param {
             name,
             expected,
-            got: format!("{magnitude:.1e}"),
+            got: format!("a product of {magnitude:.1e}"),
         });
     }
     match cost.iter().find(|&&cost| cost < SMALLEST) {
         Some(cost) => {
-            let expected = "such that 2 C times each sample_weight is at least 1e-30";
+            let expected = "such that the product of 2 C and each sample_weight is at least 1e-30";
             Err(Error::Param {
                 name: "C",
                 expected,
-                got: format!("{cost:.1e}"),
+                got: format!("a product of {cost:.1e}"),
             })
         }
         None => Ok(()),

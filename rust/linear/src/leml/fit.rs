@@ -403,6 +403,6 @@ fn check_magnitude(x: &CsrOwned, weights: Option<&[f32]>) -> Result<(), Error> {
         name: "X",
         expected: "such that the product of the sum of sample_weight and the largest squared row length \
                    is at most 1e17 (`normalize=True` scales rows to length 1)",
-        got: format!("{magnitude:.1e}"),
+        got: format!("a product of {magnitude:.1e}"),
     })
 }

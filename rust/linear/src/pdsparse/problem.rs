@@ -116,7 +116,7 @@ impl Problem {
             return Err(Error::Param {
                 name,
                 expected,
-                got: format!("{magnitude:.1e}"),
+                got: format!("a product of {magnitude:.1e}"),
             });
         }
         let has_a_say = |row: usize| {
