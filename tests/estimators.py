@@ -62,6 +62,10 @@ TRANSFORMERS = [
 PARTITIONERS = [ml.BlockPartitioner(3, random_state=0)]
 
 
+# What takes texts.
+TAGGERS = [ml.TextTagger()]
+
+
 # Whatever else has joined the registry, with nothing set.
 _LISTED = {type(each) for each in CLASSIFIERS + TRANSFORMERS + PARTITIONERS}
 CLASSIFIERS += [

@@ -44,8 +44,16 @@ ESTIMATORS = {
     "label-tree-float16": ml.LabelTreeClassifier(branching=2, max_leaf=3, weights="float16", random_state=0),
     "label-tree-int8": ml.LabelTreeClassifier(branching=2, max_leaf=3, weights="int8", random_state=0),
     "rembrandt": ml.Rembrandt(3, random_state=0),
+    "tagger": ml.TextTagger(ml.DiSMECClassifier(random_state=0), keep_rows=True),
     "partitioner": ml.BlockPartitioner(3, random_state=0),
 }
+
+
+def texts():
+    """Texts and the names of their labels."""
+    words = ["cat", "tax", "日本"]
+    rows = [[word for bit, word in enumerate(words) if at >> bit & 1] for at in range(32)]
+    return [" ".join(["a", *row]) for row in rows], rows
 
 
 def rows():
@@ -57,6 +65,13 @@ def answers(model, X):
     """What a model says of rows, as arrays by name."""
     if isinstance(model, ml.Rembrandt):
         return {"transform": model.transform(X)}
+    if isinstance(model, ml.TextTagger):
+        suggested = model.suggest(texts()[0], k=2)
+        names = model.label_names_.tolist()
+        return {
+            "labels": np.array([[names.index(name) for name, _ in row] for row in suggested]),
+            "scores": np.array([[score for _, score in row] for row in suggested]),
+        }
     if isinstance(model, ml.BlockPartitioner):
         return {"row_blocks_": model.row_blocks_}
     named = {
@@ -77,7 +92,7 @@ def main():
     for name, estimator in ESTIMATORS.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            model = estimator.fit(X, Y)
+            model = estimator.fit(*(texts() if isinstance(estimator, ml.TextTagger) else (X, Y)))
         model.save(FOLDER / f"{name}-{version}.model")
         np.savez_compressed(FOLDER / f"{name}-{version}.npz", **answers(model, rows()))
 

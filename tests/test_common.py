@@ -28,6 +28,7 @@ from estimators import (
     CLASSIFIERS,
     ONE_OF_EACH,
     PARTITIONERS,
+    TAGGERS,
     TRANSFORMERS,
     as_written,
     compares_labels,
@@ -107,7 +108,7 @@ every_class = pytest.mark.parametrize("classifier", ONE_OF_EACH, ids=as_written)
 def test_no_public_estimator_is_left_out():
     public = [getattr(ml, name) for name in ml.__all__]
     classes = {value for value in public if inspect.isclass(value) and issubclass(value, BaseEstimator)}
-    others = TRANSFORMERS + PARTITIONERS
+    others = TRANSFORMERS + PARTITIONERS + TAGGERS
     assert classes == {type(estimator) for estimator in CLASSIFIERS + others}
 
 

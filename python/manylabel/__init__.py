@@ -2,14 +2,15 @@
 
 from importlib.metadata import version
 
-from manylabel import correlated, datasets, decision, link, metrics, partition, rules, tree
+from manylabel import correlated, datasets, decision, link, metrics, partition, rules, tagging, tree
 from manylabel.correlated import CorrLogClassifier
 from manylabel.embedding import Rembrandt
 from manylabel.linear import DiSMECClassifier, LEMLClassifier, PDSparseClassifier
 from manylabel.link import SmoothLinkClassifier
 from manylabel.partition import BlockPartitionClassifier, BlockPartitioner, CBMLCClassifier, LPSRClassifier
-from manylabel.persistence import load
+from manylabel.persistence import load, save
 from manylabel.rules import BoostedRulesClassifier
+from manylabel.tagging import TextTagger
 from manylabel.tree import LabelTreeClassifier
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "PDSparseClassifier",
     "Rembrandt",
     "SmoothLinkClassifier",
+    "TextTagger",
     "__version__",
     "correlated",
     "datasets",
@@ -34,6 +36,8 @@ __all__ = [
     "metrics",
     "partition",
     "rules",
+    "save",
+    "tagging",
     "tree",
 ]
 

@@ -4,7 +4,8 @@ A model file has the safetensors format. It contains the constructor parameters 
 an estimator. Arrays are stored as tensors. All other values are stored as JSON text in the header of the
 file, in the entry ``state`` of ``__metadata__``. This JSON text refers to tensors by their names. An
 estimator may contain other estimators as parameters, as attributes or in lists. These estimators may be
-fitted or not. All of them are stored in the same file.
+fitted or not. All of them are stored in the same file. The estimators may also be instances of the
+scikit-learn classes that `manylabel.parts` describes, such as `Pipeline` and `TfidfVectorizer`.
 
 Three other entries of ``__metadata__`` identify the file. ``manylabel_format`` is the version number of the
 format, which is 1. ``manylabel_version`` is the version of manylabel that wrote the file. ``crc32`` is the
@@ -30,6 +31,7 @@ import math
 import mmap
 import os
 import re
+from copy import copy
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -42,8 +44,9 @@ from manylabel import _core
 from manylabel.aside import written_aside
 from manylabel.estimator.parameters import shown
 from manylabel.estimator.registry import CLASSES, register
+from manylabel.parts import PARTS, part_of
 
-__all__ = ["load", "register", "save_model", "written_aside"]
+__all__ = ["load", "register", "save", "save_model", "written_aside"]
 
 FORMAT = 1
 
@@ -72,8 +75,8 @@ _MAX_DEPTH = 32
 _ALIGNMENT = 64
 
 
-def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
-    """Write a fitted estimator to a file.
+def save(estimator: Any, path: str | os.PathLike[str]) -> None:
+    """Write a fitted estimator or a scikit-learn pipeline to a file.
 
     The file is written completely or not at all. The content is first written to a temporary file in the same
     directory and flushed to the disk. The temporary file is then renamed to `path`. If anything fails, an
@@ -84,18 +87,19 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     estimator : estimator
-        A fitted estimator. Its class must be a class of this library, or be registered with `register`. Its
-        parameters may be None, bool, int, float, str, numpy scalars, estimators, and lists and tuples of
-        these types. Its fitted attributes may also be ndarrays of numbers or bool, 1-D ndarrays of str,
-        `scipy.sparse.csr_array` and `csc_array`.
+        A fitted estimator. Its class must be a class of this library, a known class of scikit-learn (see
+        Notes), or be registered with `register`. Its parameters may be None, bool, int, float, str, numpy
+        scalars, types of numpy scalars, estimators, and lists and tuples of these types. Its fitted
+        attributes may also be ndarrays of numbers or bool, 1-D ndarrays of str, `scipy.sparse.csr_array` and
+        `csc_array`.
     path : str or path-like
         The file to write. If it exists, it must be a regular file. Symbolic links are followed.
 
     Raises
     ------
     TypeError
-        If the class of an estimator is not registered, or if a value has a type that cannot be saved. The
-        message names the attribute.
+        If the class of an estimator is not known, or if a value has a type that cannot be saved, such as a
+        function. The message names the attribute.
     ValueError
         If a parameter or a fitted attribute is not valid, for example because it was changed after fit.
     sklearn.exceptions.NotFittedError
@@ -107,9 +111,27 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
 
     Notes
     -----
+    The known classes of scikit-learn are `Pipeline`, `FeatureUnion`, `CountVectorizer`, `TfidfVectorizer`,
+    `HashingVectorizer`, `TfidfTransformer`, `TruncatedSVD`, `StandardScaler`, `MaxAbsScaler`, `Normalizer`
+    and `MultiLabelBinarizer`. All steps of a pipeline must be known classes or classes of this library. Their
+    subclasses cannot be saved. A vectorizer with a function as a parameter, such as `tokenizer`, cannot be
+    saved either, because a model file contains no code.
+
     Contiguous arrays are written without a copy. If the same estimator is saved twice, the two files are
     identical. An array in C order or Fortran order is loaded in the same order. Any other array is loaded in
-    C order. A value of type ``numpy.str_`` is loaded as a Python str.
+    C order. A value of type ``numpy.str_`` is loaded as a Python str. The parameter `vocabulary` of a
+    vectorizer is loaded as a list of terms.
+
+    Examples
+    --------
+    >>> import manylabel as ml
+    >>> from sklearn.feature_extraction.text import TfidfVectorizer
+    >>> from sklearn.pipeline import make_pipeline
+    >>> texts, Y = ["cats and dogs", "tax law", "dogs", "law"], [[1, 0], [0, 1], [1, 0], [0, 1]]
+    >>> model = make_pipeline(TfidfVectorizer(), ml.DiSMECClassifier(random_state=0)).fit(texts, Y)
+    >>> ml.save(model, "model.safetensors")
+    >>> ml.load("model.safetensors").predict(["a cat, two dogs"])
+    array([[1, 0]])
     """
     check_is_fitted(estimator)
     encoder = _Encoder()
@@ -129,8 +151,12 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
             file.write(_bytes_of(tensor))
 
 
+# The name before pipelines could be saved.
+save_model = save
+
+
 def load(path: str | os.PathLike[str]) -> Any:
-    """Load a model file that the method ``save`` of an estimator wrote.
+    """Load a model file that `manylabel.save` or the method ``save`` of an estimator wrote.
 
     The file is memory-mapped. The fitted arrays are read-only views of the file. All processes on a machine
     that load the file share the memory of these arrays. No code from the file is executed.
@@ -255,22 +281,29 @@ class _Encoder:
 
     def estimator(self, estimator: Any, at: str, depth: int) -> dict[str, Any]:
         cls = type(estimator)
-        if CLASSES.get(cls.__name__) is not cls:
-            _refuse(estimator, at or "estimator", "an estimator of manylabel")
+        part = part_of(estimator)
+        if part is None and CLASSES.get(cls.__name__) is not cls:
+            known = ", ".join(known.cls.__name__ for known in PARTS.values())
+            _refuse(estimator, at or "estimator", f"an estimator of manylabel or an instance of {known}")
         prefix = at and f"{at}."
-        fitted = {name: value for name, value in vars(estimator).items() if _is_fitted_name(name)}
+        if part is None:
+            params = estimator.get_params(deep=False)
+            fitted = {name: value for name, value in vars(estimator).items() if _is_fitted_name(name)}
+        else:
+            params, fitted = part.params(estimator), part.fitted(estimator)
         state = {
-            "estimator": cls.__name__,
-            "params": {
-                name: self.value(value, prefix + name, depth)
-                for name, value in estimator.get_params(deep=False).items()
-            },
+            "estimator": cls.__name__ if part is None else part.name,
+            "params": {name: self.value(value, prefix + name, depth) for name, value in params.items()},
             "fitted": {
                 name: self.value(value, prefix + name, depth, fitted=True) for name, value in fitted.items()
             },
         }
         if fitted:
-            _check_fitted(estimator)  # `load` makes the same checks, so every saved model can be loaded
+            # `load` makes the same checks, so every saved model can be loaded.
+            if part is None:
+                _check_fitted(estimator)
+            else:
+                part.restore(copy(estimator), fitted)
         return state
 
     def value(self, value: Any, at: str, depth: int, *, fitted: bool = False) -> Any:
@@ -291,6 +324,8 @@ class _Encoder:
         if type(value) in (list, tuple):
             items = [self.value(item, f"{at}.{i}", depth + 1, fitted=fitted) for i, item in enumerate(value)]
             return items if type(value) is list else {"tuple": items}
+        if isinstance(value, type) and issubclass(value, np.generic) and np.dtype(value) in _NAMES:
+            return {"dtype": _NAMES[np.dtype(value)]}
         if hasattr(value, "get_params"):
             return self.estimator(value, at, depth + 1)
         if not fitted:
@@ -335,6 +370,11 @@ def _refuse(value: Any, at: str, expected: str) -> NoReturn:
         raise TypeError(
             f"`{at}` cannot be saved: a RandomState cannot be stored in a model file. "
             f"First replace it with an integer or None, for example set_params({at.replace('.', '__')}=None)"
+        )
+    if callable(value) and not isinstance(value, type):
+        raise TypeError(
+            f"`{at}` cannot be saved: a model file contains data but no code; expected {expected}, "
+            f"got {type(value).__name__}"
         )
     what = f"an ndarray of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
     raise TypeError(f"`{at}` cannot be saved: expected {expected}, got {what}")
@@ -551,6 +591,8 @@ def _fault_of_value(node: dict[str, Any]) -> str:
     """Return an error message for a JSON object in `state` that describes no value."""
     if "tuple" in node:
         return f"the entry `tuple` in `state` must be a list, got {_kind(node['tuple'])}"
+    if "dtype" in node:
+        return f"the entry `dtype` in `state` must be one of {', '.join(_DTYPES)}, got {shown(node['dtype'])}"
     if "float" in node:
         return f'the entry `float` in `state` must be "nan", "inf" or "-inf", got {shown(node["float"])}'
     for kind in ("scalar", "array", "transposed", "strings", "sparse"):
@@ -579,11 +621,12 @@ class _Decoder:
 
     def estimator(self, node: Any, depth: int) -> Any:
         name, params, fitted = _parts_of_estimator(node)
-        cls = CLASSES.get(name)
+        part = PARTS.get(name)
+        cls = CLASSES.get(name) if part is None else part.cls
         if cls is None:
             raise ValueError(
                 f"this version of manylabel has no class {name!r}. It has the classes "
-                f"{', '.join(sorted(CLASSES))}"
+                f"{', '.join(sorted([*CLASSES, *PARTS]))}"
             )
         unknown = params.keys() - inspect.signature(cls).parameters.keys()
         if unknown:
@@ -597,8 +640,13 @@ class _Decoder:
             estimator = cls(**arguments)
         except TypeError as error:
             raise ValueError(f"{name} cannot be constructed from its parameters: {error}") from error
+        values = {name: self.value(value, depth) for name, value in fitted.items()}
+        if part is not None:
+            part.check_params(estimator)
+            part.restore(estimator, values)
+            return estimator
         # `setattr` is not used, since it would run descriptors of the class.
-        vars(estimator).update({name: self.value(value, depth) for name, value in fitted.items()})
+        vars(estimator).update(values)
         if fitted:
             _check_fitted(estimator)
         return estimator
@@ -614,6 +662,8 @@ class _Decoder:
                 return tuple(self.value(item, depth + 1) for item in items)
             case {"float": "nan" | "inf" | "-inf" as text}:
                 return float(text)
+            case {"dtype": str() as code} if code in _DTYPES:
+                return _DTYPES[code].type
             case {"scalar": str() as at}:
                 return self.tensor(at, ndim=0)[()]
             case {"array": str() as at}:

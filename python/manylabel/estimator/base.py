@@ -19,9 +19,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core, persistence
+from manylabel.estimator.names import as_names, column_names, values_of_frame
 from manylabel.estimator.parameters import Parameters, check_count, n_threads
 from manylabel.estimator.progress import Progress, Tell
-from manylabel.estimator.schema import Attribute, Classes, Scalar, Schema
+from manylabel.estimator.schema import Array, Attribute, Classes, Scalar, Schema
 from manylabel.estimator.validation import as_column, check_matrix
 
 __all__ = ["ODDS_OF_MARGINS", "Estimator", "MultiLabelClassifier", "built_aside", "core_parts", "core_rows"]
@@ -151,6 +152,9 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Whether y was 1-D in fit. If so, predictions are 1-D too.
     sparse_output_ : bool
         Whether Y was sparse in fit. If so, the result of `predict` is sparse too.
+    label_names_ : ndarray of shape (n_labels,), dtype object
+        Names of the labels. This attribute exists only if Y was a data frame in fit and all column names were
+        strings.
     """
 
     # Descriptions of the fitted attributes that all subclasses have.
@@ -159,11 +163,13 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         "one_dimensional_": Scalar(bool, size="one_dimensional", optional=True),
         "classes_": Classes("i8"),
         "sparse_output_": Scalar(bool),
+        "label_names_": Array(("n_labels",), "O", optional=True),
     }
 
     classes_: NDArray[np.int64]
     one_dimensional_: bool
     sparse_output_: bool
+    label_names_: NDArray[Any]
     n_jobs: int | None
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -235,11 +241,17 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         The method is used in a ``with`` statement. If the body of this statement raises no error, the
         estimator gets the attributes of the copy.
         """
+        names = column_names(y)
+        if names is not None:
+            y = values_of_frame(y)
         column = None if self._takes_classes else as_column(y)
         # Other threads can predict with the old attributes until the new attributes are complete.
         with _aside(self) as built:
-            built.__dict__.pop("one_dimensional_", None)
+            for name in ("one_dimensional_", "label_names_"):
+                built.__dict__.pop(name, None)
             yield built, y if column is None else column
+            if names is not None and all(isinstance(name, str) for name in names):
+                built.label_names_ = as_names(names, len(built.classes_), "the column names of Y")
             if not self._takes_classes:
                 built.one_dimensional_ = column is not None
             if column is not None:
@@ -257,7 +269,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             have int32 or int64 indices.
         y : array-like or sparse matrix of shape (n_samples, n_labels), or array-like of shape (n_samples,)
             0/1 indicator matrix, or a 1-D array of 0 and 1 for a single label. All numeric dtypes are
-            accepted.
+            accepted. If y is a data frame of pandas, polars or Arrow, the names of its columns are the names
+            of the labels.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, >= 0. The loss of a row is multiplied by its weight. Rows with weight 0 are
             ignored. None means equal weights.

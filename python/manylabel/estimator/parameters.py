@@ -31,6 +31,7 @@ __all__ = [
     "Count",
     "Either",
     "Flag",
+    "Having",
     "Normalization",
     "Number",
     "Parameter",
@@ -384,6 +385,32 @@ class Classifier(Parameter):
         if text not in COMMANDS:
             raise ValueError
         return COMMANDS[text]()
+
+
+class Having(Parameter):
+    """A parameter that is an object with certain methods.
+
+    Parameters
+    ----------
+    documented : str
+        The type of the parameter, as text for docstrings.
+    *methods : str
+        The methods that the object must have.
+    """
+
+    wrong = (3, int, 1.5)
+
+    def __init__(self, documented: str, *methods: str) -> None:
+        self.documented, self.methods = documented, methods
+        self.wanted = f"an object with the methods {' and '.join(methods)}"
+
+    def takes(self, value: Any) -> bool:
+        """Return whether a value is allowed."""
+        return not isinstance(value, type) and all(hasattr(value, method) for method in self.methods)
+
+    def read(self, text: str) -> Any:
+        """Raise ValueError, since text cannot be converted to an object."""
+        raise ValueError
 
 
 class Threshold(Either):

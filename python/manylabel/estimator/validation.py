@@ -412,13 +412,14 @@ class _Numbered(Sequence[str]):
 def check_names(kind: str, names: Sequence[str] | None, count: int, estimator: Any) -> Sequence[str]:
     """Return the names of all features if `kind` is "feature", and of all labels if `kind` is "label".
 
-    If `names` is not None, `names` is returned. If `names` is None and `estimator` has the attribute
-    ``feature_names_in_``, the names of the features are the values of this attribute. In all other cases,
-    the names are numbered from 0, such as "label 3".
+    If `names` is not None, `names` is returned. If `names` is None, the names of the features are the values
+    of the attribute ``feature_names_in_`` of `estimator`, and the names of the labels are the values of
+    ``label_names_``. Without this attribute, the names are numbered from 0, such as "label 3".
     """
     if names is None:
-        if kind == "feature" and hasattr(estimator, "feature_names_in_"):
-            return [str(name) for name in estimator.feature_names_in_]
+        known = getattr(estimator, "feature_names_in_" if kind == "feature" else "label_names_", None)
+        if known is not None:
+            return [str(name) for name in known]
         return _Numbered(kind, count)
     if isinstance(names, str) or len(names) != count:
         got = shown(names) if isinstance(names, str) else len(names)

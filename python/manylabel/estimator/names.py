@@ -1,0 +1,268 @@
+"""Names of labels: unique strings, one for each column of Y."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
+
+from manylabel.estimator.parameters import shown
+from manylabel.estimator.validation import check_labels
+
+__all__ = [
+    "NamedRows",
+    "as_names",
+    "check_label",
+    "column_names",
+    "label_name",
+    "named_indicator",
+    "pairs_of",
+    "renamed",
+    "values_of_frame",
+]
+
+
+def as_names(names: Any, count: int, argument: str = "label_names") -> NDArray[Any]:
+    """Check names of labels, and return them as an array.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The names. They must be unique.
+    count : int
+        Number of labels.
+    argument : str, default="label_names"
+        Name of the argument, for error messages.
+
+    Returns
+    -------
+    ndarray of shape (count,), dtype object
+        The names.
+
+    Raises
+    ------
+    ValueError
+        If the number of names is not `count`, if a name is not a str, or if a name occurs twice.
+    """
+    if isinstance(names, str) or not hasattr(names, "__iter__"):
+        raise ValueError(f"`{argument}` must be a sequence of {count} str, got {shown(names)}")
+    given = list(names)
+    if len(given) != count:
+        raise ValueError(f"`{argument}` must have {count} names, one for each label, got {len(given)}")
+    checked = np.empty(count, dtype=object)
+    seen: set[str] = set()
+    for at, name in enumerate(given):
+        if not isinstance(name, str):
+            raise ValueError(f"`{argument}` must be str, got {shown(name)}")
+        if name in seen:
+            raise ValueError(f"`{argument}` must be unique, got {shown(name)} twice")
+        seen.add(name)
+        checked[at] = str(name)
+    return checked
+
+
+def column_names(Y: Any) -> list[Any] | None:
+    """Return the names of the columns of a data frame, or None if Y is not a data frame.
+
+    The data frame may be of pandas, polars, Arrow, or another library whose data frames have the attribute
+    ``columns`` or ``column_names`` and the method ``__dataframe__`` or ``__arrow_c_stream__``. These
+    libraries are not imported.
+    """
+    if not (hasattr(Y, "__dataframe__") or hasattr(Y, "__arrow_c_stream__")):
+        return None
+    names = getattr(Y, "column_names", None)
+    if names is None or callable(names):
+        names = getattr(Y, "columns", None)
+    return None if names is None or callable(names) or isinstance(names, str) else list(names)
+
+
+def values_of_frame(Y: Any) -> Any:
+    """Return the values of a data frame as a sparse matrix or an ndarray.
+
+    A pandas data frame is returned unchanged, because scikit-learn converts it. A pandas data frame of sparse
+    columns becomes a sparse matrix.
+    """
+    if hasattr(Y, "sparse") and hasattr(Y, "dtypes"):
+        kinds = {type(dtype).__name__ for dtype in Y.dtypes}
+        return csr_array(Y.sparse.to_coo()) if kinds == {"SparseDtype"} else Y
+    if hasattr(Y, "column_names"):  # an Arrow table has no method that converts it to a matrix
+        return np.column_stack([np.asarray(Y[name]) for name in Y.column_names])
+    return Y.to_numpy() if hasattr(Y, "to_numpy") else Y
+
+
+def label_name(estimator: Any, label: int) -> str:
+    """Return the name of a label, or a text such as "label 3" if the estimator has no names of labels."""
+    names = getattr(estimator, "label_names_", None)
+    return f"label {label}" if names is None else str(names[label])
+
+
+def check_label(estimator: Any, label: Any, n_labels: int) -> int:
+    """Return the number of a label that is given by its number or by its name.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The fitted estimator. It has names of labels if it has the attribute ``label_names_``.
+    label : int or str
+        The number or the name of the label.
+    n_labels : int
+        Number of labels of the estimator.
+
+    Returns
+    -------
+    int
+        The number of the label.
+
+    Raises
+    ------
+    ValueError
+        If the estimator does not have the label.
+    """
+    names = getattr(estimator, "label_names_", None)
+    if isinstance(label, str):
+        if names is None:
+            raise ValueError(
+                f"`label` must be an int, since the model has no names of labels, got {shown(label)}"
+            )
+        found = np.flatnonzero(names == label)
+        if not len(found):
+            raise ValueError(f"`label` must be a label of the model, got {shown(label)}")
+        return int(found[0])
+    if isinstance(label, bool) or not isinstance(label, int | np.integer) or not 0 <= label < n_labels:
+        raise ValueError(f"`label` must be from 0 to {n_labels - 1}, got {shown(label)}")
+    return int(label)
+
+
+class NamedRows:
+    """Collects lists of label names, one list for each row, and converts them to an indicator matrix.
+
+    Only the numbers of the labels are stored, so the lists can be read from a stream.
+
+    Parameters
+    ----------
+    names : sequence of str or None, default=None
+        The known names, in the order of the columns. None means that every name is new and becomes a column.
+        The columns are then sorted by name.
+
+    Examples
+    --------
+    >>> rows = NamedRows()
+    >>> for names in [["b", "a"], [], ["a"]]:
+    ...     rows.add(names)
+    >>> names, Y = rows.indicator()
+    >>> names.tolist(), Y.toarray().tolist()
+    (['a', 'b'], [[1.0, 1.0], [0.0, 0.0], [1.0, 0.0]])
+    """
+
+    def __init__(self, names: Sequence[str] | None = None) -> None:
+        self._known = names is not None
+        self._columns: dict[str, int] = {name: at for at, name in enumerate(names or ())}
+        self._indices = array("q")
+        self._ends = array("q", [0])
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def add(self, names: Any) -> None:
+        """Add the names of the next row. A name that occurs twice counts once."""
+        if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+            raise ValueError(
+                f"the labels of row {len(self)} must be a list of names, got {shown(names)}"
+                + (f"; a single name is [{shown(names)}]" if isinstance(names, str) else "")
+            )
+        row = set()
+        for name in names:
+            if not isinstance(name, str):
+                raise ValueError(f"the names of the labels of row {len(self)} must be str, got {shown(name)}")
+            column = self._columns.get(name)
+            if column is None:
+                if self._known:
+                    raise ValueError(f"the labels of row {len(self)} must be known labels, got {shown(name)}")
+                column = self._columns[str(name)] = len(self._columns)
+            row.add(column)
+        self._indices.extend(sorted(row))
+        self._ends.append(len(self._indices))
+
+    def indicator(self) -> tuple[NDArray[Any], csr_array]:
+        """Return the names of the columns, and the indicator matrix of dtype float32."""
+        given = list(self._columns)
+        indices = (
+            np.frombuffer(self._indices, dtype=np.int64) if len(self._indices) else np.empty(0, np.int64)
+        )
+        if not self._known:
+            order = sorted(range(len(given)), key=given.__getitem__)
+            new = np.empty(len(given), dtype=np.int64)
+            new[order] = np.arange(len(given))
+            indices, given = new[indices], [given[at] for at in order]
+        indptr = np.frombuffer(self._ends, dtype=np.int64)
+        Y = csr_array(
+            (np.ones(len(indices), dtype=np.float32), indices, indptr), shape=(len(self), len(given))
+        )
+        Y.sort_indices()
+        return as_names(given, len(given)), Y
+
+
+def named_indicator(labels: Any, label_names: Any) -> tuple[NDArray[Any], csr_array]:
+    """Convert labels to an indicator matrix with names.
+
+    Parameters
+    ----------
+    labels : iterable of iterables of str, data frame, ndarray or sparse matrix
+        The names of the labels of each row, or an indicator matrix.
+    label_names : sequence of str or None
+        Names of the columns of an indicator matrix. None is allowed for lists of names and for data frames.
+
+    Returns
+    -------
+    names : ndarray of shape (n_labels,), dtype object
+        The names of the labels.
+    Y : csr_array of shape (n_samples, n_labels), dtype float32
+        The indicator matrix.
+
+    Raises
+    ------
+    ValueError
+        If the labels are not valid.
+    """
+    columns = column_names(labels)
+    if columns is not None:
+        Y = check_labels(values_of_frame(labels), "labels")
+        return as_names(columns if label_names is None else label_names, Y.shape[1]), Y
+    if issparse(labels) or (isinstance(labels, np.ndarray) and labels.dtype != object):
+        Y = check_labels(labels, "labels")
+        if label_names is None:
+            raise ValueError("`label_names` must be given if `labels` is an indicator matrix, got None")
+        return as_names(label_names, Y.shape[1]), Y
+    known = None if label_names is None else as_names(label_names, len(list(label_names))).tolist()
+    rows = NamedRows(known)
+    for names in labels:
+        rows.add(names)
+    return rows.indicator()
+
+
+def renamed(names: NDArray[Any], changes: Mapping[str, str]) -> NDArray[Any]:
+    """Return names with some of them replaced. `changes` maps old names to new names."""
+    new = names.copy()
+    where = {name: at for at, name in enumerate(names.tolist())}
+    for old, name in changes.items():
+        if old not in where:
+            raise ValueError(f"`names` must map labels of the model to new names, got {shown(old)}")
+        new[where[old]] = name
+    return as_names(new, len(new), "names")
+
+
+def pairs_of(rows: Iterable[Any], labels: NamedRows) -> Iterator[str]:
+    """Yield the texts of pairs (text, names), and add the names to `labels`."""
+    for at, pair in enumerate(rows):
+        if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
+            raise ValueError(
+                f"row {at} must be a pair (text, names of labels), because `labels` is None, "
+                f"got {shown(pair)}"
+            )
+        text, names = pair
+        labels.add(names)
+        yield text

@@ -1,0 +1,102 @@
+"""Features of texts: checks of texts, and a fast conversion of a single text to tf-idf features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from copy import copy
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from manylabel.estimator.base import core_rows
+from manylabel.estimator.parameters import shown
+
+__all__ = ["checked_texts", "features_of_text", "forget", "prepare_text"]
+
+# Functions that convert one text to a row of features, by the fitted vectorizer.
+_CONVERTERS: WeakKeyDictionary[Any, Callable[[str], Any]] = WeakKeyDictionary()
+
+
+def checked_texts(texts: Iterable[Any]) -> Iterator[str]:
+    """Yield the texts, and raise an error at the first one that is not a str."""
+    if isinstance(texts, str) or not hasattr(texts, "__iter__"):
+        raise ValueError(f"`texts` must be an iterable of str, got {shown(texts)}")
+    # Arrow arrays yield scalars, which are no str.
+    values = texts.to_pylist() if hasattr(texts, "to_pylist") else texts
+    for at, text in enumerate(values):
+        if not isinstance(text, str):
+            raise ValueError(f"`texts` must be str, got {shown(text)} at position {at}")
+        yield text
+
+
+def prepare_text(vectorizer: Any) -> Callable[[str], Any]:
+    """Return a function that converts one text to a row of features, as ``vectorizer.transform`` does."""
+    convert = _CONVERTERS.get(vectorizer)
+    if convert is None:
+        if type(vectorizer) is TfidfVectorizer and vectorizer.norm in ("l2", None):
+            convert = _TfidfRow(vectorizer)
+        else:
+            # The function must not keep the vectorizer alive, so it does not refer to it.
+            return lambda text: vectorizer.transform([text])
+        _CONVERTERS[vectorizer] = convert
+    return convert
+
+
+def features_of_text(vectorizer: Any, text: str) -> Any:
+    """Return the features of one text, equal to ``vectorizer.transform([text])``."""
+    return prepare_text(vectorizer)(text)
+
+
+def forget(vectorizer: Any) -> None:
+    """Discard what was prepared for a vectorizer, after its attributes have changed."""
+    _CONVERTERS.pop(vectorizer, None)
+
+
+class _TfidfRow:
+    """Converts one text to a row of features, with the same bits as a `TfidfVectorizer`.
+
+    `TfidfVectorizer.transform` makes a new analyzer, copies, and checks its matrix in every call. For a short
+    text, this takes ten times as long as the computation.
+    """
+
+    def __init__(self, vectorizer: TfidfVectorizer) -> None:
+        # The analyzer refers to its vectorizer. A reference to the key of a weak dict would keep it alive.
+        self.analyze = copy(vectorizer).build_analyzer()
+        self.vocabulary = vectorizer.vocabulary_
+        self.n_features = len(self.vocabulary)
+        self.idf = vectorizer.idf_ if vectorizer.use_idf else None
+        self.norm = vectorizer.norm
+        self.binary = vectorizer.binary
+        self.sublinear = vectorizer.sublinear_tf
+        self.dtype = vectorizer.dtype
+
+    def __call__(self, text: str) -> csr_array:
+        counts: dict[int, int] = {}
+        column_of = self.vocabulary.get
+        for term in self.analyze(text):
+            column = column_of(term)
+            if column is not None:
+                counts[column] = counts.get(column, 0) + 1
+        columns = sorted(counts)
+        indices = np.array(columns, dtype=np.int32)
+        ones = self.binary
+        data: NDArray[Any] = np.array([1 if ones else counts[column] for column in columns], dtype=self.dtype)
+        if data.dtype.kind != "f":
+            data = data.astype(np.float64)
+        if self.sublinear:
+            np.log(data, data)
+            data += 1.0
+        if self.idf is not None:
+            data *= self.idf[indices]
+        if self.norm == "l2" and len(data):
+            # As in scikit-learn: the squares have the dtype of the values, and are added one by one in double
+            # precision. `cumsum` adds in this order, but `sum` does not.
+            total = float(np.cumsum(data * data, dtype=np.float64)[-1])
+            if total > 0:
+                np.divide(data, np.sqrt(total), out=data, casting="unsafe", dtype=np.float64)
+        indptr = np.array([0, len(columns)], dtype=np.int32)
+        return core_rows((indptr, indices, data), (1, self.n_features))

@@ -1,0 +1,230 @@
+"""Readers of files with texts and the names of their labels."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from manylabel.estimator.parameters import shown
+
+__all__ = ["read_texts"]
+
+Columns = str | Sequence[str]
+
+# A cell of a CSV file has at most this number of characters. The limit of the csv module, 131,072, is too low
+# for full texts.
+_LONGEST_CELL = 1 << 28
+
+
+def read_texts(
+    path: str | os.PathLike[str],
+    text: Columns | None = None,
+    labels: str | None = None,
+    *,
+    separator: str = ";",
+    encoding: str = "utf-8",
+) -> Iterator[tuple[str, list[str]]]:
+    r"""Read texts and the names of their labels from a file or a folder, one after the other.
+
+    The result can be passed to `TextTagger.fit`. The whole file is never in memory.
+
+    ================================  ======================================================================
+    ``.csv``, ``.tsv``                a table with a header; the labels are in one cell, with `separator`
+                                      between the names
+    ``.tsv`` without `text`           no header; each line has a text, a tab, and names that are separated by
+                                      spaces or tabs. A name may be in angle brackets, as in ``<http://a/b>``.
+    ``.jsonl``, ``.ndjson``           one JSON object per line; labels are a list, or a str with `separator`
+    ``.parquet``                      a table; labels are a list, or a str with `separator`. This format
+                                      requires pyarrow.
+    a folder                          files ``.txt`` with texts. Each has a file of the same name that ends in
+                                      ``.key``, with one name per line, or in ``.tsv``, where each line has an
+                                      identifier in angle brackets, a tab, and a name.
+    ================================  ======================================================================
+
+    All files except ``.parquet`` may be compressed with gzip and end in ``.gz``.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file or folder to read.
+    text : str or sequence of str, default=None
+        Names of the columns with the text. Several columns are joined with a line break. It may be a str with
+        commas, such as ``"title,abstract"``. None means the column "text", except for ``.tsv``.
+    labels : str, default=None
+        Name of the column with the labels. None means the column "labels", or no labels if there is no such
+        column.
+    separator : str, default=";"
+        Text between the names of two labels of a cell. Spaces around names are removed.
+    encoding : str, default="utf-8"
+        Encoding of text files. A byte order mark is ignored.
+
+    Returns
+    -------
+    iterator of tuple (str, list of str)
+        Pairs of a text and the names of its labels. The list is empty if the file has no labels.
+
+    Raises
+    ------
+    ValueError
+        If the format of the file is unknown, if a column is missing, or if a line is malformed. The message
+        states the file and the line.
+    OSError
+        If the file cannot be read.
+    ModuleNotFoundError
+        If the file is a Parquet file and pyarrow is not installed.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from manylabel.tagging import read_texts
+    >>> _ = Path("docs.csv").write_text("title,subjects\nA kitten,cats; animals\nTaxes,law\n")
+    >>> list(read_texts("docs.csv", "title", "subjects"))
+    [('A kitten', ['cats', 'animals']), ('Taxes', ['law'])]
+    """
+    path = Path(path)
+    columns = None if text is None else text.split(",") if isinstance(text, str) else list(text)
+    if not separator:
+        raise ValueError(f"`separator` must be a non-empty str, got {shown(separator)}")
+    if path.is_dir():
+        return _folder(path, encoding)
+    ending = path.name.lower().removesuffix(".gz").rpartition(".")[2]
+    if encoding.lower().replace("_", "-") == "utf-8":
+        encoding = "utf-8-sig"
+    if ending == "tsv" and columns is None and labels is None:
+        return _lines(path, encoding)
+    if ending in ("csv", "tsv"):
+        rows: Iterable[Any] = _table(path, "\t" if ending == "tsv" else ",", encoding)
+    elif ending in ("jsonl", "ndjson"):
+        rows = _objects(path, encoding)
+    elif ending == "parquet":
+        rows = _parquet(path)
+    else:
+        raise ValueError(
+            f"{path}: expected a folder or a file that ends in .csv, .tsv, .jsonl, .ndjson or .parquet"
+        )
+    return _cells(path, rows, columns or ["text"], labels, separator)
+
+
+@contextmanager
+def _opened(path: Path, encoding: str) -> Iterator[IO[str]]:
+    with open(path, "rb") as file:
+        compressed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        content: Any = gzip.GzipFile(fileobj=file) if compressed else file
+        with io.TextIOWrapper(content, encoding=encoding, newline="") as opened:
+            try:
+                yield opened
+            except UnicodeDecodeError as error:
+                raise ValueError(f"{path}: expected text in {encoding}: {error}") from None
+            except EOFError as error:
+                raise ValueError(f"{path}: {error}") from None
+
+
+def _cells(
+    path: Path, rows: Iterable[Any], columns: list[str], labels: str | None, separator: str
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield the texts and names from rows, each of which is a pair of its place and a dict."""
+    for place, row in rows:
+        for column in (*columns, *(() if labels is None else (labels,))):
+            if column not in row:
+                raise ValueError(
+                    f"{path}, {place}: expected the column {shown(column)}, got {shown(list(row))}"
+                )
+        parts = [row[column] for column in columns]
+        for column, part in zip(columns, parts, strict=True):
+            if part is not None and not isinstance(part, str):
+                raise ValueError(f"{path}, {place}: expected text in {shown(column)}, got {shown(part)}")
+        found = row.get("labels" if labels is None else labels)
+        if found is None:
+            names = []
+        elif isinstance(found, str):
+            names = [name.strip() for name in found.split(separator) if name.strip()]
+        elif isinstance(found, list) and all(isinstance(name, str) for name in found):
+            names = found
+        else:
+            raise ValueError(f"{path}, {place}: expected the names of labels, got {shown(found)}")
+        yield "\n".join(part for part in parts if part), names
+
+
+def _table(path: Path, delimiter: str, encoding: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    limit = csv.field_size_limit(_LONGEST_CELL)
+    try:
+        with _opened(path, encoding) as file:
+            reader = csv.DictReader(file, delimiter=delimiter, restkey=None)
+            try:
+                for row in reader:
+                    if None in row:
+                        cells = len(reader.fieldnames or ())
+                        raise ValueError(f"{path}, line {reader.line_num}: expected {cells} cells, got more")
+                    yield f"line {reader.line_num}", row
+            except csv.Error as error:
+                raise ValueError(f"{path}, line {reader.line_num}: {error}") from None
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _objects(path: Path, encoding: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    with _opened(path, encoding) as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except (json.JSONDecodeError, RecursionError) as error:
+                raise ValueError(f"{path}, line {number}: expected a JSON object: {error}") from None
+            if not isinstance(row, dict):
+                raise ValueError(f"{path}, line {number}: expected a JSON object, got {shown(row)}")
+            yield f"line {number}", row
+
+
+def _parquet(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    try:
+        import pyarrow.parquet as parquet
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "Parquet files require pyarrow; install it with: pip install pyarrow", name=error.name
+        ) from None
+    number = 0
+    with open(path, "rb") as file:
+        for batch in parquet.ParquetFile(file).iter_batches(batch_size=1024):
+            for row in batch.to_pylist():
+                yield f"row {number}", row
+                number += 1
+
+
+def _lines(path: Path, encoding: str) -> Iterator[tuple[str, list[str]]]:
+    with _opened(path, encoding) as file:
+        for number, line in enumerate(file, 1):
+            text, tab, names = line.rstrip("\r\n").partition("\t")
+            if not tab:
+                if not text.strip():
+                    continue
+                raise ValueError(
+                    f"{path}, line {number}: expected a text, a tab and names of labels, got no tab"
+                )
+            yield text, [a or b for a, b in re.findall(r"<([^<>\t]*)>|([^\s<>]+)", names)]
+
+
+def _folder(path: Path, encoding: str) -> Iterator[tuple[str, list[str]]]:
+    found = sorted(file for file in path.iterdir() if file.suffix == ".txt")
+    if not found:
+        raise ValueError(f"{path}: expected files that end in .txt, got none")
+    for file in found:
+        yield file.read_text(encoding), _names_beside(file, encoding)
+
+
+def _names_beside(file: Path, encoding: str) -> list[str]:
+    for ending in (".key", ".tsv"):
+        beside = file.with_suffix(ending)
+        if beside.is_file():
+            lines = [line.strip() for line in beside.read_text(encoding).splitlines() if line.strip()]
+            return lines if ending == ".key" else [line.split("\t")[-1].strip("<>") for line in lines]
+    return []

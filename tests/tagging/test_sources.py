@@ -1,0 +1,99 @@
+"""Files of texts: every format gives the same pairs, and malformed files name their line."""
+
+import gzip
+import json
+
+import pytest
+
+from manylabel.tagging import read_texts
+
+PAIRS = [('Kittens; "and" more\nof them', ["cats", "young animals"]), ("日本, tax", []), ("Law", ["law"])]
+
+
+def write_csv(path, separator=","):
+    import csv
+
+    with open(path, "w", newline="", encoding="utf-8-sig") as file:
+        writer = csv.writer(file, delimiter=separator)
+        writer.writerow(["id", "text", "labels"])
+        writer.writerows([at, text, "; ".join(names)] for at, (text, names) in enumerate(PAIRS))
+
+
+def write_jsonl(path, as_text=False):
+    lines = [
+        json.dumps({"text": text, "labels": ";".join(names) if as_text else names}) for text, names in PAIRS
+    ]
+    path.write_text("\n".join(lines) + "\n\n")
+
+
+def test_tables_and_json_lines(tmp_path):
+    write_csv(tmp_path / "a.csv")
+    write_csv(tmp_path / "a.tsv", "\t")
+    write_jsonl(tmp_path / "a.jsonl")
+    write_jsonl(tmp_path / "b.ndjson", as_text=True)
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress((tmp_path / "a.csv").read_bytes()))
+    for name in ("a.csv", "a.tsv", "a.jsonl", "b.ndjson", "a.csv.gz"):
+        found = list(read_texts(tmp_path / name, "text", "labels"))
+        assert [(text.replace("\r\n", "\n"), names) for text, names in found] == PAIRS, name
+    assert list(read_texts(tmp_path / "a.jsonl")) == PAIRS
+
+
+def test_several_columns_are_joined_and_labels_may_be_missing(tmp_path):
+    (tmp_path / "a.csv").write_text("title,abstract,subjects\nA,B,x|y\nC,,\n")
+    wanted = [("A\nB", ["x", "y"]), ("C", [])]
+    assert list(read_texts(tmp_path / "a.csv", "title,abstract", "subjects", separator="|")) == wanted
+    assert list(read_texts(tmp_path / "a.csv", ["title"])) == [("A", []), ("C", [])]
+
+
+def test_parquet(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    texts, labels = zip(*PAIRS, strict=True)
+    parquet.write_table(pa.table({"text": list(texts), "labels": list(labels)}), tmp_path / "a.parquet")
+    assert list(read_texts(tmp_path / "a.parquet")) == PAIRS
+
+
+def test_library_formats(tmp_path):
+    (tmp_path / "a.tsv").write_text("A title\t<http://a/1> <http://a/2>\nOther\tplain\tnames\n\nNone\t\n")
+    wanted = [("A title", ["http://a/1", "http://a/2"]), ("Other", ["plain", "names"]), ("None", [])]
+    assert list(read_texts(tmp_path / "a.tsv")) == wanted
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "1.txt").write_text("first")
+    (folder / "1.key").write_text("cats\nyoung animals\n\n")
+    (folder / "2.txt").write_text("second")
+    (folder / "2.tsv").write_text("<http://a/1>\tcats\n<http://a/2>\tdogs\n<http://a/3>\n")
+    (folder / "3.txt").write_text("third")
+    wanted = [
+        ("first", ["cats", "young animals"]),
+        ("second", ["cats", "dogs", "http://a/3"]),
+        ("third", []),
+    ]
+    assert list(read_texts(folder)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "text,labels\na,b,c\n", "line 2: expected 2 cells, got more"),
+        ("a.csv", "title,labels\na,b\n", r"line 2: expected the column 'text', got \['title', 'labels'\]"),
+        ("a.jsonl", '{"text": "a"}\n[1]\n', r"line 2: expected a JSON object, got \[1\]"),
+        ("a.jsonl", '{"text": "a"\n', "line 1: expected a JSON object"),
+        ("a.jsonl", '{"text": 3}\n', "line 1: expected text in 'text', got 3"),
+        ("a.jsonl", '{"text": "a", "labels": [3]}\n', r"line 1: expected the names of labels, got \[3\]"),
+        ("a.jsonl", "[" * 100_000, "line 1: expected a JSON object"),
+        ("a.tsv", "no tab here\n", "line 1: expected a text, a tab and names"),
+        ("a.xlsx", "", "expected a folder or a file that ends in"),
+        ("a.csv", b"text,labels\n\xff\xfe,a\n", "expected text in utf-8"),
+    ],
+)
+def test_malformed_files_name_the_line(name, content, message, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ValueError, match=message):
+        list(read_texts(path, None if name.endswith("tsv") else "text"))
+
+
+def test_an_empty_folder_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"expected files that end in \.txt"):
+        list(read_texts(tmp_path))
