@@ -63,6 +63,32 @@ def test_given_labels_have_the_scores_of_all(fitted, small):
     np.testing.assert_array_equal(fitted._scorer().at(X, pattern, 2), found)
 
 
+@pytest.mark.parametrize("fitted", CLASSIFIERS, ids=as_written, indirect=True)
+def test_decision_at_has_the_scores_of_the_candidates(fitted, small):
+    X, Y = small
+    candidates = csr_array(Y) if fitted.sparse_output_ else csr_array(Y)[:, ::-1]
+    found = fitted.decision_at(X, candidates)
+    rows, labels = csr_array(candidates).sorted_indices().nonzero()
+    assert found.nnz == candidates.nnz
+    assert found.has_sorted_indices
+    np.testing.assert_array_equal(found.data, fitted.decision_function(X)[rows, labels])
+    empty = fitted.decision_at(X, np.zeros(candidates.shape, dtype=bool))
+    assert empty.shape == candidates.shape
+    assert empty.nnz == 0
+
+
+@pytest.mark.parametrize(
+    ("candidates", "message"),
+    [
+        (np.ones((150, 11)), r"shape of `candidates`: expected \(150, 12\), got \(150, 11\)"),
+        (np.full((150, 12), 2), "candidates must hold 0 and 1 only"),
+    ],
+)
+def test_wrong_candidates_are_refused(model, small, candidates, message):
+    with pytest.raises(ValueError, match=message):
+        model.decision_at(small[0], candidates)
+
+
 @pytest.mark.parametrize("fitted", BOUNDED, ids=as_written, indirect=True)
 def test_every_label_may_have_a_bound(fitted, small):
     X, _ = small

@@ -15,7 +15,11 @@ from manylabel.metrics import precision_at_k, recall_at_k
 N_OLD = 270
 PARAMS = {"branching": 4, "max_leaf": 20, "beam": 3, "random_state": 0}
 # Of these attributes, only models with int8 weights have scales.
-FITTED = [name for name in LabelTreeClassifier.schema.attributes if name != "feature_names_in_"]
+FITTED = [
+    name
+    for name in LabelTreeClassifier.schema.attributes
+    if name != "feature_names_in_" and not name.startswith("label_")
+]
 ARRAYS = [name for name in FITTED if name.startswith(("node", "leaf", "chunk"))]
 
 

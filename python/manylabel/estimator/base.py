@@ -23,7 +23,7 @@ from manylabel.estimator.names import as_names, column_names, values_of_frame
 from manylabel.estimator.parameters import Parameters, check_count, n_threads
 from manylabel.estimator.progress import Progress, Tell
 from manylabel.estimator.schema import Array, Attribute, Classes, Scalar, Schema
-from manylabel.estimator.validation import as_column, check_matrix
+from manylabel.estimator.validation import as_column, check_labels, check_matrix
 
 __all__ = ["ODDS_OF_MARGINS", "Estimator", "MultiLabelClassifier", "built_aside", "core_parts", "core_rows"]
 
@@ -363,6 +363,43 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         """
         X = self._features(X)
         return self._in_form_of_y(self._scorer().decision(X, n_threads(self.n_jobs)))
+
+    def decision_at(self, X: Any, candidates: Any) -> csr_array:
+        """Compute the scores of given labels only.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features.
+        candidates : array-like or sparse matrix of shape (n_samples, n_labels)
+            0/1 indicator matrix of the labels to score for each row, such as the labels that another model or
+            a dictionary found.
+
+        Returns
+        -------
+        csr_array of shape (n_samples, n_labels), dtype float32
+            The scores of the candidates, which equal the scores of `decision_function`. Each candidate has a
+            stored entry, also if its score is 0 or -inf. The entries of a row are sorted by label.
+
+        Raises
+        ------
+        ValueError
+            If X or `candidates` is not valid, or if their shapes do not agree with each other or with the
+            model.
+
+        Notes
+        -----
+        The time depends on the class. Linear classifiers and label trees compute the scores of a row for all
+        labels first, and then keep those of its candidates. Memory does not grow with rows × labels.
+        """
+        X = self._features(X)
+        pairs = check_labels(candidates, "candidates")
+        scorer = self._scorer()
+        wanted = (X.shape[0], scorer.n_labels)
+        if pairs.shape != wanted:
+            raise ValueError(f"shape of `candidates`: expected {wanted}, got {pairs.shape}")
+        scores = scorer.at(X, pairs, n_threads(self.n_jobs))
+        return core_rows((pairs.indptr, pairs.indices, scores), wanted)
 
     def predict_topk(self, X: Any, k: int = 5) -> csr_array:
         """Predict the k labels with the highest scores for every row.

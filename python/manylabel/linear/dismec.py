@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array, csr_array, issparse
+from scipy.sparse import csc_array, csr_array, issparse, vstack
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
@@ -27,6 +27,7 @@ from manylabel.estimator.progress import Progress, Tell, reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import ScaledFeatures
 from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
+from manylabel.estimator.surgery import EditableLabels
 from manylabel.estimator.validation import check_training_set
 from manylabel.linear.base import LinearClassifier
 
@@ -46,7 +47,7 @@ _LONGEST_RANKING = 5
 
 
 @register(command="dismec", demo=("DiSMEC", lambda dismec: dismec(random_state=0)))
-class DiSMECClassifier(LinearClassifier):
+class DiSMECClassifier(EditableLabels, LinearClassifier):
     """One-vs-rest linear classifier with squared hinge loss and pruned, sparse weights.
 
     `fit` trains a separate classifier for each label. The weights w and the intercept b of a label minimize
@@ -181,7 +182,7 @@ class DiSMECClassifier(LinearClassifier):
     )
 
     schema = Schema(
-        **LinearClassifier.fitted,
+        **(LinearClassifier.fitted | EditableLabels.fitted),
         coef_=SparseMatrix("csc", ("n_labels", "n_features"), "f4"),
         n_iter_=Array(("n_labels",), "i4"),
         C_=Scalar(float, optional=True),  # missing in files of version 0.1
@@ -210,6 +211,7 @@ class DiSMECClassifier(LinearClassifier):
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress, *, quiet: bool = False) -> None:
         params = self.parameters.check(self)
         threshold = fixed_threshold(params["threshold"])
+        self.__dict__.pop("label_changes_", None)
         sparse_output = issparse(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight)
         n_labels = y.shape[1]
@@ -237,6 +239,28 @@ class DiSMECClassifier(LinearClassifier):
                 ConvergenceWarning,
                 stacklevel=3,
             )
+
+    def _select_labels(self, labels: NDArray[np.int64]) -> None:
+        self.coef_ = csc_array(self.coef_[labels]).sorted_indices()
+        self.intercept_ = self.intercept_[labels]
+        self.n_iter_ = self.n_iter_[labels]
+
+    def _append_labels(self, X: csr_array, Y: csr_array, sample_weight: Any, progress: Progress) -> int:
+        self.parameters.require(self)
+        added: DiSMECClassifier = clone(self)
+        added.C = getattr(self, "C_", self.C)
+        # Version 0.1 did not store these values.
+        if hasattr(self, "threshold_"):
+            added.threshold = self.threshold_
+        if self._normalizes_rows:
+            added.normalize = "rows"
+        elif self.normalize == "auto":
+            added.normalize = "columns"
+        added._fit(X, Y, sample_weight, progress, quiet=True)
+        self.coef_ = csc_array(vstack([self.coef_, added.coef_], format="csc"))
+        self.intercept_ = np.concatenate([self.intercept_, added.intercept_])
+        self.n_iter_ = np.concatenate([self.n_iter_, added.n_iter_])
+        return int(np.count_nonzero(added.n_iter_ >= self.max_iter))
 
     def _settled(
         self, X: csr_array, Y: csr_array, sample_weight: Any, threads: int, report: Tell

@@ -61,6 +61,10 @@ class DenseScorer:
         ]
         return _arrays(csr_array(vstack(parts, format="csr")))
 
+    def at(self, X: csr_array, pairs: csr_array, threads: int) -> NDArray[np.float32]:
+        """Return the scores of the stored entries of `pairs`, in their order."""
+        return _given(lambda X: self._decide(X, threads), X, pairs)
+
 
 @dataclass(frozen=True)
 class _Answer(Generic[T]):
@@ -153,6 +157,10 @@ class AskedScorer:
             return _stacked([csr_array(merged > bound) for _, merged in self._merged(X, None, threads)])
         return self._joined(X, threads, lambda model, X: csr_array(model.predict(X)), np.int64)
 
+    def at(self, X: csr_array, pairs: csr_array, threads: int) -> NDArray[np.float32]:
+        """Return the scores of the stored entries of `pairs`, in their order."""
+        return _given(lambda X: self.decision(X, threads), X, pairs)
+
     def _routes(self, X: csr_array, threads: int) -> csr_array:
         routes = _core.route(self._router, X, self._routing, threads)
         return core_rows(routes, (X.shape[0], len(self._label_blocks)))
@@ -236,6 +244,21 @@ class AskedScorer:
             scores[answer.block] = np.ascontiguousarray(answer.value, dtype=np.float32)
         merged = _core.merge_blocks(routes, labels, scores, self.n_labels, k, threads)
         return core_rows(merged, (X.shape[0], self.n_labels))
+
+
+def _given(
+    decide: Callable[[csr_array], NDArray[np.float32]], X: csr_array, pairs: csr_array
+) -> NDArray[np.float32]:
+    """Return the scores of given labels. All labels are scored, for a few rows at a time."""
+    scores = np.empty(pairs.nnz, dtype=np.float32)
+    for rows in rows_at_once(*pairs.shape):
+        wanted = slice(pairs.indptr[rows.start], pairs.indptr[rows.stop])
+        if wanted.start < wanted.stop:
+            of_row = np.repeat(
+                np.arange(rows.stop - rows.start), np.diff(pairs.indptr[rows.start : rows.stop + 1])
+            )
+            scores[wanted] = decide(X[rows])[of_row, pairs.indices[wanted]]
+    return scores
 
 
 def _arrays(matrix: csr_array) -> _Csr:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -14,14 +15,16 @@ from sklearn.preprocessing import normalize
 from manylabel import _core
 from manylabel.embedding.rembrandt import Rembrandt
 from manylabel.estimator import parameters as kinds
-from manylabel.estimator.base import ODDS_OF_MARGINS, MultiLabelClassifier, built_aside, core_rows
+from manylabel.estimator.base import ODDS_OF_MARGINS, built_aside, core_rows
 from manylabel.estimator.parameters import check_count, fixed_threshold, n_threads
 from manylabel.estimator.progress import Progress, reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import holds_measurements
 from manylabel.estimator.schema import Array, Scalar, Schema
-from manylabel.estimator.validation import as_column, check_training_set
+from manylabel.estimator.surgery import EditableLabels
+from manylabel.estimator.validation import check_training_set
 from manylabel.linear.dismec import DiSMECClassifier
+from manylabel.tree.outputs import without_outputs
 
 __all__ = ["LabelTreeClassifier"]
 
@@ -58,7 +61,7 @@ def _least_weight(params: dict[str, Any]) -> float:
 
 
 @register(command="label-tree", demo=("Label tree", lambda tree: tree(random_state=0)))
-class LabelTreeClassifier(MultiLabelClassifier):
+class LabelTreeClassifier(EditableLabels):
     """Label tree: linear classifiers that are arranged in a tree over the labels.
 
     The root of the tree has all labels. `fit` divides them into clusters of similar labels, one cluster for
@@ -296,7 +299,7 @@ class LabelTreeClassifier(MultiLabelClassifier):
     )
 
     schema = Schema(
-        **MultiLabelClassifier.fitted,
+        **EditableLabels.fitted,
         C_=Scalar(float),
         threshold_=Scalar(float, finite=True),
         normalize_=Scalar(bool),
@@ -390,7 +393,7 @@ class LabelTreeClassifier(MultiLabelClassifier):
             attributes, cut, n_iter, n_unfinished = _core.fit_tree(
                 (X, y, sample_weight), params, vectors, (params["n_jobs"], report)
             )
-        for name in ("node_scale_", "leaf_scale_"):  # an earlier fit may have set them
+        for name in ("node_scale_", "leaf_scale_", "label_changes_"):  # an earlier fit may have set them
             self.__dict__.pop(name, None)
         for name, value in attributes.items():
             setattr(self, name, value)
@@ -403,19 +406,23 @@ class LabelTreeClassifier(MultiLabelClassifier):
         self.normalize_ = bool(by_row)
         self.classes_ = np.arange(n_labels)
         self.sparse_output_ = sparse_output
-        self._warn_of_unfinished(n_unfinished)
-
-    def _warn_of_unfinished(self, n_unfinished: int) -> None:
-        """Warn the caller of the public method if linear classifiers did not converge."""
         if n_unfinished:
             warnings.warn(
                 f"{n_unfinished} linear classifiers did not converge in max_iter={self.max_iter} steps",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
 
     @built_aside
-    def add_labels(self, X: Any, Y_new: Any, sample_weight: Any = None, *, progress: Progress = None) -> None:
+    def add_labels(
+        self,
+        X: Any,
+        Y_new: Any,
+        sample_weight: Any = None,
+        *,
+        names: Sequence[str] | None = None,
+        progress: Progress = None,
+    ) -> None:
         """Add labels to the fitted model, without a new fit.
 
         The new labels get the numbers ``n_labels``, ``n_labels + 1`` and so on, where ``n_labels`` is the
@@ -432,6 +439,8 @@ class LabelTreeClassifier(MultiLabelClassifier):
         Y_new : array-like or sparse matrix of shape (n_samples, n_new), or array-like of shape (n_samples,)
             0/1 indicator matrix of the new labels only, with at least one label. A 1-D array of 0 and 1 is a
             single new label. All numeric dtypes are accepted.
+        names : sequence of str of length n_new, default=None
+            Names of the new labels. They are necessary if the model has names of labels.
         progress : callable, default=None
             Function that is called about 20 times per second. Its argument is the number of new labels that
             are finished. If the function raises an exception, the work stops.
@@ -478,25 +487,28 @@ class LabelTreeClassifier(MultiLabelClassifier):
         labels as to fit all labels. The arrays of the weights are copied, so the method needs memory for a
         second model, with 4 bytes for each weight.
         """
-        self._check_fitted()
+        self._add(X, Y_new, sample_weight, names, progress)
+
+    def _append_labels(self, X: csr_array, Y: csr_array, sample_weight: Any, progress: Progress) -> int:
         params = self.parameters.check(self)
-        column = as_column(Y_new)
-        X, Y, sample_weight = check_training_set(
-            self, X, Y_new if column is None else column, sample_weight, reset=False, name="Y_new"
-        )
         params |= {"C": self.C_, "max_leaf": _MOST_OUTPUTS, "normalize": self.normalize_, "learn_cut": False}
         params["prune"] = _least_weight(params)
         with reported(len(np.unique(Y.indices)), "label", params["verbose"], progress) as report:
             attributes, n_iter, n_unfinished = _core.tree_add_labels(
                 self, (X, Y, sample_weight), params, (params["n_jobs"], report)
             )
-        n_labels = self._n_labels + Y.shape[1]
         for name, value in attributes.items():
             setattr(self, name, value)
         self.n_iter_ = max(self.n_iter_, n_iter)
-        self.one_dimensional_ = False
-        self.classes_ = np.arange(n_labels)
-        self._warn_of_unfinished(n_unfinished)
+        return int(n_unfinished)
+
+    def _select_labels(self, labels: NDArray[np.int64]) -> None:
+        new = np.full(max(self._n_labels, labels.max() + 1), -1, dtype=np.int32)
+        new[labels] = np.arange(len(labels), dtype=np.int32)
+        kept = new[self.leaf_labels_] >= 0
+        if not kept.all():
+            without_outputs(self, kept)
+        self.leaf_labels_ = new[self.leaf_labels_[kept]]
 
     @property
     def _beam(self) -> int:

@@ -1,0 +1,341 @@
+"""Changes of the labels of a fitted model: rename, drop, merge, add and refit labels.
+
+A change touches only the labels that it names. The scores of all other labels stay exactly the same.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from sklearn.exceptions import ConvergenceWarning
+
+from manylabel.estimator.base import MultiLabelClassifier, built_aside
+from manylabel.estimator.names import as_names, check_label, label_name, renamed
+from manylabel.estimator.parameters import shown
+from manylabel.estimator.progress import Progress
+from manylabel.estimator.schema import Array, Attribute
+from manylabel.estimator.validation import as_column, check_labels, check_training_set
+
+__all__ = ["EditableLabels", "union_of"]
+
+Labels = int | str | Iterable[int | str]
+
+
+class EditableLabels(MultiLabelClassifier):
+    """Base class of classifiers whose labels can be changed after the fit.
+
+    A subclass must implement two methods. `_select_labels` keeps, drops and reorders labels, and
+    `_append_labels` fits new labels.
+
+    Attributes
+    ----------
+    label_changes_ : ndarray of shape (n_changes,), dtype object
+        The changes of labels after the fit, as text, in the order in which they were made. This attribute
+        exists only if labels were changed.
+    """
+
+    fitted: ClassVar[dict[str, Attribute]] = {
+        **MultiLabelClassifier.fitted,
+        "label_changes_": Array(("n_changes",), "O", optional=True),
+    }
+
+    label_changes_: NDArray[Any]
+    max_iter: int
+
+    def _select_labels(self, labels: NDArray[np.int64]) -> None:
+        """Make the model one of the given labels, in this order. Their scores do not change."""
+        raise NotImplementedError
+
+    def _append_labels(self, X: csr_array, Y: csr_array, sample_weight: Any, progress: Progress) -> int:
+        """Fit new labels, and append them. Return the number of labels whose fit did not converge."""
+        raise NotImplementedError
+
+    @built_aside
+    def rename_labels(self, names: Mapping[int | str, str] | Sequence[str]) -> None:
+        """Change the names of labels.
+
+        Parameters
+        ----------
+        names : mapping, or sequence of str of length n_labels
+            A mapping from labels to their new names. A label is given by its number or by its old name. If
+            the model has no names of labels, pass a sequence with the names of all labels.
+
+        Returns
+        -------
+        self
+            The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            If a label is not a label of the model, or if the new names are not unique.
+        """
+        self._check_fitted()
+        if not isinstance(names, Mapping):
+            self.label_names_ = as_names(names, self._n_labels, "names")
+            self._log(f"name {self._n_labels} labels")
+            return
+        old = getattr(self, "label_names_", None)
+        if old is None:
+            raise ValueError(
+                "`names` must be a sequence of all names, since the model has no names of labels"
+            )
+        changes = {old[check_label(self, label, self._n_labels)]: name for label, name in names.items()}
+        self.label_names_ = renamed(old, changes)
+        for name, new in changes.items():
+            self._log(f"rename {name!r} to {new!r}")
+
+    @built_aside
+    def drop_labels(self, labels: Labels) -> None:
+        """Remove labels from the model.
+
+        Parameters
+        ----------
+        labels : int, str, or iterable of these
+            The labels to remove, by number or by name. At least one label must remain.
+
+        Returns
+        -------
+        self
+            The estimator itself. The remaining labels keep their order and get the numbers 0, 1 and so on.
+            Their scores do not change.
+
+        Raises
+        ------
+        ValueError
+            If a label is not a label of the model, or if no label would remain.
+        """
+        self._check_fitted()
+        dropped = self._numbers(labels)
+        self._log(f"drop {self._shown(dropped)}")
+        self._drop(dropped)
+
+    @built_aside
+    def add_labels(
+        self,
+        X: Any,
+        Y_new: Any,
+        sample_weight: Any = None,
+        *,
+        names: Sequence[str] | None = None,
+        progress: Progress = None,
+    ) -> None:
+        """Add labels to the fitted model, without a new fit.
+
+        The new labels get the numbers ``n_labels``, ``n_labels + 1`` and so on, where ``n_labels`` is the
+        number of labels before the call. Only the classifiers of the new labels are fitted. The scores of the
+        old labels do not change.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features of the rows to which the classifiers of the new labels are fitted. The rows need not be
+            the rows of `fit`, but X must have the features of `fit`. Include rows without the new labels,
+            because they are the negative rows of the classifiers.
+        Y_new : array-like or sparse matrix of shape (n_samples, n_new), or array-like of shape (n_samples,)
+            0/1 indicator matrix of the new labels only, with at least one label. A 1-D array of 0 and 1 is a
+            single new label. All numeric dtypes are accepted.
+        names : sequence of str of length n_new, default=None
+            Names of the new labels. They are necessary if the model has names of labels.
+        progress : callable, default=None
+            Function that is called about 20 times per second. Its argument is the number of new labels that
+            are finished. If the function raises an exception, the work stops.
+
+        Returns
+        -------
+        self
+            The estimator itself, with `classes_` for the old and the new labels. It does not change if the
+            method fails or is interrupted.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            If the model is not fitted.
+        ValueError
+            If an argument or parameter is not valid.
+        """
+        self._add(X, Y_new, sample_weight, names, progress)
+
+    @built_aside
+    def refit_labels(
+        self, X: Any, Y: Any, labels: Labels, sample_weight: Any = None, *, progress: Progress = None
+    ) -> None:
+        """Fit some labels of the model again, on the given rows only.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features of the rows to which the classifiers of these labels are fitted.
+        Y : array-like or sparse matrix of shape (n_samples, n_refitted), or array-like of shape (n_samples,)
+            0/1 indicator matrix of the labels to fit, with one column per label of `labels`.
+        labels : int, str, or iterable of these
+            The labels to fit, by number or by name.
+        progress : callable, default=None
+            Function that is called about 20 times per second. Its argument is the number of finished labels.
+
+        Returns
+        -------
+        self
+            The estimator itself. It does not change if the method fails or is interrupted.
+
+        Raises
+        ------
+        ValueError
+            If an argument or parameter is not valid.
+
+        Notes
+        -----
+        The fit starts from zero weights. The parameters are those of `add_labels`.
+        """
+        self._check_fitted()
+        places = self._numbers(labels)
+        X, Y, sample_weight = self._checked_rows(X, Y, sample_weight, len(places))
+        self._log(f"refit {self._shown(places)} on {X.shape[0]} rows")
+        self._replace(places, X, Y, sample_weight, progress)
+
+    @built_aside
+    def merge_labels(
+        self,
+        labels: Iterable[int | str],
+        X: Any,
+        Y: Any,
+        sample_weight: Any = None,
+        *,
+        name: str | None = None,
+        progress: Progress = None,
+    ) -> None:
+        """Replace several labels by one label, which a row has if it has any of them.
+
+        The merged label is fitted to the given rows. It gets the place of the first of the labels, and the
+        other labels are removed.
+
+        Parameters
+        ----------
+        labels : iterable of int or str
+            Two or more labels to merge, by number or by name.
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features of the rows to which the classifier of the merged label is fitted.
+        Y : array-like or sparse matrix of shape (n_samples, n_merged)
+            0/1 indicator matrix of the labels to merge, with one column per label of `labels`.
+        name : str, default=None
+            Name of the merged label. None means the name of the first of the labels.
+        progress : callable, default=None
+            Function that is called about 20 times per second. Its argument is the number of finished labels.
+
+        Returns
+        -------
+        self
+            The estimator itself. It does not change if the method fails or is interrupted.
+
+        Raises
+        ------
+        ValueError
+            If an argument or parameter is not valid.
+        """
+        self._check_fitted()
+        places = self._numbers(labels)
+        if len(places) < 2:
+            raise ValueError(f"`labels` must have at least two labels to merge, got {len(places)}")
+        X, Y, sample_weight = self._checked_rows(X, Y, sample_weight, len(places))
+        into = label_name(self, places[0]) if name is None else name
+        self._log(f"merge {self._shown(places)} into {into!r}")
+        self._replace(places[:1], X, union_of(Y), sample_weight, progress)
+        if name is not None:
+            if not hasattr(self, "label_names_"):
+                raise ValueError("`name` must be None, since the model has no names of labels")
+            names = self.label_names_.copy()
+            names[places[0]] = name
+            self.label_names_ = names
+        self._drop(places[1:])
+        if name is not None:
+            self.label_names_ = as_names(self.label_names_, self._n_labels, "name")
+
+    def _add(
+        self, X: Any, Y_new: Any, sample_weight: Any, names: Sequence[str] | None, progress: Progress
+    ) -> None:
+        self._check_fitted()
+        column = as_column(Y_new)
+        X, Y, sample_weight = check_training_set(
+            self, X, Y_new if column is None else column, sample_weight, reset=False, name="Y_new"
+        )
+        old = getattr(self, "label_names_", None)
+        n_new, n_labels = Y.shape[1], self._n_labels + Y.shape[1]
+        if (names is None) != (old is None):
+            wanted = "None, since the model has no names" if old is None else f"the names of {n_new} labels"
+            raise ValueError(f"`names` must be {wanted}, got {shown(names)}")
+        if names is not None:
+            new = as_names(names, n_new, "names").tolist()
+            every = as_names([*old.tolist(), *new], n_labels, "names")  # type: ignore[union-attr]
+        self._warn_unfinished(self._append_labels(X, Y, sample_weight, progress))
+        self.one_dimensional_ = False
+        self.classes_ = np.arange(n_labels)
+        if names is not None:
+            self.label_names_ = every
+        self._log(f"add {self._shown(range(n_labels - n_new, n_labels))}, fitted on {X.shape[0]} rows")
+
+    def _replace(
+        self, places: list[int], X: Any, Y: csr_array, sample_weight: Any, progress: Progress
+    ) -> None:
+        n_labels = self._n_labels
+        self._warn_unfinished(self._append_labels(X, Y, sample_weight, progress))
+        order = np.arange(n_labels)
+        order[places] = np.arange(n_labels, n_labels + len(places))
+        self._select_labels(order)
+
+    def _drop(self, dropped: list[int]) -> None:
+        kept = np.setdiff1d(np.arange(self._n_labels), dropped)
+        if not len(kept):
+            raise ValueError("`labels` must leave at least one label in the model, got all labels")
+        self._select_labels(kept)
+        if not self._is_one_label:
+            self.classes_ = np.arange(len(kept))
+        if hasattr(self, "label_names_"):
+            self.label_names_ = self.label_names_[kept]
+
+    def _checked_rows(
+        self, X: Any, Y: Any, sample_weight: Any, n_labels: int
+    ) -> tuple[csr_array, csr_array, Any]:
+        column = as_column(Y)
+        X, Y, sample_weight = check_training_set(
+            self, X, Y if column is None else column, sample_weight, reset=False
+        )
+        if Y.shape[1] != n_labels:
+            raise ValueError(
+                f"Y must have {n_labels} columns, one for each label of `labels`, got {Y.shape[1]}"
+            )
+        return X, Y, sample_weight
+
+    def _numbers(self, labels: Labels) -> list[int]:
+        """Return the numbers of labels. Raise an error if a label is unknown or occurs twice."""
+        given = [labels] if isinstance(labels, int | np.integer | str) else list(labels)
+        numbers = [check_label(self, label, self._n_labels) for label in given]
+        if not numbers:
+            raise ValueError("`labels` must have at least one label, got none")
+        if len(set(numbers)) != len(numbers):
+            raise ValueError(f"`labels` must be unique, got {shown(given)}")
+        return numbers
+
+    def _shown(self, labels: Iterable[int]) -> str:
+        return ", ".join(repr(label_name(self, label)) for label in labels)
+
+    def _log(self, change: str) -> None:
+        changes = [*getattr(self, "label_changes_", ()), change]
+        self.label_changes_ = np.array(changes, dtype=object)
+
+    def _warn_unfinished(self, n_unfinished: int) -> None:
+        if n_unfinished:
+            warnings.warn(
+                f"{n_unfinished} linear classifiers did not converge in max_iter={self.max_iter} steps",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+
+
+def union_of(Y: csr_array) -> csr_array:
+    """Return an indicator matrix of one column, which is 1 in the rows that have any label of Y."""
+    return check_labels((np.diff(Y.indptr) > 0)[:, None])
