@@ -2,7 +2,18 @@
 
 from importlib.metadata import version
 
-from manylabel import correlated, datasets, decision, link, metrics, partition, rules, tagging, tree
+from manylabel import (
+    correlated,
+    datasets,
+    decision,
+    link,
+    metrics,
+    model_selection,
+    partition,
+    rules,
+    tagging,
+    tree,
+)
 from manylabel.correlated import CorrLogClassifier
 from manylabel.embedding import Rembrandt
 from manylabel.linear import DiSMECClassifier, LEMLClassifier, PDSparseClassifier
@@ -34,6 +45,7 @@ __all__ = [
     "link",
     "load",
     "metrics",
+    "model_selection",
     "partition",
     "rules",
     "save",

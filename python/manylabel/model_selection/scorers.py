@@ -1,0 +1,127 @@
+"""Scorers: functions that measure the predictions of a fitted classifier on test rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sklearn.metrics import get_scorer
+
+from manylabel import metrics
+from manylabel.estimator.parameters import shown
+
+__all__ = ["RankingScorer", "scorer", "scorers_of"]
+
+_MEASURES: dict[str, Callable[..., Any]] = {
+    "P": metrics.precision_at_k,
+    "R": metrics.recall_at_k,
+    "nDCG": metrics.ndcg_at_k,
+    "PSP": metrics.psp_at_k,
+    "PSnDCG": metrics.psndcg_at_k,
+}
+_NAME = re.compile(r"(P|R|nDCG|PSP|PSnDCG)@([1-9][0-9]{0,8})")
+
+
+class RankingScorer:
+    """Measures the ranking of the k best labels of each row; see `scorer`.
+
+    Parameters
+    ----------
+    measure : {"P", "R", "nDCG", "PSP", "PSnDCG"}
+        The measure.
+    k : int
+        Number of labels of each row.
+    propensities : ndarray of shape (n_labels,) or None
+        Propensities of the labels, for "PSP" and "PSnDCG".
+    """
+
+    def __init__(self, measure: str, k: int, propensities: Any = None) -> None:
+        self.measure, self.k, self.propensities = measure, k, propensities
+
+    def __repr__(self) -> str:
+        return f"scorer('{self.measure}@{self.k}')"
+
+    @property
+    def needs_propensities(self) -> bool:
+        """Whether propensities are necessary, but were not given."""
+        return self.measure.startswith("PS") and self.propensities is None
+
+    def with_propensities(self, Y: Any) -> RankingScorer:
+        """Return a scorer with propensities of training rows, unless they are given or not necessary."""
+        if not self.needs_propensities:
+            return self
+        return RankingScorer(self.measure, self.k, metrics.propensities(Y))
+
+    def of_ranking(self, Y: Any, top: Any) -> float:
+        """Measure a ranking of at least k labels of each row."""
+        more: tuple[Any, ...] = ()
+        if self.measure.startswith("PS"):
+            if self.propensities is None:
+                raise ValueError(f"`propensities` must be given for {self.measure}@{self.k}, got None")
+            more = (self.propensities,)
+        return float(_MEASURES[self.measure](Y, top, *more, k=self.k))
+
+    def __call__(self, estimator: Any, X: Any, Y: Any) -> float:
+        """Return the measure of the rankings of a fitted classifier, which is better if it is higher."""
+        return self.of_ranking(Y, estimator.predict_topk(X, k=self.k))
+
+
+def scorer(name: str, *, propensities: Any = None) -> Callable[[Any, Any, Any], float]:
+    """Return a scorer by its name.
+
+    The scorer is a function of an estimator, X and Y. It can be used as `scoring` in scikit-learn's
+    `GridSearchCV`, which accepts a sparse Y. scikit-learn's `cross_validate` accepts only a dense Y; use
+    `manylabel.model_selection.cross_validate` instead.
+
+    Parameters
+    ----------
+    name : str
+        "P@k", "R@k", "nDCG@k", "PSP@k" or "PSnDCG@k" with a number k, such as "P@1"; see `manylabel.metrics`.
+        All other names are those of scikit-learn, such as "f1_micro".
+    propensities : ndarray of shape (n_labels,), default=None
+        Propensities of the labels, for "PSP@k" and "PSnDCG@k"; see `manylabel.metrics.propensities`.
+        `cross_validate` and `search` compute them from training rows if they are not given.
+
+    Returns
+    -------
+    callable
+        Function that takes a fitted estimator, X and Y, and returns a float. Higher values are better.
+
+    Raises
+    ------
+    ValueError
+        If there is no scorer with this name.
+
+    Examples
+    --------
+    >>> import manylabel as ml
+    >>> X, Y = ml.datasets.make_multilabel(200, 50, 10, random_state=0)
+    >>> model = ml.DiSMECClassifier(random_state=0).fit(X[:150], Y[:150])
+    >>> 0 <= ml.model_selection.scorer("P@1")(model, X[150:], Y[150:]) <= 1
+    True
+    """
+    found = _NAME.fullmatch(name) if isinstance(name, str) else None
+    if found is not None:
+        return RankingScorer(found[1], int(found[2]), propensities)
+    try:
+        known: Callable[[Any, Any, Any], float] = get_scorer(name)
+    except (ValueError, TypeError, AttributeError):
+        raise ValueError(
+            "`name` must be P@k, R@k, nDCG@k, PSP@k or PSnDCG@k with a number k, or the name of a scorer of "
+            f"scikit-learn, got {shown(name)}"
+        ) from None
+    return known
+
+
+def scorers_of(scoring: Any) -> dict[str, Callable[[Any, Any, Any], float]]:
+    """Return scorers by name, from a name, a function, or several of them."""
+    if isinstance(scoring, str):
+        return {scoring: scorer(scoring)}
+    if callable(scoring):
+        return {"score": scoring}
+    if isinstance(scoring, Mapping):
+        return {name: each if callable(each) else scorer(each) for name, each in scoring.items()}
+    if isinstance(scoring, Sequence) and scoring and all(isinstance(name, str) for name in scoring):
+        return {name: scorer(name) for name in scoring}
+    raise ValueError(f"`scoring` must be a name, a function, or several of them, got {shown(scoring)}")

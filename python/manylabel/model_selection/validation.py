@@ -1,0 +1,321 @@
+"""Cross-validation and parameter searches that accept a sparse Y and never make it dense."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse, vstack
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, KFold, RandomizedSearchCV
+from sklearn.utils import _safe_indexing, indexable
+
+from manylabel.estimator.parameters import check_count, shown
+from manylabel.model_selection.scorers import RankingScorer, scorers_of
+
+__all__ = ["cross_val_predict", "cross_validate", "search"]
+
+_METHODS = ("predict", "predict_topk", "decision_function", "predict_proba")
+
+
+def cross_validate(
+    estimator: Any,
+    X: Any,
+    Y: Any,
+    *,
+    scoring: Any = ("P@1", "P@3", "P@5"),
+    cv: Any = 5,
+    params: Mapping[str, Any] | None = None,
+    return_estimator: bool = False,
+    n_jobs: int | None = None,
+) -> dict[str, Any]:
+    """Fit an estimator to the training rows of each fold, and measure it on the test rows.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The classifier, or a pipeline. It is cloned for each fold.
+    X : array-like, sparse matrix or list of texts, of n_samples rows
+        Features.
+    Y : array-like or sparse matrix of shape (n_samples, n_labels)
+        0/1 indicator matrix.
+    scoring : str, callable, sequence of str or mapping, default=("P@1", "P@3", "P@5")
+        The names of scorers (see `scorer`), or functions of an estimator, X and Y. Propensities of "PSP@k"
+        and "PSnDCG@k" are computed from the training rows of each fold.
+    cv : int, splitter or iterable, default=5
+        Number of consecutive folds, a splitter of scikit-learn, `MultilabelStratifiedKFold`, or pairs of
+        training and test rows.
+    params : mapping of str to object, default=None
+        Arguments of the method `fit`. Arguments with one entry per row, such as `sample_weight`, are divided
+        into folds.
+    return_estimator : bool, default=False
+        Whether to return the fitted estimators.
+    n_jobs : int or None, default=None
+        Number of folds that are fitted at the same time, as in joblib. None means 1. Estimators have their
+        own threads (their parameter `n_jobs`), which are usually faster than folds at the same time.
+
+    Returns
+    -------
+    dict of str to ndarray of shape (n_folds,)
+        The array ``test_<name>`` for each scorer, or ``test_score`` for a function. The arrays ``fit_time``
+        and ``score_time`` have seconds. With `return_estimator`, ``estimator`` is a list.
+
+    Raises
+    ------
+    ValueError
+        If an argument is not valid.
+
+    Notes
+    -----
+    scikit-learn's `cross_validate` gives the same results for a dense Y, but refuses a sparse Y. All
+    rankings of a fold are computed in one call, with the largest k. Y is not made dense.
+
+    Examples
+    --------
+    >>> import manylabel as ml
+    >>> X, Y = ml.datasets.make_multilabel(200, 50, 10, random_state=0)
+    >>> model = ml.DiSMECClassifier(random_state=0)
+    >>> found = ml.model_selection.cross_validate(model, X, Y, scoring=["P@1", "PSP@3"], cv=3)
+    >>> found["test_P@1"].shape
+    (3,)
+    """
+    scorers = scorers_of(scoring)
+    X, Y = _rows(X, Y)
+    jobs = (
+        delayed(_fitted_and_scored)(clone(estimator), X, Y, train, test, scorers, params or {})
+        for train, test in _folds(cv, X, Y)
+    )
+    results = Parallel(n_jobs=n_jobs)(jobs)
+    found: dict[str, Any] = {
+        "fit_time": np.array([result[1] for result in results]),
+        "score_time": np.array([result[2] for result in results]),
+    }
+    if return_estimator:
+        found["estimator"] = [result[0] for result in results]
+    for name in scorers:
+        found[f"test_{name}"] = np.array([result[3][name] for result in results])
+    return found
+
+
+def cross_val_predict(
+    estimator: Any,
+    X: Any,
+    Y: Any,
+    *,
+    method: str = "predict",
+    k: int = 5,
+    cv: Any = 5,
+    params: Mapping[str, Any] | None = None,
+    n_jobs: int | None = None,
+) -> csr_array | NDArray[Any]:
+    """Predict every row with a model that was not fitted to this row.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The classifier, or a pipeline. It is cloned for each fold.
+    X : array-like, sparse matrix or list of texts, of n_samples rows
+        Features.
+    Y : array-like or sparse matrix of shape (n_samples, n_labels)
+        0/1 indicator matrix.
+    method : {"predict", "predict_topk", "decision_function", "predict_proba"}, default="predict"
+        The method that is called.
+    k : int, default=5
+        Number of labels of each row, for `predict_topk`.
+    cv : int, splitter or iterable, default=5
+        The folds, as in `cross_validate`. Every row must be a test row of exactly one fold.
+    params : mapping of str to object, default=None
+        Arguments of the method `fit`, as in `cross_validate`.
+    n_jobs : int or None, default=None
+        Number of folds that are fitted at the same time, as in joblib.
+
+    Returns
+    -------
+    csr_array or ndarray of shape (n_samples, n_labels)
+        The predictions, in the order of the rows. The result is sparse if `method` returns sparse matrices.
+
+    Raises
+    ------
+    ValueError
+        If an argument is not valid, or if a row is a test row of no fold or of several folds.
+
+    Examples
+    --------
+    >>> import manylabel as ml
+    >>> X, Y = ml.datasets.make_multilabel(200, 50, 10, random_state=0)
+    >>> model = ml.DiSMECClassifier(random_state=0)
+    >>> top = ml.model_selection.cross_val_predict(model, X, Y, method="predict_topk", k=3)
+    >>> top.shape, int(top[[0]].nnz)
+    ((200, 10), 3)
+    """
+    if method not in _METHODS:
+        raise ValueError(f"`method` must be one of {', '.join(_METHODS)}, got {shown(method)}")
+    k = check_count("k", k, 1)
+    X, Y = _rows(X, Y)
+    folds = list(_folds(cv, X, Y))
+    order = np.concatenate([test for _, test in folds])
+    if not np.array_equal(np.sort(order), np.arange(Y.shape[0])):
+        raise ValueError("`cv` must have each row as a test row of exactly one fold")
+    arguments = {"k": k} if method == "predict_topk" else {}
+    jobs = (
+        delayed(_predicted)(clone(estimator), X, Y, train, test, method, arguments, params or {})
+        for train, test in folds
+    )
+    parts: list[Any] = Parallel(n_jobs=n_jobs)(jobs)
+    back = np.argsort(order, kind="stable")
+    if issparse(parts[0]):
+        return csr_array(csr_array(vstack(parts, format="csr"))[back])
+    return np.asarray(np.concatenate(parts)[back])
+
+
+def search(
+    estimator: Any,
+    parameters: Any,
+    X: Any,
+    Y: Any,
+    *,
+    scoring: Any = "P@1",
+    n_iter: int | None = None,
+    cv: Any = 5,
+    random_state: Any = None,
+    refit: bool = True,
+    n_jobs: int | None = None,
+) -> GridSearchCV | RandomizedSearchCV:
+    """Search the parameters with the best score in cross-validation.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The classifier, or a pipeline.
+    parameters : mapping or list of mappings
+        The values to try, by the names of the parameters, as in scikit-learn's searches. With `n_iter`,
+        values may also be distributions, such as the result of `smooth_link_space`.
+    X : array-like, sparse matrix or list of texts, of n_samples rows
+        Features.
+    Y : array-like or sparse matrix of shape (n_samples, n_labels)
+        0/1 indicator matrix.
+    scoring : str or callable, default="P@1"
+        The name of a scorer (see `scorer`), or a function of an estimator, X and Y. Propensities of "PSP@k"
+        and "PSnDCG@k" are computed from Y.
+    n_iter : int or None, default=None
+        Number of combinations that are drawn at random. None tries all combinations.
+    cv : int, splitter or iterable, default=5
+        The folds, as in `cross_validate`.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the drawn combinations.
+    refit : bool, default=True
+        Whether to fit the best combination to all rows.
+    n_jobs : int or None, default=None
+        Number of fits at the same time, as in joblib.
+
+    Returns
+    -------
+    GridSearchCV or RandomizedSearchCV
+        The fitted search of scikit-learn, with `best_params_`, `best_score_`, `best_estimator_` and
+        `cv_results_`.
+
+    Raises
+    ------
+    ValueError
+        If an argument is not valid.
+
+    Examples
+    --------
+    >>> import manylabel as ml
+    >>> X, Y = ml.datasets.make_multilabel(200, 50, 10, random_state=0)
+    >>> model = ml.DiSMECClassifier(random_state=0)
+    >>> found = ml.model_selection.search(model, {"C": [0.1, 1.0]}, X, Y, scoring="nDCG@3", cv=3)
+    >>> found.best_params_["C"] in (0.1, 1.0)
+    True
+    """
+    scorers = scorers_of(scoring)
+    if len(scorers) != 1:
+        raise ValueError(f"`scoring` must be one name or one function, got {shown(scoring)}")
+    X, Y = _rows(X, Y)
+    measure = _for_training_rows(next(iter(scorers.values())), Y)
+    folds = list(_folds(cv, X, Y))
+    common = {"scoring": measure, "cv": folds, "refit": refit, "n_jobs": n_jobs, "error_score": "raise"}
+    if n_iter is None:
+        found = GridSearchCV(estimator, parameters, **common)
+    else:
+        n_iter = check_count("n_iter", n_iter, 1)
+        found = RandomizedSearchCV(estimator, parameters, n_iter=n_iter, random_state=random_state, **common)
+    return found.fit(X, Y)
+
+
+def _rows(X: Any, Y: Any) -> tuple[Any, Any]:
+    """Return X and Y in forms whose rows can be selected."""
+    if hasattr(Y, "tocsr"):
+        Y = csr_array(Y)
+    X, Y = indexable(X, Y)
+    return X, Y if hasattr(Y, "tocsr") or hasattr(Y, "iloc") else np.asarray(Y)
+
+
+def _folds(cv: Any, X: Any, Y: Any) -> Any:
+    if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
+        cv = KFold(check_count("cv", cv, 2))
+    if hasattr(cv, "split") and not isinstance(cv, str):
+        return cv.split(X, Y)
+    if not hasattr(cv, "__iter__") or isinstance(cv, str):
+        raise ValueError(f"`cv` must be an integer >= 2, a splitter or pairs of rows, got {shown(cv)}")
+    return cv
+
+
+def _for_training_rows(measure: Any, Y: Any) -> Any:
+    return measure.with_propensities(Y) if isinstance(measure, RankingScorer) else measure
+
+
+def _fit(estimator: Any, X: Any, Y: Any, train: Any, params: Mapping[str, Any]) -> Any:
+    n_rows = Y.shape[0]
+    of_rows = {
+        name: _safe_indexing(value, train)
+        if hasattr(value, "__len__") and not isinstance(value, str) and len(value) == n_rows
+        else value
+        for name, value in params.items()
+    }
+    return estimator.fit(_safe_indexing(X, train), _safe_indexing(Y, train), **of_rows)
+
+
+def _fitted_and_scored(
+    estimator: Any,
+    X: Any,
+    Y: Any,
+    train: Any,
+    test: Any,
+    scorers: Mapping[str, Any],
+    params: Mapping[str, Any],
+) -> tuple[Any, float, float, dict[str, float]]:
+    start = perf_counter()
+    _fit(estimator, X, Y, train, params)
+    fitted = perf_counter()
+    X_test, Y_test = _safe_indexing(X, test), _safe_indexing(Y, test)
+    measures = {
+        name: _for_training_rows(measure, _safe_indexing(Y, train)) for name, measure in scorers.items()
+    }
+    ranks = [measure.k for measure in measures.values() if isinstance(measure, RankingScorer)]
+    top = estimator.predict_topk(X_test, k=max(ranks)) if ranks else None
+    scores = {
+        name: measure.of_ranking(Y_test, top)
+        if isinstance(measure, RankingScorer)
+        else float(measure(estimator, X_test, Y_test))
+        for name, measure in measures.items()
+    }
+    return estimator, fitted - start, perf_counter() - fitted, scores
+
+
+def _predicted(
+    estimator: Any,
+    X: Any,
+    Y: Any,
+    train: Any,
+    test: Any,
+    method: str,
+    arguments: Mapping[str, Any],
+    params: Mapping[str, Any],
+) -> Any:
+    _fit(estimator, X, Y, train, params)
+    return getattr(estimator, method)(_safe_indexing(X, test), **arguments)

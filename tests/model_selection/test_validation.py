@@ -1,0 +1,154 @@
+"""Cross-validation with a sparse Y gives what scikit-learn's gives with a dense one."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array, issparse
+from scipy.stats import loguniform
+from sklearn import model_selection as sklearn_selection
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.model_selection import KFold
+from sklearn.pipeline import make_pipeline
+
+import manylabel as ml
+from manylabel import metrics
+from manylabel.model_selection import (
+    MultilabelStratifiedKFold,
+    cross_val_predict,
+    cross_validate,
+    scorer,
+    search,
+)
+
+X, Y = ml.datasets.make_multilabel(150, 40, 12, random_state=0)
+DENSE = Y.toarray()
+MODEL = ml.DiSMECClassifier(1.0, random_state=0)
+NAMES = ["P@1", "P@5", "R@3", "nDCG@3", "PSP@5", "PSnDCG@3", "f1_micro", "f1_samples"]
+
+
+def by_hand(name):
+    """The scorer of a name, written out for a dense Y and all scores."""
+    measure, _, k = name.partition("@")
+    function = {"P": metrics.precision_at_k, "R": metrics.recall_at_k, "nDCG": metrics.ndcg_at_k}[measure]
+    return lambda model, X, y: float(function(y, model.decision_function(X), int(k)))
+
+
+@pytest.mark.parametrize(
+    "cv", [3, KFold(4, shuffle=True, random_state=0), MultilabelStratifiedKFold(3)], ids=str
+)
+def test_scores_equal_scikit_learns_on_a_dense_copy(cv):
+    found = cross_validate(MODEL, X, Y, scoring=NAMES, cv=cv)
+    for name in NAMES:
+        if name.startswith("PS"):
+            continue
+        measure = by_hand(name) if "@" in name else name
+        wanted = sklearn_selection.cross_validate(MODEL, X, DENSE, scoring=measure, cv=cv)["test_score"]
+        np.testing.assert_allclose(found[f"test_{name}"], wanted, rtol=0, atol=1e-12, err_msg=name)
+    dense = cross_validate(MODEL, X, DENSE, scoring=NAMES, cv=cv)
+    for name in NAMES:
+        assert np.array_equal(found[f"test_{name}"], dense[f"test_{name}"])
+
+
+def test_propensities_are_those_of_the_training_rows():
+    found = cross_validate(MODEL, X, Y, scoring="PSP@3", cv=3)["test_PSP@3"]
+    wanted = []
+    for train, test in KFold(3).split(X):
+        top = MODEL.fit(X[train], Y[train]).predict_topk(X[test], k=3)
+        wanted.append(metrics.psp_at_k(Y[test], top, metrics.propensities(Y[train]), 3))
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["predict", "decision_function", "predict_topk"])
+@pytest.mark.parametrize("sparse", [True, False])
+def test_predictions_equal_those_of_each_fold(method, sparse):
+    cv = KFold(4, shuffle=True, random_state=1)
+    found = cross_val_predict(MODEL, X, Y if sparse else DENSE, method=method, cv=cv)
+    assert issparse(found) == (method == "predict_topk" or (method == "predict" and sparse))
+    found = found.toarray() if issparse(found) else found
+    for train, test in cv.split(X):
+        model = MODEL.fit(X[train], Y[train])
+        part = getattr(model, method)(X[test])
+        assert np.array_equal(found[test], part.toarray() if issparse(part) else part)
+    if method != "predict_topk":
+        wanted = sklearn_selection.cross_val_predict(MODEL, X, DENSE, method=method, cv=cv)
+        assert np.array_equal(found, wanted)
+
+
+def test_probabilities():
+    model = ml.CorrLogClassifier(0.01, 0.01)
+    found = cross_val_predict(model, X, Y, method="predict_proba", cv=3)
+    wanted = sklearn_selection.cross_val_predict(model, X, DENSE, method="predict_proba", cv=3)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12)
+
+
+def test_a_search_finds_the_best_of_its_scores():
+    grid = {"C": [0.01, 0.1, 1.0]}
+    found = search(MODEL, grid, X, Y, scoring="nDCG@3", cv=3)
+    scores = [
+        cross_validate(ml.DiSMECClassifier(C, random_state=0), X, Y, scoring="nDCG@3", cv=3)[
+            "test_nDCG@3"
+        ].mean()
+        for C in grid["C"]
+    ]
+    np.testing.assert_allclose(found.cv_results_["mean_test_score"], scores, rtol=0, atol=1e-12)
+    assert found.best_params_["C"] == grid["C"][int(np.argmax(scores))]
+    assert found.best_estimator_.sparse_output_
+    drawn = search(MODEL, {"C": loguniform(0.1, 1)}, X, Y, scoring="PSP@1", n_iter=2, cv=3, random_state=0)
+    assert len(drawn.cv_results_["params"]) == 2
+
+
+def test_weights_are_divided_into_folds():
+    weights = np.random.default_rng(0).uniform(0.5, 2, X.shape[0])
+    found = cross_validate(MODEL, X, Y, cv=3, params={"sample_weight": weights}, return_estimator=True)
+    for model, (train, _) in zip(found["estimator"], KFold(3).split(X), strict=True):
+        wanted = MODEL.fit(X[train], Y[train], sample_weight=weights[train])
+        assert np.array_equal(model.coef_.toarray(), wanted.coef_.toarray())
+
+
+def test_texts_and_pipelines():
+    texts = [" ".join(f"w{j}" for j in X[[row]].indices) for row in range(X.shape[0])]
+    model = make_pipeline(TfidfVectorizer(), MODEL)
+    found = cross_validate(model, texts, Y, scoring={"f1": "f1_micro"}, cv=3)["test_f1"]
+    assert found.shape == (3,)
+    assert (found > 0.1).all()
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_folds_at_the_same_time_give_the_same(n_jobs):
+    found = cross_validate(MODEL, X, Y, cv=3, n_jobs=n_jobs)
+    assert np.array_equal(found["test_P@1"], cross_validate(MODEL, X, Y, cv=3)["test_P@1"])
+
+
+def test_scorers_by_name():
+    model = MODEL.fit(X, Y)
+    assert scorer("P@3")(model, X, Y) == metrics.precision_at_k(Y, model.predict_topk(X, 3), 3)
+    with pytest.raises(ValueError, match="`propensities` must be given for PSP@1"):
+        scorer("PSP@1")(model, X, Y)
+    assert scorer("PSP@1", propensities=metrics.propensities(Y))(model, X, Y) > 0
+    assert repr(scorer("P@3")) == "scorer('P@3')"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: scorer("P@0"), "`name` must be P@k"),
+        (lambda: scorer("P"), "`name` must be P@k"),
+        (lambda: scorer(3), "`name` must be P@k"),
+        (lambda: cross_validate(MODEL, X, Y, scoring=[]), "`scoring` must be a name"),
+        (lambda: cross_validate(MODEL, X, Y, cv=1), "`cv` must be an integer >= 2"),
+        (lambda: cross_validate(MODEL, X, Y, cv="x"), "`cv` must be an integer >= 2, a splitter"),
+        (lambda: cross_validate(MODEL, X[:9], Y), "inconsistent numbers of samples"),
+        (lambda: cross_val_predict(MODEL, X, Y, method="fit"), "`method` must be one of"),
+        (lambda: cross_val_predict(MODEL, X, Y, cv=[(np.arange(9), np.arange(9))]), "exactly one fold"),
+        (lambda: search(MODEL, {"C": [1]}, X, Y, scoring=["P@1", "P@3"]), "one name or one function"),
+        (lambda: search(MODEL, {"C": [1]}, X, Y, n_iter=0), "`n_iter` must be"),
+    ],
+)
+def test_wrong_arguments_are_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_sparse_rows_stay_sparse(monkeypatch):
+    monkeypatch.setattr(csr_array, "toarray", lambda self, *_: pytest.fail("Y was made dense"))
+    cross_validate(MODEL, X, Y, cv=3)
+    cross_val_predict(MODEL, X, Y, method="predict_topk", cv=3)
