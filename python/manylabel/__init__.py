@@ -15,6 +15,7 @@ from manylabel import (
     tree,
 )
 from manylabel.correlated import CorrLogClassifier
+from manylabel.diagnosis import doctor
 from manylabel.embedding import Rembrandt
 from manylabel.linear import DiSMECClassifier, LEMLClassifier, PDSparseClassifier
 from manylabel.link import SmoothLinkClassifier
@@ -42,6 +43,7 @@ __all__ = [
     "correlated",
     "datasets",
     "decision",
+    "doctor",
     "link",
     "load",
     "metrics",
