@@ -19,7 +19,9 @@ from manylabel.correlated.choice import HeldOut, matching_threshold, weighted_co
 from manylabel.correlated.inspection import Explanation, draw_correlations
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import MultiLabelClassifier, core_parts
+from manylabel.estimator.explanation import LabelExplanation
 from manylabel.estimator.held_out import held_out_folds, spread_rows
+from manylabel.estimator.names import check_label
 from manylabel.estimator.parameters import check_count, fixed_threshold, shown
 from manylabel.estimator.progress import Progress, Tell, reported
 from manylabel.estimator.registry import register
@@ -448,19 +450,22 @@ class CorrLogClassifier(MultiLabelClassifier):
         intercept = self.intercept_ / 2 + self.correlations_.sum(axis=1) / 4
         return csc_array(self.coef_ / 2), intercept, csr_array(self.correlations_ / 4)
 
-    def explain(
+    def explain(  # type: ignore[override]  # without a label, the contributions to all labels
         self,
         x: Any,
+        label: int | str | None = None,
         *,
         feature_names: Sequence[str] | None = None,
         label_names: Sequence[str] | None = None,
-    ) -> Explanation:
-        """Split the log-odds of all labels of one row into contributions.
+    ) -> Explanation | LabelExplanation:
+        """Split the log-odds of all labels of one row, or of one label, into contributions.
 
         Parameters
         ----------
         x : array-like or sparse matrix of shape (n_features_in_,) or (1, n_features_in_)
             The features of one row.
+        label : int or str, default=None
+            Label to explain, by its number or by its name. None means all labels.
         feature_names : sequence of str of length n_features_in_, default=None
             Names of the features in the ``repr`` of the result. By default, the names are
             ``feature_names_in_`` if this attribute exists, and otherwise "feature 0", "feature 1", ...
@@ -470,11 +475,12 @@ class CorrLogClassifier(MultiLabelClassifier):
 
         Returns
         -------
-        Explanation
-            The contributions to the log-odds of every label. There is one contribution of each feature and
-            one contribution of each other label that is predicted. The last contribution is the intercept
-            minus `threshold_`. The ``repr`` of the `Explanation` is a text that lists the contributions to
-            the predicted labels.
+        Explanation or LabelExplanation
+            If `label` is given, a `LabelExplanation` with the contributions to the log-odds of this label. If
+            `label` is None, an `Explanation` with the contributions to the log-odds of every label. There is
+            one contribution of each feature and one contribution of each other label that is predicted. The
+            last contribution is the intercept minus `threshold_`. The ``repr`` of the `Explanation` is a text
+            that lists the contributions to the predicted labels.
 
         Raises
         ------
@@ -490,13 +496,23 @@ class CorrLogClassifier(MultiLabelClassifier):
         labels = csr_array(self.correlations_ * predicted.astype(np.float64))
         for contributions in (features, labels):
             contributions.eliminate_zeros()
-        return Explanation(
+        every = Explanation(
             predicted=predicted,
             intercept=self.intercept_ - self._threshold,
             features=features,
             labels=labels,
             feature_names=check_names("feature", feature_names, self.n_features_in_, self),
             label_names=check_names("label", label_names, len(self.intercept_), self),
+        )
+        if label is None:
+            return every
+        number = check_label(self, label, len(self.intercept_))
+        return LabelExplanation(
+            every.parts(number),
+            label=every.label_names[number],
+            quantity="log-odds given the other predicted labels",
+            total=float(every.log_odds[number]),
+            score=float(self._scorer().decision(x, 1)[0, number]),
         )
 
     def plot_correlations(

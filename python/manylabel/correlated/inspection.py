@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, triu
 
+from manylabel.estimator.explanation import Part
 from manylabel.estimator.plotting import pyplot
 
 __all__ = ["Explanation", "draw_correlations"]
@@ -62,6 +63,29 @@ class Explanation:
         to this label.
         """
         return self.intercept + self.features.sum(axis=1) + self.labels.sum(axis=1)
+
+    def parts(self, label: int) -> list[Part]:
+        """Return the contributions to the log-odds of one label.
+
+        Parameters
+        ----------
+        label : int
+            Number of the label.
+
+        Returns
+        -------
+        list of Part
+            One part for each feature and each predicted label with a contribution, and one for the intercept.
+        """
+        found = [Part("intercept", "intercept", float(self.intercept[label]))]
+        for kind, rows, names in (
+            ("feature", self.features, self.feature_names),
+            ("label", self.labels, self.label_names),
+        ):
+            stored = slice(rows.indptr[label], rows.indptr[label + 1])
+            for at, value in zip(rows.indices[stored].tolist(), rows.data[stored].tolist(), strict=True):
+                found.append(Part(kind, str(names[at]), value))
+        return found
 
     def __repr__(self) -> str:
         lines = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from functools import lru_cache, wraps
@@ -19,11 +19,12 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core, persistence
-from manylabel.estimator.names import as_names, column_names, values_of_frame
+from manylabel.estimator.explanation import Explained, LabelExplanation, Part, by_removal
+from manylabel.estimator.names import as_names, check_label, column_names, label_name, values_of_frame
 from manylabel.estimator.parameters import Parameters, check_count, n_threads
 from manylabel.estimator.progress import Progress, Tell
 from manylabel.estimator.schema import Array, Attribute, Classes, Scalar, Schema
-from manylabel.estimator.validation import as_column, check_labels, check_matrix
+from manylabel.estimator.validation import as_column, check_labels, check_matrix, check_names, check_row
 
 __all__ = ["ODDS_OF_MARGINS", "Estimator", "MultiLabelClassifier", "built_aside", "core_parts", "core_rows"]
 
@@ -400,6 +401,77 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             raise ValueError(f"shape of `candidates`: expected {wanted}, got {pairs.shape}")
         scores = scorer.at(X, pairs, n_threads(self.n_jobs))
         return core_rows((pairs.indptr, pairs.indices, scores), wanted)
+
+    def explain(
+        self, x: Any, label: int | str, *, feature_names: Sequence[str] | None = None
+    ) -> LabelExplanation:
+        """Explain the score of a label for one row by the parts that it is the sum of.
+
+        Parameters
+        ----------
+        x : array-like or sparse matrix of shape (n_features,) or (1, n_features)
+            The features of one row.
+        label : int or str
+            The label, by its number, or by its name if the model has names of labels.
+        feature_names : sequence of str of length n_features, default=None
+            Names of the features in the result. None means ``feature_names_in_`` if this attribute exists,
+            and otherwise "feature 0", "feature 1" and so on.
+
+        Returns
+        -------
+        LabelExplanation
+            A list of parts, each with the attributes `part`, `name` and `contribution`, in order of
+            decreasing absolute contribution. The contributions sum to the score of `decision_function`, or to
+            another quantity, which the attribute `quantity` names. Print it, or use its methods `to_dict` and
+            `to_frame`.
+
+        Raises
+        ------
+        ValueError
+            If x is not a valid row, or if the model does not have the label.
+
+        Notes
+        -----
+        The parts depend on the class. They are features and the intercept for linear classifiers; features,
+        couplings and the intercept for `CorrLogClassifier`; rules for `BoostedRulesClassifier`; and the
+        features of the margin of the label in its leaf, with the path to the leaf, for `LabelTreeClassifier`.
+        For classifiers with blocks, they are those of the model of the block. For all other classifiers, the
+        features are set to 0 one after the other, in the order of their numbers and in the reverse order. The
+        contribution of a feature is the mean of the two changes of the score.
+        """
+        self._check_fitted()
+        row = check_row(self, x)
+        number = check_label(self, label, self._n_labels)
+        names = check_names("feature", feature_names, self.n_features_in_, self)
+        scorer = self._scorer()
+        pair = csr_array((np.ones(1, dtype=np.float32), ([0], [number])), shape=(1, scorer.n_labels))
+        score = float(scorer.at(row, pair, 1)[0])
+        if np.isfinite(score):
+            explained = self._explained(row, number, names)
+        else:
+            explained = Explained([Part("intercept", "the model does not score this label", score)])
+        total = float(sum(part.contribution for part in explained.rows))
+        return LabelExplanation(
+            explained.rows,
+            label=label_name(self, number),
+            quantity=explained.quantity,
+            total=total,
+            score=score,
+            path=explained.path,
+        )
+
+    def _explained(self, x: csr_array, label: int, names: Sequence[str]) -> Explained:
+        """Compute the parts of a finite score, for `explain`."""
+
+        def score(rows: csr_array) -> NDArray[Any]:
+            n_rows = rows.shape[0]
+            pairs = csr_array(
+                (np.ones(n_rows, dtype=np.float32), np.full(n_rows, label), np.arange(n_rows + 1)),
+                shape=(n_rows, self._n_labels),
+            )
+            return self._scorer().at(rows, pairs, n_threads(self.n_jobs))
+
+        return by_removal(score, x, names)
 
     def predict_topk(self, X: Any, k: int = 5) -> csr_array:
         """Predict the k labels with the highest scores for every row.

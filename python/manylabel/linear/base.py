@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csc_array, csr_array
 
 from manylabel import _core
 from manylabel.estimator.base import ODDS_OF_MARGINS, MultiLabelClassifier
+from manylabel.estimator.explanation import Explained, Part, feature_parts
 from manylabel.estimator.schema import Array, Attribute, Scalar
 
-__all__ = ["LinearClassifier"]
+__all__ = ["LinearClassifier", "SparseLinearClassifier", "unit_length"]
 
 
 class LinearClassifier(MultiLabelClassifier):
@@ -75,6 +78,16 @@ class LinearClassifier(MultiLabelClassifier):
     def _make_scorer(self) -> _core.Scorer:
         return _core.linear_scorer(self)
 
+    def _explained(self, x: csr_array, label: int, names: Sequence[str]) -> Explained:
+        values = unit_length(x.data) if self._normalizes_rows else x.data.astype(np.float64)
+        contributions = values * self._weights(label, x.indices)
+        intercept = Part("intercept", "intercept", float(self.intercept_[label]))
+        return Explained(feature_parts(x.indices, contributions, names, [intercept]))
+
+    def _weights(self, label: int, features: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the weights of a label for some features."""
+        raise NotImplementedError
+
     def _shift(self, intercept: NDArray[np.float32], threshold: float | None, learned: float | None) -> None:
         """Set `threshold_` to the given or learned threshold, and subtract it from the intercepts."""
         if threshold is None:
@@ -84,3 +97,26 @@ class LinearClassifier(MultiLabelClassifier):
 
     def _log_odds(self, scores: NDArray[Any]) -> NDArray[Any]:
         return ODDS_OF_MARGINS * scores
+
+
+class SparseLinearClassifier(LinearClassifier):
+    """Base class of linear classifiers with sparse weights in ``coef_``."""
+
+    coef_: csc_array
+
+    def _weights(self, label: int, features: NDArray[Any]) -> NDArray[np.float64]:
+        # Each column has the weights of one feature, with sorted labels.
+        found = np.zeros(len(features))
+        for at, feature in enumerate(features.tolist()):
+            begin, end = self.coef_.indptr[feature], self.coef_.indptr[feature + 1]
+            place = begin + np.searchsorted(self.coef_.indices[begin:end], label)
+            if place < end and self.coef_.indices[place] == label:
+                found[at] = self.coef_.data[place]
+        return found
+
+
+def unit_length(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Scale the values of a row to unit Euclidean length, as the core does before it scores a row."""
+    doubles = values.astype(np.float64)
+    length = np.linalg.norm(doubles)
+    return doubles / length if length > 0 else doubles

@@ -29,7 +29,7 @@ from manylabel.estimator.scaling import ScaledFeatures
 from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
 from manylabel.estimator.surgery import EditableLabels
 from manylabel.estimator.validation import check_training_set
-from manylabel.linear.base import LinearClassifier
+from manylabel.linear.base import LinearClassifier, SparseLinearClassifier
 
 __all__ = ["DiSMECClassifier"]
 
@@ -47,7 +47,7 @@ _LONGEST_RANKING = 5
 
 
 @register(command="dismec", demo=("DiSMEC", lambda dismec: dismec(random_state=0)))
-class DiSMECClassifier(EditableLabels, LinearClassifier):
+class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     """One-vs-rest linear classifier with squared hinge loss and pruned, sparse weights.
 
     `fit` trains a separate classifier for each label. The weights w and the intercept b of a label minimize

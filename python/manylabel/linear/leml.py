@@ -201,6 +201,12 @@ class LEMLClassifier(LinearClassifier):
     ) -> None:
         self._assign(locals())
 
+    def _weights(self, label: int, features: NDArray[Any]) -> NDArray[np.float64]:
+        weights = np.zeros(self.n_features_in_)
+        factors = self.label_factors_[:, label].astype(np.float64)
+        weights[self.features_] = self.feature_factors_.astype(np.float64) @ factors
+        return np.asarray(weights[features])
+
     def _make_scorer(self) -> _core.Scorer:
         return _core.low_rank_scorer(self)
 

@@ -17,13 +17,13 @@ from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import ScaledFeatures
 from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
 from manylabel.estimator.validation import check_training_set, held_out_rows
-from manylabel.linear.base import LinearClassifier
+from manylabel.linear.base import LinearClassifier, SparseLinearClassifier
 
 __all__ = ["PDSparseClassifier"]
 
 
 @register(command="pd-sparse")
-class PDSparseClassifier(LinearClassifier):
+class PDSparseClassifier(SparseLinearClassifier):
     """Linear classifier with a max-margin ranking loss and sparse weights.
 
     `fit` minimizes ``sum_k (|w_k|^2/2 + l1 |w_k|_1) + C sum_i max(0, 1 + max w_k.x_i - min w_k.x_i)`` over

@@ -10,7 +10,7 @@ The Rust core computes the scores of models of this library, in one call for all
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,6 +21,7 @@ from sklearn.utils import get_tags
 
 from manylabel import _core
 from manylabel.estimator.base import MultiLabelClassifier, core_rows
+from manylabel.estimator.explanation import Explained, Part, by_removal
 from manylabel.estimator.parameters import n_threads
 from manylabel.estimator.schema import Array, Attribute, Each, Scalar, SparseMatrix
 from manylabel.partition.asked import AskedScorer
@@ -166,6 +167,27 @@ class BlockClassifier(MultiLabelClassifier):
         X = super()._features(X)
         # Models of other libraries are called with slices of a sparse matrix.
         return X if isinstance(self._scorer(), _core.Scorer) else csr_array(X)
+
+    def _explained(self, x: csr_array, label: int, names: Sequence[str]) -> Explained:
+        """Explain the score of a label in a block; see `MultiLabelClassifier.explain`."""
+        routes = self._routes(x)
+        for block in routes.indices[np.argsort(-routes.data, kind="stable")].tolist():
+            model, place = self._model_of_label(block, label)
+            if model is None:
+                continue
+            path = (Part("route", f"block {block}", float(routes[0, block])),)
+            if isinstance(model, MultiLabelClassifier):
+                inner = model._explained(x, place, names)
+                quantity = f"{inner.quantity} of the model of block {block}"
+                return Explained(inner.rows, quantity, (*path, *inner.path))
+            inner = by_removal(lambda rows: np.asarray(model.decision_function(rows))[:, place], x, names)  # noqa: B023
+            return Explained(inner.rows, f"score of the model of block {block}", path)
+        return super()._explained(x, label, names)
+
+    def _model_of_label(self, block: int, label: int) -> tuple[Any, int]:
+        """Return the model that scores a label in a block, and the number of the label in this model."""
+        places = np.flatnonzero(self.label_blocks_[block] == label)
+        return (self.estimators_[block], int(places[0])) if len(places) else (None, -1)
 
     def _router(self) -> _core.Scorer:
         return Router(coef_=self.router_coef_, intercept_=self.router_intercept_).scorer()

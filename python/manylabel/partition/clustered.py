@@ -362,6 +362,11 @@ class LPSRClassifier(BlockClassifier):
         ]
         return self._scored(blocks, weights)
 
+    def _model_of_label(self, block: int, label: int) -> tuple[Any, int]:
+        if label not in self.label_blocks_[block]:
+            return None, -1
+        return self.estimators_[0], int(np.searchsorted(self.labels_, label))
+
     def _places(self) -> list[NDArray[np.int32]]:
         """Return one array per part, with the positions of the part's candidates in the array `labels_`."""
         if not self.label_blocks_:

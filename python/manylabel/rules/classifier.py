@@ -14,11 +14,19 @@ from sklearn.utils.validation import check_is_fitted
 from manylabel import _core
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import MultiLabelClassifier, core_rows
+from manylabel.estimator.explanation import LabelExplanation
+from manylabel.estimator.names import check_label
 from manylabel.estimator.parameters import n_threads
 from manylabel.estimator.progress import Progress, reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
-from manylabel.estimator.validation import check_features, check_row, check_training_set, held_out_rows
+from manylabel.estimator.validation import (
+    check_features,
+    check_names,
+    check_row,
+    check_training_set,
+    held_out_rows,
+)
 from manylabel.rules.inspection import (
     FiredRule,
     Rules,
@@ -405,10 +413,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         """Importances of the labels. The values sum to 1, or are all 0 if no rule has conditions."""
         return label_importances(self.rules_)
 
-    def explain(
+    def explain(  # type: ignore[override]  # without a label, all rules
         self,
         x: Any,
-        label: int | None = None,
+        label: int | str | None = None,
         *,
         feature_names: Sequence[str] | None = None,
         label_names: Sequence[str] | None = None,
@@ -419,10 +427,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         ----------
         x : array-like or sparse matrix of shape (n_features,) or (1, n_features)
             The features of one row.
-        label : int, default=None
-            Label to explain. If given, only rules with a nonzero score for this label are returned, in order
-            of decreasing absolute score. If None, all rules that cover the row are returned, in the order in
-            which `fit` added them.
+        label : int or str, default=None
+            Label to explain, by its number or by its name. If given, only rules with a nonzero score for this
+            label are returned, in order of decreasing absolute score. If None, all rules that cover the row
+            are returned, in the order in which `fit` added them.
         feature_names : sequence of str of length n_features, default=None
             Names of the features in the ``repr`` of the result. By default, the names are
             ``feature_names_in_`` if this attribute exists, and otherwise "feature 0", "feature 1", ...
@@ -432,9 +440,11 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
         Returns
         -------
-        list of FiredRule
+        LabelExplanation, or list of FiredRule
             The rules that cover the row. The ``repr`` of each rule is the text of the rule. If `label` is
-            None, the scores of the rules sum to the result of `decision_function` for the row.
+            None, the scores of the rules sum to the result of `decision_function` for the row. If `label` is
+            given, the result is a `LabelExplanation` of the rules, and their contributions sum to the score
+            of the label. A label that occurs in no training row has the score -inf instead.
 
         Raises
         ------
@@ -443,8 +453,20 @@ class BoostedRulesClassifier(MultiLabelClassifier):
             `label` is not a label of the model.
         """
         check_is_fitted(self, "heads_")
-        _, fired, _ = _core.rules_fired(self, check_row(self, x), 1)
-        return fired_rules(self, fired, label, feature_names, label_names)
+        row = check_row(self, x)
+        number = None if label is None else check_label(self, label, self.heads_.shape[1])
+        _, fired, _ = _core.rules_fired(self, row, 1)
+        rules = fired_rules(self, fired, number, feature_names, label_names)
+        if number is None:
+            return rules
+        names = check_names("label", label_names, self.heads_.shape[1], self)
+        return LabelExplanation(
+            rules,
+            label=names[number],
+            quantity="score",
+            total=sum(rule.contribution for rule in rules),
+            score=float(self._scorer().decision(row, 1)[0, number]),
+        )
 
     def to_frame(
         self, *, feature_names: Sequence[str] | None = None, label_names: Sequence[str] | None = None

@@ -89,6 +89,8 @@ class FiredRule:
         Labels with a nonzero score in the head of the rule.
     scores : ndarray of shape (n_scored,), dtype float32
         Scores that the rule adds for these labels.
+    contribution : float, default=nan
+        Score that the rule adds for the explained label. It is nan if no label is explained.
 
     Examples
     --------
@@ -106,6 +108,17 @@ class FiredRule:
     coverage: float
     labels: NDArray[Any]
     scores: NDArray[np.float32]
+    contribution: float = math.nan
+
+    @property
+    def part(self) -> str:
+        """The kind of this part of a score, "rule"."""
+        return "rule"
+
+    @property
+    def name(self) -> str:
+        """The conditions of the rule, as text."""
+        return f"rule {self.rule}: " + self.text.split(" then ")[0].splitlines()[0]
 
     def __repr__(self) -> str:
         return f"{self.rule}: {self.text}"
@@ -193,17 +206,16 @@ def fired_rules(
     """Return the given rules as `FiredRule` objects; see `BoostedRulesClassifier.explain`."""
     writer = _Writer(model, feature_names, label_names, max_labels=10, decimals=2)
     heads = model.heads_
+    adds = np.full(len(rules), math.nan)
     if label is not None:
-        label = check_count("label", label, 0)
-        if label >= heads.shape[1]:
-            raise ValueError(f"`label` must be from 0 to {heads.shape[1] - 1}, got {label}")
-        scores = heads[rules][:, [label]].toarray().ravel()
-        order = np.argsort(-np.abs(scores), kind="stable")
-        rules = rules[order[scores[order] != 0]]
+        adds = heads[rules][:, [label]].toarray().ravel()
+        order = np.argsort(-np.abs(adds), kind="stable")
+        kept = order[adds[order] != 0]
+        rules, adds = rules[kept], adds[kept]
     fired = []
-    for rule in rules.tolist():
+    for rule, add in zip(rules.tolist(), adds.tolist(), strict=True):
         labels, scores = writer.head(rule)
-        fired.append(FiredRule(rule, writer.rule(rule), float(model.coverage_[rule]), labels, scores))
+        fired.append(FiredRule(rule, writer.rule(rule), float(model.coverage_[rule]), labels, scores, add))
     return fired
 
 

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import Estimator, built_aside
+from manylabel.estimator.explanation import LabelExplanation
 from manylabel.estimator.names import NamedRows, as_names, check_label, named_indicator, pairs_of, renamed
 from manylabel.estimator.parameters import shown
 from manylabel.estimator.progress import Progress
@@ -315,6 +316,48 @@ class TextTagger(Estimator):
         keywords = {} if sample_weight is None else {"sample_weight": np.asarray(sample_weight)[~held_out]}
         classifier.fit(X[~held_out], Y[~held_out], **keywords)
         return clone(self.decision).fit(_probabilities(classifier, X[held_out]), Y[held_out])
+
+    def explain(self, text: Any, label: str) -> LabelExplanation:
+        """Explain the score of a label for one text.
+
+        Parameters
+        ----------
+        text : str, or matrix of shape (1, n_features)
+            The text. If `vectorizer` is None, its features.
+        label : str
+            Name of the label.
+
+        Returns
+        -------
+        LabelExplanation
+            A list of parts, each with the attributes `part`, `name` and `contribution`, in order of
+            decreasing absolute contribution. Print it, or use its methods `to_dict` and `to_frame`. The names
+            of features are the terms of the vectorizer. A `HashingVectorizer` has no terms, so its features
+            have numbers.
+
+        Raises
+        ------
+        ValueError
+            If the tagger does not have the label, or if the classifier has no method `explain`.
+        """
+        self._check_fitted()
+        number = check_label(self, label, len(self.label_names_))
+        if not hasattr(self.classifier_, "explain"):
+            raise ValueError(
+                "`classifier` must have the method explain to explain a label, "
+                f"got {type(self.classifier_).__name__}"
+            )
+        if self.vectorizer_ is None:
+            x, names = text, None
+        elif isinstance(text, str):
+            x, names = features_of_text(self.vectorizer_, text), None
+            if hasattr(self.vectorizer_, "get_feature_names_out"):
+                names = self.vectorizer_.get_feature_names_out()
+        else:
+            raise ValueError(f"`text` must be a str, got {shown(text)}")
+        found: LabelExplanation = self.classifier_.explain(x, number, feature_names=names)
+        found.label = str(self.label_names_[number])
+        return found
 
     @built_aside
     def rename_labels(self, names: Mapping[str, str]) -> None:

@@ -16,6 +16,7 @@ from manylabel import _core
 from manylabel.embedding.rembrandt import Rembrandt
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import ODDS_OF_MARGINS, built_aside, core_rows
+from manylabel.estimator.explanation import Explained
 from manylabel.estimator.parameters import check_count, fixed_threshold, n_threads
 from manylabel.estimator.progress import Progress, reported
 from manylabel.estimator.registry import register
@@ -23,7 +24,9 @@ from manylabel.estimator.scaling import holds_measurements
 from manylabel.estimator.schema import Array, Scalar, Schema
 from manylabel.estimator.surgery import EditableLabels
 from manylabel.estimator.validation import check_training_set
+from manylabel.linear.base import unit_length
 from manylabel.linear.dismec import DiSMECClassifier
+from manylabel.tree.inspection import explained
 from manylabel.tree.outputs import without_outputs
 
 __all__ = ["LabelTreeClassifier"]
@@ -509,6 +512,10 @@ class LabelTreeClassifier(EditableLabels):
         if not kept.all():
             without_outputs(self, kept)
         self.leaf_labels_ = new[self.leaf_labels_[kept]]
+
+    def _explained(self, x: csr_array, label: int, names: Sequence[str]) -> Explained:
+        values = unit_length(x.data) if self._normalizes_rows else x.data.astype(np.float64)
+        return explained(self, x.indices, values, label, names)
 
     @property
     def _beam(self) -> int:

@@ -1,0 +1,82 @@
+"""Explanations of the scores of label trees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manylabel.estimator.explanation import Explained, Part, feature_parts
+
+__all__ = ["explained"]
+
+
+def explained(
+    model: Any, features: NDArray[Any], values: NDArray[np.float64], label: int, names: Sequence[str]
+) -> Explained:
+    """Explain the margin of a label in its leaf, for one row.
+
+    Parameters
+    ----------
+    model : LabelTreeClassifier
+        The fitted model.
+    features : ndarray of shape (n_stored,)
+        Features of the row.
+    values : ndarray of shape (n_stored,), dtype float64
+        Their values, scaled as the model scales rows.
+    label : int
+        A label that is in a leaf.
+    names : sequence of str
+        Names of the features.
+
+    Returns
+    -------
+    Explained
+        The contributions of the features and the intercept to the margin. With ``combine="leaf"`` and one
+        tree, the threshold is a further part, and the contributions sum to the score. The path has the nodes
+        from the root to the leaf. With several trees, the first tree that has the label is explained.
+    """
+    entry = int(np.flatnonzero(model.leaf_labels_ == label)[0])
+    leaf = int(np.searchsorted(model.node_label_ends_, entry, side="right")) - 1
+    output = entry - int(model.node_label_ends_[leaf])
+    weights = _weights(model, leaf, output, features, None if _is_float(model) else model.leaf_scale_[entry])
+    intercept = Part("intercept", "intercept", float(model.leaf_intercept_[entry]))
+    path: list[Part] = []
+    node, n_trees = leaf, int(model.node_children_[0])
+    while node >= n_trees:
+        parent = int(np.searchsorted(model.node_children_, node, side="right")) - 1
+        scale = None if _is_float(model) else model.node_scale_[node]
+        place = node - int(model.node_children_[parent])
+        margin = float(values @ _weights(model, parent, place, features, scale))
+        margin += float(model.node_intercept_[node])
+        share = -model.path_weight_ * float(max(0.0, 1.0 - margin)) ** 3
+        path.append(Part("node", f"node {node}", float(share)))
+        node = parent
+    more = [intercept]
+    if model.by_leaf_ and n_trees == 1:
+        more.append(Part("threshold", "threshold", -float(model.threshold_)))
+        quantity = "score"
+    else:
+        quantity = "margin in its leaf" if n_trees == 1 else f"margin in its leaf of tree {node}"
+    parts = feature_parts(features, values * weights, names, more)
+    return Explained(parts, quantity, tuple(reversed(path)))
+
+
+def _is_float(model: Any) -> bool:
+    return bool(model.chunk_weights_.dtype.kind == "f")
+
+
+def _weights(
+    model: Any, node: int, output: int, features: NDArray[Any], scale: np.float32 | None
+) -> NDArray[np.float64]:
+    """Return the weights of a child or label of a node, for some features."""
+    stored = slice(model.chunk_weight_ends_[node], model.chunk_weight_ends_[node + 1])
+    of_node = slice(model.chunk_feature_ends_[node], model.chunk_feature_ends_[node + 1])
+    mine = np.flatnonzero(model.chunk_outputs_[stored] == output)
+    rows = np.searchsorted(model.chunk_row_ends_[of_node], mine, side="right")
+    weights = model.chunk_weights_[stored][mine].astype(np.float64)
+    weight_of = dict(zip(model.chunk_features_[of_node][rows].tolist(), weights.tolist(), strict=True))
+    found = np.array([weight_of.get(feature, 0.0) for feature in features.tolist()])
+    return found if scale is None else found * float(scale)
