@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["documented_like", "inherit_documentation"]
+__all__ = ["documented_like", "inherit_documentation", "parameter_texts"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -144,3 +144,9 @@ def _replaced(doc: str, sections: dict[str, dict[str, str]]) -> str:
 
 def _section(title: str, body: str) -> str:
     return f"{title}\n{'-' * len(title)}\n{body}"
+
+
+def parameter_texts(cls: type) -> dict[str, str]:
+    """Return the descriptions of the parameters of a class by name, each as one line of text."""
+    entries = _sections(cls.__doc__).get("Parameters", {})
+    return {name: " ".join(entry.split("\n", 1)[-1].split()) for name, entry in entries.items()}

@@ -1,9 +1,11 @@
-"""The command line, with the commands ``train``, ``predict``, ``evaluate``, ``inspect`` and ``demo``.
+"""The command line, with the commands that `manylabel --help` lists.
 
 ``manylabel`` and ``python -m manylabel`` run the same program.
 
-Data files whose names end in ``.arff`` or ``.arff.gz`` are read as ARFF. Other data files must be in the text
-format of the Extreme Classification Repository. All data files may be compressed with gzip. Results are
+Data files whose names end in ``.arff`` or ``.arff.gz`` are read as ARFF. Folders, and files that end in
+``.csv``, ``.tsv``, ``.jsonl``, ``.ndjson`` or ``.parquet``, are tables of texts with the names of their
+labels. A model of such a table is a `TextTagger`. Other data files must be in the text format of the Extreme
+Classification Repository. All data files may be compressed with gzip. Results are
 written to stdout. Progress bars, summaries and errors are written to stderr. Every error is printed as a
 single line, ``manylabel: error: ...``. Output files are written under a temporary name and renamed when they
 are complete.
@@ -30,7 +32,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from time import perf_counter
 from typing import IO, Any, NoReturn
@@ -38,12 +40,17 @@ from typing import IO, Any, NoReturn
 import numpy as np
 from scipy.sparse import csc_array, csr_array, vstack
 from sklearn.base import clone
+from sklearn.feature_extraction.text import TfidfVectorizer
 from tqdm import tqdm
 
 from manylabel import metrics
+from manylabel.cli.texts import is_table, named_lines, parameter_lines, read_rows, test_rows
 from manylabel.datasets import load_arff, load_xc
+from manylabel.diagnosis import doctor
+from manylabel.estimator.names import named_indicator
 from manylabel.estimator.registry import COMMANDS
 from manylabel.persistence import load, written_aside
+from manylabel.tagging import TextTagger
 
 __all__ = ["MODELS", "main"]
 
@@ -57,6 +64,10 @@ _RUN_PARAMETERS = ("n_jobs", "random_state", "verbose")
 # Number of rows that are predicted at a time. It is large enough to keep all threads busy, and small enough
 # that the first lines are written early.
 _BLOCK = 4096
+
+
+# Number of names that `inspect` shows.
+_SHOWN_NAMES = 5
 
 
 class UsageError(Exception):
@@ -142,6 +153,17 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="XML file in the format of MULAN that lists the labels of an ARFF data file",
     )
+    reading.add_argument(
+        "--text",
+        metavar="COLUMN,...",
+        help="columns of a table with the texts, joined if there are several (default: text)",
+    )
+    reading.add_argument(
+        "--labels", metavar="COLUMN", help="column of a table with the names of labels (default: labels)"
+    )
+    reading.add_argument(
+        "--sep", default=";", metavar="TEXT", help='text between two names of labels in a cell (default: ";")'
+    )
 
     def command(name: str, run: Any, help: str, *parents: _Parser) -> _Parser:
         added = commands.add_parser(name, help=help, description=f"{help}.", parents=parents)
@@ -149,7 +171,11 @@ def _parser() -> argparse.ArgumentParser:
         return added
 
     train = command("train", _train, "Fit a model to a data file and save it", running, reading)
-    train.add_argument("--model", required=True, choices=MODELS, help="the method, one of: %(choices)s")
+    train.add_argument(
+        "--model",
+        choices=MODELS,
+        help="the method, one of: %(choices)s (default for tables of texts: label-tree)",
+    )
     train.add_argument("data", help="the training data")
     train.add_argument("-o", "--output", required=True, metavar="MODEL", help="the model file to write")
     train.add_argument(
@@ -174,6 +200,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="the file to write (default: stdout), one line of label:score pairs per row, best label first",
     )
+    predict.add_argument(
+        "--json", action="store_true", help="write a JSON object per row; only for models with label names"
+    )
 
     evaluate = command(
         "evaluate", _evaluate, "Compute quality measures of a model on a data file", running, reading
@@ -196,6 +225,21 @@ def _parser() -> argparse.ArgumentParser:
 
     inspect = command("inspect", _inspect, "Show the contents of a model file")
     inspect.add_argument("model", help="the model file")
+
+    explain = command("explain", _explain, "Show why a model gives a label its score", reading)
+    explain.add_argument("model", help="the model file")
+    explain.add_argument("label", help="the name or the number of the label")
+    explain.add_argument("row", help="a text, or the number of a row of --data; rows count from 0")
+    explain.add_argument("--data", metavar="DATA", help="a data file with the row")
+    explain.add_argument("--json", action="store_true", help="write a JSON object instead of text")
+
+    params = command("params", _params, "Show the parameters of a method, or of a model file")
+    params.add_argument("model", help=f"a model file, or one of: {', '.join(MODELS)}")
+
+    diagnose = command("doctor", _doctor, "Look for faults in data, and suggest a method", running, reading)
+    diagnose.add_argument("data", help="the training data")
+    diagnose.add_argument("--test", metavar="DATA", help="the test data, to look for faults of the split")
+    diagnose.add_argument("--json", action="store_true", help="write a JSON object instead of text")
 
     demo = command(
         "demo",
@@ -220,7 +264,9 @@ def _ranks(text: str) -> tuple[int, ...]:
 
 
 def _train(arguments: argparse.Namespace) -> None:
-    model = MODELS[arguments.model]()
+    if arguments.model is None and not is_table(arguments.data):
+        raise UsageError("the following arguments are required: --model")
+    model = MODELS[arguments.model or "label-tree"]()
     for setting in arguments.settings:
         name, equals, value = setting.partition("=")
         if not equals:
@@ -231,6 +277,9 @@ def _train(arguments: argparse.Namespace) -> None:
             raise UsageError(f"--seed: {arguments.model} has no parameter random_state, so leave out --seed")
         model.set_params(random_state=arguments.seed)
     path = _output(arguments.output)
+    if is_table(arguments.data):
+        _train_tagger(model, path, arguments)
+        return
     X, Y = _read(arguments.data, arguments)
     if not arguments.quiet:
         _say(f"{arguments.data}: {X.shape[0]:,} rows, {X.shape[1]:,} features, {Y.shape[1]:,} labels")
@@ -244,18 +293,44 @@ def _train(arguments: argparse.Namespace) -> None:
         _say(f"{arguments.output}: {path.stat().st_size:,} bytes, fitted in {seconds:.1f} s")
 
 
+def _train_tagger(model: Any, path: Path, arguments: argparse.Namespace) -> None:
+    """Fit a tagger with the given classifier to a table of texts, and save it."""
+    tagger = TextTagger(model, n_jobs=arguments.jobs, verbose=int(_shows_progress(arguments)))
+    start = perf_counter()
+    tagger.fit(read_rows(arguments.data, arguments))
+    seconds = perf_counter() - start
+    tagger.set_params(n_jobs=None, verbose=0).save(path)
+    if not arguments.quiet:
+        _say(f"{arguments.data}: {tagger.n_features_in_:,} features, {len(tagger.label_names_):,} labels")
+        _say(f"{arguments.output}: {path.stat().st_size:,} bytes, fitted in {seconds:.1f} s")
+
+
 def _predict(arguments: argparse.Namespace) -> None:
     output = None if arguments.output is None else _output(arguments.output)
     model = _load(arguments)
+    if isinstance(model, TextTagger):
+        texts = (text for text, _ in _table(arguments.data, arguments))
+        with _writing(output) as file:
+            while block := list(islice(texts, _BLOCK)):
+                lines = named_lines(model.suggest(block, k=arguments.k), arguments.json)
+                file.writelines(f"{line}\n" for line in lines)
+        return
+    names = getattr(model, "label_names_", None)
+    if arguments.json and names is None:
+        raise UsageError("--json: the model has no names of labels, so leave out --json")
     X, _ = _read(arguments.data, arguments)
     _check_width(X, model.n_features_in_, "features", arguments.data)
     with _writing(output) as file:
         for top in _topk(model, X, arguments.k, arguments):
-            file.writelines(f"{line}\n" for line in _lines(top))
+            lines = _lines(top) if names is None else named_lines(_named(top, names), arguments.json)
+            file.writelines(f"{line}\n" for line in lines)
 
 
 def _evaluate(arguments: argparse.Namespace) -> None:
     model = _load(arguments)
+    if isinstance(model, TextTagger):
+        _evaluate_tagger(model, arguments)
+        return
     n_labels = model._n_labels
     X, Y = _read(arguments.data, arguments)
     _check_width(X, model.n_features_in_, "features", arguments.data)
@@ -268,7 +343,25 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     if X.shape[0] == 0:
         raise ValueError(f"{arguments.data}: expected at least one row, got an empty data set")
     scores = vstack(list(_topk(model, X, max(arguments.k), arguments)), format="csr")
+    _write_measures(Y, scores, propensities, arguments)
 
+
+def _evaluate_tagger(model: TextTagger, arguments: argparse.Namespace) -> None:
+    tables = [_table(path, arguments) for path in (arguments.data, arguments.train) if path is not None]
+    texts, labels = test_rows(model.label_names_, *tables)
+    if not texts:
+        raise ValueError(f"{arguments.data}: expected at least one row, got an empty data set")
+    Y = labels[0]
+    propensities = metrics.propensities(labels[1]) if arguments.train is not None else None
+    blocks = (texts[start : start + _BLOCK] for start in range(0, len(texts), _BLOCK))
+    tops = [model._topk(model._features(block), max(arguments.k)) for block in blocks]
+    scores: Any = vstack(tops, format="csr")
+    # Names that the tagger does not know are labels that were not found.
+    wide = csr_array((scores.data, scores.indices, scores.indptr), shape=Y.shape)
+    _write_measures(Y, wide, propensities, arguments)
+
+
+def _write_measures(Y: csr_array, scores: Any, propensities: Any, arguments: argparse.Namespace) -> None:
     table = {
         "P": metrics.precision_at_k(Y, scores, arguments.k),
         "nDCG": metrics.ndcg_at_k(Y, scores, arguments.k),
@@ -285,7 +378,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
             for name, row in values.items()
             for k, value in zip(arguments.k, row, strict=True)
         }
-        print(json.dumps({"rows": X.shape[0], **flat}, indent=2))
+        print(json.dumps({"rows": Y.shape[0], **flat}, indent=2))
         return
     print(f"{'':8}" + "".join(f"{f'k={k}':>9}" for k in arguments.k))
     for name, row in values.items():
@@ -302,17 +395,109 @@ def _inspect(arguments: argparse.Namespace) -> None:
         "file": f"{os.stat(arguments.model).st_size:,} bytes, format {header['manylabel_format']}, "
         f"written by manylabel {header['manylabel_version']}",
         "features": f"{model.n_features_in_:,}",
-        "labels": f"{model._n_labels:,}" if hasattr(model, "classes_") else "none",
+        "labels": _label_count(model),
         "parameters": " ".join(parameters.split()),
     }
     rows |= {
         name: _describe(value)
         for name, value in vars(model).items()
-        if name.endswith("_") and name not in ("classes_", "n_features_in_")
+        if name.endswith("_") and name not in ("classes_", "n_features_in_", "label_names_")
     }
     width = max(map(len, rows))
     for name, text in rows.items():
         print(f"{name:{width}}  {text}")
+
+
+def _label_count(model: Any) -> str:
+    names = getattr(model, "label_names_", None)
+    if names is None:
+        return f"{model._n_labels:,}" if hasattr(model, "classes_") else "none"
+    shown = ", ".join(repr(str(name)) for name in names[:_SHOWN_NAMES])
+    return f"{len(names):,}: {shown}" + (", ..." if len(names) > _SHOWN_NAMES else "")
+
+
+def _explain(arguments: argparse.Namespace) -> None:
+    model = load(arguments.model)
+    if not hasattr(model, "explain"):
+        raise ValueError(f"{arguments.model}: expected a classifier, got {type(model).__name__}")
+    label: Any = arguments.label
+    names = getattr(model, "label_names_", None)
+    if names is None or (label not in names and label.isdecimal()):
+        if not label.isdecimal():
+            raise UsageError(
+                f"label: expected a number, since the model has no names of labels, got {label!r}"
+            )
+        if names is not None and int(label) >= len(names):
+            raise UsageError(f"label: expected a name, or a number from 0 to {len(names) - 1}, got {label!r}")
+        label = int(label) if names is None else str(names[int(label)])
+    row: Any = arguments.row
+    if arguments.data is not None:
+        row = _row(model, arguments)
+    elif not isinstance(model, TextTagger):
+        raise UsageError("--data: expected a data file with the row, since the model does not take texts")
+    found = model.explain(row, label)
+    print(json.dumps(found.to_dict(), indent=2, ensure_ascii=False) if arguments.json else repr(found))
+
+
+def _row(model: Any, arguments: argparse.Namespace) -> Any:
+    """Return a row of a data file, as text or as features."""
+    if not arguments.row.isdecimal():
+        raise UsageError(f"row: expected the number of a row of --data, got {arguments.row!r}")
+    number = int(arguments.row)
+    if isinstance(model, TextTagger):
+        found = next(islice(_table(arguments.data, arguments), number, None), None)
+        if found is None:
+            raise ValueError(f"{arguments.data}: expected more than {number} rows, got fewer")
+        return found[0]
+    arguments.jobs = None
+    X, _ = _read(arguments.data, arguments)
+    _check_width(X, model.n_features_in_, "features", arguments.data)
+    if number >= X.shape[0]:
+        raise ValueError(f"{arguments.data}: expected more than {number} rows, got {X.shape[0]}")
+    return X[[number]]
+
+
+def _params(arguments: argparse.Namespace) -> None:
+    if arguments.model in MODELS:
+        for line in parameter_lines(MODELS[arguments.model]()):
+            print(line)
+        return
+    for name, value in load(arguments.model).get_params().items():
+        print(f"{name}={value!r}")
+
+
+def _doctor(arguments: argparse.Namespace) -> None:
+    paths = [path for path in (arguments.data, arguments.test) if path is not None]
+    if is_table(arguments.data):
+        tables = [list(_table(path, arguments)) for path in paths]
+        names = sorted({name for table in tables for _, found in table for name in found})
+        if not names:
+            raise ValueError(f"{arguments.data}: expected labels in the table, got none")
+        vectorizer = TfidfVectorizer(dtype=np.float32).fit(text for text, _ in tables[0])
+        matrices = []
+        for table in tables:
+            Y = named_indicator((found for _, found in table), names)[1]
+            matrices += [vectorizer.transform([text for text, _ in table]), Y]
+        found = doctor(*matrices, label_names=names, feature_names=vectorizer.get_feature_names_out())
+    else:
+        found = doctor(*(matrix for path in paths for matrix in _read(path, arguments)))
+    print(found.to_json() if arguments.json else found)
+
+
+def _named(top: csr_array, names: Any) -> Iterator[list[tuple[str, float]]]:
+    """Yield the names and scores of each row, best label first."""
+    for begin, end in pairwise(top.indptr.tolist()):
+        labels, scores = top.indices[begin:end], top.data[begin:end]
+        order = np.argsort(-scores, kind="stable")
+        yield list(zip(names[labels[order]].tolist(), scores[order].tolist(), strict=True))
+
+
+def _table(path: str, arguments: argparse.Namespace) -> Iterator[tuple[str, list[str]]]:
+    if not is_table(path):
+        raise ValueError(
+            f"{path}: expected a table of texts, such as a CSV file, since the model is a tagger"
+        )
+    return read_rows(path, arguments)
 
 
 def _describe(value: Any) -> str:
@@ -324,6 +509,8 @@ def _describe(value: Any) -> str:
         return f"{kind} {value.shape} of {value.dtype}, {value.nnz:,} stored ({density:.2%}), {lines}"
     if isinstance(value, np.ndarray):
         text = f"{kind} {value.shape} of {value.dtype}"
+        if value.dtype == object and value.ndim == 1 and value.size:
+            text += ", " + ", ".join(repr(str(item)) for item in value[:_SHOWN_NAMES])
         if value.size and value.dtype.kind in "iuf":
             text += f", from {value.min():.4g} to {value.max():.4g}"
         return text
@@ -398,7 +585,7 @@ def _read(path: str, arguments: argparse.Namespace) -> tuple[Any, csr_array]:
 
 def _load(arguments: argparse.Namespace) -> Any:
     model = load(arguments.model)
-    if not hasattr(model, "predict_topk"):
+    if not hasattr(model, "predict_topk") and not isinstance(model, TextTagger):
         raise ValueError(f"{arguments.model}: expected a classifier, got {type(model).__name__}")
     _set_run(model, n_jobs=arguments.jobs)
     return model

@@ -1,0 +1,73 @@
+"""Tables of texts on the command line: which files are tables, and what is written about their rows."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from argparse import Namespace
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from manylabel.estimator.documentation import parameter_texts
+from manylabel.estimator.names import named_indicator
+from manylabel.tagging import read_texts
+
+__all__ = ["is_table", "named_lines", "parameter_lines", "read_rows", "test_rows"]
+
+_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
+
+
+def is_table(path: str) -> bool:
+    """Return whether a path is a file or a folder of texts, which `read_texts` can read."""
+    return path.lower().removesuffix(".gz").endswith(_ENDINGS) or Path(path).is_dir()
+
+
+def read_rows(path: str, arguments: Namespace) -> Iterator[tuple[str, list[str]]]:
+    """Read the texts and names of a table, as the options ``--text``, ``--labels`` and ``--sep`` say."""
+    return read_texts(path, arguments.text, arguments.labels, separator=arguments.sep)
+
+
+def test_rows(
+    known: NDArray[Any], *tables: Iterable[tuple[str, list[str]]]
+) -> tuple[list[str], list[csr_array]]:
+    """Return the texts of the first table, and the labels of all tables, with one column for each name.
+
+    The names that the tagger knows come first. Other names follow, so that they count as labels that were not
+    found.
+    """
+    rows = [list(table) for table in tables]
+    names = dict.fromkeys(known.tolist())
+    for table in rows:
+        for _, found in table:
+            names.update(dict.fromkeys(found))
+    every = list(names)
+    return [text for text, _ in rows[0]], [
+        named_indicator((found for _, found in table), every)[1] for table in rows
+    ]
+
+
+def named_lines(suggestions: Iterable[list[tuple[str, float]]], as_json: bool) -> Iterator[str]:
+    """Return one line for each text: pairs name:score with tabs between them, or a JSON object."""
+    for row in suggestions:
+        # Scores are float32 numbers, which are written as the shortest decimals.
+        pairs = [(name, str(np.float32(score))) for name, score in row]
+        if as_json:
+            labels = [{"label": name, "score": float(score)} for name, score in pairs]
+            yield json.dumps({"labels": labels}, ensure_ascii=False)
+        else:
+            yield "\t".join(f"{name}:{score}" for name, score in pairs)
+
+
+def parameter_lines(estimator: Any) -> Iterator[str]:
+    """Return lines that describe the parameters of an estimator class."""
+    texts = parameter_texts(type(estimator))
+    defaults = inspect.signature(type(estimator)).parameters
+    for name, kind in estimator.parameters.items():
+        yield f"{name}={defaults[name].default!r}"
+        yield f"    {kind.documented}"
+        yield f"    {texts.get(name, '').split('. ')[0].rstrip('.')}."
