@@ -43,7 +43,7 @@ Examples
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -65,6 +65,10 @@ _BLOCK = 1 << 22
 _CONSTANT = Number(above=0)
 
 
+@overload
+def precision_at_k(Y_true: Matrix, scores: Matrix, k: int) -> float: ...
+@overload
+def precision_at_k(Y_true: Matrix, scores: Matrix, k: Sequence[int] = (1, 3, 5)) -> Floats: ...
 def precision_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)) -> float | Floats:
     """Compute precision at k (P@k), averaged over the rows.
 
@@ -105,6 +109,10 @@ def precision_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 
     return _as_asked(k, _total(Y, scores, ks) / (ks * Y.shape[0]))
 
 
+@overload
+def recall_at_k(Y_true: Matrix, scores: Matrix, k: int) -> float: ...
+@overload
+def recall_at_k(Y_true: Matrix, scores: Matrix, k: Sequence[int] = (1, 3, 5)) -> Floats: ...
 @documented_like(precision_at_k)
 def recall_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)) -> float | Floats:
     """Compute recall at k (R@k), averaged over the rows.
@@ -125,6 +133,10 @@ def recall_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 
     return _as_asked(k, _ratio(total, np.full(len(ks), float(n_labelled))))
 
 
+@overload
+def ndcg_at_k(Y_true: Matrix, scores: Matrix, k: int) -> float: ...
+@overload
+def ndcg_at_k(Y_true: Matrix, scores: Matrix, k: Sequence[int] = (1, 3, 5)) -> Floats: ...
 @documented_like(precision_at_k)
 def ndcg_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)) -> float | Floats:
     """Compute normalized discounted cumulative gain at k (nDCG@k), averaged over the rows.
@@ -204,6 +216,12 @@ def propensities(Y_train: Matrix, *, A: float = 0.55, B: float = 1.5) -> Floats:
     return np.asarray(1.0 / (1.0 + constant * (counts + B) ** -A), dtype=np.float64)
 
 
+@overload
+def psp_at_k(Y_true: Matrix, scores: Matrix, propensities: ArrayLike, k: int) -> float: ...
+@overload
+def psp_at_k(
+    Y_true: Matrix, scores: Matrix, propensities: ArrayLike, k: Sequence[int] = (1, 3, 5)
+) -> Floats: ...
 @documented_like(precision_at_k)
 def psp_at_k(
     Y_true: Matrix, scores: Matrix, propensities: ArrayLike, k: int | Sequence[int] = (1, 3, 5)
@@ -240,6 +258,12 @@ def psp_at_k(
     return _as_asked(k, _ratio(_total(Y, scores, ks, gains=gains), best))
 
 
+@overload
+def psndcg_at_k(Y_true: Matrix, scores: Matrix, propensities: ArrayLike, k: int) -> float: ...
+@overload
+def psndcg_at_k(
+    Y_true: Matrix, scores: Matrix, propensities: ArrayLike, k: Sequence[int] = (1, 3, 5)
+) -> Floats: ...
 @documented_like(psp_at_k)
 def psndcg_at_k(
     Y_true: Matrix, scores: Matrix, propensities: ArrayLike, k: int | Sequence[int] = (1, 3, 5)

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from fractions import Fraction
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import joblib
 import numpy as np
@@ -39,6 +40,23 @@ def test_the_table_has_the_signature(cls):
     assert list(cls.parameters) == list(signature)
     for name, parameter in signature.items():
         assert cls.parameters[name].takes(parameter.default), name
+
+
+def literals(annotation):
+    """The words of an annotation, also if it is a union."""
+    if get_origin(annotation) is Literal:
+        return set(get_args(annotation))
+    return {word for part in get_args(annotation) for word in literals(part)}
+
+
+@every_class
+def test_annotations_name_the_words_of_the_table(cls):
+    hints = get_type_hints(cls.__init__)
+    for name, kind in cls.parameters.items():
+        kinds = kind.kinds if isinstance(kind, Either) else [kind]
+        words = {word for each in kinds if isinstance(each, Choice) for word in each.words}
+        if hints[name] is not Any:
+            assert literals(hints[name]) == words, name
 
 
 @every_class

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -250,13 +250,13 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         *,
         n_oversamples: int = 20,
         n_iter: int = 1,
-        l2: float | str = 1.0,
-        l2_final: float | str = "auto",
-        variant: str = "power",
-        embedding: str = "rembrandt",
+        l2: float | Literal["auto"] = 1.0,
+        l2_final: float | Literal["auto"] = "auto",
+        variant: Literal["power", "ritz"] = "power",
+        embedding: Literal["rembrandt", "gaussian", "pca"] = "rembrandt",
         center: bool = False,
         fit_intercept: bool = True,
-        solver: str = "auto",
+        solver: Literal["auto", "cholesky", "cg", "dual"] = "auto",
         max_iter: int = 10,
         tol: float | None = None,
         random_state: Any = None,

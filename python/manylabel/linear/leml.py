@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,15 +186,15 @@ class LEMLClassifier(LinearClassifier):
         self,
         rank: int = 100,
         *,
-        alpha: float | str = "auto",
-        loss: str = "squared",
-        threshold: float | str = "auto",
+        alpha: float | Literal["auto"] = "auto",
+        loss: Literal["squared", "logistic", "squared-hinge"] = "squared",
+        threshold: float | Literal["auto", "zero"] = "auto",
         max_iter: int = 10,
         tol: float = 1e-3,
         cg_max_iter: int = 20,
         cg_tol: float = 0.1,
         fit_intercept: bool = True,
-        normalize: bool | str = "auto",
+        normalize: bool | Literal["auto", "rows", "columns"] = "auto",
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,12 +186,12 @@ class PDSparseClassifier(SparseLinearClassifier):
         l1: float = 0.01,
         max_iter: int = 50,
         tol: float = 0.01,
-        search: str = "exact",
+        search: Literal["exact", "sampled"] = "exact",
         n_candidates: int | None = None,
         post_solve: bool = True,
-        normalize: bool | str = "auto",
+        normalize: bool | Literal["auto", "rows", "columns"] = "auto",
         fit_intercept: bool = True,
-        threshold: float | str = "auto",
+        threshold: float | Literal["auto", "zero"] = "auto",
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 3,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -345,21 +345,30 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         self,
         n_components: int | float = 0.99,
         *,
-        kernel: str = "gaussian",
-        n_features: int | str = "auto",
-        gamma: float | str = "auto",
-        loss: str = "logistic",
-        embedding: str | Rembrandt = "rembrandt",
-        solver: str = "psgd",
-        l2: float | str = "auto",
-        l2_link: float | str = "auto",
+        kernel: Literal[
+            "gaussian",
+            "matern-3",
+            "matern-5",
+            "cauchy",
+            "linear",
+            "quasi-gaussian",
+            "quasi-matern-3",
+            "quasi-matern-5",
+        ] = "gaussian",
+        n_features: int | Literal["auto"] = "auto",
+        gamma: float | Literal["auto"] = "auto",
+        loss: Literal["logistic", "squared", "softmax"] = "logistic",
+        embedding: Literal["rembrandt", "gaussian", "pca", "none"] | Rembrandt = "rembrandt",
+        solver: Literal["psgd", "newton-cg"] = "psgd",
+        l2: float | Literal["auto"] = "auto",
+        l2_link: float | Literal["auto"] = "auto",
         n_iter: int = 1,
         n_oversamples: int = 20,
         n_passes: int = 8,
         step_size: float = 1.0,
         momentum: float = 0.5,
         decay: float = 0.95,
-        threshold: float | str = "auto",
+        threshold: float | Literal["auto", "zero"] = "auto",
         shrink: float | None = None,
         preflate: bool = False,
         early_stopping: bool = False,

@@ -261,7 +261,7 @@ class BlockPartitionClassifier(BlockClassifier):
         lam: float | Literal["auto"] = "auto",
         max_labels: int | None = None,
         n_routes: int | Literal["auto"] = "auto",
-        mode: str = "rule",
+        mode: Literal["rule", "accuracy", "speed"] = "rule",
         router_C: float = 1.0,
         router_intercept: bool = True,
         drop_unlabeled: bool = False,

@@ -297,7 +297,7 @@ class LPSRClassifier(BlockClassifier):
         leaf_size: int = 1000,
         n_candidates: int = 500,
         *,
-        weighting: str = "rank",
+        weighting: Literal["rank", "counts"] = "rank",
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array, issparse, vstack
 from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
@@ -15,12 +15,14 @@ from manylabel import _core
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import MultiLabelClassifier, core_rows
 from manylabel.estimator.explanation import LabelExplanation
-from manylabel.estimator.names import check_label
-from manylabel.estimator.parameters import n_threads
+from manylabel.estimator.names import check_label, column_names, values_of_frame
+from manylabel.estimator.parameters import n_threads, shown
 from manylabel.estimator.progress import Progress, reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
 from manylabel.estimator.validation import (
+    as_column,
+    canonical_csr,
     check_features,
     check_names,
     check_row,
@@ -131,7 +133,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         continued fit gives the same model as a single fit with `n_rules` rules.
     early_stopping : bool, default=False
         Whether to stop the fit when the loss on held-out rows no longer falls. The rules that were added
-        after the lowest loss are removed.
+        after the lowest loss are removed. The rows that `fit` gets as `eval_set` replace the held-out rows.
     validation_fraction : float, default=0.1
         Fraction of the rows that `early_stopping` holds out; in (0, 1). At least one row is held out.
     n_iter_no_change : int, default=50
@@ -279,21 +281,21 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         self,
         n_rules: int = 1000,
         *,
-        loss: str = "example-wise-logistic",
-        head: str = "complete",
+        loss: Literal["example-wise-logistic", "label-wise-logistic"] = "example-wise-logistic",
+        head: Literal["complete", "single-label"] = "complete",
         label_binning: float | None = None,
         min_bins: int = 1,
         max_bins: int | None = None,
-        hessian: str = "paper",
-        step: str = "auto",
-        search: str = "fast",
+        hessian: Literal["paper", "restricted"] = "paper",
+        step: Literal["auto", "newton", "safeguarded"] = "auto",
+        search: Literal["fast", "exact"] = "fast",
         learning_rate: float = 0.3,
         l2: float = 1.0,
         bootstrap: bool = True,
         max_features: int | float | Literal["log2"] | None = "log2",
         min_coverage: int = 1,
         max_conditions: int | None = None,
-        predictor: str = "auto",
+        predictor: Literal["auto", "known-label-sets", "signs"] = "auto",
         categorical_features: Sequence[int] | Sequence[bool] | Sequence[str] | None = None,
         warm_start: bool = False,
         early_stopping: bool = False,
@@ -305,8 +307,40 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     ) -> None:
         self._assign(locals())
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        eval_set: tuple[Any, Any] | None = None,
+        progress: Progress = None,
+    ) -> BoostedRulesClassifier:
+        """Fit the rules.
+
+        Parameters
+        ----------
+        eval_set : tuple of two matrices (X, y), default=None
+            Further rows to measure the loss on, in the form of X and y. With ``early_stopping=True``, these
+            rows decide when to stop, and no row of X is held out. No rule is fitted to them. But with
+            ``search="fast"``, the thresholds that are tried are chosen from the values of all rows. `eval_set`
+            cannot be given without early stopping.
+        """
+        with self._fitting(y) as (built, Y):
+            built._fit(X, Y, sample_weight, progress, eval_set)
+        return self
+
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        progress: Progress,
+        eval_set: tuple[Any, Any] | None = None,
+    ) -> None:
         params = self.parameters.check(self)
+        if eval_set is not None and not params["early_stopping"]:
+            raise ValueError("`eval_set` must be None if `early_stopping` is False, got rows")
         params["step"] = chosen_step(params)
         goes_on = params["warm_start"] and hasattr(self, "heads_")
         sparse_output = issparse(y)
@@ -320,7 +354,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
             params["random_state"] = self.seed_
         params["max_features"] = n_tried(params["max_features"], X.shape[1])
         held_out = None
-        if params["early_stopping"]:
+        if eval_set is not None:
+            X, y, sample_weight, held_out = self._with_rows_to_measure(X, y, sample_weight, eval_set)
+        elif params["early_stopping"]:
             held_out = held_out_rows(params["validation_fraction"], X.shape[0], params["random_state"])
         with reported(params["n_rules"], "rule", params["verbose"], progress) as report:
             fitted = _core.fit_rules(
@@ -495,6 +531,27 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+    def _with_rows_to_measure(
+        self, X: csr_array, Y: csr_array, sample_weight: Any, eval_set: tuple[Any, Any]
+    ) -> tuple[csr_array, csr_array, Any, NDArray[np.bool_]]:
+        """Append the rows of `eval_set`. Also return which rows these are."""
+        if not isinstance(eval_set, tuple | list) or len(eval_set) != 2:
+            raise ValueError(f"`eval_set` must be a pair (X, y), got {shown(eval_set)}")
+        y = eval_set[1] if column_names(eval_set[1]) is None else values_of_frame(eval_set[1])
+        column = as_column(y)
+        rows, labels, _ = check_training_set(
+            self, eval_set[0], y if column is None else column, None, reset=False, name="y of `eval_set`"
+        )
+        if labels.shape[1] != Y.shape[1]:
+            raise ValueError(f"y of `eval_set` must have {Y.shape[1]} labels as y, got {labels.shape[1]}")
+        n_rows, n_more = X.shape[0], rows.shape[0]
+        if sample_weight is not None:
+            sample_weight = np.concatenate([sample_weight, np.ones(n_more, dtype=sample_weight.dtype)])
+        dtype = np.promote_types(X.dtype, rows.dtype)
+        every = canonical_csr(vstack([X, rows], format="csr", dtype=dtype), "X")
+        known = canonical_csr(vstack([Y, labels], format="csr", dtype=Y.dtype), "y")
+        return every, known, sample_weight, np.arange(n_rows + n_more) >= n_rows
 
     def _check_goes_on(self, n_rules: int, n_labels: int) -> None:
         """Check that a warm start has the same number of labels as the previous fit, and no fewer rules."""
