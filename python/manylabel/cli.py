@@ -28,7 +28,7 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -42,6 +42,7 @@ from tqdm import tqdm
 
 from manylabel import metrics
 from manylabel.datasets import load_arff, load_xc
+from manylabel.decision import Costs, DecisionClassifier, ExpectedF1, LabelCalibrator, Thresholds
 from manylabel.estimator.registry import COMMANDS
 from manylabel.persistence import load, written_aside
 
@@ -53,6 +54,14 @@ MODELS = dict(sorted(COMMANDS.items()))
 # `--set` does not accept these parameters. The program sets `n_jobs` from `--jobs`, `random_state` from
 # `--seed`, and `verbose` from `--quiet`.
 _RUN_PARAMETERS = ("n_jobs", "random_state", "verbose")
+
+# The rules of the option `--decide`, by the measure that they maximize.
+_RULES = {
+    "example_f1": ExpectedF1(),
+    "hamming": Costs(),
+    "macro_f1": Thresholds("macro_f1"),
+    "micro_f1": Thresholds("micro_f1"),
+}
 
 # Number of rows that are predicted at a time. It is large enough to keep all threads busy, and small enough
 # that the first lines are written early.
@@ -164,10 +173,30 @@ def _parser() -> argparse.ArgumentParser:
         "--seed", type=int, metavar="S", help="seed of all random draws; the same seed gives the same model"
     )
 
+    train.add_argument(
+        "--calibrate",
+        action="store_true",
+        help="hold out a tenth of the rows to calibrate probabilities; see `predict --probabilities`",
+    )
+    train.add_argument(
+        "--decide",
+        choices=_RULES,
+        help="choose label sets for this measure, by calibrated probabilities; see `predict --sets`",
+    )
+
     predict = command("predict", _predict, "Predict the best labels of every row", running, reading)
     predict.add_argument("model", help="the model file")
     predict.add_argument("data", help="the rows to predict; labels in this file are ignored")
     predict.add_argument("-k", type=_rank, default=5, help="number of labels per row (default: 5)")
+    form = predict.add_mutually_exclusive_group()
+    form.add_argument(
+        "--probabilities",
+        action="store_true",
+        help="write the most probable labels with their probabilities; needs a model of `train --calibrate`",
+    )
+    form.add_argument(
+        "--sets", action="store_true", help="write the labels that the model assigns to a row, without scores"
+    )
     predict.add_argument(
         "-o",
         "--output",
@@ -230,6 +259,11 @@ def _train(arguments: argparse.Namespace) -> None:
         if "random_state" not in model.get_params(deep=False):
             raise UsageError(f"--seed: {arguments.model} has no parameter random_state, so leave out --seed")
         model.set_params(random_state=arguments.seed)
+    if arguments.decide is not None:
+        rule = clone(_RULES[arguments.decide])
+        model = DecisionClassifier(model, rule, random_state=arguments.seed)
+    elif arguments.calibrate:
+        model = LabelCalibrator(model, random_state=arguments.seed)
     path = _output(arguments.output)
     X, Y = _read(arguments.data, arguments)
     if not arguments.quiet:
@@ -249,9 +283,14 @@ def _predict(arguments: argparse.Namespace) -> None:
     model = _load(arguments)
     X, _ = _read(arguments.data, arguments)
     _check_width(X, model.n_features_in_, "features", arguments.data)
+    if arguments.probabilities and not hasattr(model, "predict_proba_topk"):
+        raise ValueError(
+            f"{arguments.model}: expected a model of `train --calibrate`, got {type(model).__name__}"
+        )
     with _writing(output) as file:
-        for top in _topk(model, X, arguments.k, arguments):
-            file.writelines(f"{line}\n" for line in _lines(top))
+        for found in _predicted(model, X, arguments):
+            lines = _labels(found) if arguments.sets else _lines(found)
+            file.writelines(f"{line}\n" for line in lines)
 
 
 def _evaluate(arguments: argparse.Namespace) -> None:
@@ -267,7 +306,8 @@ def _evaluate(arguments: argparse.Namespace) -> None:
         propensities = metrics.propensities(Y_train)
     if X.shape[0] == 0:
         raise ValueError(f"{arguments.data}: expected at least one row, got an empty data set")
-    scores = vstack(list(_topk(model, X, max(arguments.k), arguments)), format="csr")
+    top = _by_blocks(lambda part: model.predict_topk(part, k=max(arguments.k)), X, arguments)
+    scores = vstack(list(top), format="csr")
 
     table = {
         "P": metrics.precision_at_k(Y, scores, arguments.k),
@@ -411,7 +451,17 @@ def _check_width(matrix: Any, width: int, what: str, path: str) -> None:
         raise ValueError(f"{path}: expected {width:,} {what} as in the model, got {found:,}")
 
 
-def _topk(model: Any, X: Any, k: int, arguments: argparse.Namespace) -> Iterator[csr_array]:
+def _predicted(model: Any, X: Any, arguments: argparse.Namespace) -> Iterator[csr_array]:
+    """Yield the predictions of each block of rows, in the form that the options ask for."""
+    if arguments.sets:
+        return _by_blocks(lambda part: csr_array(model.predict(part)), X, arguments)
+    ranks = model.predict_proba_topk if arguments.probabilities else model.predict_topk
+    return _by_blocks(lambda part: ranks(part, k=arguments.k), X, arguments)
+
+
+def _by_blocks(
+    predict: Callable[[Any], csr_array], X: Any, arguments: argparse.Namespace
+) -> Iterator[csr_array]:
     """Predict block after block of rows, and yield the predictions of each block.
 
     A progress bar counts the rows.
@@ -419,9 +469,9 @@ def _topk(model: Any, X: Any, k: int, arguments: argparse.Namespace) -> Iterator
     n_rows = X.shape[0]
     with tqdm(total=n_rows, unit=" rows", disable=not _shows_progress(arguments)) as bar:
         for start in range(0, n_rows, _BLOCK):
-            top = model.predict_topk(X[start : start + _BLOCK], k=k)
-            yield top
-            bar.update(top.shape[0])
+            found = predict(X[start : start + _BLOCK])
+            yield found
+            bar.update(found.shape[0])
 
 
 def _lines(top: csr_array) -> Iterator[str]:
@@ -432,6 +482,12 @@ def _lines(top: csr_array) -> Iterator[str]:
     pairs = [f"{label}:{score}" for label, score in zip(top.indices[order].tolist(), scores, strict=True)]
     for begin, end in pairwise(top.indptr.tolist()):
         yield " ".join(pairs[begin:end])
+
+
+def _labels(sets: csr_array) -> Iterator[str]:
+    labels = sets.indices.astype(str).tolist()
+    for begin, end in pairwise(sets.indptr.tolist()):
+        yield " ".join(labels[begin:end])
 
 
 def _shows_progress(arguments: argparse.Namespace) -> bool:

@@ -187,6 +187,8 @@ class DiSMECClassifier(LinearClassifier):
         C_=Scalar(float, optional=True),  # missing in files of version 0.1
     )
 
+    chosen = ("C", "threshold")
+
     coef_: csc_array
     n_iter_: NDArray[np.int32]
 

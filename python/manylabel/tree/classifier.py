@@ -320,6 +320,8 @@ class LabelTreeClassifier(MultiLabelClassifier):
         leaf_scale_=Array(("n_leaf_labels",), "f4", optional=True),
     )
 
+    chosen = ("C", "path_weight", "threshold")
+
     C_: float
     threshold_: float
     normalize_: bool
