@@ -151,9 +151,10 @@ def rules(held, Y_held, P, Y):
 
 
 def chosen(P, bound):
-    sets = csr_array((P.data >= bound, P.indices, P.indptr), shape=P.shape)
+    # `eliminate_zeros` changes the index arrays, so they are copied.
+    sets = csr_array((P.data >= bound, P.indices, P.indptr), shape=P.shape, dtype=np.int64, copy=True)
     sets.eliminate_zeros()
-    return csr_array(sets.astype(np.int64))
+    return sets
 
 
 def f1(Y, sets):

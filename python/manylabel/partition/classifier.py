@@ -254,12 +254,10 @@ class BlockPartitionClassifier(BlockClassifier):
         captured_=Scalar(float),
     )
 
-    chosen = ("n_blocks", "lam")
-
     def _as_chosen(self) -> BlockPartitionClassifier:
-        model = super()._as_chosen()
+        model: BlockPartitionClassifier = clone(self)
         # The models of blocks have values for parameters that were "auto", except for thresholds, which
-        # differ between blocks.
+        # differ between blocks. The number of blocks stays "auto", since `_n_routes` depends on it.
         inner = next((each for each in self.estimators_ if isinstance(each, MultiLabelClassifier)), None)
         if inner is not None:
             model.estimator = clone(inner)
