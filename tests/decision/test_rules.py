@@ -18,7 +18,7 @@ from manylabel.decision import (
     Thresholds,
     TopLabels,
 )
-from manylabel.decision.risk import p_values
+from manylabel.decision.risk import _Entries, p_values
 from oracle import calibration as oracle
 
 eighths = st.lists(st.integers(0, 8).map(lambda p: p / 8), min_size=1, max_size=7)
@@ -224,6 +224,15 @@ def test_the_risk_is_controlled_over_2000_draws(risk, guarantee):
         share = (risks > alpha).mean()
         assert share <= delta + 3 * np.sqrt(delta * (1 - delta) / n_draws)
         assert risks.mean() > 0.5 * alpha
+
+
+def test_false_discovery_rates_by_definition():
+    P, Y = draw(np.random.default_rng(11), 60, 5)
+    P = np.round(P, 1)
+    bounds = np.linspace(0.05, 1, 20)
+    found = _Entries(csr_array(P), csr_array(Y)).false_discovery_rates(bounds)
+    expected = [oracle.false_discovery_rate(Y, (bound <= P).astype(int)) for bound in bounds]
+    np.testing.assert_allclose(found, expected)
 
 
 def test_p_values_are_valid():

@@ -174,24 +174,23 @@ class _Entries:
 
     def false_negative_rates(self, bounds: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the mean false negative rate for each bound."""
-        return self._missed()[np.searchsorted(-self.values, -bounds, side="right")]
+        found: NDArray[np.float64] = self._missed()[np.searchsorted(-self.values, -bounds, side="right")]
+        return found
 
     def false_discovery_rates(self, bounds: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the mean false discovery rate for each bound. `bounds` must decrease."""
-        ends = np.searchsorted(-self.values, -bounds, side="right")
-        chosen, wrong = np.zeros(self.n), np.zeros(self.n)
-        rates, total = np.empty(len(bounds)), 0.0
-        start = 0
-        for at, end in enumerate(ends):
-            if end > start:
-                rows = np.unique(self.rows[start:end])
-                before = wrong[rows] / np.maximum(chosen[rows], 1)
-                np.add.at(chosen, self.rows[start:end], 1)
-                np.add.at(wrong, self.rows[start:end], ~self.hits[start:end])
-                total += float((wrong[rows] / chosen[rows] - before).sum())
-                start = end
-            rates[at] = max(total, 0.0) / self.n
-        return rates
+        """Return the mean false discovery rate for each bound."""
+        order = np.argsort(self.rows, kind="stable")  # the entries of a row are still in decreasing order
+        rows, wrong = self.rows[order], np.cumsum(~self.hits[order])
+        starts = np.searchsorted(rows, np.arange(self.n))
+        before_row = np.concatenate([[0], wrong])[starts]
+        rank = np.arange(len(rows)) - starts[rows] + 1
+        rates = (wrong - before_row[rows]) / rank
+        # What each entry adds to the rate of its row.
+        added = np.empty(len(rows))
+        added[order] = rates - np.where(rank > 1, np.concatenate([[0.0], rates])[:-1][: len(rows)], 0.0)
+        means = np.maximum(np.concatenate([[0.0], np.cumsum(added)]), 0.0) / self.n
+        found: NDArray[np.float64] = means[np.searchsorted(-self.values, -bounds, side="right")]
+        return found
 
     def largest_bound(self, holds: Any) -> tuple[float, float] | None:
         """Return the largest probability at which the false negative rate is low enough, and this rate."""
