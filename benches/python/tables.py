@@ -200,6 +200,16 @@ def of_defaults(show: Callable[[Callable[[str], float]], str], systems: dict[str
     return [*markdown(["data", *systems.values()], cells), *measured(list(lines.values()))]
 
 
+def pair(figure: str) -> Cell:
+    """Return a cell with a calibration error, and the error that calibrated probabilities have by chance."""
+    return lambda figures: f"{figures[figure]} ({figures[f'{figure}, by chance']})"
+
+
+def of_rules(measure: str, *titles: str) -> Cell:
+    """Return a cell with a measure of the label sets of several rules."""
+    return lambda figures: ", ".join(f"{figures[f'{measure}-F1, {title}']:.2f}" for title in titles)
+
+
 def glance_defaults() -> list[str]:
     kept = {system: title for system, title in DEFAULTS.items() if system not in ("forest", "XGBoost")}
     return of_defaults(lambda of: f"{of('P@1'):.1f}, {of('labels a row') / of('true labels'):.2f}", kept)
@@ -257,6 +267,28 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     ),
     "compare": compare,
     "trees": trees,
+    "calibration": lambda: rows(
+        "decisions",
+        {
+            "error": pair("error"),
+            "above 0.3": pair("error above 0.3"),
+            "of labels": pair("error of labels"),
+            "of labels, candidates": pair("error of labels, candidates"),
+            **same("log loss", "log loss, no pooling", "log loss, one curve", "log loss, one isotonic curve"),
+            **same("gain of P@1", "gain of P@3", "gain of P@5", "times fit", "peak MB"),
+        },
+    ),
+    "decisions": lambda: rows(
+        "decisions",
+        {
+            "micro-F1": of_rules("micro", "micro bound", "one bound for micro-F1"),
+            "macro-F1": of_rules(
+                "macro", "macro bounds", "one bound for macro-F1", "macro bounds, no pooling", "F1Inference"
+            ),
+            "example-F1": of_rules("example", "expected F1", "one bound for example-F1"),
+            **same("FNR 0.3", "FNR 0.3, probability", "FDR 0.3, probability"),
+        },
+    ),
     "load_xc": lambda: rows("load_xc", same("s", "MB/s", "times faster"), first="reader"),
     "page_sharing": lambda: rows(
         "page_sharing", same("Rss MB", "Pss MB", "private MB", "s"), first="process, stage"

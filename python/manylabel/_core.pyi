@@ -12,10 +12,14 @@ from scipy.sparse import csr_array
 __all__ = [
     "Scorer",
     "block_scorer",
+    "calibrated",
     "check_correlated",
     "check_link",
+    "coherent",
     "correlated_scorer",
     "crc32",
+    "expected_f1_sets",
+    "fit_calibration",
     "fit_correlated",
     "fit_dismec",
     "fit_kmeans",
@@ -84,10 +88,20 @@ def block_scorer(
     routing: Any,
     weights: tuple[Any, NDArray[np.float32], bool] | None,
 ) -> Scorer: ...
+def calibrated(scores: csr_array, curves: dict[str, Any], job: _Job) -> NDArray[np.float32]: ...
 def check_correlated(params: dict[str, Any]) -> None: ...
 def check_link(params: dict[str, Any]) -> None: ...
+def coherent(probabilities: csr_array, hierarchy: list[list[int]], job: _Job) -> _Csr: ...
 def crc32(data: NDArray[np.uint8], start: int = 0) -> int: ...
 def correlated_scorer(model: Any, params: dict[str, Any]) -> Scorer: ...
+def expected_f1_sets(probabilities: csr_array, of_empty: float, job: _Job) -> _Csr: ...
+def fit_calibration(
+    scores: csr_array,
+    y: csr_array,
+    frequency: NDArray[np.int32],
+    params: dict[str, Any],
+    job: _Job,
+) -> dict[str, Any]: ...
 def fit_correlated(
     examples: _Examples,
     start: Any | None,

@@ -423,3 +423,34 @@ def test_a_reader_that_leaves_is_no_error(folder, tmp_path):
         process.stdout.close()
         err = process.stderr.read()
     assert (process.returncode, err) == (141, "")
+
+
+def test_probabilities_and_label_sets(run, folder, tmp_path):
+    path = tmp_path / "model.safetensors"
+    assert run("train --model dismec train.txt.gz --seed 0 --calibrate --quiet -o", path)[0] == 0
+    model, X = ml.load(path), load_xc(folder / "test.txt")[0]
+    code, out, _ = run(f"predict {path} test.txt -k 3 --probabilities --quiet")
+    assert code == 0
+    found = model.predict_proba_topk(X, 3)
+    lines = [dict(pair.split(":") for pair in line.split()) for line in out.splitlines()]
+    assert [{int(label): np.float32(p) for label, p in line.items()} for line in lines] == [
+        dict(zip(row.indices.tolist(), row.data, strict=True))
+        for row in (found[[i]] for i in range(X.shape[0]))
+    ]
+    for measure in ("macro_f1", "micro_f1", "example_f1", "hamming"):
+        command = f"train --model dismec train.txt.gz --seed 0 --decide {measure} --quiet -o {path}"
+        assert run(command)[0] == 0
+        code, out, _ = run(f"predict {path} test.txt --sets --quiet")
+        assert code == 0
+        sets = csr_array(ml.load(path).predict(X))
+        assert [list(map(int, line.split())) for line in out.splitlines()] == [
+            sets[[i]].indices.tolist() for i in range(X.shape[0])
+        ]
+    assert run(f"evaluate {path} test.txt --json --quiet")[0] == 0
+    assert run(f"inspect {path}")[0] == 0
+
+
+def test_probabilities_need_a_calibrated_model(run):
+    code, _, err = run("predict model.safetensors test.txt --probabilities")
+    assert code == 1
+    assert "expected a model of `train --calibrate`, got DiSMECClassifier" in err

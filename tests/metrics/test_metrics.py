@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix
 from sklearn.metrics import ndcg_score
 
-from manylabel import metrics
 from manylabel.metrics import (
     ndcg_at_k,
     precision_at_k,
     propensities,
     psndcg_at_k,
     psp_at_k,
+    ranking,
     recall_at_k,
 )
 
@@ -79,7 +79,7 @@ def test_every_measure_equals_its_definition(problem, block, form):
         psndcg_at_k: [oracle.psndcg(truth, rows, propensity, k) for k in KS],
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metrics, "_BLOCK", block)
+        patch.setattr(ranking, "_BLOCK", block)
         for scores in (
             dense_scores(rows, c),
             dense_scores(rows, c).astype(np.float32, order="F"),

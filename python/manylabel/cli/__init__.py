@@ -30,7 +30,7 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice, pairwise
 from pathlib import Path
@@ -38,14 +38,16 @@ from time import perf_counter
 from typing import IO, Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array, vstack
 from sklearn.base import clone
 from sklearn.feature_extraction.text import TfidfVectorizer
 from tqdm import tqdm
 
 from manylabel import metrics
-from manylabel.cli.texts import is_table, named_lines, parameter_lines, read_rows, test_rows
+from manylabel.cli.texts import is_table, name_lines, named_lines, parameter_lines, read_rows, test_rows
 from manylabel.datasets import load_arff, load_xc
+from manylabel.decision import Costs, DecisionClassifier, ExpectedF1, LabelCalibrator, Thresholds
 from manylabel.diagnosis import doctor
 from manylabel.estimator.names import named_indicator
 from manylabel.estimator.registry import COMMANDS
@@ -60,6 +62,14 @@ MODELS = dict(sorted(COMMANDS.items()))
 # `--set` does not accept these parameters. The program sets `n_jobs` from `--jobs`, `random_state` from
 # `--seed`, and `verbose` from `--quiet`.
 _RUN_PARAMETERS = ("n_jobs", "random_state", "verbose")
+
+# The rules of the option `--decide`, by the measure that they maximize.
+_RULES = {
+    "example_f1": ExpectedF1(),
+    "hamming": Costs(),
+    "macro_f1": Thresholds("macro_f1"),
+    "micro_f1": Thresholds("micro_f1"),
+}
 
 # Number of rows that are predicted at a time. It is large enough to keep all threads busy, and small enough
 # that the first lines are written early.
@@ -190,10 +200,30 @@ def _parser() -> argparse.ArgumentParser:
         "--seed", type=int, metavar="S", help="seed of all random draws; the same seed gives the same model"
     )
 
+    train.add_argument(
+        "--calibrate",
+        action="store_true",
+        help="hold out a tenth of the rows to calibrate probabilities; see `predict --probabilities`",
+    )
+    train.add_argument(
+        "--decide",
+        choices=_RULES,
+        help="choose label sets for this measure, by calibrated probabilities; see `predict --sets`",
+    )
+
     predict = command("predict", _predict, "Predict the best labels of every row", running, reading)
     predict.add_argument("model", help="the model file")
     predict.add_argument("data", help="the rows to predict; labels in this file are ignored")
     predict.add_argument("-k", type=_rank, default=5, help="number of labels per row (default: 5)")
+    form = predict.add_mutually_exclusive_group()
+    form.add_argument(
+        "--probabilities",
+        action="store_true",
+        help="write the most probable labels with their probabilities; needs a model of `train --calibrate`",
+    )
+    form.add_argument(
+        "--sets", action="store_true", help="write the labels that the model assigns to a row, without scores"
+    )
     predict.add_argument(
         "-o",
         "--output",
@@ -276,6 +306,11 @@ def _train(arguments: argparse.Namespace) -> None:
         if "random_state" not in model.get_params(deep=False):
             raise UsageError(f"--seed: {arguments.model} has no parameter random_state, so leave out --seed")
         model.set_params(random_state=arguments.seed)
+    if arguments.decide is not None:
+        rule = clone(_RULES[arguments.decide])
+        model = DecisionClassifier(model, rule, random_state=arguments.seed)
+    elif arguments.calibrate:
+        model = LabelCalibrator(model, random_state=arguments.seed)
     path = _output(arguments.output)
     if is_table(arguments.data):
         _train_tagger(model, path, arguments)
@@ -309,10 +344,14 @@ def _predict(arguments: argparse.Namespace) -> None:
     output = None if arguments.output is None else _output(arguments.output)
     model = _load(arguments)
     if isinstance(model, TextTagger):
+        _check_form(model.classifier_, arguments)
         texts = (text for text, _ in _table(arguments.data, arguments))
         with _writing(output) as file:
             while block := list(islice(texts, _BLOCK)):
-                lines = named_lines(model.suggest(block, k=arguments.k), arguments.json)
+                if arguments.sets:
+                    lines = name_lines(model.predict(block), arguments.json)
+                else:
+                    lines = named_lines(model.suggest(block, k=arguments.k), arguments.json)
                 file.writelines(f"{line}\n" for line in lines)
         return
     names = getattr(model, "label_names_", None)
@@ -320,10 +359,23 @@ def _predict(arguments: argparse.Namespace) -> None:
         raise UsageError("--json: the model has no names of labels, so leave out --json")
     X, _ = _read(arguments.data, arguments)
     _check_width(X, model.n_features_in_, "features", arguments.data)
+    _check_form(model, arguments)
     with _writing(output) as file:
-        for top in _topk(model, X, arguments.k, arguments):
-            lines = _lines(top) if names is None else named_lines(_named(top, names), arguments.json)
+        for found in _predicted(model, X, arguments):
+            if names is not None and arguments.sets:
+                lines = name_lines((names[row] for row in _rows(found)), arguments.json)
+            elif names is not None:
+                lines = named_lines(_named(found, names), arguments.json)
+            else:
+                lines = _labels(found) if arguments.sets else _lines(found)
             file.writelines(f"{line}\n" for line in lines)
+
+
+def _check_form(classifier: Any, arguments: argparse.Namespace) -> None:
+    if arguments.probabilities and not hasattr(classifier, "predict_proba_topk"):
+        raise ValueError(
+            f"{arguments.model}: expected a model of `train --calibrate`, got {type(classifier).__name__}"
+        )
 
 
 def _evaluate(arguments: argparse.Namespace) -> None:
@@ -342,8 +394,8 @@ def _evaluate(arguments: argparse.Namespace) -> None:
         propensities = metrics.propensities(Y_train)
     if X.shape[0] == 0:
         raise ValueError(f"{arguments.data}: expected at least one row, got an empty data set")
-    scores = vstack(list(_topk(model, X, max(arguments.k), arguments)), format="csr")
-    _write_measures(Y, scores, propensities, arguments)
+    top = _by_blocks(lambda part: model.predict_topk(part, k=max(arguments.k)), X, arguments)
+    _write_measures(Y, vstack(list(top), format="csr"), propensities, arguments)
 
 
 def _evaluate_tagger(model: TextTagger, arguments: argparse.Namespace) -> None:
@@ -598,7 +650,17 @@ def _check_width(matrix: Any, width: int, what: str, path: str) -> None:
         raise ValueError(f"{path}: expected {width:,} {what} as in the model, got {found:,}")
 
 
-def _topk(model: Any, X: Any, k: int, arguments: argparse.Namespace) -> Iterator[csr_array]:
+def _predicted(model: Any, X: Any, arguments: argparse.Namespace) -> Iterator[csr_array]:
+    """Yield the predictions of each block of rows, in the form that the options ask for."""
+    if arguments.sets:
+        return _by_blocks(lambda part: csr_array(model.predict(part)), X, arguments)
+    ranks = model.predict_proba_topk if arguments.probabilities else model.predict_topk
+    return _by_blocks(lambda part: ranks(part, k=arguments.k), X, arguments)
+
+
+def _by_blocks(
+    predict: Callable[[Any], csr_array], X: Any, arguments: argparse.Namespace
+) -> Iterator[csr_array]:
     """Predict block after block of rows, and yield the predictions of each block.
 
     A progress bar counts the rows.
@@ -606,9 +668,9 @@ def _topk(model: Any, X: Any, k: int, arguments: argparse.Namespace) -> Iterator
     n_rows = X.shape[0]
     with tqdm(total=n_rows, unit=" rows", disable=not _shows_progress(arguments)) as bar:
         for start in range(0, n_rows, _BLOCK):
-            top = model.predict_topk(X[start : start + _BLOCK], k=k)
-            yield top
-            bar.update(top.shape[0])
+            found = predict(X[start : start + _BLOCK])
+            yield found
+            bar.update(found.shape[0])
 
 
 def _lines(top: csr_array) -> Iterator[str]:
@@ -619,6 +681,15 @@ def _lines(top: csr_array) -> Iterator[str]:
     pairs = [f"{label}:{score}" for label, score in zip(top.indices[order].tolist(), scores, strict=True)]
     for begin, end in pairwise(top.indptr.tolist()):
         yield " ".join(pairs[begin:end])
+
+
+def _rows(sets: csr_array) -> Iterator[NDArray[np.integer[Any]]]:
+    for begin, end in pairwise(sets.indptr.tolist()):
+        yield sets.indices[begin:end]
+
+
+def _labels(sets: csr_array) -> Iterator[str]:
+    return (" ".join(row.astype(str)) for row in _rows(sets))
 
 
 def _shows_progress(arguments: argparse.Namespace) -> bool:

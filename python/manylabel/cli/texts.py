@@ -63,6 +63,12 @@ def named_lines(suggestions: Iterable[list[tuple[str, float]]], as_json: bool) -
             yield "\t".join(f"{name}:{score}" for name, score in pairs)
 
 
+def name_lines(sets: Iterable[Iterable[str]], as_json: bool) -> Iterator[str]:
+    """Return one line for each set of labels: names with tabs between them, or a JSON object."""
+    for names in sets:
+        yield json.dumps({"labels": list(names)}, ensure_ascii=False) if as_json else "\t".join(names)
+
+
 def parameter_lines(estimator: Any) -> Iterator[str]:
     """Return lines that describe the parameters of an estimator class."""
     texts = parameter_texts(type(estimator))

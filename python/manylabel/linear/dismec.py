@@ -188,6 +188,8 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         C_=Scalar(float, optional=True),  # missing in files of version 0.1
     )
 
+    chosen = ("C", "threshold")
+
     coef_: csc_array
     n_iter_: NDArray[np.int32]
 

@@ -179,6 +179,8 @@ class LEMLClassifier(LinearClassifier):
     feature_factors_: NDArray[np.float32]
     label_factors_: NDArray[np.float32]
     objective_: NDArray[np.float64]
+    chosen = ("alpha", "threshold")
+
     alpha_: float
     n_iter_: int
 

@@ -7,10 +7,11 @@ from typing import Any, Literal
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 
 from manylabel.estimator import parameters as kinds
+from manylabel.estimator.base import MultiLabelClassifier
 from manylabel.estimator.progress import Progress, reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Models, Scalar, Schema
@@ -252,6 +253,15 @@ class BlockPartitionClassifier(BlockClassifier):
         n_iter_=Scalar(int),
         captured_=Scalar(float),
     )
+
+    def _as_chosen(self) -> BlockPartitionClassifier:
+        model: BlockPartitionClassifier = clone(self)
+        # The models of blocks have values for parameters that were "auto", except for thresholds, which
+        # differ between blocks. The number of blocks stays "auto", since `_n_routes` depends on it.
+        inner = next((each for each in self.estimators_ if isinstance(each, MultiLabelClassifier)), None)
+        if inner is not None:
+            model.estimator = clone(inner)
+        return model
 
     def __init__(
         self,

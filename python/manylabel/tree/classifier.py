@@ -326,6 +326,8 @@ class LabelTreeClassifier(EditableLabels):
         leaf_scale_=Array(("n_leaf_labels",), "f4", optional=True),
     )
 
+    chosen = ("C", "path_weight", "threshold")
+
     C_: float
     threshold_: float
     normalize_: bool

@@ -35,6 +35,7 @@ mod arrays;
 mod correlated;
 mod csr;
 mod datasets;
+mod decision;
 mod error;
 mod features;
 mod held;
@@ -64,6 +65,8 @@ pub mod _core {
     use crate::csr::is_canonical;
     #[pymodule_export]
     use crate::datasets::{read_arff, read_xc, write_xc};
+    #[pymodule_export]
+    use crate::decision::{calibrated, coherent, expected_f1_sets, fit_calibration};
     #[pymodule_export]
     use crate::leml::{fit_leml, low_rank_scorer};
     #[pymodule_export]

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse, vstack
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
+from manylabel.decision.rules import DecisionRule, check_probabilities, kept
 from manylabel.estimator.base import built_aside
-from manylabel.estimator.parameters import shown
+from manylabel.estimator.parameters import Choice, Parameters, shown
+from manylabel.estimator.registry import register
 from manylabel.estimator.validation import check_labels
 
 __all__ = ["F1Inference"]
@@ -22,7 +23,8 @@ __all__ = ["F1Inference"]
 _LABELS = 64
 
 
-class F1Inference(BaseEstimator):  # type: ignore[misc]
+@register
+class F1Inference(DecisionRule):
     """Predict label sets that maximize the expected F1 of every label.
 
     The label probabilities can come from any classifier. For each label, the rows are sorted by decreasing
@@ -72,6 +74,10 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
     array([1, 1, 0, 0])
     """
 
+    is_monotone: ClassVar[bool] = False
+
+    parameters = Parameters(threshold=Choice("test", "train"))
+
     prior_: NDArray[np.float64]
     thresholds_: NDArray[np.float64]
     sparse_output_: bool
@@ -85,7 +91,7 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        probabilities : array-like of shape (n_samples, n_labels) or None
+        probabilities : array-like or sparse matrix of shape (n_samples, n_labels), or None
             Out-of-fold probabilities of the labels for the training rows. The probabilities of a row must be
             predicted by a model that was not fitted to this row. ``cross_val_predict(model, X, Y,
             method="predict_proba")`` computes such probabilities. With ``threshold="test"`` this argument is
@@ -119,9 +125,12 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
                 raise ValueError(
                     f"`probabilities` must have {n_rows} rows, one for each row of Y, got {checked.shape[0]}"
                 )
-            self.thresholds_ = np.concatenate(
-                [_thresholds(checked[:, block], prior[block]) for block in _blocks(len(prior))]
-            )
+            if isinstance(checked, csr_array):
+                self.thresholds_ = _sparse_thresholds(checked, prior)
+            else:
+                self.thresholds_ = np.concatenate(
+                    [_thresholds(checked[:, block], prior[block]) for block in _blocks(len(prior))]
+                )
         elif hasattr(self, "thresholds_"):
             del self.thresholds_
         self.prior_ = prior
@@ -133,14 +142,15 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        probabilities : array-like of shape (n_samples, n_labels)
-            Probabilities of the labels, in [0, 1]. With ``threshold="test"``, all rows on which F1 will be
+        probabilities : array-like or sparse matrix of shape (n_samples, n_labels)
+            Probabilities of the labels, in [0, 1]. In a sparse matrix, labels that are not stored have the
+            probability 0. With ``threshold="test"``, all rows on which F1 will be
             measured must be passed in one call.
 
         Returns
         -------
         ndarray or csr_array of shape (n_samples, n_labels), dtype int64
-            0/1 indicator matrix. It is sparse if y was sparse in fit.
+            0/1 indicator matrix. It is sparse if y was sparse in fit, or if `probabilities` is sparse.
 
         Raises
         ------
@@ -149,6 +159,13 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "prior_")
         checked = _check_probabilities(probabilities, len(self.prior_))
+        if isinstance(checked, csr_array):
+            of_labels = getattr(self, "thresholds_", None)
+            if of_labels is None:
+                of_labels = _sparse_thresholds(checked, self.prior_)
+            chosen = kept(checked, checked.data >= of_labels[checked.indices])
+            chosen.data = np.ones(len(chosen.indices), dtype=np.int64)
+            return chosen
         named = []
         for block in _blocks(len(self.prior_)):
             columns = checked[:, block]
@@ -184,14 +201,36 @@ def _thresholds(probabilities: NDArray[Any], prior: NDArray[np.float64]) -> NDAr
     return np.where(prior > 0, best, np.inf)
 
 
-def _check_probabilities(probabilities: Any, n_labels: int) -> NDArray[Any]:
-    checked: NDArray[Any] = check_array(
-        probabilities, dtype=[np.float64, np.float32], input_name="probabilities"
+def _sparse_thresholds(probabilities: csr_array, prior: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Choose one probability threshold per label, like `_thresholds`, from positive stored probabilities."""
+    n_labels = len(prior)
+    order = np.lexsort((-probabilities.data, probabilities.indices))
+    labels = probabilities.indices[order]
+    falling = probabilities.data[order].astype(np.float64)
+    starts = np.searchsorted(labels, np.arange(n_labels))
+    named = np.arange(len(labels)) - starts[labels] + 1
+    sums = np.concatenate([[0.0], np.cumsum(falling)])
+    expected = 2 * (sums[1:] - sums[starts[labels]]) / (probabilities.shape[0] * prior[labels] + named)
+    thresholds = np.zeros(n_labels)
+    # The first position with the largest expected F1 of each label.
+    best = np.lexsort((named, -expected, labels))
+    stored = np.unique(labels)
+    thresholds[stored] = falling[best[np.searchsorted(labels, stored)]]
+    return np.where(prior > 0, thresholds, np.inf)
+
+
+def _check_probabilities(probabilities: Any, n_labels: int) -> Any:
+    checked: Any = (
+        check_probabilities(probabilities)
+        if issparse(probabilities)
+        else check_array(probabilities, dtype=[np.float64, np.float32], input_name="probabilities")
     )
     if checked.shape[1] != n_labels:
         raise ValueError(
             f"`probabilities` must have {n_labels} columns, one for each label, got {checked.shape[1]}"
         )
+    if isinstance(checked, csr_array):
+        return checked
     if checked.min() < 0 or checked.max() > 1:
         outside = checked.min() if checked.min() < 0 else checked.max()
         raise ValueError(f"values of `probabilities` must be from 0 to 1, got {outside}")

@@ -104,9 +104,9 @@ def precision_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 
     to its input, the function needs a few dozen megabytes of memory. A dense `Y_true` is also copied to a
     sparse matrix. All measures of this module have these costs.
     """
-    ks = _check_k(k)
-    Y, scores = _check_pair(Y_true, scores)
-    return _as_asked(k, _total(Y, scores, ks) / (ks * Y.shape[0]))
+    ks = check_k(k)
+    Y, scores = check_pair(Y_true, scores)
+    return as_asked(k, _total(Y, scores, ks) / (ks * Y.shape[0]))
 
 
 @overload
@@ -126,11 +126,11 @@ def recall_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 
         The recall for each k, in [0, 1]. The result is a float if `k` is an int. The average leaves out rows
         without true labels. If no row has a true label, the result is nan.
     """
-    ks = _check_k(k)
-    Y, scores = _check_pair(Y_true, scores)
+    ks = check_k(k)
+    Y, scores = check_pair(Y_true, scores)
     total = _total(Y, scores, ks, per_row=lambda _, n_true: 1.0 / np.maximum(n_true, 1))
     n_labelled = np.count_nonzero(np.diff(Y.indptr))
-    return _as_asked(k, _ratio(total, np.full(len(ks), float(n_labelled))))
+    return as_asked(k, _ratio(total, np.full(len(ks), float(n_labelled))))
 
 
 @overload
@@ -157,9 +157,9 @@ def ndcg_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)
     If labels have equal scores, the label with the lower number ranks first. In contrast,
     `sklearn.metrics.ndcg_score` averages over all orders of labels with equal scores.
     """
-    ks = _check_k(k)
-    Y, scores = _check_pair(Y_true, scores)
-    return _as_asked(k, _total(Y, scores, ks, discounted=True, per_row=_inverse_ideal) / Y.shape[0])
+    ks = check_k(k)
+    Y, scores = check_pair(Y_true, scores)
+    return as_asked(k, _total(Y, scores, ks, discounted=True, per_row=_inverse_ideal) / Y.shape[0])
 
 
 def propensities(Y_train: Matrix, *, A: float = 0.55, B: float = 1.5) -> Floats:
@@ -251,11 +251,11 @@ def psp_at_k(
         also raised if `Y_true` has values other than 0 and 1, if `scores` has NaN, if `k` is < 1, or if
         `propensities` is not an array of c numbers in (0, 1].
     """
-    ks = _check_k(k)
-    Y, scores = _check_pair(Y_true, scores)
+    ks = check_k(k)
+    Y, scores = check_pair(Y_true, scores)
     gains = _check_propensities(propensities, Y.shape[1])
     best = _total(Y, _ideal_scores(Y, gains), ks, gains=gains)
-    return _as_asked(k, _ratio(_total(Y, scores, ks, gains=gains), best))
+    return as_asked(k, _ratio(_total(Y, scores, ks, gains=gains), best))
 
 
 @overload
@@ -275,14 +275,14 @@ def psndcg_at_k(
     over the ranks r from 1 to m. The result is the sum of all gains in all rows, divided by the largest
     possible sum. The sum is largest if the true labels of each row are ranked by decreasing 1 / p_j.
     """
-    ks = _check_k(k)
-    Y, scores = _check_pair(Y_true, scores)
+    ks = check_k(k)
+    Y, scores = check_pair(Y_true, scores)
     gains = _check_propensities(propensities, Y.shape[1])
 
     def total(ranked_by: Any) -> Floats:
         return _total(Y, ranked_by, ks, gains=gains, discounted=True, per_row=_inverse_ideal)
 
-    return _as_asked(k, _ratio(total(scores), total(_ideal_scores(Y, gains))))
+    return as_asked(k, _ratio(total(scores), total(_ideal_scores(Y, gains))))
 
 
 def _total(
@@ -304,9 +304,9 @@ def _total(
     depth = min(int(ks.max()), Y.shape[1])
     discount = 1.0 / np.log2(np.arange(2.0, depth + 2.0)) if discounted else np.ones(depth)
     totals = np.zeros(len(ks))
-    for block, top in _ranked(scores, depth):
+    for block, top in ranked(scores, depth):
         n_true = np.diff(Y.indptr[block.start : block.stop + 1]).astype(np.int64)
-        gain = _hits(Y, block, top) * discount
+        gain = hits_of_ranks(Y, block, top) * discount
         if gains is not None:
             gain *= gains[top]  # an empty rank is -1 and reads the gain of the last label, but is never a hit
         reached = np.cumsum(gain, axis=1)
@@ -316,7 +316,7 @@ def _total(
     return totals
 
 
-def _ranked(scores: Any, depth: int) -> Iterator[tuple[slice, NDArray[np.int64]]]:
+def ranked(scores: Any, depth: int) -> Iterator[tuple[slice, NDArray[np.int64]]]:
     """Yield each block of rows, with the labels at the first `depth` ranks of these rows.
 
     A block is a slice of row numbers. An empty rank has the label -1.
@@ -324,7 +324,7 @@ def _ranked(scores: Any, depth: int) -> Iterator[tuple[slice, NDArray[np.int64]]
     n, c = scores.shape
     sparse = isinstance(scores, csr_array)
     per_row = max(depth, scores.nnz // n) if sparse else c
-    # The second bound ensures that `row * c + label` in `_hits` fits in 64 bits.
+    # The second bound ensures that `row * c + label` in `hits_of_ranks` fits in 64 bits.
     step = max(1, min(_BLOCK // per_row, (2**63 - 1) // c))
     rank = _top_of_sparse if sparse else _top_of_dense
     for start in range(0, n, step):
@@ -372,7 +372,7 @@ def _top_of_dense(scores: NDArray[Any], block: slice, depth: int) -> NDArray[np.
     return np.where(np.take_along_axis(kept, order, axis=1) > -np.inf, top, -1)
 
 
-def _hits(Y: csr_array, block: slice, top: NDArray[np.int64]) -> NDArray[np.bool_]:
+def hits_of_ranks(Y: csr_array, block: slice, top: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return whether each ranked label is a true label.
 
     A pair of a row and a label is encoded as the integer row * c + label, where c is the number of labels.
@@ -410,11 +410,13 @@ def _ratio(total: Floats, best: Floats) -> Floats:
     return np.divide(total, best, out=np.full_like(total, np.nan), where=best > 0)
 
 
-def _as_asked(k: int | Sequence[int], values: Floats) -> float | Floats:
+def as_asked(k: int | Sequence[int], values: Floats) -> float | Floats:
+    """Return a float if `k` is an int, and the array otherwise."""
     return float(values[0]) if isinstance(k, int | np.integer) else values
 
 
-def _check_k(k: Any) -> NDArray[np.int64]:
+def check_k(k: Any) -> NDArray[np.int64]:
+    """Check the argument `k`, and return its numbers."""
     ks: list[Any] = list(k) if np.iterable(k) else [k]
     if not ks or not all(isinstance(one, int | np.integer) and one is not True and one >= 1 for one in ks):
         raise ValueError(
@@ -426,17 +428,18 @@ def _check_k(k: Any) -> NDArray[np.int64]:
     return np.array(ks, dtype=np.int64)
 
 
-def _check_pair(Y_true: Matrix, scores: Matrix) -> tuple[csr_array, Any]:
+def check_pair(Y_true: Matrix, scores: Matrix, name: str = "scores") -> tuple[csr_array, Any]:
+    """Check true labels and predictions. `name` is the name of the predictions in error messages."""
     Y = _check_indicator(Y_true, "Y_true")
-    checked = _check_matrix(scores, "scores")
+    checked = _check_matrix(scores, name)
     if checked.shape != Y.shape:
-        raise ValueError(f"`scores` must have the same shape as `Y_true`, {Y.shape}, got {checked.shape}")
+        raise ValueError(f"`{name}` must have the same shape as `Y_true`, {Y.shape}, got {checked.shape}")
     if checked.dtype.kind != "f":
         checked = checked.astype(np.float64)
     # The maximum is NaN if any value is NaN. Unlike np.isnan on all values, this allocates no array.
     values = checked.data if isinstance(checked, csr_array) else checked
     if values.size and np.isnan(values.max()):
-        raise ValueError("`scores` must not contain NaN")
+        raise ValueError(f"`{name}` must not contain NaN")
     return Y, checked
 
 

@@ -1,0 +1,204 @@
+"""Measure calibrated probabilities and the label sets that decision rules choose from them.
+
+On each data set, each classifier is fitted alone and by `LabelCalibrator`, with default parameters. The
+curves are also fitted without pooling and as one curve for all labels, to the same scores of the same
+held-out rows. All decision rules are fitted to the calibrated probabilities of these rows. Probabilities and
+label sets are measured on the test rows. ``--cv`` sets the held-out rows.
+"""
+
+import argparse
+import os
+import resource
+import sys
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import record
+from blocks_default import split
+from scipy.sparse import csr_array
+
+import manylabel as ml
+from manylabel import metrics
+from manylabel.decision import ExpectedF1, F1Inference, LabelCalibrator, RiskControl, Thresholds
+
+SETS = ["bibtex", "delicious", "citeulike-t", "eurlex57k", "yso-finna-en"]
+SYSTEMS = {
+    "DiSMEC": ml.DiSMECClassifier,
+    "trees": ml.LabelTreeClassifier,
+    "blocks": ml.BlockPartitionClassifier,
+}
+KS = (1, 3, 5)
+# Bounds of the rule with a single bound.
+GRID = np.linspace(0.02, 0.9, 45)
+
+
+class Calibrator(LabelCalibrator):
+    """A calibrator that keeps the scores and the labels of the held-out rows."""
+
+    def _fit(self, X, y, sample_weight, progress):
+        params = self.parameters.check(self)
+        self.held_ = self._calibrate(X, y, sample_weight, progress, params)
+        self.frequency_ = np.bincount(csr_array(y).indices, minlength=y.shape[1])
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--sets", nargs="+", default=SETS, help="folders of MANYLABEL_DATA")
+    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--cv", type=lambda text: float(text) if "." in text else int(text), default=0.1)
+    args = parser.parse_args()
+    if not os.environ.get("MANYLABEL_DATA"):
+        sys.exit("MANYLABEL_DATA must be the path of the folder of data sets")
+    for name in args.sets:
+        data = split(Path(os.environ["MANYLABEL_DATA"]) / name)
+        for system in args.systems:
+            figures = measured(SYSTEMS[system], args, *data)
+            title = system if args.cv == 0.1 else f"{system}, cv={args.cv}"
+            print(f"\n{name}, {title}", *(f"{key}: {value}" for key, value in figures.items()), sep="\n  ")
+            sys.stdout.flush()
+            record.write("decisions", name, title, figures)
+
+
+def measured(make, args, X, Y, X_test, Y_test):
+    estimator = make(random_state=0)
+    start = perf_counter()
+    make(random_state=0, n_jobs=args.threads).fit(X, Y)
+    alone = perf_counter() - start
+    start = perf_counter()
+    model = Calibrator(estimator, cv=args.cv, random_state=0, n_jobs=args.threads).fit(X, Y)
+    calibrated = perf_counter() - start
+    scores, Y_held = model.held_
+    top = model._candidates(model._features(X_test), 1)
+    raw = model.predict_topk(X_test, max(KS))
+    found = {"fit s": round(alone, 2), "times fit": round(calibrated / alone, 2)}
+    for k, before, after in zip(
+        KS, metrics.precision_at_k(Y_test, raw, KS), metrics.precision_at_k(Y_test, top, KS), strict=True
+    ):
+        found[f"P@{k}"] = round(100 * before, 2)
+        found[f"gain of P@{k}"] = round(100 * (after - before), 2)
+    found |= errors(Y_test, top)
+    # What perfectly calibrated probabilities would have, by chance.
+    rng = np.random.default_rng(0)
+    drawn = csr_array((rng.random(top.nnz) < top.data, top.indices, top.indptr), shape=top.shape)
+    drawn = csr_array(drawn.astype(np.float32))
+    drawn.eliminate_zeros()
+    found |= {f"{title}, by chance": value for title, value in errors(drawn, top).items()}
+    found["log loss"] = loss(Y_test, top)
+    found |= {
+        f"log loss, {title}": loss(Y_test, refitted(model, X_test, **params))
+        for title, params in {
+            "no pooling": {"pooling": "none"},
+            "one curve": {"pooling": "all"},
+            "one isotonic curve": {"pooling": "all", "method": "isotonic"},
+        }.items()
+    }
+    found |= rules(model._calibrated(scores), Y_held, top, Y_test)
+    found |= risks(top, Y_test)
+    found["peak MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1000
+    return found
+
+
+def refitted(model, X_test, *, pooling, method="sigmoid"):
+    """Return the probabilities of other curves, fitted to the same held-out scores."""
+    other = Calibrator(model.estimator, method=method, pooling=pooling, n_jobs=model.n_jobs)
+    scores, Y_held = model.held_
+    other.__dict__ |= {
+        name: getattr(model, name) for name in ("estimator_", "n_features_in_", "classes_", "sparse_output_")
+    }
+    params = {"method": method, "pooling": pooling, "n_jobs": 1}
+    other._fit_curves(scores, Y_held, model.frequency_, params)
+    return other._candidates(model._features(X_test), 1)
+
+
+def loss(Y, P):
+    return round(float(metrics.log_loss_at_k(Y, P, P.shape[1])), 5)
+
+
+def errors(Y, P):
+    """Return calibration errors: of all candidates, of probable ones, and of labels, in two ways."""
+    of_labels = {"average": "label", "least_positives": 50}
+    kinds = {
+        "error": {},
+        "error above 0.3": {"above": 0.3},
+        "error of labels": of_labels | {"pairs": "all"},
+        "error of labels, candidates": of_labels,
+    }
+    return {title: round(metrics.calibration_error(Y, P, **kind), 4) for title, kind in kinds.items()}
+
+
+def rules(held, Y_held, P, Y):
+    """Return the F1 of label sets, in percent. The rules are fitted to held-out rows."""
+    fitted = {
+        "micro bound": Thresholds("micro_f1"),
+        "macro bounds": Thresholds("macro_f1"),
+        "macro bounds, no pooling": Thresholds("macro_f1", pooling="none"),
+        "expected F1": ExpectedF1(),
+        "F1Inference": F1Inference("train"),
+    }
+    sets = {title: csr_array(rule.fit(held, Y_held).predict(P)) for title, rule in fitted.items()}
+    for measure in ("micro", "macro", "example"):
+        best = max(GRID, key=lambda bound: f1(Y_held, chosen(held, bound))[measure])
+        sets[f"one bound for {measure}-F1"] = chosen(P, best)
+    return {
+        f"{measure}-F1, {title}": round(100 * value, 2)
+        for title, each in sets.items()
+        for measure, value in f1(Y, each).items()
+    }
+
+
+def chosen(P, bound):
+    # `eliminate_zeros` changes the index arrays, so they are copied.
+    sets = csr_array((P.data >= bound, P.indices, P.indptr), shape=P.shape, dtype=np.int64, copy=True)
+    sets.eliminate_zeros()
+    return sets
+
+
+def f1(Y, sets):
+    """Return micro-, macro- and example-F1. Labels and rows without a true label count 0 in the last two, but
+    labels without a true row are left out.
+    """
+    hits = sets.multiply(Y)
+    of_labels, of_rows = (
+        np.divide(2 * both, n, out=np.zeros(len(n)), where=n > 0)
+        for both, n in (
+            (
+                np.asarray(hits.sum(axis=axis)).ravel(),
+                np.asarray(sets.sum(axis=axis) + Y.sum(axis=axis)).ravel(),
+            )
+            for axis in (0, 1)
+        )
+    )
+    present = np.asarray(Y.sum(axis=0)).ravel() > 0
+    micro = 2 * hits.sum() / (sets.sum() + Y.sum())
+    return {"micro": micro, "macro": of_labels[present].mean(), "example": of_rows.mean()}
+
+
+def risks(P, Y):
+    """Return the risk of sets whose bound is learned on half of the test rows, and their mean size."""
+    order = np.random.default_rng(0).permutation(Y.shape[0])
+    first, second = np.sort(order[: len(order) // 2]), np.sort(order[len(order) // 2 :])
+    found = {}
+    for title, rule in {
+        "FNR 0.3": RiskControl(0.3),
+        "FNR 0.3, probability": RiskControl(0.3, guarantee="probability"),
+        "FDR 0.3, probability": RiskControl(0.3, risk="false_discovery_rate", guarantee="probability"),
+    }.items():
+        try:
+            sets = csr_array(rule.fit(P[first], Y[first]).predict(P[second]))
+        except ValueError:
+            found[title] = "not reached"
+            continue
+        hits = np.asarray(sets.multiply(Y[second]).sum(axis=1)).ravel()
+        n, n_true = (np.asarray(each.sum(axis=1)).ravel() for each in (sets, Y[second]))
+        missed = np.where(n_true > 0, 1 - hits / np.maximum(n_true, 1), 0)
+        wrong = np.where(n > 0, 1 - hits / np.maximum(n, 1), 0)
+        found[title] = f"{(missed if title.startswith('FNR') else wrong).mean():.3f} ({n.mean():.1f} labels)"
+    return found
+
+
+if __name__ == "__main__":
+    main()

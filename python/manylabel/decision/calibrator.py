@@ -1,0 +1,469 @@
+"""The meta-estimator `LabelCalibrator`, which gives a classifier calibrated probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse, vstack
+from sklearn.utils.validation import check_is_fitted
+
+from manylabel import _core
+from manylabel.estimator import parameters as kinds
+from manylabel.estimator.base import MultiLabelClassifier, core_rows
+from manylabel.estimator.parameters import check_count, n_threads, shown
+from manylabel.estimator.progress import Progress
+from manylabel.estimator.registry import register
+from manylabel.estimator.schema import Array, Model, Scalar, Schema
+from manylabel.estimator.validation import check_training_set
+from manylabel.partition.any_classifier import AnyClassifier, rows_at_once
+from manylabel.partition.models import seeded
+
+__all__ = ["LabelCalibrator"]
+
+# Fitted arrays of the two methods.
+_OF_SIGMOIDS = ("knot_scores", "knot_log_odds", "intercept", "slope", "variance")
+_OF_STEPS = ("curve_ends", "curves", "curve_scores", "curve_probabilities")
+
+
+@register
+class LabelCalibrator(MultiLabelClassifier):
+    """Calibrated probabilities for any multi-label classifier.
+
+    Some rows are held out, and a model that is not fitted to these rows scores them. The labels with the
+    highest scores of a row are its candidates. For each label, a curve is fitted to the scores of the
+    candidates and to the information which candidates are true labels. The curve converts scores to
+    probabilities.
+
+    Most labels are true in few held-out rows, too few for a curve of their own. The curves are therefore
+    pooled: the curve of a label is shrunk to the curve of labels that occur in about as many training rows,
+    and these curves are shrunk to one curve for all labels.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The classifier: one of this library, or one with scikit-learn's interface that supports multi-label
+        targets and has `decision_function` or `predict_proba`.
+    method : {"sigmoid", "isotonic"}, default="sigmoid"
+        Form of the curves. "sigmoid" fits two parameters per label. "isotonic" fits a non-decreasing,
+        piecewise linear curve, which needs more data.
+    pooling : {"frequency", "none", "all"}, default="frequency"
+        Which labels share data. "frequency" is described above and in Notes. With "none", every label has a
+        curve of its own, from its own candidates: Platt's sigmoid [1]_ or isotonic regression [2]_. With
+        "all", one such curve serves all labels.
+    cv : float, int or "prefit", default=0.1
+        Which rows are held out. A float between 0 and 1 is the fraction of the rows to hold out. An int >= 2
+        is a number of folds: each fold is scored by a model that is fitted to the other folds. This is
+        slower, and better for small data sets, where a tenth of the rows has too few labels. "prefit" means
+        that `estimator` is already fitted, and that all rows of `fit` are held out. The caller is responsible
+        for passing only rows that `estimator` has not seen.
+    n_candidates : int, default=100
+        Number of candidates per row, >= 1.
+    refit : bool, default=True
+        Whether to fit `estimator` to all rows after calibration. If False, the model that scored the held-out
+        rows is used, so `cv` must be a fraction. Ignored if `cv` is "prefit".
+    max_memory : int, default=2**30
+        Largest size in bytes of the result of `predict_proba`, which has a number for each row and label.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        The fitted classifier.
+    tail_probability_ : float
+        Probability of each label that is not a candidate of a row: the fraction of true labels among the
+        labels that were not candidates of the held-out rows.
+    unseen_ : ndarray of shape (n_unseen,), dtype int64
+        Labels that occur in no training row. Their probability is 0 if they are not candidates.
+    knot_scores_, knot_log_odds_ : ndarray of shape (n_knots,), dtype float64
+        The curve for all labels, with the method "sigmoid": log-odds at increasing scores, interpolated
+        linearly. Without knots, the log-odds are the scores.
+    intercept_, slope_ : ndarray of shape (n_labels,), dtype float64
+        Parameters of the labels, with the method "sigmoid". The log-odds of label l are
+        ``intercept_[l] + slope_[l] * f(score)``, where f is the curve for all labels.
+    variance_ : float
+        Variance of the intercepts around those of their groups, with the method "sigmoid" and the pooling
+        "frequency". It is the strength of the pooling: 0 means that labels share the curve of their group.
+    curves_ : ndarray of shape (n_labels,), dtype int32
+        The curve of each label, with the method "isotonic".
+    curve_ends_ : ndarray of shape (n_curves + 1,), dtype int64
+        Curve i has the entries ``curve_ends_[i]`` to ``curve_ends_[i + 1] - 1`` of the next two arrays.
+    curve_scores_, curve_probabilities_ : ndarray of shape (n_points,), dtype float64
+        Probabilities at increasing scores, interpolated linearly. Scores outside the curve have the
+        probability of the nearest point.
+
+    See Also
+    --------
+    DecisionClassifier : Also chooses label sets.
+    manylabel.metrics.calibration_error : Measures calibration.
+
+    Notes
+    -----
+    With ``method="sigmoid"`` and ``pooling="frequency"``, the candidates of all labels are sorted by score
+    and divided into up to thirty bins. The log-odds of the bins, made monotone by isotonic regression, are
+    the curve f for all labels. The log-odds of label l with score s are ``f + a + b * (f - c)``, where c is
+    the mean of f over the true candidates. The deviations a and b are first fitted per group of labels, and
+    then per label, by logistic regressions with quadratic penalties that shrink them to the group. Labels
+    whose frequencies have the same number of binary digits form a group, and groups are merged until each has
+    100 true candidates. The penalty of the labels is chosen from seven values by five-fold cross-validation
+    over the held-out rows. A penalty that suits the data keeps rare labels near their group, and lets
+    frequent labels deviate. All curves increase.
+
+    With ``method="isotonic"`` and ``pooling="frequency"``, each group has a curve, and labels with 200 true
+    and 200 other candidates have curves of their own.
+
+    Parameters of `estimator` that are "auto" are chosen once, by the fit to all rows. The models for held-out
+    rows use the chosen values, so that scores have the same meaning, and calibration costs less than a
+    second fit.
+
+    Candidates have the same scores as in ``estimator_.predict_topk``. No array of size rows × labels is
+    allocated, except for the results of `predict_proba` and `decision_function`, and for the scores of a few
+    rows of classifiers of other libraries.
+
+    References
+    ----------
+    .. [1] J. Platt, "Probabilistic outputs for support vector machines and comparisons to regularized
+       likelihood methods", 1999.
+    .. [2] B. Zadrozny and C. Elkan, "Transforming classifier scores into accurate multiclass probability
+       estimates", KDD 2002.
+
+    Examples
+    --------
+    >>> import manylabel as ml
+    >>> from manylabel.decision import LabelCalibrator
+    >>> X, Y = ml.datasets.make_multilabel(300, 50, 10, random_state=0)
+    >>> model = LabelCalibrator(ml.DiSMECClassifier(random_state=0), random_state=0).fit(X, Y)
+    >>> model.predict_proba_topk(X, k=3).shape
+    (300, 10)
+    """
+
+    parameters = kinds.Parameters(
+        estimator=kinds.Classifier(),
+        method=kinds.Choice("sigmoid", "isotonic"),
+        pooling=kinds.Choice("frequency", "none", "all"),
+        cv=kinds.Either("prefit", kinds.Count(2), kinds.Number(above=0, below=1)),
+        n_candidates=kinds.Count(1),
+        refit=kinds.Flag(),
+        max_memory=kinds.Count(1, 2**62),
+        **kinds.SEEDED_RUN,
+    )
+
+    schema = Schema(
+        **MultiLabelClassifier.fitted,
+        estimator_=Model(),
+        tail_probability_=Scalar(float, finite=True),
+        unseen_=Array(("n_unseen",), "i8", below="n_labels"),
+        knot_scores_=Array(("n_knots",), "f8", optional=True),
+        knot_log_odds_=Array(("n_knots",), "f8", optional=True),
+        intercept_=Array(("n_labels",), "f8", optional=True),
+        slope_=Array(("n_labels",), "f8", optional=True),
+        variance_=Scalar(float, finite=True, optional=True),
+        curve_ends_=Array(("n_curves + 1",), "i8", ends="n_points", optional=True),
+        curves_=Array(("n_labels",), "i4", below="n_curves", optional=True),
+        curve_scores_=Array(("n_points",), "f8", optional=True),
+        curve_probabilities_=Array(("n_points",), "f8", optional=True),
+    )
+
+    estimator_: Any
+    tail_probability_: float
+    unseen_: NDArray[np.int64]
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        method: str = "sigmoid",
+        pooling: str = "frequency",
+        cv: float | int | str = 0.1,
+        n_candidates: int = 100,
+        refit: bool = True,
+        max_memory: int = 2**30,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self._assign(locals())
+
+    @property
+    def calibration_(self) -> dict[str, Any]:
+        """The fitted curves as plain arrays: the attributes of the class that describe curves, by name."""
+        names = _OF_STEPS if hasattr(self, "curves_") else _OF_SIGMOIDS
+        return {name: getattr(self, f"{name}_") for name in names}
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
+        self._calibrate(X, y, sample_weight, progress, self.parameters.check(self))
+
+    def _calibrate(
+        self, X: Any, y: Any, sample_weight: Any, progress: Progress, params: dict[str, Any]
+    ) -> tuple[csr_array, csr_array]:
+        """Fit the classifier and the curves. Return the scores and the true labels of the held-out rows.
+
+        If `params` has the entry "spare", half of the held-out rows are not used for the curves, and only
+        these rows are returned.
+        """
+        cv = params["cv"]
+        sparse_output, dense = issparse(y), (not issparse(X), not issparse(y))
+        X, y, sample_weight = check_training_set(self, X, y, sample_weight, dense=True)
+        if cv != "prefit" and not params["refit"] and isinstance(cv, int):
+            raise ValueError(f'`cv` must be a fraction or "prefit" if `refit` is False, got {cv}')
+        fitting = _Fitting(self.estimator, params, dense, progress)
+        n_rows, n_labels = y.shape
+        if cv == "prefit":
+            self.estimator_ = fitting.prefit(n_labels)
+            held = [np.arange(n_rows)]
+            frequency = np.bincount(y.indices, minlength=n_labels)
+            scored = [fitting.scores(self.estimator_, X)]
+        else:
+            held = list(_held_out(cv, n_rows, params["random_state"]))
+            settings = self.estimator
+            if params["refit"]:
+                self.estimator_ = fitting.fitted(settings, X, y, sample_weight)
+                if isinstance(self.estimator_, MultiLabelClassifier):
+                    settings = self.estimator_._as_chosen()
+            scored = []
+            for rows in held:
+                rest = np.ones(n_rows, dtype=bool)
+                rest[rows] = False
+                others = None if sample_weight is None else sample_weight[rest]
+                model = fitting.fitted(settings, X[rest], y[rest], others)
+                scored.append(fitting.scores(model, X[rows]))
+            if not params["refit"]:
+                self.estimator_ = model
+            of_fit = y if params["refit"] else y[rest]
+            frequency = np.bincount(of_fit.indices, minlength=n_labels)
+        scores = csr_array(vstack(scored, format="csr")) if len(scored) > 1 else scored[0]
+        Y = y[np.concatenate(held)]
+        if params.get("spare"):
+            # Half of the rows is not used for the curves.
+            order = np.random.default_rng([params["random_state"], 1]).permutation(Y.shape[0])
+            spared, used = np.sort(order[: len(order) // 2]), np.sort(order[len(order) // 2 :])
+            self._fit_curves(scores[used], Y[used], frequency, params)
+            scores, Y = scores[spared], Y[spared]
+        else:
+            self._fit_curves(scores, Y, frequency, params)
+        self.classes_ = np.arange(n_labels)
+        self.sparse_output_ = sparse_output
+        return scores, Y
+
+    def _fit_curves(
+        self, scores: csr_array, Y: csr_array, frequency: NDArray[np.intp], params: dict[str, Any]
+    ) -> None:
+        for name in (*_OF_SIGMOIDS, *_OF_STEPS):  # an earlier fit may have set them
+            self.__dict__.pop(f"{name}_", None)
+        arrays = _core.fit_calibration(
+            scores, Y, frequency.astype(np.int32), params, (params["n_jobs"], None)
+        )
+        for name, value in arrays.items():
+            setattr(self, f"{name}_", value)
+        candidates = csr_array((np.ones(scores.nnz, np.float32), scores.indices, scores.indptr), scores.shape)
+        seen = np.count_nonzero(frequency)
+        n_missed = Y.nnz - int(candidates.multiply(Y).sum())
+        n_others = scores.shape[0] * seen - scores.nnz
+        self.tail_probability_ = float(np.clip(n_missed / n_others, 0, 1)) if n_others > 0 else 0.0
+        self.unseen_ = np.flatnonzero(frequency == 0)
+
+    def _calibrated(self, scores: csr_array) -> csr_array:
+        """Convert scores of candidates to probabilities."""
+        curves = {**self.calibration_, "method": "isotonic" if hasattr(self, "curves_") else "sigmoid"}
+        curves = {
+            name: np.require(value, requirements=["C", "A"]) if isinstance(value, np.ndarray) else value
+            for name, value in curves.items()
+        }
+        found = _core.calibrated(scores, curves, (n_threads(self.n_jobs), None))
+        return core_rows((scores.indptr, scores.indices, found), scores.shape)
+
+    def _candidates(self, X: Any, k: int) -> csr_array:
+        """Return the probabilities of the candidates of every row, at least k if there are so many."""
+        return self._calibrated(_topk(self.estimator_, X, max(k, self.n_candidates)))
+
+    def predict_proba_topk(self, X: Any, k: int = 5) -> csr_array:
+        """Estimate the probabilities of the k most probable labels of every row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features.
+        k : int, default=5
+            Number of labels per row, >= 1. Rows with fewer candidates get fewer labels.
+
+        Returns
+        -------
+        csr_array of shape (n_samples, n_labels), dtype float32
+            The probabilities. The entries of a row are sorted by label. If probabilities are equal, the label
+            with the lower number ranks first.
+
+        Raises
+        ------
+        ValueError
+            If k < 1, if X is not valid, or if X and the training data have different numbers of features.
+        """
+        self._check_fitted()
+        k = check_count("k", k, 1)
+        found = self._candidates(self._features(X), k)
+        return core_rows(_core.topk_of_rows(found, k), found.shape)
+
+    def predict_topk(self, X: Any, k: int = 5) -> csr_array:
+        """Predict the k labels with the highest scores for every row.
+
+        The scores are those of `estimator_`. `predict_proba_topk` ranks labels by probability.
+
+        Parameters
+        ----------
+        k : int, default=5
+            Number of labels per row, >= 1.
+
+        Returns
+        -------
+        csr_array of shape (n_samples, n_labels), dtype float32
+            The scores of the k best labels of each row.
+        """
+        self._check_fitted()
+        return _topk(self.estimator_, self._features(X), check_count("k", k, 1))
+
+    def decision_function(self, X: Any) -> NDArray[np.float32]:
+        """Compute the scores of all labels for every row. The scores are those of `estimator_`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_labels), or (n_samples,) if y was 1-D, dtype float32
+            The scores.
+        """
+        X = self._features(X)
+        return self._in_form_of_y(self.estimator_.decision_function(_input_of(self.estimator_, X)))
+
+    def predict(self, X: Any) -> csr_array | NDArray[np.int64]:
+        """Predict the labels with probabilities above 1/2.
+
+        Returns
+        -------
+        ndarray or csr_array of shape (n_samples, n_labels), or (n_samples,) if y was 1-D, dtype int64
+            0/1 indicator matrix. It is sparse if Y was sparse in fit.
+        """
+        found = self._candidates(self._features(X), 1)
+        found.data = (found.data > 0.5).astype(np.int64)
+        found.eliminate_zeros()
+        return self._indicator(found)
+
+    def _knows_probabilities(self) -> bool:
+        return True
+
+    def _probabilities(self, X: csr_array | NDArray[Any]) -> NDArray[Any]:
+        n_rows, n_labels = X.shape[0], self._n_labels
+        size = 4 * n_rows * n_labels
+        if size > self.max_memory:
+            raise MemoryError(
+                f"the probabilities of {n_rows} rows and {n_labels} labels take {size} bytes, more than "
+                f"`max_memory`={self.max_memory}; use predict_proba_topk, which returns a sparse matrix"
+            )
+        dense = np.full((n_rows, n_labels), self.tail_probability_, dtype=np.float32)
+        dense[:, self.unseen_] = 0
+        for rows in rows_at_once(n_rows, self.n_candidates):
+            found = self._candidates(X[rows], 1)
+            of_rows = np.repeat(np.arange(rows.start, rows.stop), np.diff(found.indptr))
+            dense[of_rows, found.indices] = found.data
+        return dense
+
+    def prepare(self) -> LabelCalibrator:
+        """Prepare the fitted model, so that the first prediction is as fast as later predictions.
+
+        Returns
+        -------
+        self
+            The estimator itself.
+        """
+        self._check_fitted()
+        if hasattr(self.estimator_, "prepare"):
+            self.estimator_.prepare()
+        return self
+
+
+class _Fitting:
+    """Fits and scores the classifier of a calibrator."""
+
+    def __init__(
+        self, estimator: Any, params: dict[str, Any], dense: tuple[bool, bool], progress: Progress
+    ) -> None:
+        self.estimator, self.params = estimator, params
+        self.dense, self.progress = dense, progress
+        self.is_ours = isinstance(estimator, MultiLabelClassifier)
+
+    def prefit(self, n_labels: int) -> Any:
+        """Return the fitted estimator, which must have as many labels as Y."""
+        check_is_fitted(self.estimator)
+        if self.is_ours:
+            found = self.estimator._n_labels
+            if found != n_labels:
+                raise ValueError(f"Y must have {found} columns, as in the fit of `estimator`, got {n_labels}")
+            return self.estimator
+        return _adapted(self.estimator, n_labels, self.dense)
+
+    def fitted(self, settings: Any, X: Any, Y: csr_array, sample_weight: Any) -> Any:
+        """Fit a clone of `settings`."""
+        model = seeded(settings, self.params["random_state"], 0)
+        arguments = {} if sample_weight is None else {"sample_weight": sample_weight}
+        if not self.is_ours:
+            wrapped = AnyClassifier(model, dense_X=self.dense[0], dense_Y=self.dense[1])
+            wrapped.fit(csr_array(X), Y, **arguments)
+            if wrapped.error_ is not None:
+                raise ValueError(f"`estimator` could not be fitted: {wrapped.error_}")
+            return wrapped
+        # The fitted model does not depend on the number of threads and shows no progress later.
+        run = {"n_jobs": self.params["n_jobs"], "verbose": int(self.params["verbose"])}
+        lent = {name: run[name] for name in ("n_jobs", "verbose") if not model.get_params().get(name, True)}
+        kept = {name: getattr(model, name) for name in lent}
+        model.set_params(**lent).fit(X, Y, **arguments, progress=self.progress)
+        model.set_params(**kept)
+        return model
+
+    def scores(self, model: Any, X: Any) -> csr_array:
+        """Return the scores of the candidates of every row."""
+        return _topk(model, X, self.params["n_candidates"], self.params["n_jobs"])
+
+
+def _adapted(estimator: Any, n_labels: int, dense: tuple[bool, bool]) -> AnyClassifier:
+    """Wrap a fitted classifier of another library."""
+    adapted = AnyClassifier(estimator, dense_X=dense[0], dense_Y=dense[1])
+    adapted.n_features_in_ = estimator.n_features_in_
+    adapted.classes_ = np.arange(n_labels)
+    adapted.varying_ = np.arange(n_labels, dtype=np.int32)
+    adapted.log_odds_ = np.zeros(n_labels, dtype=np.float32)
+    adapted.estimator_, adapted.error_ = estimator, None
+    return adapted
+
+
+def _input_of(model: Any, X: Any) -> Any:
+    return csr_array(X) if isinstance(model, AnyClassifier) else X
+
+
+def _topk(model: Any, X: Any, k: int, threads: int | None = None) -> csr_array:
+    """Return the best labels of every row, without scores that are infinite."""
+    lent = threads is not None and getattr(model, "n_jobs", threads) is None
+    if lent:
+        model.set_params(n_jobs=threads)
+    top: csr_array = model.predict_topk(_input_of(model, X), k=k)
+    if lent:
+        model.set_params(n_jobs=None)
+    if top.dtype not in (np.float32, np.float64) or not np.isfinite(top.data).all():
+        raise ValueError(
+            f"`estimator` must return finite scores, got {shown(top.data[~np.isfinite(top.data)])}"
+        )
+    return top
+
+
+def _held_out(cv: float | int, n_rows: int, seed: int) -> Iterator[NDArray[np.intp]]:
+    """Yield the held-out rows of each model, in increasing order."""
+    order = np.random.default_rng(seed).permutation(n_rows)
+    if isinstance(cv, float):
+        n_held = max(1, round(cv * n_rows))
+        if n_held >= n_rows:
+            raise ValueError(
+                f"`cv` must leave at least one row to fit `estimator`, got {cv}, which holds out {n_held} of "
+                f"{n_rows} rows"
+            )
+        yield np.sort(order[:n_held])
+        return
+    if cv > n_rows:
+        raise ValueError(f"`cv` must be at most the number of rows, {n_rows}, got {cv}")
+    for fold in range(cv):
+        yield np.sort(order[fold::cv])

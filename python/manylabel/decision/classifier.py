@@ -1,0 +1,127 @@
+"""The meta-estimator `DecisionClassifier`: a classifier, calibrated probabilities and a decision rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from sklearn.base import clone
+
+from manylabel.decision.calibrator import LabelCalibrator
+from manylabel.decision.rules import DecisionRule
+from manylabel.estimator.parameters import Anything, Parameters, shown
+from manylabel.estimator.progress import Progress
+from manylabel.estimator.registry import register
+from manylabel.estimator.schema import Array, Attribute, Schema
+
+__all__ = ["DecisionClassifier"]
+
+
+class _Rule(Attribute):
+    """Description of a fitted attribute that is a decision rule."""
+
+    def check(self, name: str, value: Any, sizes: dict[str, int]) -> None:
+        """Check the value of the attribute; see `Attribute.check`."""
+        if not isinstance(value, DecisionRule):
+            raise ValueError(f"`{name}` must be a decision rule, got {type(value).__name__}")
+        for of_labels in ("bounds_", "prior_", "thresholds_"):
+            if hasattr(value, of_labels):
+                numbers = Array(("n_labels",), "f8")
+                numbers.check(f"{name}.{of_labels}", np.nan_to_num(getattr(value, of_labels)), sizes)
+
+
+@register
+class DecisionClassifier(LabelCalibrator):
+    """A multi-label classifier with calibrated probabilities and a rule that chooses label sets.
+
+    `fit` fits the classifier, calibrates its probabilities like `LabelCalibrator`, and fits the decision rule
+    to the probabilities of the held-out rows. `predict` applies the rule. All three are saved in one file.
+
+    Parameters
+    ----------
+    decision : DecisionRule
+        The rule that chooses the labels, such as ``Thresholds("macro_f1")``. With `RiskControl`, `cv` must be
+        a fraction and `refit` must be False, or `cv` must be "prefit". Half of the held-out rows are then
+        used to calibrate the probabilities, and the other half to fit the rule. Otherwise its guarantee would
+        not hold.
+
+    Attributes
+    ----------
+    decision_ : DecisionRule
+        The fitted rule. It can be replaced by another fitted rule without a new fit of the model: assign the
+        rule to this attribute.
+
+    Examples
+    --------
+    >>> import manylabel as ml
+    >>> from manylabel.decision import DecisionClassifier, ExpectedF1, TopLabels
+    >>> X, Y = ml.datasets.make_multilabel(300, 50, 10, random_state=0)
+    >>> model = DecisionClassifier(ml.DiSMECClassifier(random_state=0), ExpectedF1(), random_state=0)
+    >>> model.fit(X, Y).predict(X).shape
+    (300, 10)
+    >>> model.decision_ = TopLabels(2)
+    >>> model.predict(X).sum(axis=1)[:3]
+    array([2, 2, 2])
+    """
+
+    parameters = Parameters(
+        estimator=LabelCalibrator.parameters["estimator"],
+        decision=Anything("DecisionRule", "a", None),
+        **{name: kind for name, kind in LabelCalibrator.parameters.items() if name != "estimator"},
+    )
+
+    schema = Schema(
+        **{
+            name: kind
+            for name, kind in LabelCalibrator.schema.attributes.items()
+            if name not in ("n_features_in_", "feature_names_in_")
+        },
+        decision_=_Rule(),
+    )
+
+    decision_: DecisionRule
+
+    def __init__(
+        self,
+        estimator: Any,
+        decision: DecisionRule,
+        *,
+        method: str = "sigmoid",
+        pooling: str = "frequency",
+        cv: float | int | str = 0.1,
+        n_candidates: int = 100,
+        refit: bool = True,
+        max_memory: int = 2**30,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self._assign(locals())
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
+        params = self.parameters.check(self)
+        if not isinstance(self.decision, DecisionRule):
+            raise ValueError(f"`decision` must be a decision rule, got {shown(self.decision)}")
+        decision = clone(self.decision)
+        if decision.needs_fresh_rows:
+            if params["cv"] != "prefit" and (params["refit"] or isinstance(params["cv"], int)):
+                raise ValueError(
+                    f'`refit` must be False and `cv` a fraction or "prefit" with {type(decision).__name__}, '
+                    "because its guarantee is only valid for a model that is not fitted again, "
+                    f"got refit={self.refit} and cv={self.cv}"
+                )
+            params["spare"] = True
+        scores, Y = self._calibrate(X, y, sample_weight, progress, params)
+        self.decision_ = decision.fit(self._calibrated(scores), Y)
+
+    def predict(self, X: Any) -> csr_array | NDArray[np.int64]:
+        """Predict the label sets of the rows with the decision rule.
+
+        Returns
+        -------
+        ndarray or csr_array of shape (n_samples, n_labels), or (n_samples,) if y was 1-D, dtype int64
+            0/1 indicator matrix. It is sparse if Y was sparse in fit.
+        """
+        return self._indicator(csr_array(self.decision_.predict(self._candidates(self._features(X), 1))))

@@ -1,0 +1,116 @@
+"""Label sets that respect a hierarchy: a label is never chosen without its parents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from manylabel import _core
+from manylabel.decision.rules import DecisionRule
+from manylabel.estimator.base import core_rows
+from manylabel.estimator.parameters import Anything, Parameters, shown
+from manylabel.estimator.registry import register
+
+__all__ = ["HierarchicalSets"]
+
+
+@register
+class HierarchicalSets(DecisionRule):
+    """Choose label sets that contain the parents of their labels.
+
+    In a hierarchy, a row that has a label also has the parents of the label. So no label is more probable
+    than its parents. The probabilities of a row are first replaced by the closest numbers with this property:
+    the isotonic regression on the hierarchy, with the smallest sum of squared differences. The labels that
+    have no probability but are ancestors of other labels take part. A decision rule then chooses the set.
+
+    Parameters
+    ----------
+    decision : DecisionRule
+        The rule: `Costs`, `ExpectedF1`, `RiskControl` or `TopLabels`. It must choose the most probable labels
+        of a row. `Thresholds` and `F1Inference` do not, since their bounds differ between labels.
+    hierarchy : array-like of shape (n_pairs, 2), dtype int
+        Pairs (parent, child) of label numbers. A label may have several parents. Pairs must not form a cycle.
+
+    Attributes
+    ----------
+    decision_ : DecisionRule
+        The fitted rule.
+
+    Notes
+    -----
+    With `Costs`, the chosen set has the least expected cost of all sets that contain the parents of their
+    labels, for the original probabilities. This holds because the labels with corrected probabilities above a
+    bound t are the closed set with the largest sum of ``p - t``. With `ExpectedF1`, the set has the largest
+    expected F1 of all such sets, for the corrected probabilities.
+
+    A corrected probability of a row takes a minimum cut, so a row with 100 candidates takes about a
+    millisecond.
+
+    References
+    ----------
+    .. [1] R. Luss, S. Rosset and M. Shahar, "Efficient regularized isotonic regression with application to
+       gene-gene interaction search", Annals of Applied Statistics, 2012.
+    .. [2] J.-C. Picard, "Maximal closure of a graph and applications to combinatorial problems", Management
+       Science, 1976.
+
+    Examples
+    --------
+    >>> from manylabel.decision import Costs, HierarchicalSets
+    >>> rule = HierarchicalSets(Costs(), [(0, 1)])
+    >>> rule.predict([[0.4, 0.7], [0.2, 0.7]])  # label 0 is the parent of label 1
+    array([[1, 1],
+           [0, 0]])
+    """
+
+    parameters = Parameters(
+        decision=Anything("DecisionRule", "a", None), hierarchy=Anything("array-like of shape (n_pairs, 2)")
+    )
+
+    decision_: DecisionRule
+
+    def __init__(self, decision: DecisionRule, hierarchy: Any) -> None:
+        self.decision = decision
+        self.hierarchy = hierarchy
+
+    @property
+    def needs_fresh_rows(self) -> bool:  # type: ignore[override]
+        """Whether the rule may only be fitted to rows that no model has seen."""
+        return bool(getattr(self.decision, "needs_fresh_rows", False))
+
+    def _learn(self, probabilities: csr_array, Y: csr_array, params: dict[str, Any]) -> None:
+        from sklearn.base import clone
+
+        self.decision_ = clone(self._rule()).fit(self._coherent(probabilities), Y)
+
+    def _chosen(self, probabilities: csr_array, params: dict[str, Any]) -> csr_array:
+        rule = getattr(self, "decision_", None) or self._rule()
+        return rule._chosen(self._coherent(probabilities), rule.parameters.check(rule))
+
+    def _rule(self) -> DecisionRule:
+        rule = self.decision
+        if not (isinstance(rule, DecisionRule) and rule.is_monotone):
+            raise ValueError(
+                "`decision` must be a rule that chooses the most probable labels of a row (Costs, "
+                f"ExpectedF1, RiskControl or TopLabels), got {shown(rule)}"
+            )
+        return rule
+
+    def _coherent(self, probabilities: csr_array) -> csr_array:
+        pairs = np.asarray(self.hierarchy)
+        if pairs.size == 0:
+            return probabilities
+        n_labels = probabilities.shape[1]
+        if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
+            raise ValueError(
+                "`hierarchy` must be an integer array of shape (n_pairs, 2), "
+                f"got {pairs.dtype} of shape {pairs.shape}"
+            )
+        if pairs.min() < 0 or pairs.max() >= n_labels:
+            outside = pairs.min() if pairs.min() < 0 else pairs.max()
+            raise ValueError(f"labels of `hierarchy` must be from 0 to {n_labels - 1}, got {outside}")
+        found = core_rows(_core.coherent(probabilities, pairs.tolist(), (1, None)), probabilities.shape)
+        # Rounding may exceed 1 in the last digit.
+        found.data = np.clip(found.data, 0, 1)
+        return found

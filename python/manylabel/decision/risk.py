@@ -1,0 +1,231 @@
+"""Label sets whose risk is controlled: few true labels are missed, or few chosen labels are wrong."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.stats import binom
+from sklearn.utils.validation import check_is_fitted
+
+from manylabel.decision.rules import DecisionRule, kept
+from manylabel.estimator.parameters import Choice, Number, Parameters
+from manylabel.estimator.registry import register
+from manylabel.metrics.calibration import hits_of
+
+__all__ = ["RiskControl"]
+
+# Log-odds of the bounds that are tested for the guarantee "probability". The bounds must not depend on the
+# data. Neighbouring bounds differ by at most 0.5 percentage points.
+_LOG_ODDS = np.linspace(-14.0, 14.0, 1401)
+
+
+@register
+class RiskControl(DecisionRule):
+    """Choose label sets whose risk on new rows is at most `alpha`.
+
+    All labels with a probability of at least `bound_` are chosen. The bound is learned on calibration rows,
+    so that a statement about the risk of new rows holds, without assumptions about the quality of the
+    probabilities. The statement requires that the calibration rows and the new rows are exchangeable, for
+    example independent draws from the same distribution, and that neither the classifier nor its calibrator
+    has seen the calibration rows. The classifier must not be fitted again afterwards.
+
+    Parameters
+    ----------
+    alpha : float, default=0.1
+        Largest risk, > 0 and < 1.
+    risk : {"false_negative_rate", "false_discovery_rate"}, default="false_negative_rate"
+        The risk of a row. "false_negative_rate" is the fraction of the true labels that are not chosen, which
+        is 0 for a row without labels. The sets are as small as possible. "false_discovery_rate" is the
+        fraction of the chosen labels that are not true, which is 0 if no label is chosen. The sets are as
+        large as possible.
+    guarantee : {"expectation", "probability"}, default="expectation"
+        The statement. "expectation": the expected risk of a new row is at most `alpha`, on average over
+        calibration rows and new rows (conformal risk control [1]_). "probability": with a probability of at
+        least ``1 - delta`` over the calibration rows, the expected risk of a new row is at most `alpha`
+        (Learn then Test [2]_). The false discovery rate does not decrease with the bound in general, so it
+        only has the guarantee "probability".
+    delta : float, default=0.05
+        Probability that the statement fails, > 0 and < 1. Only used with the guarantee "probability".
+
+    Attributes
+    ----------
+    bound_ : float
+        Smallest probability of a chosen label.
+    risk_ : float
+        Mean risk of the calibration rows at this bound.
+
+    Notes
+    -----
+    With "expectation", let R(b) be the mean risk of the n calibration rows with the bound b. The largest
+    bound with ``(n R(b) + 1) / (n + 1) <= alpha`` is used. With "probability", bounds from a fixed list are
+    tested one after another, from the safest bound on, until the Hoeffding-Bentkus p-value [2]_ of the
+    hypothesis that the risk exceeds `alpha` is above `delta`. The last bound before is used. No correction
+    for multiple tests is needed, since the order of the tests is fixed.
+
+    References
+    ----------
+    .. [1] A. N. Angelopoulos, S. Bates, A. Fisch, L. Lei and T. Schuster, "Conformal risk control", ICLR
+    2024,
+       theorem 1.
+    .. [2] A. N. Angelopoulos, S. Bates, E. J. Candès, M. I. Jordan and L. Lei, "Learn then test: calibrating
+       predictive algorithms to achieve risk control", Annals of Applied Statistics, 2025.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manylabel.decision import RiskControl
+    >>> rng = np.random.default_rng(0)
+    >>> P = rng.random((500, 20)) ** 4
+    >>> Y = rng.random((500, 20)) < P
+    >>> rule = RiskControl(alpha=0.1).fit(P, Y.astype(int))
+    >>> round(rule.risk_, 2)
+    0.1
+    """
+
+    needs_fresh_rows: ClassVar[bool] = True
+
+    parameters = Parameters(
+        alpha=Number(above=0, below=1),
+        risk=Choice("false_negative_rate", "false_discovery_rate"),
+        guarantee=Choice("expectation", "probability"),
+        delta=Number(above=0, below=1),
+    )
+
+    bound_: float
+    risk_: float
+
+    def __init__(
+        self,
+        alpha: float = 0.1,
+        *,
+        risk: str = "false_negative_rate",
+        guarantee: str = "expectation",
+        delta: float = 0.05,
+    ) -> None:
+        self.alpha = alpha
+        self.risk = risk
+        self.guarantee = guarantee
+        self.delta = delta
+
+    def _learn(self, probabilities: csr_array, Y: csr_array, params: dict[str, Any]) -> None:
+        """Learn the bound.
+
+        Raises
+        ------
+        ValueError
+            If no bound reaches `alpha`, for example because the candidates miss too many true labels or there
+            are too few rows.
+        """
+        alpha, risk, guarantee = params["alpha"], params["risk"], params["guarantee"]
+        if risk == "false_discovery_rate" and guarantee == "expectation":
+            raise ValueError(
+                '`guarantee` must be "probability" if `risk` is "false_discovery_rate", '
+                'which is not monotone, got "expectation"'
+            )
+        n = Y.shape[0]
+        entries = _Entries(probabilities, Y)
+        if guarantee == "expectation":
+            found = entries.largest_bound(lambda risk: (n * risk + 1) / (n + 1) <= alpha)
+        else:
+            bounds = 1 / (1 + np.exp(-_LOG_ODDS))
+            if risk == "false_negative_rate":
+                # The set of all candidates is the safest, and then the sets become smaller.
+                bounds = np.concatenate([[0.0], bounds])
+                risks = entries.false_negative_rates(bounds)
+            else:
+                bounds = bounds[::-1]
+                risks = entries.false_discovery_rates(bounds)
+            failed = np.flatnonzero(p_values(risks, n, alpha) > params["delta"])
+            last = (failed[0] if len(failed) else len(bounds)) - 1
+            found = None if last < 0 else (float(bounds[last]), float(risks[last]))
+        if found is None:
+            least = entries.false_negative_rates(np.zeros(1))[0] if risk == "false_negative_rate" else 0.0
+            raise ValueError(
+                f"`alpha` must be large enough for {n} rows and the candidates, whose smallest mean risk is "
+                f"{least:.4g}; use more candidates or more rows, got {alpha}"
+            )
+        self.bound_, self.risk_ = found
+
+    def _chosen(self, probabilities: csr_array, params: dict[str, Any]) -> csr_array:
+        check_is_fitted(self, "bound_")
+        return kept(probabilities, probabilities.data >= np.float64(self.bound_))
+
+
+class _Entries:
+    """The stored probabilities of all rows in decreasing order, with their rows and hits."""
+
+    def __init__(self, probabilities: csr_array, Y: csr_array) -> None:
+        self.n = Y.shape[0]
+        rows = np.repeat(np.arange(self.n), np.diff(probabilities.indptr))
+        order = np.argsort(-probabilities.data, kind="stable")
+        self.values = probabilities.data[order].astype(np.float64)
+        self.rows = rows[order]
+        self.hits = hits_of(probabilities, Y)[order]
+        self.n_true = np.diff(Y.indptr)
+
+    def _missed(self) -> NDArray[np.float64]:
+        """Return the mean false negative rate of the sets with the first 0, 1, 2, ... entries."""
+        found = self.hits / np.maximum(self.n_true, 1)[self.rows]
+        total = np.count_nonzero(self.n_true)
+        return np.maximum(total - np.concatenate([[0.0], np.cumsum(found)]), 0.0) / self.n
+
+    def false_negative_rates(self, bounds: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the mean false negative rate for each bound."""
+        found: NDArray[np.float64] = self._missed()[np.searchsorted(-self.values, -bounds, side="right")]
+        return found
+
+    def false_discovery_rates(self, bounds: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the mean false discovery rate for each bound."""
+        order = np.argsort(self.rows, kind="stable")  # the entries of a row are still in decreasing order
+        rows, wrong = self.rows[order], np.cumsum(~self.hits[order])
+        starts = np.searchsorted(rows, np.arange(self.n))
+        before_row = np.concatenate([[0], wrong])[starts]
+        rank = np.arange(len(rows)) - starts[rows] + 1
+        rates = (wrong - before_row[rows]) / rank
+        # What each entry adds to the rate of its row.
+        added = np.empty(len(rows))
+        added[order] = rates - np.where(rank > 1, np.concatenate([[0.0], rates])[:-1][: len(rows)], 0.0)
+        means = np.maximum(np.concatenate([[0.0], np.cumsum(added)]), 0.0) / self.n
+        found: NDArray[np.float64] = means[np.searchsorted(-self.values, -bounds, side="right")]
+        return found
+
+    def largest_bound(self, holds: Any) -> tuple[float, float] | None:
+        """Return the largest probability at which the false negative rate is low enough, and this rate."""
+        missed = self._missed()
+        if holds(missed[0]):
+            return 1.0, float(missed[0])
+        # A set ends after the last of equal probabilities.
+        ends = np.flatnonzero(np.append(self.values[1:] != self.values[:-1], True)) + 1
+        good = ends[holds(missed[ends])] if len(self.values) else ends[:0]
+        return (float(self.values[good[0] - 1]), float(missed[good[0]])) if len(good) else None
+
+
+def p_values(risks: NDArray[np.float64], n: int, alpha: float) -> NDArray[np.float64]:
+    """Return the Hoeffding-Bentkus p-values of the hypotheses that the true risks exceed `alpha`.
+
+    Parameters
+    ----------
+    risks : ndarray
+        Mean risks of `n` rows, where the risk of a row is in [0, 1].
+    n : int
+        Number of rows.
+    alpha : float
+        The risk to exceed.
+
+    Returns
+    -------
+    ndarray
+        The p-values.
+    """
+    low = np.minimum(risks, alpha)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log = np.where(low > 0, low * np.log(low / alpha), 0.0)
+    divergence = log + (1 - low) * np.log((1 - low) / (1 - alpha))
+    hoeffding = np.exp(-n * divergence)
+    # The rounding of n * risk must not raise the count by 1.
+    bentkus = np.e * binom.cdf(np.ceil(n * risks - 1e-9), n, alpha)
+    found: NDArray[np.float64] = np.minimum(np.minimum(hoeffding, bentkus), 1.0)
+    return found

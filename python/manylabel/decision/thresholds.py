@@ -1,0 +1,250 @@
+"""The rule `Thresholds`, which chooses labels by bounds on their probabilities."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.stats import beta
+from sklearn.utils.validation import check_is_fitted
+
+from manylabel.decision.rules import DecisionRule, kept
+from manylabel.estimator.parameters import Choice, Either, Number, Parameters
+from manylabel.estimator.registry import register
+from manylabel.metrics.calibration import hits_of
+
+__all__ = ["Thresholds"]
+
+# Number of true candidates at which the bound of a label depends on its own rows and on its probabilities in
+# equal parts.
+_HITS = 20.0
+
+# Confidence of the bounds for `precision` and `recall`.
+_CONFIDENCE = 0.95
+
+# Candidates for the bounds of groups and for the bound of the example-based F1.
+_GRID = np.linspace(0.01, 0.9, 90)
+
+
+@register
+class Thresholds(DecisionRule):
+    """Choose the labels whose probabilities are at least a bound, which is learned on held-out rows.
+
+    Parameters
+    ----------
+    metric : {"micro_f1", "macro_f1", "example_f1"}, default="micro_f1"
+        The measure that the bounds maximize on the held-out rows. "micro_f1" and "example_f1" learn one bound
+        for all labels, which is best for calibrated probabilities. "macro_f1", the mean of the F1 of all
+        labels, learns one bound per label. See `ExpectedF1` for sets with a higher example-based F1.
+    precision : float or None, default=None
+        If not None, the lowest bound is chosen at which the precision, the fraction of the chosen labels that
+        are true, is at least this number. `metric` is ignored. Not the measured precision must be high
+        enough, but its one-sided lower confidence bound of 95 %.
+    recall : float or None, default=None
+        If not None, the highest bound is chosen at which the recall, the fraction of the true labels that are
+        chosen, is at least this number, in the same way.
+    labels_per_row : float or None, default=None
+        If not None, the bound is chosen at which rows have this number of labels on average.
+    pooling : {"frequency", "none"}, default="frequency"
+        With ``metric="macro_f1"``: whether the bounds of labels with few true candidates are shrunk to the
+        bounds that calibrated probabilities suggest, and to the bound of labels of similar frequency (see
+        Notes). With "none", the bound of a label maximizes its F1 on the held-out rows.
+
+    Attributes
+    ----------
+    bounds_ : ndarray of shape (n_labels,), dtype float64
+        Smallest probability at which each label is chosen.
+
+    Notes
+    -----
+    At most one of `precision`, `recall` and `labels_per_row` may be given. All of them choose one bound for
+    all labels.
+
+    With ``metric="macro_f1"`` and ``pooling="frequency"``, a candidate with probability p counts as
+    ``w h + (1 - w) p`` true labels, where h is 1 if it is a true label and 0 otherwise. The weight w is
+    ``n / (n + 20)`` for a label with n true candidates. The bound with the largest F1 from these counts is
+    then averaged with the bound of its group, with the weights w and ``1 - w``. A group has the labels whose
+    numbers of true labels have the same number of binary digits. The bound of a group maximizes the mean of
+    the F1 of its labels.
+
+    Examples
+    --------
+    >>> from manylabel.decision import Thresholds
+    >>> P, Y = [[0.9, 0.1], [0.6, 0.2], [0.3, 0.1]], [[1, 0], [1, 0], [0, 0]]
+    >>> Thresholds().fit(P, Y).predict(P)
+    array([[1, 0],
+           [1, 0],
+           [0, 0]])
+    """
+
+    is_monotone: ClassVar[bool] = False
+
+    parameters = Parameters(
+        metric=Choice("micro_f1", "macro_f1", "example_f1"),
+        precision=Either(None, Number(above=0, below=1)),
+        recall=Either(None, Number(above=0, below=1)),
+        labels_per_row=Either(None, Number(above=0)),
+        pooling=Choice("frequency", "none"),
+    )
+
+    bounds_: NDArray[np.float64]
+
+    def __init__(
+        self,
+        metric: str = "micro_f1",
+        *,
+        precision: float | None = None,
+        recall: float | None = None,
+        labels_per_row: float | None = None,
+        pooling: str = "frequency",
+    ) -> None:
+        self.metric = metric
+        self.precision = precision
+        self.recall = recall
+        self.labels_per_row = labels_per_row
+        self.pooling = pooling
+
+    def _learn(self, probabilities: csr_array, Y: csr_array, params: dict[str, Any]) -> None:
+        """Learn the bounds.
+
+        Raises
+        ------
+        ValueError
+            If no bound reaches the precision or the recall, or if several targets are given.
+        """
+        targets = {name: params[name] for name in ("precision", "recall", "labels_per_row")}
+        given = [name for name, value in targets.items() if value is not None]
+        if len(given) > 1:
+            raise ValueError(
+                "at most one of `precision`, `recall` and `labels_per_row` may be given, "
+                f"got {' and '.join(given)}"
+            )
+        if not given and params["metric"] == "macro_f1":
+            self.bounds_ = _macro_f1(probabilities, Y, pooled=params["pooling"] == "frequency")
+            return
+        if not given and params["metric"] == "example_f1":
+            bound = _example_f1(probabilities, Y)
+        else:
+            bound = _Falling(probabilities, Y).bound(given[0] if given else "micro_f1", targets)
+        self.bounds_ = np.full(Y.shape[1], bound)
+
+    def _chosen(self, probabilities: csr_array, params: dict[str, Any]) -> csr_array:
+        check_is_fitted(self, "bounds_")
+        if len(self.bounds_) != probabilities.shape[1]:
+            raise ValueError(
+                f"`probabilities` must have {len(self.bounds_)} columns, one for each label, "
+                f"got {probabilities.shape[1]}"
+            )
+        return kept(probabilities, probabilities.data >= self.bounds_[probabilities.indices])
+
+
+class _Falling:
+    """Counts of all sets that a single bound can choose."""
+
+    def __init__(self, probabilities: csr_array, Y: csr_array) -> None:
+        order = np.argsort(-probabilities.data, kind="stable")
+        values = probabilities.data[order].astype(np.float64)
+        # A set ends after the last of equal probabilities.
+        ends = np.flatnonzero(np.append(values[1:] != values[:-1], True)[: len(values)])
+        self.bounds = values[ends]
+        self.n_chosen = ends.astype(np.float64) + 1
+        self.n_hits = np.cumsum(hits_of(probabilities, Y)[order])[ends].astype(np.float64)
+        self.n_true, self.n_rows = Y.nnz, Y.shape[0]
+
+    def bound(self, target: str, targets: dict[str, float | None]) -> float:
+        """Return the bound for a target: a name in `targets`, or "micro_f1"."""
+        if target == "micro_f1":
+            if not len(self.bounds):
+                return 1.0
+            return float(self.bounds[np.argmax(self.n_hits / (self.n_chosen + self.n_true))])
+        wanted = float(targets[target] or 0)
+        if target == "labels_per_row":
+            at = np.flatnonzero(self.n_chosen >= wanted * self.n_rows)
+        elif target == "recall":
+            at = np.flatnonzero(_least_share(self.n_hits, np.full(len(self.bounds), self.n_true)) >= wanted)
+        else:
+            at = np.flatnonzero(_least_share(self.n_hits, self.n_chosen) >= wanted)[::-1]
+        if not len(at):
+            raise ValueError(
+                f"`{target}` must be reached by a bound on the probabilities of the held-out rows, "
+                f"got {wanted}"
+            )
+        return float(self.bounds[at[0]])
+
+
+def _least_share(n_hits: NDArray[np.float64], n: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the lower confidence bounds of shares (C. J. Clopper and E. S. Pearson, Biometrika 1934)."""
+    with np.errstate(invalid="ignore"):
+        found = beta.ppf(1 - _CONFIDENCE, n_hits, n - n_hits + 1)
+    return np.where(n_hits > 0, found, 0.0)
+
+
+def _example_f1(probabilities: csr_array, Y: csr_array) -> float:
+    """Return the bound of the grid with the largest mean F1 of the rows."""
+    rows = np.repeat(np.arange(Y.shape[0]), np.diff(probabilities.indptr))
+    hits, n_true = hits_of(probabilities, Y), np.diff(Y.indptr)
+    means = []
+    for bound in _GRID:
+        chosen = probabilities.data >= bound
+        n_hits = np.bincount(rows[chosen], weights=hits[chosen], minlength=Y.shape[0])
+        n = np.bincount(rows[chosen], minlength=Y.shape[0]) + n_true
+        means.append((2 * n_hits / np.maximum(n, 1)).mean())
+    return float(_GRID[np.argmax(means)])
+
+
+def _macro_f1(probabilities: csr_array, Y: csr_array, *, pooled: bool) -> NDArray[np.float64]:
+    """Return the bound of each label; see the Notes of `Thresholds`."""
+    n_labels = Y.shape[1]
+    labels, values = probabilities.indices, probabilities.data.astype(np.float64)
+    hits = hits_of(probabilities, Y)
+    order = np.lexsort((-values, labels))
+    labels, values, hits = labels[order], values[order], hits[order]
+    n_true = np.bincount(Y.indices, minlength=n_labels).astype(np.float64)
+    n_hits = np.bincount(labels, weights=hits, minlength=n_labels)
+    weight = n_hits / (n_hits + _HITS) if pooled else np.ones(n_labels)
+    counted = weight[labels] * hits + (1 - weight[labels]) * values
+    # The expected number of true labels, of which candidates have a part.
+    expected = np.bincount(labels, weights=values, minlength=n_labels) + (n_true - n_hits)
+    total = weight * n_true + (1 - weight) * expected
+    starts = np.searchsorted(labels, np.arange(n_labels))
+    sums = np.concatenate([[0.0], np.cumsum(counted)])
+    rank = np.arange(len(labels)) - starts[labels] + 1
+    found = sums[1:] - sums[starts[labels]]
+    f1 = 2 * found / (rank + total[labels])
+    # A set ends after the last of equal probabilities.
+    ends = np.append((values[1:] != values[:-1]) | (labels[1:] != labels[:-1]), True)[: len(labels)]
+    f1 = np.where(ends, f1, -1.0)
+    bounds = np.full(n_labels, 1.0)
+    if len(labels):
+        best = np.lexsort((rank, -f1, labels))
+        first = best[np.searchsorted(labels, np.unique(labels))]
+        bounds[labels[first]] = values[first]
+        bounds[labels[first][f1[first] <= 0]] = 1.0
+    if not pooled:
+        return bounds
+    group = np.frexp(n_true)[1]
+    curves = _f1_of_grid(labels, values, counted, total, n_labels)
+    for number in np.unique(group):
+        members = group == number
+        of_group = _GRID[np.argmax(curves[:, members].sum(axis=1))]
+        bounds[members] = weight[members] * bounds[members] + (1 - weight[members]) * of_group
+    return bounds
+
+
+def _f1_of_grid(
+    labels: NDArray[Any],
+    values: NDArray[np.float64],
+    counted: NDArray[np.float64],
+    total: NDArray[np.float64],
+    n_labels: int,
+) -> NDArray[np.float64]:
+    """Return the F1 of each label for each bound of the grid, of shape (n_bounds, n_labels)."""
+    curves = np.empty((len(_GRID), n_labels))
+    for at, bound in enumerate(_GRID):
+        chosen = values >= bound
+        n = np.bincount(labels[chosen], minlength=n_labels)
+        found = np.bincount(labels[chosen], weights=counted[chosen], minlength=n_labels)
+        curves[at] = np.divide(2 * found, n + total, out=np.zeros(n_labels), where=n + total > 0)
+    return curves

@@ -1,0 +1,322 @@
+"""Measures of the probabilities of labels, for dense and sparse probabilities.
+
+Probabilities are calibrated if, of all labels with probability p, the fraction p are true labels. Calibration
+is measured in bins of equal mass: the pairs of a row and a label are sorted by probability and divided into
+bins with equal numbers of pairs. The calibration error is the mean over the bins of the absolute difference
+between the mean probability and the fraction of true labels.
+
+In sparse probabilities, such as the result of ``predict_proba_topk``, the stored entries are the candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from manylabel.estimator.documentation import documented_like
+from manylabel.estimator.parameters import Choice, Count, Number
+from manylabel.estimator.plotting import pyplot
+from manylabel.metrics.ranking import (
+    Floats,
+    Matrix,
+    as_asked,
+    check_k,
+    check_pair,
+    hits_of_ranks,
+    ranked,
+)
+
+__all__ = ["brier_at_k", "calibration_error", "log_loss_at_k", "plot_reliability", "reliability_curve"]
+
+# Probabilities are clipped to [_LEAST, 1 - _LEAST] for the log loss, which is infinite for 0 and 1. The value
+# is the resolution of float32.
+_LEAST = float(np.finfo(np.float32).eps)
+
+_AVERAGE = Choice("all", "label")
+_PAIRS = Choice("candidates", "all")
+_BINS = Count(1)
+_ABOVE = Number(least=0, below=1)
+_POSITIVES = Count(1)
+
+
+class Reliability(NamedTuple):
+    """The points of a reliability curve; see `reliability_curve`."""
+
+    probability: Floats
+    """Mean probability of each bin."""
+    frequency: Floats
+    """Fraction of true labels of each bin."""
+    n_pairs: NDArray[np.int64]
+    """Number of pairs of each bin."""
+
+
+def calibration_error(
+    Y_true: Matrix,
+    probabilities: Matrix,
+    *,
+    n_bins: int = 15,
+    average: str = "all",
+    pairs: str = "candidates",
+    above: float = 0.0,
+    least_positives: int = 1,
+) -> float:
+    """Compute the expected calibration error in bins of equal mass.
+
+    Parameters
+    ----------
+    Y_true : ndarray or sparse matrix of shape (n, c)
+        True labels: a 0/1 indicator matrix of any numeric or bool dtype.
+    probabilities : ndarray or sparse matrix of shape (n, c)
+        Probabilities of the labels, in [0, 1].
+    n_bins : int, default=15
+        Number of bins, >= 1. Each bin has the same number of pairs of a row and a label, up to 1.
+    average : {"all", "label"}, default="all"
+        "all" uses the pairs of all labels together. "label" computes the error of each label, and returns the
+        mean over the labels.
+    pairs : {"candidates", "all"}, default="candidates"
+        Which pairs of a row and a label are used. "candidates" uses the stored entries of sparse
+        probabilities. "all" uses all rows and labels. Labels that are not stored then have the probability 0.
+    above : float, default=0.0
+        Only pairs with probabilities greater than this number are used, or all pairs if the number is 0.
+    least_positives : int, default=1
+        With ``average="label"``, labels with fewer true rows are left out.
+
+    Returns
+    -------
+    float
+        The calibration error, in [0, 1]. The result is nan if no pair or no label is left.
+
+    Raises
+    ------
+    ValueError
+        If `Y_true` and `probabilities` have different shapes, if `Y_true` has values other than 0 and 1, if a
+        probability is outside [0, 1], or if another argument is not valid.
+
+    Notes
+    -----
+    The error of perfectly calibrated probabilities is not 0, since the fraction of true labels in a bin is
+    random. It increases with the number of bins and decreases with the number of pairs. If labels have few
+    candidates, the error with ``average="label"`` and ``pairs="candidates"`` mostly consists of this noise.
+
+    The time is O(m log m) for m stored entries. No dense matrix is made.
+
+    Examples
+    --------
+    >>> from manylabel.metrics import calibration_error
+    >>> Y, P = [[1, 0], [0, 0], [0, 0], [1, 0]], [[0.5, 0.1], [0.5, 0.1], [0.5, 0.1], [0.5, 0.1]]
+    >>> round(calibration_error(Y, P, n_bins=2), 3)
+    0.05
+    """
+    average, pairs = _AVERAGE.check("average", average), _PAIRS.check("pairs", pairs)
+    n_bins, above = _BINS.check("n_bins", n_bins), _ABOVE.check("above", above)
+    least_positives = _POSITIVES.check("least_positives", least_positives)
+    Y, P = _checked(Y_true, probabilities)
+    hits = hits_of(P, Y)
+    used = P.data > above if above > 0 else np.ones(len(P.data), dtype=bool)
+    labels = P.indices[used]
+    values, hits = P.data[used].astype(np.float64), hits[used]
+    adds_others = pairs == "all" and above == 0
+    n, c = Y.shape
+    if average == "all":
+        others = n * c - len(values) if adds_others else 0
+        missed = int(Y.nnz - np.count_nonzero(hits)) if adds_others else 0
+        return _error(values, hits, others, missed, n_bins)
+    order = np.argsort(labels, kind="stable")
+    ends = np.searchsorted(labels[order], np.arange(c + 1))
+    n_true = np.bincount(Y.indices, minlength=c)
+    errors = []
+    for label in np.flatnonzero(n_true >= least_positives):
+        of_label = order[ends[label] : ends[label + 1]]
+        found = int(np.count_nonzero(hits[of_label]))
+        others = n - len(of_label) if adds_others else 0
+        missed = int(n_true[label]) - found if adds_others else 0
+        if len(of_label) + others:
+            errors.append(_error(values[of_label], hits[of_label], others, missed, n_bins))
+    return float(np.mean(errors)) if errors else float("nan")
+
+
+def _error(values: Floats, hits: NDArray[np.bool_], others: int, missed: int, n_bins: int) -> float:
+    """Return the calibration error of pairs.
+
+    There are also `others` pairs of probability 0, of which `missed` are true labels.
+    """
+    n = len(values) + others
+    if n == 0:
+        return float("nan")
+    order = np.argsort(values, kind="stable")
+    # Sum of the differences over the first i pairs. The pairs of probability 0 come first, and their true
+    # labels are spread evenly.
+    sums = np.concatenate([[0.0], np.cumsum(values[order] - hits[order])]) - missed
+    edges = np.arange(min(n_bins, n) + 1) * n // min(n_bins, n)
+    within = -missed * edges / others if others else np.zeros(len(edges))
+    at = np.where(edges < others, within, sums[np.maximum(edges - others, 0)])
+    return float(np.abs(np.diff(at)).sum() / n)
+
+
+@documented_like(calibration_error)
+def reliability_curve(
+    Y_true: Matrix, probabilities: Matrix, *, n_bins: int = 15, above: float = 0.0
+) -> Reliability:
+    """Compute the points of a reliability curve: mean probability and fraction of true labels of each bin.
+
+    The candidates of all labels are sorted by probability and divided into bins of equal mass.
+
+    Returns
+    -------
+    Reliability
+        A named tuple of three arrays of length at most `n_bins`: `probability`, `frequency` and `n_pairs`. If
+        probabilities are calibrated, `probability` and `frequency` differ only by chance.
+
+    Examples
+    --------
+    >>> from manylabel.metrics import reliability_curve
+    >>> reliability_curve([[1, 0], [0, 0]], [[0.9, 0.1], [0.7, 0.3]], n_bins=2).frequency
+    array([0. , 0.5])
+    """
+    n_bins, above = _BINS.check("n_bins", n_bins), _ABOVE.check("above", above)
+    Y, P = _checked(Y_true, probabilities)
+    hits = hits_of(P, Y)
+    used = P.data > above if above > 0 else np.ones(len(P.data), dtype=bool)
+    values, hits = P.data[used].astype(np.float64), hits[used]
+    order = np.argsort(values, kind="stable")
+    bins = [bin for bin in np.array_split(order, min(n_bins, max(1, len(order)))) if len(bin)]
+    return Reliability(
+        np.array([values[bin].mean() for bin in bins]),
+        np.array([hits[bin].mean() for bin in bins]),
+        np.array([len(bin) for bin in bins], dtype=np.int64),
+    )
+
+
+@documented_like(calibration_error)
+def plot_reliability(
+    Y_true: Matrix, probabilities: Matrix, *, n_bins: int = 15, above: float = 0.0, ax: Any = None
+) -> Any:
+    """Plot the reliability curve. Calibrated probabilities are on the diagonal. Needs matplotlib.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes, default=None
+        Axes for the plot. None creates a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes with the plot. Vertical lines are two standard errors.
+    """
+    curve = reliability_curve(Y_true, probabilities, n_bins=n_bins, above=above)
+    if ax is None:
+        _, ax = pyplot().subplots(figsize=(5, 5), layout="constrained")
+    errors = 2 * np.sqrt(curve.frequency * (1 - curve.frequency) / curve.n_pairs)
+    ax.plot([0, 1], [0, 1], color="0.7", linewidth=1)
+    ax.errorbar(curve.probability, curve.frequency, yerr=errors, marker="o", markersize=4)
+    ax.set(xlabel="mean probability", ylabel="fraction of true labels", aspect="equal")
+    return ax
+
+
+def brier_at_k(Y_true: Matrix, probabilities: Matrix, k: int | Sequence[int] = (1, 3, 5)) -> float | Floats:
+    """Compute the mean squared error of the probabilities of the k most probable labels of each row.
+
+    Parameters
+    ----------
+    Y_true : ndarray or sparse matrix of shape (n, c)
+        True labels: a 0/1 indicator matrix of any numeric or bool dtype.
+    probabilities : ndarray or sparse matrix of shape (n, c)
+        Probabilities of the labels, in [0, 1].
+    k : int or sequence of int, default=(1, 3, 5)
+        Number of labels per row, >= 1. A row with fewer candidates has fewer labels.
+
+    Returns
+    -------
+    float or ndarray of shape (len(k),), dtype float64
+        The mean of ``(p - h)**2`` over the labels of all rows, where h is 1 for a true label and 0 otherwise.
+        The result is a float if `k` is an int, and nan if no row has a candidate.
+
+    Raises
+    ------
+    ValueError
+        If `Y_true` and `probabilities` have different shapes, if `Y_true` has values other than 0 and 1, if a
+        probability is outside [0, 1], or if `k` is < 1.
+
+    Examples
+    --------
+    >>> from manylabel.metrics import brier_at_k
+    >>> round(brier_at_k([[1, 0], [0, 1]], [[0.9, 0.1], [0.7, 0.3]], k=1), 2)
+    0.25
+    """
+    return _at_k(Y_true, probabilities, k, lambda p, hits: (p - hits) ** 2)
+
+
+@documented_like(brier_at_k)
+def log_loss_at_k(
+    Y_true: Matrix, probabilities: Matrix, k: int | Sequence[int] = (1, 3, 5)
+) -> float | Floats:
+    """Compute the mean log loss of the probabilities of the k most probable labels of each row.
+
+    Returns
+    -------
+    float or ndarray of shape (len(k),), dtype float64
+        The mean of ``-log p`` over true labels and ``-log(1 - p)`` over other labels. Probabilities of 0 and
+        1 are moved by 1.2e-7, the resolution of float32. The result is a float if `k` is an int, and nan if
+        no row has a candidate.
+
+    Examples
+    --------
+    >>> from manylabel.metrics import log_loss_at_k
+    >>> round(log_loss_at_k([[1, 0], [0, 1]], [[0.9, 0.1], [0.5, 0.3]], k=1), 3)
+    0.399
+    """
+
+    def loss(p: Floats, hits: NDArray[np.bool_]) -> Floats:
+        p = np.clip(p, _LEAST, 1 - _LEAST)
+        return -np.log(np.where(hits, p, 1 - p))
+
+    return _at_k(Y_true, probabilities, k, loss)
+
+
+def _at_k(Y_true: Matrix, probabilities: Matrix, k: int | Sequence[int], loss: Any) -> float | Floats:
+    ks = check_k(k)
+    Y, P = _checked(Y_true, probabilities)
+    depth = min(int(ks.max()), Y.shape[1])
+    sums, counts = np.zeros(len(ks)), np.zeros(len(ks))
+    for block, top in ranked(P, depth):
+        part = P[block]
+        rows, ranks = np.nonzero(top >= 0)
+        found = np.zeros(top.shape)
+        # Positions of the ranked labels among the stored entries, whose cells are increasing.
+        stored = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr)) * np.int64(Y.shape[1])
+        cells = rows * np.int64(Y.shape[1]) + top[rows, ranks]
+        found[rows, ranks] = part.data[np.searchsorted(stored + part.indices, cells)]
+        losses = np.where(top >= 0, loss(found, hits_of_ranks(Y, block, top)), 0.0)
+        for at, each in enumerate(np.minimum(ks, depth).tolist()):
+            sums[at] += losses[:, :each].sum()
+            counts[at] += np.count_nonzero(top[:, :each] >= 0)
+    means = np.divide(sums, counts, out=np.full(len(ks), np.nan), where=counts > 0)
+    return as_asked(k, means)
+
+
+def _checked(Y_true: Matrix, probabilities: Matrix) -> tuple[csr_array, csr_array]:
+    """Check the arguments, and convert both to CSR arrays. Zeros of dense probabilities are kept."""
+    Y, P = check_pair(Y_true, probabilities, "probabilities")
+    if not isinstance(P, csr_array):
+        n, c = P.shape
+        every = (P.ravel(), np.tile(np.arange(c), n), np.arange(n + 1) * c)
+        P = csr_array(every, shape=P.shape)
+    if P.nnz and not (P.data.min() >= 0 and P.data.max() <= 1):
+        outside = P.data.max() if P.data.min() >= 0 else P.data.min()
+        raise ValueError(f"values of `probabilities` must be from 0 to 1, got {outside}")
+    return Y, P
+
+
+def hits_of(P: csr_array, Y: csr_array) -> NDArray[np.bool_]:
+    """Return for each stored entry of P whether it is a true label."""
+    if Y.nnz == 0:
+        return np.zeros(P.nnz, dtype=bool)
+    c = np.int64(Y.shape[1])
+    true = np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr)) * c + Y.indices
+    cells = np.repeat(np.arange(P.shape[0]), np.diff(P.indptr)) * c + P.indices
+    found: NDArray[np.bool_] = true[np.minimum(np.searchsorted(true, cells), len(true) - 1)] == cells
+    return found

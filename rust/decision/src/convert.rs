@@ -1,0 +1,55 @@
+//! Converts the scores of many rows to probabilities.
+
+use manylabel_base::range::same;
+use manylabel_base::{Error, Watch, filled};
+use manylabel_sparse::{CsrView, Index, Value};
+use rayon::prelude::*;
+
+/// Monotone curves, one per label, that convert scores to probabilities.
+pub trait Curves: Sync {
+    /// Returns the number of labels.
+    fn n_labels(&self) -> usize;
+
+    /// Returns the probability of a label with a score.
+    fn probability(&self, label: usize, score: f64) -> f64;
+}
+
+/// Rows between two checks for a stop request.
+const ROWS_AT_ONCE: usize = 256;
+
+/// Returns the probabilities of the stored entries of `scores`, in their order.
+///
+/// # Errors
+///
+/// Returns [`Error::Shape`] if `scores` has another number of labels than the curves, [`Error::TooLarge`] if
+/// memory is short, and [`Error::Stopped`] if the watch was stopped.
+pub fn probabilities<I: Index, T: Value>(
+    scores: CsrView<'_, I, T>,
+    curves: &impl Curves,
+    watch: &Watch,
+) -> Result<Vec<f32>, Error> {
+    same("number of labels", curves.n_labels(), scores.n_cols())?;
+    let mut out = filled("number of candidates", 0.0f32, scores.nnz())?;
+    let mut rest = &mut out[..];
+    let mut blocks = Vec::new();
+    let mut first = 0;
+    while first < scores.n_rows() {
+        let end = scores.n_rows().min(first + ROWS_AT_ONCE);
+        let n: usize = (first..end).map(|row| scores.row(row).0.len()).sum();
+        let (of_block, others) = rest.split_at_mut(n);
+        manylabel_base::push("number of rows", &mut blocks, (first..end, of_block))?;
+        (rest, first) = (others, end);
+    }
+    blocks.into_par_iter().try_for_each(|(rows, out)| {
+        watch.step(rows.len())?;
+        let mut out = out.iter_mut();
+        for row in rows {
+            let (labels, values) = scores.row(row);
+            for ((&label, &value), out) in labels.iter().zip(values).zip(&mut out) {
+                *out = curves.probability(label.get(), value.f64()) as f32;
+            }
+        }
+        Ok::<_, Error>(())
+    })?;
+    Ok(out)
+}
