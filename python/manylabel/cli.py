@@ -267,7 +267,10 @@ def _evaluate(arguments: argparse.Namespace) -> None:
         propensities = metrics.propensities(Y_train)
     if X.shape[0] == 0:
         raise ValueError(f"{arguments.data}: expected at least one row, got an empty data set")
-    scores = vstack(list(_topk(model, X, max(arguments.k), arguments)), format="csr")
+    # The measures leave unknown entries out, so that further labels move up.
+    most_unknown = int(np.bincount(Y.nonzero()[0], weights=np.isnan(Y.data)).max(initial=0))
+    k = max(arguments.k) + most_unknown
+    scores = vstack(list(_topk(model, X, k, arguments)), format="csr")
 
     table = {
         "P": metrics.precision_at_k(Y, scores, arguments.k),
