@@ -259,7 +259,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "unknown_hidden": lambda: rows(
         "unknown_hidden",
         same(*(f"{m} {kind}" for m in ("P@1", "P@5", "PSP@5") for kind in ("complete", "zeros", "told"))),
-        sets=["enron", "medical", "bibtex", "corel5k", "delicious"],
+        sets=["enron", "medical", "genbase", "bibtex", "corel5k"],
     ),
     "unknown_propensities": lambda: rows(
         "unknown_propensities",

@@ -23,7 +23,7 @@ from scipy.sparse import csr_array
 
 import manylabel as ml
 
-SETS = ["enron", "medical", "bibtex", "corel5k", "delicious"]
+SETS = ["enron", "medical", "genbase", "bibtex", "corel5k"]
 LARGE = ["bibtex", "delicious", "citeulike-t", "eurlex57k"]
 SHARE, NEGATIVES = 0.2, 10  # share of hidden ones, and the number of hidden zeros for each of them
 COST_SHARE = 0.01

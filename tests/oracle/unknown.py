@@ -24,7 +24,7 @@ def hinge_minimum(A, y, C, positive=1.0, negative=1.0):
 
 
 def margin_optimum(A, Y, C):
-    """The least |W|^2/2 + C sum_i xi_i, with xi_i >= 1 + z_ik - z_ij for ones j and known zeros k of row i."""
+    """The least |W|^2/2 + C sum_i xi_i, xi_i >= 1 + z_ik - z_ij for ones j and known zeros k of row i."""
     n, d = A.shape
     c = Y.shape[1]
     triples = [
