@@ -105,7 +105,7 @@ BAD_TRAINING_SETS = {
     ),
     "Y rows": (X, Y[:-1], "rows of Y: expected 40 as in X, got 39"),
     "Y None": (X, None, "requires y to be passed, but the target y is None"),
-    "Y NaN": (X, with_value(Y, np.nan), f"{INDICATOR}: Input Y contains NaN"),
+    "Y infinite": (X, with_value(Y, np.inf), f"{INDICATOR}: Input Y contains infinity"),
     "Y negative": (X, with_value(Y, -1), "Y must hold 0 and 1 only, got -1"),
     "Y signs": (X, 2 * Y - 1, "Y must hold 0 and 1 only, got -1"),
     "Y three values": (X, with_value(Y, 2), "Y must hold 0 and 1 only, got 2"),

@@ -266,6 +266,16 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         sizes=True,
     ),
     "compare": compare,
+    "unknown_hidden": lambda: rows(
+        "unknown_hidden",
+        same(*(f"{m} {kind}" for m in ("P@1", "P@5", "PSP@5") for kind in ("complete", "zeros", "told"))),
+        sets=["enron", "medical", "genbase", "bibtex", "corel5k"],
+    ),
+    "unknown_propensities": lambda: rows(
+        "unknown_propensities",
+        same(*(f"{m} {kind}" for m in ("P@1", "PSP@1", "PSP@3", "PSP@5") for kind in ("without", "with"))),
+    ),
+    "unknown_cost": lambda: rows("unknown_cost", same("known s", "told s", "times"), first="system"),
     "trees": trees,
     "calibration": lambda: rows(
         "decisions",

@@ -104,6 +104,7 @@ def fit_calibration(
 ) -> dict[str, Any]: ...
 def fit_correlated(
     examples: _Examples,
+    unknown: csr_array | None,
     start: Any | None,
     params: dict[str, Any],
     job: _Job,
@@ -117,6 +118,7 @@ def fit_correlated(
 ]: ...
 def fit_dismec(
     examples: _Examples,
+    factors: tuple[NDArray[np.float32], NDArray[np.float32]] | None,
     params: dict[str, Any],
     job: _Job,
 ) -> tuple[_Csr, NDArray[np.float32], NDArray[np.int32], float | None]: ...
@@ -213,6 +215,7 @@ def fit_rules(
 ]: ...
 def fit_tree(
     examples: _Examples,
+    factors: tuple[NDArray[np.float32], NDArray[np.float32]] | None,
     params: dict[str, Any],
     vectors: csr_array | None,
     job: _Job,
@@ -244,9 +247,9 @@ def pls_project(
     x: csr_array | NDArray[Any], coef: tuple[NDArray[Any], NDArray[Any]], n_threads: int
 ) -> NDArray[Any]: ...
 def read_arff(
-    path: str, xml: str | None, *, ignore: list[str], missing_is_absent: bool, double: bool
-) -> tuple[NDArray[Any] | _Csr, _Csr, list[str], list[str]]: ...
-def read_xc(path: str, *, double: bool, n_threads: int) -> tuple[tuple[int, int, int], _Csr, _Csr]: ...
+    path: str, xml: str | None, *, ignore: list[str], missing_labels: str, double: bool
+) -> tuple[NDArray[Any] | _Csr, _Csr, _Csr, list[str], list[str]]: ...
+def read_xc(path: str, *, double: bool, n_threads: int) -> tuple[tuple[int, int, int], _Csr, _Csr, _Csr]: ...
 def route(router: Scorer, x: _Features, routing: Any, n_threads: int) -> _Csr: ...
 def rules_add(
     model: Any, x: csr_array, scores: NDArray[np.float64], begin: int, end: int, n_threads: int
@@ -260,6 +263,7 @@ def topk_of_rows(scores: csr_array, k: int) -> _Csr: ...
 def tree_add_labels(
     model: Any,
     examples: _Examples,
+    factors: tuple[NDArray[np.float32], NDArray[np.float32]] | None,
     params: dict[str, Any],
     job: _Job,
 ) -> tuple[dict[str, Any], int, int]: ...

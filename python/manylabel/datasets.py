@@ -30,7 +30,8 @@ def load_xc(
 
     The first line has the numbers of examples, features and labels. Each further line is one example, in the
     form ``label,label feature:value feature:value``. Labels and features are numbered from 0. If an example
-    has no labels, its line begins with a space.
+    has no labels, its line begins with a space. A label that a question mark follows, as in ``3,7?``, is
+    unknown: nobody checked whether the example has it. This form is an extension of the format.
 
     Parameters
     ----------
@@ -47,8 +48,8 @@ def load_xc(
     -------
     X : csr_array of shape (n_samples, n_features), dtype ``dtype``
         Features. Zeros in the file are not stored in X.
-    Y : csr_array of shape (n_samples, n_labels), dtype int32
-        Labels. A one is stored for each label that an example has.
+    Y : csr_array of shape (n_samples, n_labels), dtype int32, or float32 if Y has unknown entries
+        Labels. A one is stored for each label that an example has, and NaN for each unknown label.
 
     Raises
     ------
@@ -92,8 +93,10 @@ def load_xc(
     array([[0, 1, 0, 1],
            [0, 0, 0, 0]], dtype=int32)
     """
-    (n, d, m), x, y = _core.read_xc(os.fsdecode(path), double=_is_double(dtype), n_threads=n_threads(n_jobs))
-    return _csr(x, (n, d)), _csr(y, (n, m))
+    (n, d, m), x, y, unknown = _core.read_xc(
+        os.fsdecode(path), double=_is_double(dtype), n_threads=n_threads(n_jobs)
+    )
+    return _csr(x, (n, d)), _labels(y, unknown, (n, m))
 
 
 def dump_xc(X: Any, Y: Any, path: Path) -> None:
@@ -107,7 +110,7 @@ def dump_xc(X: Any, Y: Any, path: Path) -> None:
         Features. All values must be finite. float32 values are written with float32 precision. Values of
         other numeric dtypes are written with float64 precision.
     Y : {array-like, sparse matrix or array} of shape (n_samples, n_labels)
-        0/1 indicator matrix, of any numeric or bool dtype.
+        0/1 indicator matrix, of any numeric or bool dtype. NaN marks unknown entries.
     path : str, bytes or path-like
         The file to write. It is compressed with gzip if its name ends in ``.gz``.
 
@@ -115,7 +118,7 @@ def dump_xc(X: Any, Y: Any, path: Path) -> None:
     ------
     ValueError
         If X and Y are not 2-D matrices with the same number of rows, if X has values that are not finite, or
-        if Y has values other than 0 and 1.
+        if Y has values other than 0, 1 and NaN.
     OSError
         If the file cannot be written.
 
@@ -144,8 +147,9 @@ def dump_xc(X: Any, Y: Any, path: Path) -> None:
     <BLANKLINE>
     """
     x, y = _canonical(X, "X"), _canonical(Y, "Y")
-    if not np.all((y.data == 0) | (y.data == 1)):
-        wrong = y.data[(y.data != 0) & (y.data != 1)][0]
+    valid = (y.data == 0) | (y.data == 1) | np.isnan(y.data)
+    if not np.all(valid):
+        wrong = y.data[~valid][0]
         raise ValueError(f"Y must hold 0 and 1 only, got {wrong}")
     _core.write_xc(os.fsdecode(path), x, y.astype(np.float32))
 
@@ -157,7 +161,7 @@ def load_arff(
     *,
     dtype: DTypeLike = ...,
     ignore: Sequence[str] = ...,
-    missing_labels: Literal["error", "absent"] = ...,
+    missing_labels: Literal["error", "absent", "unknown"] = ...,
     return_names: Literal[False] = ...,
 ) -> tuple[Floats | sparse.csr_array, sparse.csr_array]: ...
 @overload
@@ -167,7 +171,7 @@ def load_arff(
     *,
     dtype: DTypeLike = ...,
     ignore: Sequence[str] = ...,
-    missing_labels: Literal["error", "absent"] = ...,
+    missing_labels: Literal["error", "absent", "unknown"] = ...,
     return_names: Literal[True],
 ) -> tuple[Floats | sparse.csr_array, sparse.csr_array, Names, Names]: ...
 def load_arff(
@@ -176,7 +180,7 @@ def load_arff(
     *,
     dtype: DTypeLike = np.float32,
     ignore: Sequence[str] = (),
-    missing_labels: Literal["error", "absent"] = "error",
+    missing_labels: Literal["error", "absent", "unknown"] = "error",
     return_names: bool = False,
 ) -> Any:
     """Read a multi-label ARFF file of MULAN [1]_, MEKA [2]_ or Clus [3]_.
@@ -204,9 +208,10 @@ def load_arff(
     ignore : sequence of str, default=()
         Names of attributes to leave out, such as identifiers. Attributes of type string or date cannot be
         features and must be listed here.
-    missing_labels : {"error", "absent"}, default="error"
-        What to do if the value of a label is missing (``?``). "error" raises a ValueError, and "absent"
-        treats the label as absent.
+    missing_labels : {"error", "absent", "unknown"}, default="error"
+        What to do if the value of a label is missing (``?``). "error" raises a ValueError, "absent" treats
+        the label as absent, and "unknown" stores NaN in Y, the mark of unknown entries. A missing value of a
+        hierarchical attribute, which holds all labels, raises a ValueError unless this argument is "absent".
     return_names : bool, default=False
         Whether to also return the names of the features and labels.
 
@@ -219,8 +224,8 @@ def load_arff(
         positive value. Positive values are yes, true, y, t and 1, in upper or lower case. If the two values
         are not opposites, the feature is 1 for the second declared value. A nominal attribute with more than
         two values becomes one 0/1 feature per value.
-    Y : csr_array of shape (n_samples, n_labels), dtype int32
-        Labels. A one is stored for each label that an example has.
+    Y : csr_array of shape (n_samples, n_labels), dtype int32, or float32 if Y has unknown entries
+        Labels. A one is stored for each label that an example has, and NaN for each unknown label.
     feature_names : list of str
         Names of the features. The feature of a numeric attribute, or of a nominal attribute with two opposite
         values, has the name of the attribute. Each feature of any other nominal attribute is named
@@ -277,21 +282,21 @@ def load_arff(
     >>> label_names, Y.toarray()
     (['red', 'blue'], array([[1, 0]], dtype=int32))
     """
-    if missing_labels not in ("error", "absent"):
-        raise ValueError(f'`missing_labels` must be "error" or "absent", got {missing_labels!r}')
+    if missing_labels not in ("error", "absent", "unknown"):
+        raise ValueError(f'`missing_labels` must be "error", "absent" or "unknown", got {missing_labels!r}')
     if isinstance(ignore, str):
         raise TypeError(f"`ignore` must be a sequence of names, got the str {ignore!r}")
     double = _is_double(dtype)
-    x, y, feature_names, label_names = _core.read_arff(
+    x, y, unknown, feature_names, label_names = _core.read_arff(
         os.fsdecode(path),
         None if xml is None else os.fsdecode(xml),
         ignore=list(ignore),
-        missing_is_absent=missing_labels == "absent",
+        missing_labels=missing_labels,
         double=double,
     )
     shape = (len(y[0]) - 1, len(feature_names))
     X = _csr(x, shape) if isinstance(x, tuple) else x.reshape(shape)
-    Y = _csr(y, (shape[0], len(label_names)))
+    Y = _labels(y, unknown, (shape[0], len(label_names)))
     return (X, Y, feature_names, label_names) if return_names else (X, Y)
 
 
@@ -581,6 +586,21 @@ def _csr(arrays: Any, shape: tuple[int, int]) -> sparse.csr_array:
     # The reader returns sorted, unique indices. With this flag, scipy does not check the indices again.
     matrix.has_canonical_format = True
     return matrix
+
+
+def _labels(ones: Any, unknown: Any, shape: tuple[int, int]) -> sparse.csr_array:
+    """Return the matrix of labels, in which NaN marks unknown entries.
+
+    A label that an example has and that is also marked as unknown is unknown.
+    """
+    Y = _csr(ones, shape)
+    if len(unknown[1]) == 0:
+        return Y
+    indptr, indices, data = unknown
+    marked = sparse.csr_array((np.full(len(data), np.nan, np.float32), indices, indptr), shape=shape)
+    both = sparse.csr_array(Y.astype(np.float32) + marked)
+    both.sort_indices()
+    return both
 
 
 def _canonical(matrix: Any, name: str) -> sparse.csr_array:

@@ -274,7 +274,7 @@ def test_attributes_left_out(tmp_path):
 
 
 def test_parameters(tmp_path):
-    with pytest.raises(ValueError, match='`missing_labels` must be "error" or "absent", got None'):
+    with pytest.raises(ValueError, match='`missing_labels` must be "error", "absent" or "unknown", got None'):
         load(tmp_path, "", missing_labels=None)
     with pytest.raises(TypeError, match="`ignore` must be a sequence of names, got the str 'id'"):
         load(tmp_path, "", ignore="id")
@@ -443,3 +443,18 @@ def test_quoting_loses_nothing(tmp_path_factory, names, mark, rows):
     chosen = np.eye(len(names), dtype=np.float32)[[k for k, _ in rows]].reshape(-1, len(names))
     np.testing.assert_array_equal(X[:, :-1], chosen)
     np.testing.assert_array_equal(X[:, -1], np.float32([value for _, value in rows]))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_missing_labels_can_be_unknown(tmp_path, sparse):
+    path = tmp_path / "unknown.arff"
+    rows = ["{0 1,1 ?,2 0.5}", "{0 ?}"] if sparse else ["1,?,0.5", "?,0,0"]
+    header = "@relation 'tiny: -C 2'\n@attribute red {0,1}\n@attribute blue {0,1}\n@attribute width numeric\n"
+    path.write_text(header + "@data\n" + "\n".join(rows) + "\n")
+    _, Y = load_arff(path, missing_labels="unknown")
+    np.testing.assert_array_equal(Y.toarray(), [[1, np.nan], [np.nan, 0]])
+    _, absent = load_arff(path, missing_labels="absent")
+    np.testing.assert_array_equal(absent.toarray(), [[1, 0], [0, 0]])
+    assert absent.dtype == np.int32
+    with pytest.raises(ValueError, match="a value for label"):
+        load_arff(path)

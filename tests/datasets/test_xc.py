@@ -324,7 +324,7 @@ def test_where_files_are_written(tmp_path):
     [
         ([[1.0]], [[1], [0]], "rows of Y: expected 1, got 2"),
         ([[1.0]], [[2]], "Y must hold 0 and 1 only, got 2"),
-        ([[1.0]], [[np.nan]], "Y must hold 0 and 1 only, got nan"),
+        ([[1.0]], [[np.inf]], "Y must hold 0 and 1 only, got inf"),
         ([1.0], [[1]], "X must be a 2-D matrix of numbers, got a 1-D array of float64"),
         ([["a"]], [[1]], "X must be a 2-D matrix of numbers, got a 2-D array of <U1"),
         ([[1j]], [[1]], "X must be a 2-D matrix of numbers, got a 2-D array of complex128"),
@@ -376,3 +376,29 @@ def test_round_trip(tmp_path_factory, data, dtype, suffix):
 )
 def test_no_content_is_more_than_a_value_error(read_or_refused, header, garbage):
     read_or_refused(load_xc, "data.txt", header + garbage)
+
+
+def test_unknown_labels_are_followed_by_a_question_mark(tmp_path):
+    path = tmp_path / "unknown.txt"
+    path.write_text("3 2 9\n7?,3,1? 0:1\n0? 1:2\n 0:1\n")
+    X, Y = load_xc(path)
+    expected = np.zeros((3, 9))
+    expected[0, 3], expected[0, [1, 7]], expected[1, 0] = 1, np.nan, np.nan
+    assert Y.dtype == np.float32
+    assert Y.has_sorted_indices
+    np.testing.assert_array_equal(Y.toarray(), expected)
+    copies = [tmp_path / name for name in ("one.txt", "two.txt", "three.txt.gz")]
+    dump_xc(X, Y, copies[0])
+    assert copies[0].read_text().splitlines()[1] == "3,1?,7? 0:1"
+    dump_xc(X.toarray(), expected, copies[1])
+    dump_xc(*load_xc(copies[0]), copies[2])
+    assert copies[0].read_text() == copies[1].read_text()
+    np.testing.assert_array_equal(load_xc(copies[2])[1].toarray(), expected)
+
+
+@pytest.mark.parametrize("labels", ["?", "3??", "3,?", "?3", "3 ?", "12?"])
+def test_malformed_unknown_labels_are_refused(tmp_path, labels):
+    path = tmp_path / "wrong.txt"
+    path.write_text(f"1 2 9\n{labels} 0:1\n")
+    with pytest.raises(ValueError, match="line 2"):
+        load_xc(path)

@@ -68,6 +68,23 @@ def test_squared_loss_is_least_squares(problem, weights, kernel, shrink):
     np.testing.assert_allclose(model.predict_proba(problem[0]), np.clip(Phi @ V, 0, 1), atol=2e-4)
 
 
+@pytest.mark.parametrize("max_memory", [None, 80_000])
+def test_unknown_entries_have_no_gradients(max_memory):
+    X = make_multilabel(300, 40, 12, random_state=0)[0].toarray()[:3].astype(np.float64)
+    Y = np.eye(3)
+    Y[0, 1] = Y[2, 0] = np.nan
+    params = {"step_size": 0.7, "momentum": 0.4, "decay": 0.9}
+    model = fit((X, Y), None, n_passes=2, max_memory=max_memory, shrink=0.9, l2_link=0.05, **params)
+    known, weights = ~np.isnan(Y), np.ones(3)
+    Phi, targets = design(model, X), oracle.smoothed(np.nan_to_num(Y), 0.9)
+    orders = [[[row] for row in order] for order in permutations(range(3))]
+    errors = []
+    for batches in product(orders, repeat=2):
+        V = oracle.steps(Phi, targets, weights, 0.05, batches, loss="logistic", known=known, **params)
+        errors.append(np.abs(Phi @ (weights_of(model) - V)).max())
+    assert sum(error < 1e-4 for error in errors) == 1, sorted(errors)[:3]
+
+
 @pytest.mark.parametrize("loss", ["logistic", "softmax"])
 @pytest.mark.parametrize("max_memory", [None, 80_000])  # features kept, and whitened; computed anew
 def test_passes_are_those_of_the_oracle(problem, loss, max_memory):

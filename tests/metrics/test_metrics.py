@@ -229,7 +229,7 @@ def test_columns_beyond_32_bits_do_not_overflow():
         ({"scores": np.ones(3)}, r"`scores` must be 2-D, with at least one row and column, got shape \(3,\)"),
         ({"Y_true": EYE * 2}, r"`Y_true` must contain only 0 and 1, got 2\.0"),
         ({"Y_true": csr_array(-EYE)}, r"`Y_true` must contain only 0 and 1, got -1\.0"),
-        ({"Y_true": np.where(EYE == 1, np.nan, 0)}, "`Y_true` must contain only 0 and 1, got nan"),
+        ({"Y_true": np.where(EYE == 1, np.inf, 0)}, "`Y_true` must contain only 0 and 1, got inf"),
         (
             {"Y_true": np.ones((0, 3))},
             r"`Y_true` must be 2-D, with at least one row and column.* got shape \(0, 3\)",

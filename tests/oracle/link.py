@@ -37,8 +37,13 @@ def probabilities(scores, loss):
     return softmax_of(scores, axis=1) if loss == "softmax" else expit(np.minimum(scores, 40))
 
 
-def steps(Phi, targets, weights, l2, batches, *, step_size, momentum, decay, loss):
-    """Passes of preconditioned gradients, each a list of batches of row numbers."""
+def steps(Phi, targets, weights, l2, batches, *, step_size, momentum, decay, loss, known=None):
+    """Passes of preconditioned gradients, each a list of batches of row numbers.
+
+    Targets and probabilities are 0 where `known` is 0.
+    """
+    known = np.ones_like(targets) if known is None else known
+    targets = known * targets
     C, _ = gram(Phi, weights, l2)
     M = Phi.T @ (weights[:, None] * targets)
     V = np.linalg.solve(C, M)
@@ -46,7 +51,7 @@ def steps(Phi, targets, weights, l2, batches, *, step_size, momentum, decay, los
     eta, n = step_size * (1 - momentum), len(Phi)
     for one_pass in batches:
         for rows in one_pass:
-            P = probabilities(Phi[rows] @ V, loss)
+            P = known[rows] * probabilities(Phi[rows] @ V, loss)
             g = len(rows) / n * M - Phi[rows].T @ (weights[rows, None] * P)
             D = momentum * D + eta * n / len(rows) * np.linalg.solve(C, g)
             V = V + D

@@ -32,6 +32,7 @@ fn fitted(data: &Data, params: Params) -> Model {
             data.y.view().into(),
             None,
             None,
+            None,
             &Watch::new(),
         )
         .expect("sound data")

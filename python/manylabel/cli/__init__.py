@@ -394,7 +394,10 @@ def _evaluate(arguments: argparse.Namespace) -> None:
         propensities = metrics.propensities(Y_train)
     if X.shape[0] == 0:
         raise ValueError(f"{arguments.data}: expected at least one row, got an empty data set")
-    top = _by_blocks(lambda part: model.predict_topk(part, k=max(arguments.k)), X, arguments)
+    # The measures leave unknown entries out, so that further labels move up.
+    most_unknown = int(np.bincount(Y.nonzero()[0], weights=np.isnan(Y.data)).max(initial=0))
+    k = max(arguments.k) + most_unknown
+    top = _by_blocks(lambda part: model.predict_topk(part, k=k), X, arguments)
     _write_measures(Y, vstack(list(top), format="csr"), propensities, arguments)
 
 

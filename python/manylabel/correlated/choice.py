@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from manylabel.estimator.held_out import Fold, best_strength, clearly_lower
+from manylabel.estimator.validation import known_ones
 
 __all__ = ["HeldOut", "matching_threshold", "weighted_count"]
 
@@ -99,7 +100,12 @@ class HeldOut:
             to.
         """
         fits = list(zip(self._folds, self._fitted(l2), strict=True))
-        held = np.concatenate([model.decision_function(fold.X_held).ravel() for fold, model in fits])
+        held = np.concatenate(
+            [
+                _known_scores(model.decision_function(fold.X_held), fold.unknown_held).ravel()
+                for fold, model in fits
+            ]
+        )
         weights = np.concatenate([np.repeat(fold.weight_held, fold.Y_held.shape[1]) for fold in self._folds])
         wanted = sum(weighted_count(fold.Y_held.sum(axis=1), fold.weight_held) for fold in self._folds)
         order = np.argsort(-held, kind="stable")
@@ -107,10 +113,16 @@ class HeldOut:
         cut = float(held[order[min(last, len(order) - 1)]])
         named = there = 0.0
         for fold, model in fits:
-            counts = np.count_nonzero(model.decision_function(fold.X) >= cut, axis=1)
+            unknown = np.isnan(fold.Y.toarray())
+            counts = np.count_nonzero(_known_scores(model.decision_function(fold.X), unknown) >= cut, axis=1)
             named += weighted_count(counts, fold.sample_weight)
-            there += weighted_count(np.diff(fold.Y.indptr), fold.sample_weight)
+            there += weighted_count(np.diff(known_ones(fold.Y).indptr), fold.sample_weight)
         return cut, named / there
+
+
+def _known_scores(scores: NDArray[Any], unknown: NDArray[np.bool_] | None) -> NDArray[Any]:
+    """Replace the scores of unknown entries by -inf, so that they are not predicted."""
+    return scores if unknown is None else np.where(unknown, -np.inf, scores)
 
 
 def matching_threshold(count: Callable[[float], float], wanted: float, first: float) -> float:

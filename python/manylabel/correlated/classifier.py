@@ -18,7 +18,7 @@ from manylabel import _core
 from manylabel.correlated.choice import HeldOut, matching_threshold, weighted_count
 from manylabel.correlated.inspection import Explanation, draw_correlations
 from manylabel.estimator import parameters as kinds
-from manylabel.estimator.base import MultiLabelClassifier, core_parts
+from manylabel.estimator.base import MultiLabelClassifier, core_parts, core_rows
 from manylabel.estimator.explanation import LabelExplanation
 from manylabel.estimator.held_out import held_out_folds, spread_rows
 from manylabel.estimator.names import check_label
@@ -31,6 +31,8 @@ from manylabel.estimator.validation import (
     check_names,
     check_row,
     check_training_set,
+    known_ones,
+    unknown_entries,
 )
 
 __all__ = ["CorrLogClassifier", "corrlog_path", "corrlog_space"]
@@ -157,6 +159,10 @@ class CorrLogClassifier(MultiLabelClassifier):
 
     Notes
     -----
+    The loss of a row is the sum of the log losses of its labels, each given all other labels of the row. If
+    an entry of Y is unknown (NaN), the log loss of its label is left out. In the log losses of the other
+    labels, its couplings are left out, as if the label were absent. `label_sets_` has the known labels only.
+
     `predict` first chooses a label set for each row. The scores of `decision_function` are log-odds minus
     `threshold_`. The log-odds of a label are conditional on the features and on all other labels in the
     chosen set. The score of a label is positive exactly if the label is in this set. With ``decoder="bp"``,
@@ -227,6 +233,8 @@ class CorrLogClassifier(MultiLabelClassifier):
     >>> model.correlations_.shape
     (10, 10)
     """
+
+    _couples_labels = "the couplings of a pair of labels are in the losses of both labels"
 
     parameters = kinds.Parameters(
         l2_features=kinds.Either("auto", kinds.Number(above=0)),
@@ -300,14 +308,18 @@ class CorrLogClassifier(MultiLabelClassifier):
         _core.check_correlated(params | _UNCHOSEN)
         threshold = fixed_threshold(params["threshold"])
         sparse_output = issparse(y)
-        X, y, sample_weight = check_training_set(self, X, y, sample_weight)
+        X, y, sample_weight = check_training_set(self, X, y, sample_weight, unknown=True)
         n_labels = y.shape[1]
         if params["standardize"] == "auto":
             params["standardize"] = holds_measurements(X)
         with reported(n_labels, "label", params["verbose"], progress) as report:
             cut = self._chosen(params, threshold, X, y, sample_weight, report)
             weights, intercept, couplings, sets, energies, end = _core.fit_correlated(
-                (X, y, sample_weight), start, params, (params["n_jobs"], report)
+                (X, known_ones(y), sample_weight),
+                unknown_entries(y),
+                start,
+                params,
+                (params["n_jobs"], report),
             )
         # A CSR matrix of shape (n_features, n_labels) has the same arrays as its transpose in CSC format.
         self.coef_ = csc_array(core_parts(weights), shape=(n_labels, X.shape[1]))
@@ -391,17 +403,22 @@ class CorrLogClassifier(MultiLabelClassifier):
         """
         first, share = cut
         least, most = _MATCHED_ROWS
-        wanted = -(-_MATCHED_LABELS * X.shape[0] // max(Y.nnz, 1))
+        ones, unknown = known_ones(Y), unknown_entries(Y)
+        wanted = -(-_MATCHED_LABELS * X.shape[0] // max(ones.nnz, 1))
         rows = spread_rows(X.shape[0], min(max(wanted, least), most))
         weight = None if sample_weight is None else sample_weight[rows]
         X = X[rows]
 
         def count(threshold: float) -> float:
             self.threshold_ = threshold
-            indptr, _, _ = self._scorer().above(X, 0.0, threads)
-            return weighted_count(np.diff(indptr), weight)
+            above = core_rows(self._scorer().above(X, 0.0, threads), (X.shape[0], Y.shape[1]))
+            counts = np.diff(above.indptr)
+            if unknown is not None:
+                above.data = np.ones(len(above.indices), dtype=np.float32)
+                counts = counts - (above.multiply(unknown[rows]) != 0).sum(axis=1)
+            return weighted_count(counts, weight)
 
-        return matching_threshold(count, share * weighted_count(np.diff(Y[rows].indptr), weight), first)
+        return matching_threshold(count, share * weighted_count(np.diff(ones[rows].indptr), weight), first)
 
     @property
     def _threshold(self) -> float:

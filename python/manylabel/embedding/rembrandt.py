@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
@@ -18,20 +19,26 @@ from manylabel import _core
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import Estimator, built_aside
 from manylabel.estimator.parameters import n_threads
-from manylabel.estimator.progress import Progress, reported
+from manylabel.estimator.progress import Progress, Tell, reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import ANY, Array, Scalar, Schema
 from manylabel.estimator.validation import (
     check_labels,
     check_matrix,
     check_training_set,
+    known_ones,
     one_hot,
+    unknown_entries,
 )
 
 __all__ = ["Rembrandt"]
 
 # Number of right-hand sides of a regression that the Rust core solves together.
 _PANEL = 32
+
+# With unknown entries in Y, the fit is repeated until no prediction of an unknown entry changes by more than
+# this number, and at most this often. Labels are 0 and 1, so smaller changes do not matter.
+_ROUNDED_TO, _MOST_ROUNDS = 1e-3, 10
 
 
 def _embeds_labels(estimator: Any) -> bool:
@@ -140,6 +147,11 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
 
     Notes
     -----
+    If Y has unknown entries (NaN), the fit is repeated. Each time, the unknown entries are replaced by their
+    predictions in the previous fit, ``XWU'``, until no prediction changes by more than 0.001, but at most ten
+    times. In the first fit, they are 0. If there are as many components as labels, the last fit is the
+    regression on the known entries. The time grows with the number of fits.
+
     Let m = n_components + n_oversamples and q = n_iter. Let t be the number of conjugate gradient steps, and
     nnz the number of nonzero values of a matrix. With "cg", the fit takes O((q + 2) (nnz(Y) + nnz(X) t) m + q
     n_labels m^2) time. With "cholesky", the fit takes O(n_samples n_features^2 + n_features^3) time once and
@@ -275,7 +287,8 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
             Features, of any numeric dtype. Values must be finite. A sparse matrix may have int32 or int64
             indices.
         y : array-like or sparse matrix of shape (n_samples, n_labels), or array-like of shape (n_samples,)
-            Labels: a 0/1 indicator matrix Y, or an array with one class per row.
+            Labels: a 0/1 indicator matrix Y, in which NaN marks unknown entries, or an array with one class
+            per row.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows; >= 0. A row with weight 2 counts like two rows.
         progress : callable, default=None
@@ -317,12 +330,19 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         """
         params = self._core_params(leave_one_out=leave_one_out)
         y, classes = one_hot(y)
-        X, y, sample_weight = check_training_set(self, X, y, sample_weight, dense=True)
+        X, y, sample_weight = check_training_set(self, X, y, sample_weight, dense=True, unknown=True)
+        unknown = unknown_entries(y)
         if isinstance(params["n_components"], float):
-            params["n_components"] = _core.pls_n_components(y, sample_weight, params, params["n_jobs"])
+            params["n_components"] = _core.pls_n_components(
+                known_ones(y), sample_weight, params, params["n_jobs"]
+            )
         n_panels = _n_panels(params, X.shape[1], y.shape[1])
         with reported(n_panels, "panel", params["verbose"], progress) as report:
-            fitted = _core.fit_pls(X, y, sample_weight, params, (params["n_jobs"], report))
+            job = (params["n_jobs"], report)
+            if unknown is None or params["embedding"] == "pca":
+                fitted = _core.fit_pls(X, known_ones(y), sample_weight, params, job)
+            else:
+                fitted = self._imputed(X, y, sample_weight, params, job)
         # An earlier fit with another `embedding` may have set these attributes.
         for name in ("label_embedding_", "eigenvalues_", "singular_values_"):
             if hasattr(self, name):
@@ -345,6 +365,34 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
             )
         predictions: NDArray[np.float32] | None = fitted[7]
         return predictions
+
+    def _imputed(
+        self, X: Any, Y: csr_array, sample_weight: Any, params: dict[str, Any], job: tuple[int, Tell]
+    ) -> Any:
+        """Fit the model several times, each time with unknown entries of Y replaced by their predictions.
+
+        A prediction is an entry of ``Z V^T``, where Z are the predicted embeddings and V^T maps them to the
+        labels that have this embedding (the pseudo-inverse of the label embedding).
+        """
+        places = np.flatnonzero(np.isnan(Y.data))
+        row_of = np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr))[places]
+        label_of = Y.indices[places]
+        values = Y.data.copy()
+        values[places] = 0
+        for _ in range(_MOST_ROUNDS):
+            filled = csr_array((values, Y.indices, Y.indptr), shape=Y.shape)
+            fitted = _core.fit_pls(X, filled, sample_weight, params, job)
+            label_embedding: Any = fitted[0]
+            coef, intercept = fitted[1:3]
+            back = label_embedding @ np.linalg.pinv(label_embedding.T @ label_embedding)
+            embedded = _core.pls_project(X, (coef, intercept), job[0])
+            found = np.einsum("ij,ij->i", embedded[row_of], back[label_of]).astype(np.float32)
+            change = np.abs(found - values[places]).max()
+            if change <= _ROUNDED_TO:
+                break
+            values = values.copy()
+            values[places] = found
+        return fitted
 
     def transform(self, X: Any) -> NDArray[Any]:
         """Predict the label embedding of each row.

@@ -190,6 +190,9 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         """Whether y was a 1-D array of 0 and 1 in fit."""
         return getattr(self, "one_dimensional_", False) and not self._takes_classes
 
+    # Why the loss cannot weigh labels, as the end of an error message.
+    _couples_labels: ClassVar[str] = "its loss is not a sum of separate losses of the labels"
+
     @property
     def _takes_classes(self) -> bool:
         """Whether `_fit` accepts a 1-D y with arbitrary classes."""
@@ -273,7 +276,15 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             if column is not None:
                 built.classes_ = np.arange(2)
 
-    def fit(self: T, X: Any, y: Any, sample_weight: Any = None, *, progress: Progress = None) -> T:
+    def fit(
+        self: T,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        label_weight: Any = None,
+        progress: Progress = None,
+    ) -> T:
         """Fit the model.
 
         Parameters
@@ -286,10 +297,15 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         y : array-like or sparse matrix of shape (n_samples, n_labels), or array-like of shape (n_samples,)
             0/1 indicator matrix, or a 1-D array of 0 and 1 for a single label. All numeric dtypes are
             accepted. If y is a data frame of pandas, polars or Arrow, the names of its columns are the names
-            of the labels.
+            of the labels. NaN in an indicator matrix marks unknown entries: nobody checked whether the row
+            has the label. They are neither examples nor counterexamples of the label. The Notes section of
+            the class states what the fit does instead, if it does not simply leave them out of the loss.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, >= 0. The loss of a row is multiplied by its weight. Rows with weight 0 are
             ignored. None means equal weights.
+        label_weight : array-like of shape (n_labels,), default=None
+            Weights of the labels. Only classes whose loss is a sum over the labels accept weights. All other
+            classes raise an error that states the reason.
         progress : callable, default=None
             Function that is called about 20 times per second. Its argument is the amount of work done so far.
             The unit is the same as in the progress bar, for example labels or rules. If the function raises
@@ -316,9 +332,17 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         sklearn.exceptions.ConvergenceWarning
             If the fit reached the maximum number of iterations before it converged.
         """
+        self._refuse_label_weight(label_weight)
         with self._fitting(y) as (built, Y):
             built._fit(X, Y, sample_weight, progress)
         return self
+
+    def _refuse_label_weight(self, label_weight: Any) -> None:
+        """Raise an error that states why the estimator has no weights of labels."""
+        if label_weight is not None:
+            raise ValueError(
+                f"`label_weight` must be None for {type(self).__name__}, because {self._couples_labels}"
+            )
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
         """Check the parameters and the data, fit the model, and set the fitted attributes.

@@ -9,6 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from manylabel.estimator.costs import LabelCosts
+from manylabel.estimator.validation import known_ones
+
 __all__ = [
     "STRENGTH_STEP",
     "Fold",
@@ -71,13 +74,30 @@ class Fold(NamedTuple):
     weight_held: NDArray[np.float64]
     share: float
     """Total weight of the training rows, divided by the total weight of all rows."""
+    labels: NDArray[np.intp]
+    """The sampled labels, as columns of the given Y."""
+    unknown_held: NDArray[np.bool_] | None
+    """The unknown entries of the held-out rows, or None if there are none."""
+
+    @property
+    def most_unknown(self) -> int:
+        """Largest number of unknown entries of a held-out row. `precisions` needs as many more labels."""
+        return 0 if self.unknown_held is None else int(self.unknown_held.sum(axis=1).max())
+
+    @property
+    def _fitted(self) -> NDArray[np.bool_]:
+        """Which labels occur in a training row."""
+        return np.asarray(np.bincount(known_ones(self.Y).indices, minlength=self.Y.shape[1]) > 0)
 
     def mean_loss(
-        self, loss_of_margin: Callable[[NDArray[Any]], NDArray[Any]], scores: NDArray[Any]
+        self,
+        loss_of_margin: Callable[[NDArray[Any]], NDArray[Any]],
+        scores: NDArray[Any],
+        costs: LabelCosts | None = None,
     ) -> float:
         """Return the mean loss of the held-out rows.
 
-        Labels that occur in no training row of this `Fold` are left out.
+        Labels that occur in no training row of this `Fold` are left out, and so are unknown entries.
 
         Parameters
         ----------
@@ -86,6 +106,8 @@ class Fold(NamedTuple):
             its score if the label is present, and minus its score if the label is absent.
         scores : ndarray of shape (n_held_rows, n_labels)
             Scores of the held-out rows.
+        costs : LabelCosts or None, default=None
+            Factors of the losses of the sampled labels. None means that all factors are 1.
 
         Returns
         -------
@@ -93,21 +115,30 @@ class Fold(NamedTuple):
             The mean loss of the held-out rows, weighted by the weights of the rows. The loss of a row is the
             sum of the losses of the labels that are not left out.
         """
-        fitted = np.bincount(self.Y.indices, minlength=self.Y.shape[1]) > 0
+        fitted = self._fitted
         scores = scores[:, fitted].astype(np.float64)
         margins = np.where(self.Y_held[:, fitted], scores, -scores)
-        return float(np.average(loss_of_margin(margins).sum(axis=1), weights=self.weight_held))
+        losses = loss_of_margin(margins)
+        if costs is not None:
+            losses = losses * np.where(self.Y_held, costs.positive, costs.negative)[:, fitted]
+        if self.unknown_held is not None:
+            losses = np.where(self.unknown_held[:, fitted], 0.0, losses)
+        return float(np.average(losses.sum(axis=1), weights=self.weight_held))
 
-    def precisions(self, top: csr_array) -> NDArray[np.float64]:
+    def precisions(self, top: csr_array, costs: LabelCosts | None = None) -> NDArray[np.float64]:
         """Return the sum of the precisions at 1, 3 and 5 for each held-out row.
 
         Rows are left out if none of their labels occurs in the training rows of this `Fold`. This rule does
-        not use `top`, so the result has the same length for every `top`.
+        not use `top`, so the result has the same length for every `top`. Unknown entries
+        are left out of the rankings.
 
         Parameters
         ----------
         top : csr_array of shape (n_held_rows, n_labels)
-            Scores of the five best labels of each row, as returned by `predict_topk`.
+            Scores of the best labels of each row, as returned by `predict_topk`: the five best labels, and as
+            many more as `most_unknown`.
+        costs : LabelCosts or None, default=None
+            The gains of hits of the sampled labels. None means that all gains are 1.
 
         Returns
         -------
@@ -115,14 +146,23 @@ class Fold(NamedTuple):
             The sums, multiplied by the weights of the rows. The weights are first scaled so that the mean
             weight of these rows is 1.
         """
-        fitted = np.bincount(self.Y.indices, minlength=self.Y.shape[1]) > 0
+        fitted = self._fitted
         row_of = np.repeat(np.arange(top.shape[0]), np.diff(top.indptr))
+        labels, scores = top.indices, top.data
+        begin: NDArray[Any] = top.indptr
+        if self.unknown_held is not None:
+            known = ~self.unknown_held[row_of, labels]
+            row_of, labels, scores = row_of[known], labels[known], scores[known]
+            begin = np.searchsorted(row_of, np.arange(top.shape[0]))
         # Within a row, labels are in increasing order, and the sort is stable.
-        order = np.lexsort((-top.data, row_of))
-        rank = np.arange(len(order)) - top.indptr[row_of]
-        labels = top.indices[order]
-        is_true = self.Y_held[row_of, labels] & fitted[labels]
-        sums = np.bincount(row_of, weights=is_true * _GAINS[rank], minlength=top.shape[0])
+        order = np.lexsort((-scores, row_of))
+        rank = np.arange(len(order)) - begin[row_of]
+        labels = labels[order]
+        is_true = self.Y_held[row_of, labels] & fitted[labels] & (rank < len(_GAINS))
+        gains = is_true * _GAINS[np.minimum(rank, len(_GAINS) - 1)]
+        if costs is not None:
+            gains = gains * costs.gain[labels]
+        sums = np.bincount(row_of, weights=gains, minlength=top.shape[0])
         ranked = self.Y_held[:, fitted].any(axis=1)
         weights = self.weight_held[ranked]
         if len(weights) == 0:
@@ -141,7 +181,7 @@ def held_out_folds(
     X : csr_array of shape (n_samples, n_features)
         Features.
     Y : csr_array of shape (n_samples, n_labels)
-        Indicator matrix.
+        Indicator matrix, in which NaN marks unknown entries.
     sample_weight : ndarray of shape (n_samples,), dtype float32, or None
         Weights of the rows, all > 0. None means equal weights.
     for_rankings : bool, default=False
@@ -163,15 +203,16 @@ def held_out_folds(
     """
     weights = np.ones(X.shape[0]) if sample_weight is None else sample_weight.astype(np.float64)
     n_drawn = min(max(_MANY_ROWS, X.shape[0] // _ROW_IN), _MOST_ROWS)
+    ones = known_ones(Y)
     if for_rankings:
-        labels = _drawn_labels(Y, _LABELS_TO_RANK)
+        labels = _drawn_labels(ones, _LABELS_TO_RANK)
         # A row without a sampled label says nothing about rankings. Without such rows, the sample has more of
         # the rows of each sampled label. Their number in the whole data set decides which C is the best.
-        rows = np.flatnonzero(np.diff(Y[:, labels].indptr))
+        rows = np.flatnonzero(np.diff(ones[:, labels].indptr))
         rows = rows[spread_rows(len(rows), n_drawn)]
     else:
         rows = spread_rows(X.shape[0], n_drawn)
-        labels = _drawn_labels(Y[rows], _MANY_LABELS)
+        labels = _drawn_labels(ones[rows], _MANY_LABELS)
     n_held = len(rows) // _N_PARTS
     if n_held == 0:
         return []
@@ -182,12 +223,23 @@ def held_out_folds(
         held[part * n_held : (part + 1) * n_held] = True
         # The rows are sorted, so that rows which are adjacent in memory stay adjacent.
         fit_rows, held_rows = np.sort(rows[~held]), np.sort(rows[held])
-        Y_held = Y[held_rows][:, labels].toarray() > 0
+        of_held = Y[held_rows][:, labels].toarray()
+        Y_held, unknown_held = of_held > 0, np.isnan(of_held)
         n_positive += int(np.count_nonzero(Y_held))
         share = float(weights[fit_rows].sum() / weights.sum())
         weight = None if sample_weight is None else sample_weight[fit_rows]
         folds.append(
-            Fold(X[fit_rows], Y[fit_rows][:, labels], weight, X[held_rows], Y_held, weights[held_rows], share)
+            Fold(
+                X[fit_rows],
+                Y[fit_rows][:, labels],
+                weight,
+                X[held_rows],
+                Y_held,
+                weights[held_rows],
+                share,
+                labels,
+                unknown_held if unknown_held.any() else None,
+            )
         )
     return folds if n_positive >= _FEWEST_POSITIVES else []
 

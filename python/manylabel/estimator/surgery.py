@@ -51,7 +51,15 @@ class EditableLabels(MultiLabelClassifier):
         """Make the model one of the given labels, in this order. Their scores do not change."""
         raise NotImplementedError
 
-    def _append_labels(self, X: csr_array, Y: csr_array, sample_weight: Any, progress: Progress) -> int:
+    def _append_labels(
+        self,
+        X: csr_array,
+        Y: csr_array,
+        sample_weight: Any,
+        progress: Progress,
+        label_weight: Any = None,
+        propensities: Any = None,
+    ) -> int:
         """Fit new labels, and append them. Return the number of labels whose fit did not converge."""
         raise NotImplementedError
 
@@ -122,6 +130,8 @@ class EditableLabels(MultiLabelClassifier):
         Y_new: Any,
         sample_weight: Any = None,
         *,
+        label_weight: Any = None,
+        propensities: Any = None,
         names: Sequence[str] | None = None,
         progress: Progress = None,
     ) -> None:
@@ -138,8 +148,10 @@ class EditableLabels(MultiLabelClassifier):
             the rows of `fit`, but X must have the features of `fit`. Include rows without the new labels,
             because they are the negative rows of the classifiers.
         Y_new : array-like or sparse matrix of shape (n_samples, n_new), or array-like of shape (n_samples,)
-            0/1 indicator matrix of the new labels only, with at least one label. A 1-D array of 0 and 1 is a
-            single new label. All numeric dtypes are accepted.
+            0/1 indicator matrix of the new labels only, with at least one label. NaN marks unknown entries. A
+            1-D array of 0 and 1 is a single new label. All numeric dtypes are accepted.
+        label_weight, propensities : array-like of shape (n_new,), default=None
+            Weights and propensities of the new labels, as in `fit`.
         names : sequence of str of length n_new, default=None
             Names of the new labels. They are necessary if the model has names of labels.
         progress : callable, default=None
@@ -159,7 +171,7 @@ class EditableLabels(MultiLabelClassifier):
         ValueError
             If an argument or parameter is not valid.
         """
-        self._add(X, Y_new, sample_weight, names, progress)
+        self._add(X, Y_new, sample_weight, names, progress, label_weight, propensities)
 
     @built_aside
     def refit_labels(
@@ -172,7 +184,8 @@ class EditableLabels(MultiLabelClassifier):
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Features of the rows to which the classifiers of these labels are fitted.
         Y : array-like or sparse matrix of shape (n_samples, n_refitted), or array-like of shape (n_samples,)
-            0/1 indicator matrix of the labels to fit, with one column per label of `labels`.
+            0/1 indicator matrix of the labels to fit, with one column per label of `labels`. NaN marks
+            unknown entries.
         labels : int, str, or iterable of these
             The labels to fit, by number or by name.
         progress : callable, default=None
@@ -194,7 +207,7 @@ class EditableLabels(MultiLabelClassifier):
         """
         self._check_fitted()
         places = self._numbers(labels)
-        X, Y, sample_weight = self._checked_rows(X, Y, sample_weight, len(places))
+        X, Y, sample_weight = self._checked_rows(X, Y, sample_weight, len(places), unknown=True)
         self._log(f"refit {self._shown(places)} on {X.shape[0]} rows")
         self._replace(places, X, Y, sample_weight, progress)
 
@@ -256,12 +269,25 @@ class EditableLabels(MultiLabelClassifier):
             self.label_names_ = as_names(self.label_names_, self._n_labels, "name")
 
     def _add(
-        self, X: Any, Y_new: Any, sample_weight: Any, names: Sequence[str] | None, progress: Progress
+        self,
+        X: Any,
+        Y_new: Any,
+        sample_weight: Any,
+        names: Sequence[str] | None,
+        progress: Progress,
+        label_weight: Any = None,
+        propensities: Any = None,
     ) -> None:
         self._check_fitted()
         column = as_column(Y_new)
         X, Y, sample_weight = check_training_set(
-            self, X, Y_new if column is None else column, sample_weight, reset=False, name="Y_new"
+            self,
+            X,
+            Y_new if column is None else column,
+            sample_weight,
+            reset=False,
+            name="Y_new",
+            unknown=True,
         )
         old = getattr(self, "label_names_", None)
         n_new, n_labels = Y.shape[1], self._n_labels + Y.shape[1]
@@ -271,7 +297,7 @@ class EditableLabels(MultiLabelClassifier):
         if names is not None:
             new = as_names(names, n_new, "names").tolist()
             every = as_names([*old.tolist(), *new], n_labels, "names")  # type: ignore[union-attr]
-        self._warn_unfinished(self._append_labels(X, Y, sample_weight, progress))
+        self._warn_unfinished(self._append_labels(X, Y, sample_weight, progress, label_weight, propensities))
         self.one_dimensional_ = False
         self.classes_ = np.arange(n_labels)
         if names is not None:
@@ -298,11 +324,11 @@ class EditableLabels(MultiLabelClassifier):
             self.label_names_ = self.label_names_[kept]
 
     def _checked_rows(
-        self, X: Any, Y: Any, sample_weight: Any, n_labels: int
+        self, X: Any, Y: Any, sample_weight: Any, n_labels: int, *, unknown: bool = False
     ) -> tuple[csr_array, csr_array, Any]:
         column = as_column(Y)
         X, Y, sample_weight = check_training_set(
-            self, X, Y if column is None else column, sample_weight, reset=False
+            self, X, Y if column is None else column, sample_weight, reset=False, unknown=unknown
         )
         if Y.shape[1] != n_labels:
             raise ValueError(

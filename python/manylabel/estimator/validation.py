@@ -3,7 +3,9 @@
 A canonical X is a CSR array of dtype float32 or float64. Its column indices have dtype int32 or int64, and
 are sorted and unique within each row. Its values are finite. NaN is also allowed if the scikit-learn tags of
 the estimator have ``allow_nan``. A canonical Y is a CSR array of dtype float32 in which all stored values are
-1.
+1 or NaN. NaN marks an unknown entry: nobody checked whether the row has the label. The functions `known_ones`
+and `unknown_entries` separate the two kinds. The Rust core does the same, and refuses NaN where it does not
+support unknown entries.
 
 Canonical input is used without a copy. Other input is copied, so that the matrices of the caller are never
 changed. Input may be dense or sparse. Its values may be integers, bool, or floats of 16 to 128 bits, in any
@@ -37,8 +39,10 @@ __all__ = [
     "check_single",
     "check_training_set",
     "held_out_rows",
+    "known_ones",
     "native_numbers",
     "one_hot",
+    "unknown_entries",
 ]
 
 
@@ -165,17 +169,19 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool) -> csr_array | NDArray[
     return rows
 
 
-def check_labels(Y: Any, name: str = "Y") -> csr_array:
+def check_labels(Y: Any, name: str = "Y", *, unknown: bool = False) -> csr_array:
     """Convert an indicator matrix to a CSR array with sorted, unique indices.
 
-    All stored values of the result are 1.
+    All stored values of the result are 1 or NaN.
 
     Parameters
     ----------
     Y : array-like or sparse matrix of shape (n_samples, n_labels)
-        Indicator matrix of 0 and 1, of any numeric or bool dtype.
+        Indicator matrix of 0 and 1, of any numeric or bool dtype. NaN marks an unknown entry.
     name : str, default="Y"
         Name of the argument, for error messages.
+    unknown : bool, default=False
+        Whether unknown entries are allowed.
 
     Returns
     -------
@@ -185,7 +191,8 @@ def check_labels(Y: Any, name: str = "Y") -> csr_array:
     Raises
     ------
     ValueError
-        If Y is not 2-D, has no columns, or has values other than 0 and 1.
+        If Y is not 2-D, has no columns, or has values other than 0, 1 and NaN. The error is also raised if Y
+        has NaN and `unknown` is False.
     """
     expected = f"{name} must be a 2-D indicator matrix (n_samples, n_labels) of 0 and 1"
     hint = "sklearn.preprocessing.MultiLabelBinarizer converts lists of labels to an indicator matrix"
@@ -209,14 +216,21 @@ def check_labels(Y: Any, name: str = "Y") -> csr_array:
     if issparse(Y):
         Y = _check_positions(_natively(Y), name)
     try:
-        Y = check_array(Y, accept_sparse="csr", dtype="numeric", input_name=name, ensure_min_samples=0)
+        Y = check_array(
+            Y,
+            accept_sparse="csr",
+            dtype="numeric",
+            input_name=name,
+            ensure_min_samples=0,
+            ensure_all_finite="allow-nan" if unknown else True,
+        )
     except ValueError as error:
         raise ValueError(f"{expected}: {error}") from None
     numbers: Any = Y if issparse(Y) else native_numbers(Y)
     canonical = _canonical(csr_array(numbers))
     data = canonical.data
-    if not np.isin(data, (0, 1)).all():
-        wrong = np.unique(data[~np.isin(data, (0, 1))])
+    if not (valid := np.isin(data, (0, 1)) | np.isnan(data)).all():
+        wrong = np.unique(data[~valid])
         raise ValueError(f"{name} must hold 0 and 1 only, got {', '.join(map(str, wrong[:3]))}")
     ones = csr_array(
         (data.astype(np.float32, copy=False), canonical.indices, canonical.indptr), shape=canonical.shape
@@ -225,6 +239,25 @@ def check_labels(Y: Any, name: str = "Y") -> csr_array:
         ones = ones.copy()
         ones.eliminate_zeros()
     return ones
+
+
+def known_ones(Y: csr_array) -> csr_array:
+    """Return a canonical Y without its unknown entries. If it has none, Y itself is returned."""
+    return _entries(Y, ~np.isnan(Y.data))
+
+
+def unknown_entries(Y: csr_array) -> csr_array | None:
+    """Return the unknown entries of a canonical Y as a CSR array of ones, or None if Y has none."""
+    unknown = np.isnan(Y.data)
+    return _entries(Y, unknown) if unknown.any() else None
+
+
+def _entries(Y: csr_array, chosen: NDArray[np.bool_]) -> csr_array:
+    """Return some of the stored entries of Y, with the value 1."""
+    if chosen.all() and not np.isnan(Y.data).any():
+        return Y
+    ends = np.concatenate([[0], np.cumsum(chosen)])[Y.indptr].astype(Y.indptr.dtype)
+    return csr_array((np.ones(ends[-1], dtype=np.float32), Y.indices[chosen], ends), shape=Y.shape)
 
 
 def _target_kind(values: Any) -> str:
@@ -328,6 +361,7 @@ def check_training_set(
     reset: bool = True,
     dense: bool = False,
     name: str = "Y",
+    unknown: bool = False,
 ) -> tuple[Any, csr_array, NDArray[np.float32] | None]:
     """Check the arguments of ``fit``, and leave out rows with weight 0.
 
@@ -348,6 +382,8 @@ def check_training_set(
         Whether a dense X stays dense. A sparse X is always converted to a CSR array.
     name : str, default="Y"
         Name of the argument Y, for error messages.
+    unknown : bool, default=False
+        Whether Y may have unknown entries, marked by NaN. Otherwise, NaN raises an error.
 
     Returns
     -------
@@ -355,7 +391,7 @@ def check_training_set(
         Features of the n_kept rows with weights > 0. X is an ndarray if `dense` is True and the given X is
         dense. The indices of a CSR array are sorted and unique.
     Y : csr_array of shape (n_kept, n_labels), dtype float32
-        Labels of the rows with weights > 0. All stored values are 1.
+        Labels of the rows with weights > 0. All stored values are 1, or NaN if `unknown` is True.
     sample_weight : ndarray of shape (n_kept,), dtype float32, or None
         The weights that are > 0, or None if no weights were given.
 
@@ -374,7 +410,12 @@ def check_training_set(
         )
     check = check_matrix if dense else check_features
     X = check(estimator, X, reset=reset)
-    Y = check_labels(Y, name)
+    Y = check_labels(Y, name, unknown=True)
+    if not unknown and np.isnan(Y.data).any():
+        raise ValueError(
+            f"{name} must not have unknown entries (NaN), because {type(estimator).__name__} does not "
+            f"support them with these parameters; Input {name} contains NaN"
+        )
     if Y.shape[0] != X.shape[0]:
         raise ValueError(f"number of rows of {name}: expected {X.shape[0]} as in X, got {Y.shape[0]}")
     if sample_weight is None:

@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from manylabel import _core
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import core_parts
+from manylabel.estimator.costs import LabelCosts, label_costs
 from manylabel.estimator.held_out import (
     Fold,
     best_ranked_strength,
@@ -28,7 +29,7 @@ from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import ScaledFeatures
 from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
 from manylabel.estimator.surgery import EditableLabels
-from manylabel.estimator.validation import check_training_set
+from manylabel.estimator.validation import check_training_set, known_ones
 from manylabel.linear.base import LinearClassifier, SparseLinearClassifier
 
 __all__ = ["DiSMECClassifier"]
@@ -159,6 +160,10 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     .. [1] R. Babbar and B. Schölkopf, "DiSMEC: Distributed Sparse Machines for Extreme Multi-label
        Classification", WSDM 2017, equation 1 and section 2.2. The factor 1/2 of the regularization is from
        LIBLINEAR.
+    .. [2] M. Qaraei, E. Schultheis, P. Gupta and R. Babbar, "Convex Surrogates for Unbiased Loss Functions
+       in Extreme Classification With Missing Labels", WWW 2021, section 4; H. Jain, Y. Prabhu and M. Varma,
+       "Extreme Multi-label Loss Functions for Recommendation, Tagging, Ranking & Other Missing Label
+       Applications", KDD 2016.
 
     Examples
     --------
@@ -210,20 +215,62 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     ) -> None:
         self._assign(locals())
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress, *, quiet: bool = False) -> None:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        label_weight: Any = None,
+        propensities: Any = None,
+        progress: Progress = None,
+    ) -> DiSMECClassifier:
+        """Fit the weights of all labels.
+
+        Parameters
+        ----------
+        label_weight : array-like of shape (n_labels,), default=None
+            Weights of the labels, > 0. The loss of a label is multiplied by its weight, as if the label had
+            its own value of `C`. None means equal weights.
+        propensities : array-like of shape (n_labels,), default=None
+            For each label, the probability that a label of a row is also in Y, in (0, 1];
+            `manylabel.metrics.propensities` estimates it. The losses of the rows that have a label with the
+            propensity p are multiplied by ``2/p - 1``. The loss is then a convex upper bound of an unbiased
+            estimate of the loss for the complete labels [2]_. Rare labels get higher scores. With
+            ``C="auto"``, a hit of a label counts ``1/p``. None means that Y is complete.
+        """
+        with self._fitting(y) as (built, Y):
+            built._fit(X, Y, sample_weight, progress, label_weight=label_weight, propensities=propensities)
+        return self
+
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        progress: Progress,
+        *,
+        label_weight: Any = None,
+        propensities: Any = None,
+        quiet: bool = False,
+    ) -> None:
         params = self.parameters.check(self)
         threshold = fixed_threshold(params["threshold"])
         self.__dict__.pop("label_changes_", None)
         sparse_output = issparse(y)
-        X, y, sample_weight = check_training_set(self, X, y, sample_weight)
+        X, y, sample_weight = check_training_set(self, X, y, sample_weight, unknown=True)
         n_labels = y.shape[1]
+        costs = label_costs(n_labels, label_weight, propensities)
         scaled = ScaledFeatures(X, sample_weight, self.normalize, center=params["fit_intercept"])
         params |= {"learn_cut": threshold is None, "normalize": scaled.by_row}
         with reported(n_labels, "label", params["verbose"], progress) as report:
             if params["C"] == "auto":
-                params["C"] = self._chosen_strength(scaled, y, sample_weight, report)
+                params["C"] = self._chosen_strength(scaled, y, sample_weight, costs, report)
             weights, intercept, n_iter, cut = _core.fit_dismec(
-                (scaled.X, y, sample_weight), params, (params["n_jobs"], report)
+                (scaled.X, y, sample_weight),
+                None if costs is None else (costs.positive, costs.negative),
+                params,
+                (params["n_jobs"], report),
             )
         # A CSR matrix of shape (n_features, n_labels) has the same arrays as its transpose in CSC format.
         coef = csc_array(core_parts(weights), shape=(n_labels, X.shape[1]))
@@ -247,7 +294,15 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         self.intercept_ = self.intercept_[labels]
         self.n_iter_ = self.n_iter_[labels]
 
-    def _append_labels(self, X: csr_array, Y: csr_array, sample_weight: Any, progress: Progress) -> int:
+    def _append_labels(
+        self,
+        X: csr_array,
+        Y: csr_array,
+        sample_weight: Any,
+        progress: Progress,
+        label_weight: Any = None,
+        propensities: Any = None,
+    ) -> int:
         self.parameters.require(self)
         added: DiSMECClassifier = clone(self)
         added.C = getattr(self, "C_", self.C)
@@ -258,14 +313,22 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
             added.normalize = "rows"
         elif self.normalize == "auto":
             added.normalize = "columns"
-        added._fit(X, Y, sample_weight, progress, quiet=True)
+        added._fit(
+            X, Y, sample_weight, progress, label_weight=label_weight, propensities=propensities, quiet=True
+        )
         self.coef_ = csc_array(vstack([self.coef_, added.coef_], format="csc"))
         self.intercept_ = np.concatenate([self.intercept_, added.intercept_])
         self.n_iter_ = np.concatenate([self.n_iter_, added.n_iter_])
         return int(np.count_nonzero(added.n_iter_ >= self.max_iter))
 
     def _settled(
-        self, X: csr_array, Y: csr_array, sample_weight: Any, threads: int, report: Tell
+        self,
+        X: csr_array,
+        Y: csr_array,
+        sample_weight: Any,
+        threads: int,
+        report: Tell,
+        costs: LabelCosts | None = None,
     ) -> DiSMECClassifier:
         if self.C != "auto":
             return self
@@ -273,7 +336,8 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         model: DiSMECClassifier = clone(self)
         if model.normalize == "auto":
             model.normalize = "rows" if scaled.by_row else "columns"
-        model.C = clone(self).set_params(n_jobs=threads)._chosen_strength(scaled, Y, sample_weight, report)
+        chooser = clone(self).set_params(n_jobs=threads)
+        model.C = chooser._chosen_strength(scaled, Y, sample_weight, costs, report)
         return model
 
     def _chosen_strength(
@@ -281,10 +345,11 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         scaled: ScaledFeatures,
         Y: csr_array,
         sample_weight: NDArray[np.float32] | None,
+        costs: LabelCosts | None,
         report: Tell,
     ) -> float:
         """Choose the value of C with the best rankings, or with the lowest loss, on held-out rows."""
-        n_seen = np.count_nonzero(np.bincount(Y.indices, minlength=Y.shape[1]))
+        n_seen = np.count_nonzero(np.bincount(known_ones(Y).indices, minlength=Y.shape[1]))
         ranks = bool(scaled.by_row and n_seen > _LONGEST_RANKING)
         folds = held_out_folds(scaled.X, Y, sample_weight, for_rankings=ranks)
         if not folds:
@@ -294,17 +359,26 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
             prune=0.0, threshold="zero", normalize=scaled.by_row, random_state=0, verbose=0
         )
 
-        def fitted(C: float) -> Iterator[tuple[Fold, DiSMECClassifier]]:
+        def fitted(C: float) -> Iterator[tuple[Fold, DiSMECClassifier, LabelCosts | None]]:
             model.set_params(C=C)
             for fold in folds:
-                model._fit(fold.X, fold.Y, fold.sample_weight, lambda _: report(0), quiet=True)
-                yield fold, model
+                of_fold = None if costs is None else costs.of(fold.labels)
+                model._fit(
+                    fold.X,
+                    fold.Y,
+                    fold.sample_weight,
+                    lambda _: report(0),
+                    label_weight=None if of_fold is None else of_fold.weight,
+                    propensities=None if of_fold is None else of_fold.propensity,
+                    quiet=True,
+                )
+                yield fold, model, of_fold
 
         def loss(C: float) -> float:
             try:
                 losses = [
-                    fold.mean_loss(_squared_hinge, model.decision_function(fold.X_held))
-                    for fold, model in fitted(C)
+                    fold.mean_loss(_squared_hinge, model.decision_function(fold.X_held), of_fold)
+                    for fold, model, of_fold in fitted(C)
                 ]
             except ValueError:
                 return np.inf  # C times the weights of the rows is too large
@@ -313,8 +387,10 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         def precisions(C: float) -> NDArray[np.float64]:
             try:
                 of_folds = [
-                    fold.precisions(model.predict_topk(fold.X_held, _LONGEST_RANKING))
-                    for fold, model in fitted(C)
+                    fold.precisions(
+                        model.predict_topk(fold.X_held, _LONGEST_RANKING + fold.most_unknown), of_fold
+                    )
+                    for fold, model, of_fold in fitted(C)
                 ]
             except ValueError:
                 return np.zeros(1)  # C times the weights of the rows is too large

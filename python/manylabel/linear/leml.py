@@ -16,7 +16,13 @@ from manylabel.estimator.progress import Progress, reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import ScaledFeatures
 from manylabel.estimator.schema import Array, Scalar, Schema
-from manylabel.estimator.validation import as_column, check_labels, check_training_set
+from manylabel.estimator.validation import (
+    as_column,
+    check_labels,
+    check_training_set,
+    known_ones,
+    unknown_entries,
+)
 from manylabel.linear.base import LinearClassifier
 
 __all__ = ["LEMLClassifier"]
@@ -151,6 +157,8 @@ class LEMLClassifier(LinearClassifier):
     (200, 10)
     """
 
+    _couples_labels = "all labels share the factor W"
+
     parameters = kinds.Parameters(
         rank=kinds.Count(1),
         alpha=kinds.Either("auto", kinds.Number(least=1e-30, most=1e12)),
@@ -213,7 +221,14 @@ class LEMLClassifier(LinearClassifier):
         return _core.low_rank_scorer(self)
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, observed: Any = None, progress: Progress = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        label_weight: Any = None,
+        observed: Any = None,
+        progress: Progress = None,
     ) -> LEMLClassifier:
         """Fit the factors W and H.
 
@@ -221,8 +236,10 @@ class LEMLClassifier(LinearClassifier):
         ----------
         observed : array-like or sparse matrix of the shape of `y`, default=None
             Mask of the known entries of Y, with 1 for a known entry and 0 for an unknown entry. The values of
-            unknown entries of Y are ignored. None means that all entries are known.
+            unknown entries of Y are ignored. Entries that are NaN in Y are unknown too. None means that all
+            other entries are known. If most entries are unknown, `observed` takes less memory than NaN.
         """
+        self._refuse_label_weight(label_weight)
         known = as_column(observed)
         with self._fitting(y) as (built, Y):
             built._fit(X, Y, sample_weight, progress, observed if known is None else known)
@@ -233,11 +250,17 @@ class LEMLClassifier(LinearClassifier):
         threshold = fixed_threshold(params["threshold"], self._textbook_threshold)
         sparse_output = issparse(y)
         X_given = X
-        X, y, kept_weight = check_training_set(self, X, y, sample_weight)
+        X, y, kept_weight = check_training_set(self, X, y, sample_weight, unknown=True)
         if observed is not None:
             observed = _check_observed(observed, (np.shape(X_given)[0], y.shape[1]))
             if sample_weight is not None:
                 observed = observed[np.asarray(sample_weight) > 0]
+            unknown = unknown_entries(y)
+            if unknown is not None:
+                observed = csr_array(observed - observed.multiply(unknown))
+                observed.eliminate_zeros()
+                observed.sort_indices()
+                y = known_ones(y)
         scaled = ScaledFeatures(X, kept_weight, self.normalize, center=params["fit_intercept"])
         params |= {"learn_cut": threshold is None, "normalize": scaled.by_row}
         with reported(params["max_iter"], "turn", params["verbose"], progress) as report:

@@ -104,6 +104,8 @@ class PDSparseClassifier(SparseLinearClassifier):
 
     Notes
     -----
+    If an entry of Y is unknown (NaN), the margin of the row leaves its label out.
+
     Scores are ``w.x + b``, where x is a row of X. For each label, w is the row of `coef_` and b is the value
     in `intercept_`. `predict` assigns the labels with positive scores.
 
@@ -148,6 +150,8 @@ class PDSparseClassifier(SparseLinearClassifier):
     >>> model.predict_topk(X, k=3).shape
     (200, 10)
     """
+
+    _couples_labels = "its loss is the margin between the labels of a row, not a sum over labels"
 
     parameters = kinds.Parameters(
         C=kinds.Number(above=0),
@@ -205,7 +209,7 @@ class PDSparseClassifier(SparseLinearClassifier):
         params = self.parameters.check(self)
         threshold = fixed_threshold(params["threshold"])
         sparse_output = issparse(y)
-        X, y, sample_weight = check_training_set(self, X, y, sample_weight)
+        X, y, sample_weight = check_training_set(self, X, y, sample_weight, unknown=True)
         held_out = None
         if params["early_stopping"]:
             held_out = held_out_rows(params["validation_fraction"], X.shape[0], params["random_state"])

@@ -23,6 +23,7 @@ from manylabel.estimator.schema import ANY, Array, Classes, Scalar, Schema
 from manylabel.estimator.validation import (
     check_training_set,
     held_out_rows,
+    known_ones,
     one_hot,
 )
 from manylabel.link.setup import (
@@ -199,6 +200,10 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     Notes
     -----
+    Y may have unknown entries (NaN) with ``loss="logistic"`` and ``solver="psgd"``. The embedding then treats
+    them as `Rembrandt` does. In the gradients of the link, they do not contribute. They count as 0 in the
+    least-squares solution from which the link starts, and in the choice of `gamma`.
+
     With ``loss="softmax"``, each row must have exactly one label, and y may be 1-D with one class per row.
     Ctrl-C ends a fit within a second, except during a large factorization of the embedding. `fit` issues a
     `ConvergenceWarning` if the ridge penalty was increased because the Gram matrix was singular. It also
@@ -285,6 +290,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     >>> model.predict_proba(X).shape
     (200, 10)
     """
+
+    _couples_labels = "all labels share the linear predictions of the embedding"
 
     parameters = kinds.Parameters(
         n_components=kinds.Either(kinds.Count(1), kinds.Number(above=0, below=1)),
@@ -390,7 +397,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         embedding = unfitted_embedding(params)
         sparse_output = issparse(y)
         y, classes = one_hot(y) if self._takes_classes else (y, None)
-        X, y, sample_weight = check_training_set(self, X, y, sample_weight)
+        # Stochastic gradients leave unknown entries out. The other solvers and losses cannot.
+        stochastic = self.loss == "logistic" and self.solver == "psgd"
+        X, y, sample_weight = check_training_set(self, X, y, sample_weight, unknown=stochastic)
         if self.loss == "softmax":
             check_one_label(y)
         held_out = None
@@ -400,7 +409,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         if params["n_features"] == "auto":
             n_learned = X.shape[0] if held_out is None else int(np.count_nonzero(~held_out))
             learned["n_features"] = automatic_features(n_learned)
-        n_seen = int((np.bincount(y.indices, minlength=y.shape[1]) > 0).sum())
+        n_seen = int((np.bincount(known_ones(y).indices, minlength=y.shape[1]) > 0).sum())
         rounds = self.n_passes + 1 if self.solver == "psgd" and self.loss != "squared" else 1
         with reported(n_seen, "label", params["verbose"], progress) as report:
             projection, intercept, predictions = linear_predictions(

@@ -14,6 +14,7 @@ from manylabel.embedding import Rembrandt
 from manylabel.estimator.parameters import Parameter
 from manylabel.estimator.progress import Tell
 from manylabel.estimator.scaling import holds_measurements, inverse_deviations
+from manylabel.estimator.validation import known_ones
 
 __all__ = [
     "KERNELS",
@@ -179,7 +180,7 @@ def _n_components(
     if n_labels > _MOST_EIGENVALUES:
         return _MOST_COMPONENTS
     embedding.n_components = n_components
-    held = _core.pls_n_components(Y, sample_weight, embedding._core_params(), params["n_jobs"])
+    held = _core.pls_n_components(known_ones(Y), sample_weight, embedding._core_params(), params["n_jobs"])
     return min(held, _MOST_COMPONENTS)
 
 

@@ -20,6 +20,7 @@ from scipy.sparse import csr_array
 from manylabel.estimator.documentation import documented_like
 from manylabel.estimator.parameters import Choice, Count, Number
 from manylabel.estimator.plotting import pyplot
+from manylabel.estimator.validation import known_ones, unknown_entries
 from manylabel.metrics.ranking import (
     Floats,
     Matrix,
@@ -28,6 +29,7 @@ from manylabel.metrics.ranking import (
     check_pair,
     hits_of_ranks,
     ranked,
+    without,
 )
 
 __all__ = ["brier_at_k", "calibration_error", "log_loss_at_k", "plot_reliability", "reliability_curve"]
@@ -69,7 +71,8 @@ def calibration_error(
     Parameters
     ----------
     Y_true : ndarray or sparse matrix of shape (n, c)
-        True labels: a 0/1 indicator matrix of any numeric or bool dtype.
+        True labels: a 0/1 indicator matrix of any numeric or bool dtype. Unknown entries, marked by NaN, are
+        left out.
     probabilities : ndarray or sparse matrix of shape (n, c)
         Probabilities of the labels, in [0, 1].
     n_bins : int, default=15
@@ -93,8 +96,8 @@ def calibration_error(
     Raises
     ------
     ValueError
-        If `Y_true` and `probabilities` have different shapes, if `Y_true` has values other than 0 and 1, if a
-        probability is outside [0, 1], or if another argument is not valid.
+        If `Y_true` and `probabilities` have different shapes, if `Y_true` has values other than 0, 1 and NaN,
+        if a probability is outside [0, 1], or if another argument is not valid.
 
     Notes
     -----
@@ -114,25 +117,24 @@ def calibration_error(
     average, pairs = _AVERAGE.check("average", average), _PAIRS.check("pairs", pairs)
     n_bins, above = _BINS.check("n_bins", n_bins), _ABOVE.check("above", above)
     least_positives = _POSITIVES.check("least_positives", least_positives)
-    Y, P = _checked(Y_true, probabilities)
+    Y, P, n_known = _checked(Y_true, probabilities)
     hits = hits_of(P, Y)
     used = P.data > above if above > 0 else np.ones(len(P.data), dtype=bool)
     labels = P.indices[used]
     values, hits = P.data[used].astype(np.float64), hits[used]
     adds_others = pairs == "all" and above == 0
-    n, c = Y.shape
     if average == "all":
-        others = n * c - len(values) if adds_others else 0
+        others = int(n_known.sum()) - len(values) if adds_others else 0
         missed = int(Y.nnz - np.count_nonzero(hits)) if adds_others else 0
         return _error(values, hits, others, missed, n_bins)
     order = np.argsort(labels, kind="stable")
-    ends = np.searchsorted(labels[order], np.arange(c + 1))
-    n_true = np.bincount(Y.indices, minlength=c)
+    ends = np.searchsorted(labels[order], np.arange(len(n_known) + 1))
+    n_true = np.bincount(Y.indices, minlength=len(n_known))
     errors = []
     for label in np.flatnonzero(n_true >= least_positives):
         of_label = order[ends[label] : ends[label + 1]]
         found = int(np.count_nonzero(hits[of_label]))
-        others = n - len(of_label) if adds_others else 0
+        others = int(n_known[label]) - len(of_label) if adds_others else 0
         missed = int(n_true[label]) - found if adds_others else 0
         if len(of_label) + others:
             errors.append(_error(values[of_label], hits[of_label], others, missed, n_bins))
@@ -178,7 +180,7 @@ def reliability_curve(
     array([0. , 0.5])
     """
     n_bins, above = _BINS.check("n_bins", n_bins), _ABOVE.check("above", above)
-    Y, P = _checked(Y_true, probabilities)
+    Y, P, _ = _checked(Y_true, probabilities)
     hits = hits_of(P, Y)
     used = P.data > above if above > 0 else np.ones(len(P.data), dtype=bool)
     values, hits = P.data[used].astype(np.float64), hits[used]
@@ -223,7 +225,8 @@ def brier_at_k(Y_true: Matrix, probabilities: Matrix, k: int | Sequence[int] = (
     Parameters
     ----------
     Y_true : ndarray or sparse matrix of shape (n, c)
-        True labels: a 0/1 indicator matrix of any numeric or bool dtype.
+        True labels: a 0/1 indicator matrix of any numeric or bool dtype. Unknown entries, marked by NaN, are
+        left out.
     probabilities : ndarray or sparse matrix of shape (n, c)
         Probabilities of the labels, in [0, 1].
     k : int or sequence of int, default=(1, 3, 5)
@@ -238,8 +241,8 @@ def brier_at_k(Y_true: Matrix, probabilities: Matrix, k: int | Sequence[int] = (
     Raises
     ------
     ValueError
-        If `Y_true` and `probabilities` have different shapes, if `Y_true` has values other than 0 and 1, if a
-        probability is outside [0, 1], or if `k` is < 1.
+        If `Y_true` and `probabilities` have different shapes, if `Y_true` has values other than 0, 1 and NaN,
+        if a probability is outside [0, 1], or if `k` is < 1.
 
     Examples
     --------
@@ -279,7 +282,7 @@ def log_loss_at_k(
 
 def _at_k(Y_true: Matrix, probabilities: Matrix, k: int | Sequence[int], loss: Any) -> float | Floats:
     ks = check_k(k)
-    Y, P = _checked(Y_true, probabilities)
+    Y, P, _ = _checked(Y_true, probabilities)
     depth = min(int(ks.max()), Y.shape[1])
     sums, counts = np.zeros(len(ks)), np.zeros(len(ks))
     for block, top in ranked(P, depth):
@@ -298,8 +301,11 @@ def _at_k(Y_true: Matrix, probabilities: Matrix, k: int | Sequence[int], loss: A
     return as_asked(k, means)
 
 
-def _checked(Y_true: Matrix, probabilities: Matrix) -> tuple[csr_array, csr_array]:
-    """Check the arguments, and convert both to CSR arrays. Zeros of dense probabilities are kept."""
+def _checked(Y_true: Matrix, probabilities: Matrix) -> tuple[csr_array, csr_array, NDArray[np.int64]]:
+    """Check the arguments, and convert both to CSR arrays. Zeros of dense probabilities are kept.
+
+    Unknown entries are left out of both. The third result is the number of other entries of each label.
+    """
     Y, P = check_pair(Y_true, probabilities, "probabilities")
     if not isinstance(P, csr_array):
         n, c = P.shape
@@ -308,7 +314,15 @@ def _checked(Y_true: Matrix, probabilities: Matrix) -> tuple[csr_array, csr_arra
     if P.nnz and not (P.data.min() >= 0 and P.data.max() <= 1):
         outside = P.data.max() if P.data.min() >= 0 else P.data.min()
         raise ValueError(f"values of `probabilities` must be from 0 to 1, got {outside}")
-    return Y, P
+    n_known = np.full(Y.shape[1], Y.shape[0], dtype=np.int64)
+    unknown = unknown_entries(Y)
+    if unknown is None:
+        return Y, P, n_known
+    n_known -= np.bincount(unknown.indices, minlength=Y.shape[1])
+    marked = without(P, unknown)
+    kept = marked.data >= 0
+    ends = np.concatenate([[0], np.cumsum(kept)])[marked.indptr]
+    return known_ones(Y), csr_array((P.data[kept], P.indices[kept], ends), P.shape), n_known
 
 
 def hits_of(P: csr_array, Y: csr_array) -> NDArray[np.bool_]:

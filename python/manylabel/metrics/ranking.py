@@ -22,6 +22,13 @@ entries are candidates. Stored zeros and negative scores are also candidates. If
 candidates, its last ranks are empty. Empty ranks count as misses. If labels have equal scores, the label with
 the lower number ranks first.
 
+An entry of ``Y_true`` may be unknown, which NaN marks: nobody checked whether the row has the label. All
+measures leave unknown entries out of the rankings. The label is removed from the candidates of the row, and
+the labels below it move up by one rank. So it is neither a hit nor a miss. If sparse scores hold the k best
+labels of each row, a row with unknown labels among them has empty ranks at its end. To avoid this, ask
+``predict_topk`` for more than k labels: k plus the largest number of unknown entries of a row is always
+enough.
+
 To measure label sets instead of rankings, apply scikit-learn's functions to the result of ``predict``, which
 may be sparse. Examples are `sklearn.metrics.hamming_loss`, `sklearn.metrics.zero_one_loss` (the subset 0/1
 loss), and `sklearn.metrics.f1_score` with ``average="micro"``, ``"macro"`` or ``"samples"``.
@@ -49,9 +56,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
+from manylabel.estimator.costs import check_propensities
 from manylabel.estimator.documentation import documented_like
 from manylabel.estimator.parameters import Number, shown
-from manylabel.estimator.validation import canonical_csr, native_numbers
+from manylabel.estimator.validation import canonical_csr, known_ones, native_numbers, unknown_entries
 
 __all__ = ["ndcg_at_k", "precision_at_k", "propensities", "psndcg_at_k", "psp_at_k", "recall_at_k"]
 
@@ -78,7 +86,8 @@ def precision_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 
     Parameters
     ----------
     Y_true : ndarray or sparse matrix of shape (n, c)
-        True labels: a 0/1 indicator matrix of any numeric or bool dtype.
+        True labels: a 0/1 indicator matrix of any numeric or bool dtype. NaN marks unknown entries, which are
+        left out of the rankings.
     scores : ndarray or sparse matrix of shape (n, c)
         Scores of the labels. Labels with higher scores rank first. Dense entries of -inf are never ranked. In
         a sparse matrix, only stored entries are ranked.
@@ -96,7 +105,7 @@ def precision_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 
     ------
     ValueError
         If `Y_true` and `scores` have different shapes, or if they have no rows or no columns. The error is
-        also raised if `Y_true` has values other than 0 and 1, if `scores` has NaN, or if `k` is < 1.
+        also raised if `Y_true` has values other than 0, 1 and NaN, if `scores` has NaN, or if `k` is < 1.
 
     Notes
     -----
@@ -105,7 +114,7 @@ def precision_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 
     sparse matrix. All measures of this module have these costs.
     """
     ks = check_k(k)
-    Y, scores = check_pair(Y_true, scores)
+    Y, scores = known_pair(Y_true, scores)
     return as_asked(k, _total(Y, scores, ks) / (ks * Y.shape[0]))
 
 
@@ -127,7 +136,7 @@ def recall_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 
         without true labels. If no row has a true label, the result is nan.
     """
     ks = check_k(k)
-    Y, scores = check_pair(Y_true, scores)
+    Y, scores = known_pair(Y_true, scores)
     total = _total(Y, scores, ks, per_row=lambda _, n_true: 1.0 / np.maximum(n_true, 1))
     n_labelled = np.count_nonzero(np.diff(Y.indptr))
     return as_asked(k, _ratio(total, np.full(len(ks), float(n_labelled))))
@@ -158,7 +167,7 @@ def ndcg_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)
     `sklearn.metrics.ndcg_score` averages over all orders of labels with equal scores.
     """
     ks = check_k(k)
-    Y, scores = check_pair(Y_true, scores)
+    Y, scores = known_pair(Y_true, scores)
     return as_asked(k, _total(Y, scores, ks, discounted=True, per_row=_inverse_ideal) / Y.shape[0])
 
 
@@ -176,7 +185,8 @@ def propensities(Y_train: Matrix, *, A: float = 0.55, B: float = 1.5) -> Floats:
     ----------
     Y_train : ndarray or sparse matrix of shape (n, c)
         0/1 indicator matrix of the **training** rows. It must have at least 3 rows, since the formula is not
-        valid for log N < 1.
+        valid for log N < 1. NaN marks unknown entries, which count as 0 here: they are labels that may be
+        missing.
     A, B : float, default=0.55 and 1.5
         Constants of the formula, finite and > 0. Usual values are A=0.5, B=0.4 for Wikipedia data and A=0.6,
         B=2.6 for Amazon data.
@@ -190,7 +200,7 @@ def propensities(Y_train: Matrix, *, A: float = 0.55, B: float = 1.5) -> Floats:
     Raises
     ------
     ValueError
-        If `Y_train` has values other than 0 and 1, if it has fewer than 3 rows, or if `A` or `B` is not
+        If `Y_train` has values other than 0, 1 and NaN, if it has fewer than 3 rows, or if `A` or `B` is not
         finite and > 0.
 
     References
@@ -204,7 +214,7 @@ def propensities(Y_train: Matrix, *, A: float = 0.55, B: float = 1.5) -> Floats:
     0.334
     """
     A, B = (_CONSTANT.check(name, value) for name, value in (("A", A), ("B", B)))
-    Y = _check_indicator(Y_train, "Y_train")
+    Y = known_ones(_check_indicator(Y_train, "Y_train"))
     n, c = Y.shape
     if n < 3:
         raise ValueError(f"`Y_train` must have at least 3 rows, got {n}")
@@ -248,12 +258,12 @@ def psp_at_k(
     ------
     ValueError
         If `Y_true` and `scores` have different shapes, or if they have no rows or no columns. The error is
-        also raised if `Y_true` has values other than 0 and 1, if `scores` has NaN, if `k` is < 1, or if
+        also raised if `Y_true` has values other than 0, 1 and NaN, if `scores` has NaN, if `k` is < 1, or if
         `propensities` is not an array of c numbers in (0, 1].
     """
     ks = check_k(k)
-    Y, scores = check_pair(Y_true, scores)
-    gains = _check_propensities(propensities, Y.shape[1])
+    Y, scores = known_pair(Y_true, scores)
+    gains = 1.0 / check_propensities(propensities, Y.shape[1])
     best = _total(Y, _ideal_scores(Y, gains), ks, gains=gains)
     return as_asked(k, _ratio(_total(Y, scores, ks, gains=gains), best))
 
@@ -276,8 +286,8 @@ def psndcg_at_k(
     possible sum. The sum is largest if the true labels of each row are ranked by decreasing 1 / p_j.
     """
     ks = check_k(k)
-    Y, scores = check_pair(Y_true, scores)
-    gains = _check_propensities(propensities, Y.shape[1])
+    Y, scores = known_pair(Y_true, scores)
+    gains = 1.0 / check_propensities(propensities, Y.shape[1])
 
     def total(ranked_by: Any) -> Floats:
         return _total(Y, ranked_by, ks, gains=gains, discounted=True, per_row=_inverse_ideal)
@@ -429,7 +439,10 @@ def check_k(k: Any) -> NDArray[np.int64]:
 
 
 def check_pair(Y_true: Matrix, scores: Matrix, name: str = "scores") -> tuple[csr_array, Any]:
-    """Check true labels and predictions. `name` is the name of the predictions in error messages."""
+    """Check true labels and predictions. The stored labels are 1, or NaN for unknown entries.
+
+    `name` is the name of the predictions in error messages.
+    """
     Y = _check_indicator(Y_true, "Y_true")
     checked = _check_matrix(scores, name)
     if checked.shape != Y.shape:
@@ -443,6 +456,28 @@ def check_pair(Y_true: Matrix, scores: Matrix, name: str = "scores") -> tuple[cs
     return Y, checked
 
 
+def known_pair(Y_true: Matrix, scores: Matrix) -> tuple[csr_array, Any]:
+    """Check true labels and scores, and leave out the unknown entries of the labels."""
+    Y, scores = check_pair(Y_true, scores)
+    unknown = unknown_entries(Y)
+    return known_ones(Y), scores if unknown is None else without(scores, unknown)
+
+
+def without(scores: Any, unknown: csr_array) -> Any:
+    """Return a copy of `scores` in which the unknown entries are not candidates."""
+    scores = scores.copy()
+    if isinstance(scores, csr_array):
+        cells, gone = (
+            np.repeat(np.arange(one.shape[0], dtype=np.int64), np.diff(one.indptr)) * one.shape[1]
+            + one.indices
+            for one in (scores, unknown)
+        )
+        scores.data[np.isin(cells, gone)] = -np.inf
+    else:
+        scores[unknown.nonzero()] = -np.inf
+    return scores
+
+
 def _check_indicator(Y: Matrix, name: str) -> csr_array:
     """Convert `Y` to a CSR array with sorted, unique indices and without stored zeros.
 
@@ -452,7 +487,7 @@ def _check_indicator(Y: Matrix, name: str) -> csr_array:
     if not checked.data.all():
         checked = checked.copy()
         checked.eliminate_zeros()
-    wrong = checked.data[checked.data != 1]
+    wrong = checked.data[(checked.data != 1) & ~np.isnan(checked.data)]
     if wrong.size:
         raise ValueError(f"`{name}` must contain only 0 and 1, got {wrong[0]}")
     return checked
@@ -471,15 +506,3 @@ def _check_matrix(matrix: Any, name: str) -> Any:
     if isinstance(checked, np.ndarray):
         return native_numbers(checked)
     return canonical_csr(checked, f"`{name}`")
-
-
-def _check_propensities(propensities: ArrayLike, c: int) -> Floats:
-    """Check the propensities p_j and return the gains 1 / p_j."""
-    checked = np.asarray(propensities, dtype=np.float64)
-    if checked.shape != (c,):
-        raise ValueError(
-            f"`propensities` must have shape ({c},), one number per label, got shape {checked.shape}"
-        )
-    if not ((checked > 0) & (checked <= 1)).all():
-        raise ValueError("`propensities` must all be > 0 and <= 1, got a number outside this range")
-    return 1.0 / checked

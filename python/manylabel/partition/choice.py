@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 
 from manylabel import _core
 from manylabel.estimator.documentation import documented_like
+from manylabel.estimator.validation import known_ones, unknown_entries
 from manylabel.metrics import precision_at_k
 from manylabel.partition.models import fit_models, rows_of_blocks
 from manylabel.partition.router import best_blocks, fit_router
@@ -329,7 +330,7 @@ def choose_lam(
     UserWarning
         If `mode` is "speed" and no candidate satisfies the condition.
     """
-    lams = np.unique([default_lam(Y, share) for share in SHARES])
+    lams = np.unique([default_lam(known_ones(Y), share) for share in SHARES])
     n_folds = min(FOLDS, X.shape[0])
     if n_folds < 2 or len(lams) < 2:
         return Chosen(n_blocks, float(lams[0]), lams[:1], np.empty((1, 0, len(KS))))
@@ -389,9 +390,10 @@ def _precisions(
     `lams` contains the candidates for `lam` in increasing order. The partition and the models are fitted
     only once, with the first candidate.
     """
-    found = find_partition(X, Y, n_blocks, float(lams[0]), setting.params, setting.threads, progress)
+    ones, unknown_out = known_ones(Y), unknown_entries(Y_out)
+    found = find_partition(X, ones, n_blocks, float(lams[0]), setting.params, setting.threads, progress)
     usable = np.array([len(labels) > 0 for labels in found.label_blocks])
-    rows = routing_rows(Y, found.row_blocks, drop_unlabeled=setting.drop_unlabeled)
+    rows = routing_rows(ones, found.row_blocks, drop_unlabeled=setting.drop_unlabeled)
     router, _ = fit_router(X, rows, usable, sample_weight, setting.router, setting.threads, progress)
     models = fit_models(
         setting.estimator,
@@ -409,7 +411,7 @@ def _precisions(
     chosen = []
     for lam in lams:
         ends, labels, _ = _core.partition_labels(
-            Y, found.row_blocks, len(usable), float(lam), setting.params["max_labels"], setting.threads
+            ones, found.row_blocks, len(usable), float(lam), setting.params["max_labels"], setting.threads
         )
         sets = np.split(labels, ends[1:-1])
         chosen.append([np.isin(of, some) for of, some in zip(found.label_blocks, sets, strict=True)])
@@ -427,10 +429,12 @@ def _precisions(
             progress(0)
             part = of_block[start : start + step]
             scores = np.asarray(models[block].decision_function(X_out[part]))
+            if unknown_out is not None:  # unknown entries are left out of the rankings
+                scores = np.where(unknown_out[part][:, labels].toarray() > 0, -np.inf, scores)
             for i, masks in enumerate(chosen):
                 kept = np.flatnonzero(masks[block])
                 best[i, part, : len(kept)] = _named(scores[:, kept], labels[kept], k)
-    return np.array([_hits(named, Y_out) for named in best])
+    return np.array([_hits(named, known_ones(Y_out)) for named in best])
 
 
 def _named(scores: NDArray[Any], labels: NDArray[np.int32], k: int) -> NDArray[np.int64]:
@@ -471,7 +475,7 @@ def _plain_precision(
     progress: Callable[[int], object],
 ) -> NDArray[np.float64]:
     """Return P@1, P@3 and P@5 on held-out rows for the estimator without blocks, fitted to all labels."""
-    labels = np.unique(Y.indices)
+    labels = np.unique(known_ones(Y).indices)
     if len(labels) == 0:
         return np.zeros(len(KS))
     (model,) = fit_models(
@@ -486,7 +490,9 @@ def _plain_precision(
         threads=setting.threads,
         progress=lambda _: progress(0),
     )
-    top = model.predict_topk(X_out, k=max(KS))
+    unknown = unknown_entries(Y_out)
+    most_unknown = 0 if unknown is None else int(np.diff(unknown.indptr).max())
+    top = model.predict_topk(X_out, k=max(KS) + most_unknown)
     found = precision_at_k(Y_out[:, labels], top, KS)
     # Labels that occur in no training row are removed from Y_out and from the predictions. P@k still divides
     # by k.

@@ -17,6 +17,7 @@ from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Models, Scalar, Schema
 from manylabel.estimator.validation import (
     check_training_set,
+    known_ones,
 )
 from manylabel.linear import DiSMECClassifier
 from manylabel.partition.base import BlockClassifier
@@ -171,6 +172,9 @@ class BlockPartitionClassifier(BlockClassifier):
 
     Notes
     -----
+    Unknown entries of Y (NaN) are passed to `estimator`, which must be from this library. The partition and
+    the router use the known labels only.
+
     If `sample_weight` is given, the router and `estimator` use it, and the `fit` method of `estimator` must
     accept it. The partition ignores `sample_weight`. If `estimator` is from this library, Ctrl-C ends a fit
     within a second. With an estimator of another library, Ctrl-C ends the fit when the current fits of blocks
@@ -304,7 +308,9 @@ class BlockPartitionClassifier(BlockClassifier):
             threads=params["n_jobs"],
         )
         sparse_output = issparse(y)
-        X, y, sample_weight = check_training_set(self, X, y, sample_weight)
+        X, y, sample_weight = check_training_set(self, X, y, sample_weight, unknown=True)
+        # Blocks are chosen for known ones. The block models also learn which entries are unknown.
+        ones = known_ones(y)
 
         with reported(None, "label", params["verbose"], progress) as report:
             if lam is None and params["max_labels"] is not None:
@@ -312,13 +318,15 @@ class BlockPartitionClassifier(BlockClassifier):
             found = None
             if lam is None and self.mode == "rule":
                 if n_blocks is None:
-                    found, lam = partition_by_rule(X, y, sample_weight, setting, report)
+                    found, lam = partition_by_rule(X, ones, sample_weight, setting, report)
                 else:
-                    lam = lam_by_rule(y, n_blocks)
+                    lam = lam_by_rule(ones, n_blocks)
             if lam is None:
                 most = n_blocks
                 if most is None:
-                    searched = find_partition(X, y, None, default_lam(y), params, setting.threads, report)
+                    searched = find_partition(
+                        X, ones, None, default_lam(ones), params, setting.threads, report
+                    )
                     most = len(searched.label_blocks)
                 choice = choose_lam(
                     X, y, sample_weight, most, self.mode, setting, report, or_fewer=n_blocks is None
@@ -329,12 +337,12 @@ class BlockPartitionClassifier(BlockClassifier):
                 # As in cross-validation, compute the partition with the smallest weight. The chosen weight
                 # then selects a subset of each label set.
                 least = float(choice.lams[0])
-                found = find_partition(X, y, choice.n_blocks, least, params, setting.threads, report)
+                found = find_partition(X, ones, choice.n_blocks, least, params, setting.threads, report)
             if choice.lam != choice.lams[0]:
-                found = with_fewer_labels(y, found, choice.lam, setting)
+                found = with_fewer_labels(ones, found, choice.lam, setting)
             blocks = found.label_blocks
             usable = np.array([len(labels) > 0 for labels in blocks])
-            rows = routing_rows(y, found.row_blocks, drop_unlabeled=setting.drop_unlabeled)
+            rows = routing_rows(ones, found.row_blocks, drop_unlabeled=setting.drop_unlabeled)
             router, n_iter = fit_router(
                 X, rows, usable, sample_weight, setting.router, setting.threads, report
             )

@@ -19,6 +19,7 @@ from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Models, Scalar, Schema
 from manylabel.estimator.validation import (
     check_training_set,
+    known_ones,
 )
 from manylabel.linear import DiSMECClassifier
 from manylabel.partition.any_classifier import rows_at_once, topk_of_decisions
@@ -138,7 +139,7 @@ class CBMLCClassifier(BlockClassifier):
         params = self.parameters.check(self)
         seed, threads = params["random_state"], params["n_jobs"]
         dense, sparse_output = (not issparse(X), not issparse(y)), issparse(y)
-        X, y, sample_weight = check_training_set(self, X, y, sample_weight)
+        X, y, sample_weight = check_training_set(self, X, y, sample_weight, unknown=True)
         with reported(None, "label", params["verbose"], progress) as report:
 
             def kmeans(n_clusters: int) -> Any:
@@ -151,7 +152,9 @@ class CBMLCClassifier(BlockClassifier):
                 if params["n_clusters"] == "auto"
                 else kmeans(params["n_clusters"])
             )
-            ends, labels, _ = _core.partition_labels(y, clusters, len(intercept), 0.0, None, threads)
+            ends, labels, _ = _core.partition_labels(
+                known_ones(y), clusters, len(intercept), 0.0, None, threads
+            )
             label_blocks = np.split(labels, ends[1:-1])
             report.restart(len(labels))
             models = fit_models(
@@ -249,6 +252,9 @@ class LPSRClassifier(BlockClassifier):
 
     Notes
     -----
+    Unknown entries of Y (NaN) are passed to `estimator`, which must be from this library. The candidates are
+    chosen by the known labels only.
+
     If the base scorer is naive Bayes, or if it is `DiSMECClassifier` and X has more than 32 rows, predictions
     compute only the scores of the candidates. With at most 32 rows, `DiSMECClassifier` computes the scores of
     all labels, because this is faster than selecting the weights of the candidates. Other base scorers always
@@ -308,8 +314,9 @@ class LPSRClassifier(BlockClassifier):
         params = self.parameters.check(self)
         seed, threads = params["random_state"], params["n_jobs"]
         dense, sparse_output = (not issparse(X), not issparse(y)), issparse(y)
-        X, y, sample_weight = check_training_set(self, X, y, sample_weight)
-        labels = np.unique(y.indices).astype(np.int64)
+        X, y, sample_weight = check_training_set(self, X, y, sample_weight, unknown=True)
+        ones = known_ones(y)
+        labels = np.unique(ones.indices).astype(np.int64)
         with reported(len(labels), "label", params["verbose"], progress) as report:
             models = fit_models(
                 NaiveBayes() if self._naive_bayes() else base_estimator(self.estimator),
@@ -323,9 +330,9 @@ class LPSRClassifier(BlockClassifier):
                 threads=threads,
                 progress=report,
             )
-            gains, weights = y, None
+            gains, weights = ones, None
             if params["weighting"] == "rank" and len(labels):
-                gains, weights = _by_rank(models[0], X, y, labels)
+                gains, weights = _by_rank(models[0], X, ones, labels)
             leaves, centers, intercept, _ = _core.fit_kmeans(
                 X,
                 weights,

@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 
 from manylabel.estimator.base import MultiLabelClassifier
+from manylabel.estimator.validation import unknown_entries
 from manylabel.linear import DiSMECClassifier
 from manylabel.partition.any_classifier import AnyClassifier
 
@@ -79,7 +80,7 @@ def fit_models(
     X : csr_array of shape (n_samples, n_features)
         Features.
     Y : csr_array of shape (n_samples, n_labels), dtype float32
-        0/1 indicator matrix.
+        0/1 indicator matrix, in which NaN marks unknown entries.
     sample_weight : ndarray of shape (n_samples,), dtype float32, or None
         Weights of the rows.
     rows_of_blocks, label_blocks : sequences of ndarrays of length n_blocks
@@ -107,7 +108,7 @@ def fit_models(
     ------
     ValueError
         For an estimator of this library: if the fit of at least one block fails. For an estimator of another
-        library: only if no block can be fitted.
+        library: only if no block can be fitted, or if Y has unknown entries.
 
     Warns
     -----
@@ -128,6 +129,11 @@ def fit_models(
         # each with more threads.
         workers = max(1, min(workers, int(_UNEVEN * sum(work) / max(work))))
     models: list[Any] = [None] * len(label_blocks)
+    if not ours and unknown_entries(Y) is not None:
+        raise ValueError(
+            "Y must not have unknown entries (NaN) if `estimator` is of another library, got "
+            f"{type(estimator).__name__}"
+        )
     if ours:
         estimator = estimator._settled(X, Y, sample_weight, threads, lambda _: progress(0))
 

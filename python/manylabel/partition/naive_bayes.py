@@ -21,7 +21,7 @@ from manylabel.estimator.base import MultiLabelClassifier
 from manylabel.estimator.progress import Progress
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
-from manylabel.estimator.validation import check_training_set
+from manylabel.estimator.validation import check_training_set, known_ones
 from manylabel.partition.asked import DenseScorer
 
 __all__ = ["NaiveBayes"]
@@ -74,7 +74,8 @@ class NaiveBayes(MultiLabelClassifier):
         return tags
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
-        X, y, weights = check_training_set(self, X, y, sample_weight)
+        X, y, weights = check_training_set(self, X, y, sample_weight, unknown=True)
+        y = known_ones(y)  # all estimates are counts of ones
         if X.nnz and X.data.min() < 0:
             raise ValueError(f"values of X must be >= 0 for naive Bayes, got {X.data.min()}")
         if weights is not None:

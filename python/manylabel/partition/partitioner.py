@@ -16,6 +16,7 @@ from manylabel.estimator.schema import Array, Each, Scalar, Schema
 from manylabel.estimator.validation import (
     check_labels,
     check_training_set,
+    known_ones,
 )
 from manylabel.partition.choice import (
     default_lam,
@@ -102,6 +103,8 @@ class BlockPartitioner(Estimator):
 
     Notes
     -----
+    Unknown entries of Y (NaN) count as 0, because blocks capture ones.
+
     A row moves to another block only if the label set of that block contains more labels of the row. Rows
     therefore never move back and forth between equally good blocks. Every round lowers the objective, until
     the objective no longer changes.
@@ -195,7 +198,8 @@ class BlockPartitioner(Estimator):
             If Ctrl-C is pressed. The fit stops within a second.
         """
         params = self.parameters.check(self)
-        X, y, _ = check_training_set(self, X, y, None)
+        X, y, _ = check_training_set(self, X, y, None, unknown=True)
+        y = known_ones(y)  # blocks capture ones only
         n_blocks = None if params["n_blocks"] == "auto" else params["n_blocks"]
         lam = params["lam"]
         if lam == "auto":
@@ -240,7 +244,7 @@ class BlockPartitioner(Estimator):
         """
         check_is_fitted(self)
         max_rows = check_count("max_rows", max_rows, 1)
-        Y = check_labels(Y)
+        Y = known_ones(check_labels(Y, unknown=True))
         expected = len(self.row_blocks_), self.n_labels_
         if Y.shape != expected:
             raise ValueError(f"Y must have the shape {expected}, as in fit, got {Y.shape}")

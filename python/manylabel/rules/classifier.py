@@ -28,6 +28,7 @@ from manylabel.estimator.validation import (
     check_row,
     check_training_set,
     held_out_rows,
+    known_ones,
 )
 from manylabel.rules.inspection import (
     FiredRule,
@@ -187,6 +188,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
     Notes
     -----
+    If an entry of Y is unknown (NaN), its gradient and its part of the loss are 0. Known label sets, which
+    some predictors use, have the known labels only.
+
     Scores are sums of head scores, computed in double precision. With the label-wise loss, `predict_proba`
     returns ``1 / (1 + exp(-score))``. With the example-wise loss, the probability of a label set y is
     proportional to ``1 / (1 + sum_k exp(-y_k p_k))``, where p_k are the scores and y_k is 1 or -1. Only the
@@ -226,6 +230,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     >>> model.predict_topk(X, k=3).shape
     (200, 10)
     """
+
+    _couples_labels = "a rule is chosen for all labels together"
 
     parameters = kinds.Parameters(
         n_rules=kinds.Count(1),
@@ -347,7 +353,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         if not goes_on:
             for name in [name for name in vars(self) if name.endswith("_")]:
                 delattr(self, name)
-        X, y, sample_weight = check_training_set(self, X, y, sample_weight, reset=not goes_on)
+        X, y, sample_weight = check_training_set(self, X, y, sample_weight, reset=not goes_on, unknown=True)
         if goes_on:
             self._check_goes_on(params["n_rules"], y.shape[1])
         if goes_on:
@@ -370,7 +376,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         self.body_indptr_, self.body_feature_, self.body_operator_, self.body_threshold_ = fitted[:4]
         self.coverage_, self.validation_loss_ = fitted[5:]
         self.heads_ = core_rows(fitted[4], (len(self.coverage_), y.shape[1]))
-        self.label_sets_, self.label_set_weights_ = label_sets(y, sample_weight, held_out)
+        self.label_sets_, self.label_set_weights_ = label_sets(known_ones(y), sample_weight, held_out)
         self.seed_ = params["random_state"]
         self.classes_ = np.arange(y.shape[1])
         self.sparse_output_ = sparse_output

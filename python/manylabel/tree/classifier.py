@@ -16,6 +16,7 @@ from manylabel import _core
 from manylabel.embedding.rembrandt import Rembrandt
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import ODDS_OF_MARGINS, built_aside, core_rows
+from manylabel.estimator.costs import label_costs
 from manylabel.estimator.explanation import Explained
 from manylabel.estimator.parameters import check_count, fixed_threshold, n_threads
 from manylabel.estimator.progress import Progress, reported
@@ -23,7 +24,7 @@ from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import holds_measurements
 from manylabel.estimator.schema import Array, Scalar, Schema
 from manylabel.estimator.surgery import EditableLabels
-from manylabel.estimator.validation import check_training_set
+from manylabel.estimator.validation import check_training_set, known_ones
 from manylabel.linear.base import unit_length
 from manylabel.linear.dismec import DiSMECClassifier
 from manylabel.tree.inspection import explained
@@ -218,6 +219,10 @@ class LabelTreeClassifier(EditableLabels):
 
     Notes
     -----
+    If an entry of Y is unknown (NaN), the row is left out of the loss of the label. In an inner node, a row
+    is left out of the loss of a child if no label below the child is known to be in the row, and a label
+    below it is unknown. In the label vectors, unknown entries count as 0.
+
     The vector of a label is the sum of the rows that have the label, or of their reduced forms if
     `label_vectors` is "rembrandt". The sum is scaled to unit length. Labels are clustered by spherical
     2-means of these vectors (2-means with cosine similarity). The clusters are divided again in the same way,
@@ -367,18 +372,58 @@ class LabelTreeClassifier(EditableLabels):
     ) -> None:
         self._assign(locals())
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        label_weight: Any = None,
+        propensities: Any = None,
+        progress: Progress = None,
+    ) -> LabelTreeClassifier:
+        """Build the trees and fit the classifiers of their nodes.
+
+        Parameters
+        ----------
+        label_weight : array-like of shape (n_labels,), default=None
+            Weights of the labels, > 0. The loss of a label is multiplied by its weight. The loss of a child
+            of an inner node is multiplied by the mean weight of the ones in Y that are below the child. None
+            means equal weights.
+        propensities : array-like of shape (n_labels,), default=None
+            For each label, the probability that a label of a row is also in Y, in (0, 1];
+            `manylabel.metrics.propensities` estimates it. The losses of the rows that have a label with the
+            propensity p are multiplied by ``2/p - 1``, and those of the rows of a child of an inner node by
+            the mean of these factors. The loss is then a convex upper bound of an unbiased estimate of the
+            loss for the complete labels, as in `DiSMECClassifier`. Rare labels get higher scores. With
+            ``C="auto"``, a hit of a label counts ``1/p``. None means that Y is complete.
+        """
+        with self._fitting(y) as (built, Y):
+            built._fit(X, Y, sample_weight, progress, label_weight=label_weight, propensities=propensities)
+        return self
+
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        progress: Progress,
+        *,
+        label_weight: Any = None,
+        propensities: Any = None,
+    ) -> None:
         params = self.parameters.check(self)
         textbook = -1.0 if params["combine"] == "product" else 0.0
         threshold = fixed_threshold(params["threshold"], textbook)
         sparse_output = issparse(y)
-        X, y, sample_weight = check_training_set(self, X, y, sample_weight)
+        X, y, sample_weight = check_training_set(self, X, y, sample_weight, unknown=True)
         by_row = params["normalize"]
         if by_row == "auto":
             by_row = not holds_measurements(X)
         params |= {"learn_cut": threshold is None, "normalize": bool(by_row)}
         n_labels = y.shape[1]
-        total = len(np.unique(y.indices))
+        costs = label_costs(n_labels, label_weight, propensities)
+        total = len(np.unique(known_ones(y).indices))
         if params["max_leaf"] == "auto":
             params["max_leaf"] = _leaf_size(total, params["beam"])
         with reported(total, "label", params["verbose"], progress) as report:
@@ -390,13 +435,17 @@ class LabelTreeClassifier(EditableLabels):
                     max_iter=params["max_iter"],
                     normalize=params["normalize"],
                 )
-                params["C"] = flat._settled(X, y, sample_weight, params["n_jobs"], report).C
+                params["C"] = flat._settled(X, y, sample_weight, params["n_jobs"], report, costs).C
             params["prune"] = _least_weight(params)
             vectors = None
             if params["label_vectors"] == "rembrandt" and total > params["max_leaf"]:
                 vectors = _reduced_vectors(normalize(X) if by_row else X, y, sample_weight, params)
             attributes, cut, n_iter, n_unfinished = _core.fit_tree(
-                (X, y, sample_weight), params, vectors, (params["n_jobs"], report)
+                (X, y, sample_weight),
+                None if costs is None else (costs.positive, costs.negative),
+                params,
+                vectors,
+                (params["n_jobs"], report),
             )
         for name in ("node_scale_", "leaf_scale_", "label_changes_"):  # an earlier fit may have set them
             self.__dict__.pop(name, None)
@@ -425,6 +474,8 @@ class LabelTreeClassifier(EditableLabels):
         Y_new: Any,
         sample_weight: Any = None,
         *,
+        label_weight: Any = None,
+        propensities: Any = None,
         names: Sequence[str] | None = None,
         progress: Progress = None,
     ) -> None:
@@ -442,8 +493,10 @@ class LabelTreeClassifier(EditableLabels):
             the rows of `fit`, but X must have the features of `fit`. Include rows without the new labels,
             because they are the negative rows of the classifiers.
         Y_new : array-like or sparse matrix of shape (n_samples, n_new), or array-like of shape (n_samples,)
-            0/1 indicator matrix of the new labels only, with at least one label. A 1-D array of 0 and 1 is a
-            single new label. All numeric dtypes are accepted.
+            0/1 indicator matrix of the new labels only, with at least one label. NaN marks unknown entries. A
+            1-D array of 0 and 1 is a single new label. All numeric dtypes are accepted.
+        label_weight, propensities : array-like of shape (n_new,), default=None
+            Weights and propensities of the new labels, as in `fit`.
         names : sequence of str of length n_new, default=None
             Names of the new labels. They are necessary if the model has names of labels.
         progress : callable, default=None
@@ -492,15 +545,28 @@ class LabelTreeClassifier(EditableLabels):
         labels as to fit all labels. The arrays of the weights are copied, so the method needs memory for a
         second model, with 4 bytes for each weight.
         """
-        self._add(X, Y_new, sample_weight, names, progress)
+        self._add(X, Y_new, sample_weight, names, progress, label_weight, propensities)
 
-    def _append_labels(self, X: csr_array, Y: csr_array, sample_weight: Any, progress: Progress) -> int:
+    def _append_labels(
+        self,
+        X: csr_array,
+        Y: csr_array,
+        sample_weight: Any,
+        progress: Progress,
+        label_weight: Any = None,
+        propensities: Any = None,
+    ) -> int:
         params = self.parameters.check(self)
+        costs = label_costs(Y.shape[1], label_weight, propensities)
         params |= {"C": self.C_, "max_leaf": _MOST_OUTPUTS, "normalize": self.normalize_, "learn_cut": False}
         params["prune"] = _least_weight(params)
-        with reported(len(np.unique(Y.indices)), "label", params["verbose"], progress) as report:
+        with reported(len(np.unique(known_ones(Y).indices)), "label", params["verbose"], progress) as report:
             attributes, n_iter, n_unfinished = _core.tree_add_labels(
-                self, (X, Y, sample_weight), params, (params["n_jobs"], report)
+                self,
+                (X, Y, sample_weight),
+                None if costs is None else (costs.positive, costs.negative),
+                params,
+                (params["n_jobs"], report),
             )
         for name, value in attributes.items():
             setattr(self, name, value)
@@ -596,9 +662,13 @@ class LabelTreeClassifier(EditableLabels):
 def _reduced_vectors(
     X: csr_array, Y: csr_array, sample_weight: NDArray[np.float32] | None, params: dict[str, Any]
 ) -> csr_array:
-    """Return the vectors of all labels that have a row, from rows that `Rembrandt` has reduced."""
+    """Return the vectors of all labels that have a row, from rows that `Rembrandt` has reduced.
+
+    Label vectors are sums of the rows with known ones. So unknown entries are taken for zeros here.
+    """
     X = X.astype(np.float32, copy=False)  # so that the reduced rows are float32
     reduction = Rembrandt(random_state=params["random_state"], n_jobs=params["n_jobs"])
+    Y = known_ones(Y)
     reduced = reduction.fit(X, Y, sample_weight).transform(X)
     seen = np.unique(Y.indices)
     sums = Y.T.tocsr()[seen] @ reduced

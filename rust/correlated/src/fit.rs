@@ -34,7 +34,7 @@ use crate::units::Units;
 use crate::wide::Float;
 use manylabel_base::range::same;
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, reserved};
-use manylabel_sparse::{CsrView, Index, Sparse, with_sparse};
+use manylabel_sparse::{CsrOwned, CsrView, Index, Sparse, with_sparse};
 use std::ops::Range;
 
 /// If there are at most this many possible pairs of labels, all pairs get a coupling at once.
@@ -57,6 +57,10 @@ impl Checked {
     /// same data and parameters give exactly the same result for any number of threads. A fit that
     /// does not converge is not an error; see [`Model::converged`].
     ///
+    /// `unknown`, if given, has the pairs of row and label that are unknown. None of them is stored in `y`. The
+    /// conditional of an unknown label is left out of the pseudo-likelihood of its row, and so are the pair terms of
+    /// the label in the other conditionals of the row.
+    ///
     /// `watch` counts the labels that are finished. Labels that occur in no row are not counted.
     /// The fit checks for cancellation every few milliseconds.
     ///
@@ -70,6 +74,7 @@ impl Checked {
         &self,
         x: Sparse<'_>,
         y: Sparse<'_>,
+        unknown: Option<&CsrOwned>,
         sample_weight: Option<&[f32]>,
         start: Option<&Start<'_>>,
         watch: &Watch,
@@ -115,10 +120,21 @@ impl Checked {
             scales = scales.unscaled();
         }
         let counts = with_sparse!(y, |y| counts(y, watch))?;
-        let coupled = counts.iter().filter(|&&n| (1..n_rows).contains(&n)).count();
+        let mut n_known = filled("number of labels", n_rows, y.n_cols())?;
+        if let Some(unknown) = unknown {
+            same("rows of the unknown pairs", n_rows, unknown.n_rows())?;
+            same("columns of the unknown pairs", y.n_cols(), unknown.n_cols)?;
+            for &label in &unknown.indices {
+                n_known[label as usize] -= 1;
+            }
+        }
+        let known = counts.iter().zip(&n_known);
+        let coupled = known.filter(|&(n, &known)| (1..known).contains(n)).count();
         let cuts = scales.cut(x, coupled <= 8 * 32)?;
-        let labels = with_sparse!(y, |y| Labels::new(y, &counts, &omega, &cuts, watch))?;
-        let mut model = Model::of_constants(&counts, n_rows, x.n_cols())?;
+        let labels = with_sparse!(y, |y| {
+            Labels::new(y, unknown, (&counts, &n_known), &omega, &cuts, watch)
+        })?;
+        let mut model = Model::of_constants(&counts, &n_known, x.n_cols())?;
         let seen = counts.iter().filter(|&&n| n > 0).count();
         if labels.len() > 0 {
             let fit = Fit {

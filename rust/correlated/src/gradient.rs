@@ -15,6 +15,9 @@
 //! longer steps. No centred copy is stored: products are computed with the uncentred matrix and
 //! then corrected by the column means.
 //!
+//! The residuals of unknown pairs of row and label are set to 0, so their conditionals are left out of the loss.
+//! In the log-odds of other labels, an unknown label counts as 0, so its pair terms are left out.
+//!
 //! A pass takes O((stored values of X + stored values of Y of coupled labels) m) time for m labels.
 //! Work is divided into units of one panel and several blocks. This division depends only on the
 //! sizes of the data, and the sums of the units are added in order. Results are therefore exactly
@@ -307,6 +310,11 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
                         partial.sum[lane] -= omega[row as usize].f64();
                     }
                 }
+                for &(label, row) in self.labels.unknown(block, &of_panel) {
+                    let residual = &mut out[row as usize].0[label as usize % N];
+                    partial.sum[label as usize % N] -= residual.f64();
+                    *residual = T::default();
+                }
             }
             for lane in 0..N {
                 partial.sum[lane] += sum.0[lane].f64();
@@ -334,6 +342,10 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
             for lane in 0..N {
                 loss[lane] += weight.f64() * softplus(e.0[lane].f64());
             }
+        }
+        for &(label, row) in self.labels.unknown(block, &of_panel) {
+            let (lane, row) = (label as usize % N, row as usize);
+            loss[lane] -= omega[row].f64() * softplus(e[row].0[lane].f64());
         }
         for (label, rows) in self.labels.holders(block, of_panel) {
             let lane = label as usize % N;

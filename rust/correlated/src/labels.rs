@@ -1,16 +1,16 @@
 //! Prepares the labels of the training rows for the fit. For each block of rows, it stores which
 //! rows have which labels.
 //!
-//! Only labels that occur in some but not all rows take part in the fit. They are numbered by
+//! Only labels that occur in some but not all of the rows for which they are known take part in the fit. They are numbered by
 //! decreasing frequency, so that the labels of a panel (N consecutive labels) have similar
 //! frequencies. Each block stores its entries twice: by label in 2 bytes per entry, and by row in 4
 //! bytes per entry. The fit multiplies the label matrix Y and its transpose by matrices with N
 //! columns. With the two orders of entries, the sums of both products stay in registers.
 
 use crate::wide::{Float, Wide};
-use manylabel_base::{Error, Watch, collected, filled, push, reserved};
+use manylabel_base::{Error, Watch, collected, extend, filled, push, reserved};
 use manylabel_simd::wide;
-use manylabel_sparse::{CsrView, Index};
+use manylabel_sparse::{CsrOwned, CsrView, Index};
 use std::ops::Range;
 
 /// Names of arrays in error messages about memory.
@@ -26,6 +26,9 @@ pub(crate) struct Labels {
     pub(crate) share: Vec<f64>,
     /// The entries of each block of rows.
     blocks: Vec<Holders>,
+    /// For each block of rows, the pairs of label and row that are unknown, in increasing order. Rows are numbered
+    /// within the block. Empty if all pairs are known.
+    unknown: Vec<Vec<(u32, u16)>>,
 }
 
 /// The entries of one block of rows. Rows are numbered within the block.
@@ -46,19 +49,20 @@ struct Holders {
 
 impl Labels {
     /// Collects the labels of the rows of `y`. `counts` is the number of rows that have each
-    /// original label. `omega` holds the row weights, which sum to 1. `cuts` holds the rows of each
-    /// block.
+    /// original label, and `n_known` the number of rows for which it is known. `omega` holds the row weights, which
+    /// sum to 1. `cuts` holds the rows of each block.
     ///
     /// Labels with equal counts keep their original order. Takes O(n log b) time, where n is the
     /// number of stored entries of `y`, and b is the number of stored entries in a block.
     pub(crate) fn new<I: Index, V: Copy>(
         y: CsrView<'_, I, V>,
-        counts: &[usize],
+        unknown: Option<&CsrOwned>,
+        (counts, n_known): (&[usize], &[usize]),
         omega: &[f64],
         cuts: &[Range<usize>],
         watch: &Watch,
     ) -> Result<Self, Error> {
-        let varies = |label: &u32| (1..y.n_rows()).contains(&counts[*label as usize]);
+        let varies = |label: &u32| (1..n_known[*label as usize]).contains(&counts[*label as usize]);
         let mut kept = collected(LABELS, (0..y.n_cols() as u32).filter(varies))?;
         kept.sort_unstable_by_key(|&label| (std::cmp::Reverse(counts[label as usize]), label));
         let mut places = filled(LABELS, u32::MAX, y.n_cols())?;
@@ -106,10 +110,12 @@ impl Labels {
             // the log-odds finite.
             *share = share.min(1.0 - f64::EPSILON);
         }
+        let unknown = unknown.map(|unknown| unknown_pairs(unknown, &places, cuts));
         Ok(Self {
             kept,
             share,
             blocks,
+            unknown: unknown.transpose()?.unwrap_or_default(),
         })
     }
 
@@ -134,6 +140,16 @@ impl Labels {
         let first = of.labels.partition_point(|&label| label < range.start);
         let last = of.labels.partition_point(|&label| label < range.end);
         (first..last).map(|f| (of.labels[f], of.rows(f)))
+    }
+
+    /// Returns the unknown pairs of label and row of a block, for the labels within `range`.
+    pub(crate) fn unknown(&self, block: usize, range: &Range<u32>) -> &[(u32, u16)] {
+        let Some(pairs) = self.unknown.get(block) else {
+            return &[];
+        };
+        let first = pairs.partition_point(|&(label, _)| label < range.start);
+        let last = pairs.partition_point(|&(label, _)| label < range.end);
+        &pairs[first..last]
     }
 
     /// Computes `out_i += Σ_k y_ik c_k` for the rows i of a block. The sum is over the labels k in
@@ -168,6 +184,28 @@ impl Labels {
         let block = &self.blocks[block];
         gather(Shared { block, labels }, u, g);
     }
+}
+
+/// Returns the unknown pairs of label and row for each block of rows. `places` has the number of each original
+/// label in the fit, or `u32::MAX` if it does not take part.
+fn unknown_pairs(
+    unknown: &CsrOwned,
+    places: &[u32],
+    cuts: &[Range<usize>],
+) -> Result<Vec<Vec<(u32, u16)>>, Error> {
+    let mut blocks = reserved("number of rows", cuts.len())?;
+    for cut in cuts {
+        let mut pairs = Vec::new();
+        for row in cut.clone() {
+            let of_row = unknown.row(row).0.iter();
+            let of_row = of_row.map(|&label| (places[label as usize], (row - cut.start) as u16));
+            let taking_part = of_row.filter(|&(place, _)| place != u32::MAX);
+            extend("number of unknown pairs", &mut pairs, taking_part)?;
+        }
+        pairs.sort_unstable();
+        blocks.push(pairs);
+    }
+    Ok(blocks)
 }
 
 /// Implements [`Labels::times`] for all labels. The sum of each row is computed in registers.

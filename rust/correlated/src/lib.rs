@@ -85,7 +85,7 @@
 //! let x = CsrView::new("X", &[0i32, 1, 2, 2, 2], &[0, 0], &[1.0f32, 1.0], 1)?;
 //! let y = CsrView::new("Y", &[0i32, 1, 2, 3, 4], &[0, 0, 1, 1], &[1.0f32; 4], 2)?;
 //! let params = Params { l2_features: 0.01, l2_pairs: 0.01, ..Params::default() };
-//! let model = params.check()?.fit(x.into(), y.into(), None, None, &Watch::new())?;
+//! let model = params.check()?.fit(x.into(), y.into(), None, None, None, &Watch::new())?;
 //! assert!(model.converged && model.couplings.row(0).1[0] < 0.0);
 //! let weights = &model.weights;
 //! let weights = (&weights.ends[..], &weights.cols[..], &weights.values[..]);

@@ -161,21 +161,21 @@ pub struct Model {
 
 impl Model {
     /// Returns a model in which only intercepts are set, for labels that occur in no row or in
-    /// every row. Nothing else can be learned about these labels. `counts` is the number of rows
-    /// that have each label.
+    /// every row for which they are known. Nothing else can be learned about these labels. `counts` is the number of
+    /// rows that have each label, and `n_known` the number of rows for which it is known.
     ///
     /// All other labels get the intercept −∞, which the fit overwrites later.
     pub(crate) fn of_constants(
         counts: &[usize],
-        n_rows: usize,
+        n_known: &[usize],
         n_features: usize,
     ) -> Result<Self, Error> {
         let mut intercept = filled("number of intercepts", f64::NEG_INFINITY, counts.len())?;
-        for (intercept, &count) in intercept.iter_mut().zip(counts) {
-            if count == n_rows {
+        for ((intercept, &count), &n_known) in intercept.iter_mut().zip(counts).zip(n_known) {
+            if count == n_known && count > 0 {
                 // The optimal intercept is infinite. This value is the log-odds after half a row
                 // with the label and half a row without it are added.
-                *intercept = (2.0 * n_rows as f64 + 1.0).ln();
+                *intercept = (2.0 * n_known as f64 + 1.0).ln();
             }
         }
         Ok(Self {

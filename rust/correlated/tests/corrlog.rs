@@ -61,7 +61,7 @@ fn fit(x: &Rows, y: &Rows, threads: usize, watch: &Watch) -> Result<Model, Error
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     let params = Params::default().check().expect("in range");
     pool.expect("threads")
-        .install(|| params.fit(x.view().into(), y.view().into(), None, None, watch))
+        .install(|| params.fit(x.view().into(), y.view().into(), None, None, None, watch))
 }
 
 #[test]

@@ -59,7 +59,7 @@ mod pipe;
 mod source;
 mod xc;
 
-pub use arff::{Arff, ArffOptions, Cells, read_arff};
+pub use arff::{Arff, ArffOptions, Cells, Missing, read_arff};
 pub use number::Real;
 pub use source::Index;
 pub use xc::{Rows, Xc, XcFile, write_xc};

@@ -17,7 +17,7 @@ use crate::moments::moments;
 use crate::psgd::Problem;
 use crate::{Loss, Solver, newton, psgd};
 use manylabel_base::{Error, collected, copied, extend, filled, reserved};
-use manylabel_sparse::CsrOwned;
+use manylabel_sparse::{CsrOwned, Labels as Known};
 use rayon::prelude::*;
 
 /// Smallest target of a label that a row has, if label smoothing is not set by the user.
@@ -36,14 +36,15 @@ pub(crate) struct Solved {
 
 /// Computes the output weights of the labels in `block`, which are in increasing order.
 ///
-/// `y` holds the labels of all rows and is used for the held-out loss. `ridge` is the absolute
+/// `y` holds the labels of all rows. Its ones are used for the held-out loss, and its unknown pairs are left out of
+/// all losses of stochastic gradients. `ridge` is the absolute
 /// ridge, which only Newton's method uses. The watch receives the number of finished labels and
 /// passes.
 pub(crate) fn solve_block(
     problem: &Problem<'_>,
     labels: &Labels,
     block: &[u32],
-    y: &CsrOwned,
+    y: Known<'_>,
     ridge: f64,
 ) -> Result<Solved, Error> {
     let Problem {
@@ -80,8 +81,15 @@ pub(crate) fn solve_block(
                 preflate(labels, block, n, &mut weights, size);
             }
             watch.step(block.len())?;
-            let of_block = columns(y, block, problem.held_out)?;
-            validation_loss = psgd::refine(problem, &solution, &mut weights, &of_block)?;
+            let of_block = columns(y.ones, block, problem.held_out)?;
+            let all = collected("number of rows", 0..y.ones.n_rows() as u32)?;
+            let unknown = y.unknown.map(|unknown| columns(unknown, block, &all));
+            let unknown = unknown.transpose()?;
+            let of_block = Known {
+                ones: &of_block,
+                unknown: unknown.as_ref(),
+            };
+            validation_loss = psgd::refine(problem, &solution, &mut weights, of_block)?;
         }
         (_, Solver::NewtonCg) => {
             let positive = block.iter().map(|&label| labels.rows(label));

@@ -28,7 +28,7 @@ use crate::{Loss, Params, Solver, gamma, kernel, newton, threshold};
 use fastrand::Rng;
 use manylabel_base::range::{same, same_rows};
 use manylabel_base::{Error, Watch, collected, filled};
-use manylabel_sparse::{CsrOwned, Sparse};
+use manylabel_sparse::{Labels as Known, Sparse};
 
 /// Number of labels that are fitted together. For these labels, the momentum, the gradient and the
 /// least-squares solution are in memory.
@@ -71,7 +71,8 @@ pub struct Model {
 
 impl Checked {
     /// Fits the link to the linear predictions and the labels of the training rows. `projection`
-    /// computes the predictions from the rows of `x`. The stored entries of `y` are the labels.
+    /// computes the predictions from the rows of `x`. `y` is a matrix of ones, or `Labels` with unknown pairs. Only
+    /// stochastic gradients ([`Solver::Psgd`]) support unknown pairs.
     ///
     /// - `predictions`, if given, is used in place of the predictions of `projection`, with k
     ///   numbers per row. If `projection` was fitted to the same rows, pass leave-one-out
@@ -90,18 +91,20 @@ impl Checked {
     /// needs more memory than `max_memory` or more than the system grants. [`Error::Param`] if
     /// weights become infinite. [`Error::Stopped`] if the computation was cancelled.
     #[expect(clippy::too_many_arguments, reason = "a fit has this many inputs")]
-    pub fn fit(
+    pub fn fit<'a>(
         &self,
         x: Sparse<'_>,
         projection: Projection<'_>,
         predictions: Option<&[f32]>,
-        y: &CsrOwned,
+        y: impl Into<Known<'a>>,
         sample_weight: Option<&[f32]>,
         held_out: Option<&[bool]>,
         watch: &Watch,
     ) -> Result<Model, Error> {
-        let n_rows = x.n_rows();
-        same_rows(n_rows, y.n_rows(), sample_weight, held_out)?;
+        let (n_rows, y) = (x.n_rows(), y.into());
+        y.check()?;
+        let n_labels = y.ones.n_cols;
+        same_rows(n_rows, y.ones.n_rows(), sample_weight, held_out)?;
         let width = projection.width();
         let n_given = n_rows.saturating_mul(width - 1);
         let given = predictions.map_or(n_given, <[f32]>::len);
@@ -149,11 +152,11 @@ impl Checked {
         let mut model = Model {
             frequencies: Vec::new(),
             phases: Vec::new(),
-            weights: filled("number of weights", 0.0, y.n_cols * (design.size - 1))?,
-            intercept: filled("number of intercepts", f32::NEG_INFINITY, y.n_cols)?,
+            weights: filled("number of weights", 0.0, n_labels * (design.size - 1))?,
+            intercept: filled("number of intercepts", f32::NEG_INFINITY, n_labels)?,
             ridge: if mean > 0.0 { ridge / mean } else { ridge },
             validation_loss: Vec::new(),
-            n_iter: filled("number of steps", 0, y.n_cols)?,
+            n_iter: filled("number of steps", 0, n_labels)?,
             threshold: 0.0,
             gamma,
         };
@@ -339,7 +342,7 @@ fn fit_block(
     problem: &Problem<'_>,
     labels: &Labels,
     block: &[u32],
-    y: &CsrOwned,
+    y: Known<'_>,
     ridge: f64,
     model: &mut Model,
 ) -> Result<(), Error> {

@@ -52,7 +52,7 @@ pub(crate) fn gram(
 /// Ỹ are smoothed targets. Let s be `shrink`. The targets are `(2s − 1) y + (1 − s)`: s for labels
 /// that a row has, and 1 − s for other labels. For the softmax, the targets are `s y + (1 − s)/m`,
 /// where m is the number of labels that occur in at least one row. The sum of the targets of a
-/// row is then 1. The matrix Ỹ is never stored. Its constant part multiplies the sum of all features.
+/// row is then 1. The targets of unknown pairs are 0. The matrix Ỹ is never stored. Its constant part multiplies the sum of all features.
 /// Takes O(stored entries of these labels × size) time.
 pub(crate) fn moments(
     problem: &Problem<'_>,
@@ -75,6 +75,12 @@ pub(crate) fn moments(
         (2.0 * shrink - 1.0, 1.0 - shrink)
     };
     let mut sums = filled("the matrix of sums of features", 0.0f64, block.len() * size)?;
+    let n_missing = if labels.unknown.is_some() {
+        sums.len()
+    } else {
+        0
+    };
+    let mut missing = filled("the matrix of sums of features", 0.0f64, n_missing)?;
     let mut total = filled("the matrix of sums of features", 0.0f64, size)?;
     let mut features = filled("a block of features", 0.0, MOMENT_ROWS * size)?;
     for (at, rows) in train.chunks(MOMENT_ROWS).enumerate() {
@@ -104,11 +110,28 @@ pub(crate) fn moments(
                 }
                 Ok(())
             })?;
+        missing
+            .par_chunks_mut(size)
+            .zip(block)
+            .try_for_each(|(sum, &label)| {
+                watch.step(0)?;
+                let unknown = labels.unknown_rows(label);
+                let begin = unknown.partition_point(|&row| row < first);
+                let end =
+                    unknown.partition_point(|&row| (row as usize) < first as usize + rows.len());
+                for &row in &unknown[begin..end] {
+                    add(sum, (row - first) as usize);
+                }
+                Ok::<_, Error>(())
+            })?;
     }
     sums.par_chunks_mut(size).for_each(|sum| {
         for (sum, total) in sum.iter_mut().zip(&total) {
             *sum = slope * *sum + offset * total;
         }
     });
+    for (sum, missing) in sums.iter_mut().zip(&missing) {
+        *sum -= offset * missing;
+    }
     Ok(sums)
 }

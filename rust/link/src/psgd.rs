@@ -22,6 +22,9 @@
 //! label and pass. Features are whitened if this takes less time and if features are kept in
 //! memory.
 //!
+//! Unknown pairs of row and label have targets and probabilities of 0 in the gradient, so they do not contribute to
+//! it. In the least-squares start, their targets are 0.
+//!
 //! A pass takes O(n s m) for n rows, s features and m labels. Without whitening, it also takes O(s²
 //! m) per batch.
 
@@ -33,7 +36,7 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, copied, filled, push};
-use manylabel_sparse::CsrOwned;
+use manylabel_sparse::Labels;
 use rayon::prelude::*;
 
 /// Number of rows and columns of the tiles of the gradient, which has the shape labels × features.
@@ -94,7 +97,7 @@ pub(crate) fn refine(
     problem: &Problem<'_>,
     gradient: &[f32],
     start: &mut Vec<f32>,
-    y: &CsrOwned,
+    y: Labels<'_>,
 ) -> Result<Vec<f64>, Error> {
     let Problem { params, design, .. } = *problem;
     let (size, n) = (design.size, problem.train.len());
@@ -116,7 +119,7 @@ pub(crate) fn refine(
             let features = &mut features[..batch.len() * size];
             let probabilities = &mut probabilities[..batch.len() * n_labels];
             design.fill(batch, features, problem.watch)?;
-            problem.probabilities(batch, features, start, probabilities)?;
+            problem.probabilities(batch, y, features, start, probabilities)?;
             problem.gradient(features, probabilities, &mut sums, batch.len())?;
             if !problem.whitened {
                 problem.factor.precondition(&mut sums, problem.watch)?;
@@ -173,10 +176,11 @@ pub(crate) fn refine(
 
 impl Problem<'_> {
     /// Computes the probabilities of the labels for a batch of rows, and multiplies them by the
-    /// weights of the rows.
+    /// weights of the rows. The probabilities of unknown labels are set to 0.
     fn probabilities(
         &self,
         batch: &[u32],
+        y: Labels<'_>,
         features: &[f32],
         weights: &[f32],
         out: &mut [f32],
@@ -191,6 +195,10 @@ impl Problem<'_> {
                 match self.params.loss {
                     Loss::Softmax => softmax(row, weight),
                     Loss::Logistic | Loss::Squared => sigmoids(row, weight),
+                }
+                // With a target of 0, an unknown pair then has no gradient.
+                for &label in y.unknown_of(batch[at] as usize) {
+                    row[label as usize] = 0.0;
                 }
             },
             n_labels,
@@ -262,7 +270,7 @@ impl Problem<'_> {
     fn held_out_loss(
         &self,
         weights: &[f32],
-        y: &CsrOwned,
+        y: Labels<'_>,
         features: &mut [f32],
         scores: &mut [f32],
         length: usize,
@@ -285,12 +293,15 @@ impl Problem<'_> {
                     }
                     Loss::Logistic | Loss::Squared => scores.iter().map(|&s| softplus(s)).sum(),
                 };
+                let unknown = y.unknown_of(row).iter();
+                let unknown: f64 = unknown.map(|&label| softplus(scores[label as usize])).sum();
                 let present = y
+                    .ones
                     .row(row)
                     .0
                     .iter()
                     .map(|&label| f64::from(scores[label as usize]));
-                loss += of_row * (partition - present.sum::<f64>());
+                loss += of_row * (partition - unknown - present.sum::<f64>());
                 weight += of_row;
             }
         }

@@ -24,7 +24,7 @@ use crate::psgd::Problem;
 use crate::{Loss, Solver};
 use fastrand::Rng;
 use manylabel_base::{Error, collected, copied, filled, reserved};
-use manylabel_sparse::CsrOwned;
+use manylabel_sparse::Labels as Known;
 
 /// One row in this many is held out at a time.
 const ROWS_OF_ONE: usize = 5;
@@ -94,7 +94,7 @@ struct Scored {
 pub(crate) fn learn(
     problem: &Problem<'_>,
     labels: &Labels,
-    y: &CsrOwned,
+    y: Known<'_>,
     ridge: f64,
     n_passes: usize,
     labels_at_once: usize,
@@ -158,7 +158,7 @@ pub(crate) fn learn(
 fn score(
     problem: &Problem<'_>,
     params: &Params,
-    y: &CsrOwned,
+    y: Known<'_>,
     block: &[u32],
     ridge: f64,
     rest: &[u32],
@@ -197,10 +197,13 @@ fn score(
         own.products(features, &weights, &mut scores, |_, _| {}, block.len())?;
         for (&row, scores) in rows.iter().zip(scores.chunks(block.len())) {
             let weight = f64::from(problem.weights[row as usize]);
-            let present = y.row(row as usize).0.iter();
+            let present = y.ones.row(row as usize).0.iter();
             let in_block = present.filter(|label| block.binary_search(label).is_ok());
             positive += weight * in_block.count() as f64;
-            for &score in scores {
+            for (&label, &score) in block.iter().zip(scores) {
+                if y.is_unknown(row as usize, label) {
+                    continue;
+                }
                 scored.push(Scored {
                     score,
                     place: scored.len() as u32,

@@ -2,7 +2,7 @@
 //! its scorer.
 
 use crate::arrays::{F64s, handed};
-use crate::csr::{Examples, positions};
+use crate::csr::{Examples, PyCsr, Unchecked, positions};
 use crate::error::to_py;
 use crate::held::{Held, HeldCsr, interruptible, with_held};
 use crate::params::{Named, from_named};
@@ -173,7 +173,7 @@ type Fitted<'py> = (
     (f64, f64, usize, bool),
 );
 
-/// Fits the correlated logistic model.
+/// Fits the correlated logistic model. `unknown`, if given, has the pairs of row and label that are unknown.
 ///
 /// `start` is a fitted estimator with the same features and labels, or None. If it is not None, the fit
 /// starts from the weights and couplings of `start`.
@@ -191,6 +191,7 @@ type Fitted<'py> = (
 pub(crate) fn fit_correlated<'py>(
     py: Python<'py>,
     examples: Examples<'py>,
+    unknown: Option<PyCsr<'py>>,
     #[pyo3(from_py_with = interruptible)] start: Option<PyCorrelated>,
     params: Named<'py>,
     job: Job,
@@ -210,10 +211,14 @@ pub(crate) fn fit_correlated<'py>(
         couplings,
     });
     let (x, y, sample_weight) = examples.unchecked()?;
+    let unknown = unknown.as_ref().map(|unknown| unknown.unchecked("Y"));
+    let unknown = unknown.transpose()?;
     let model: Model = job.run(py, |watch| {
+        let unknown = unknown.map(Unchecked::to_owned).transpose()?;
         params.fit(
             x.sparse()?,
             y.sparse()?,
+            unknown.as_ref(),
             sample_weight,
             start.as_ref(),
             watch,

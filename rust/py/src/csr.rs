@@ -8,7 +8,8 @@ use crate::arrays::handed;
 use crate::error::to_py;
 use manylabel_base::range::same;
 use manylabel_base::{Error, collected};
-use manylabel_sparse::{CsrOwned, CsrView, Index, Sparse};
+use manylabel_linear::dismec::Factors;
+use manylabel_sparse::{CsrOwned, CsrView, Index, LabelsOwned, Sparse};
 use numpy::{Element, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
@@ -199,6 +200,16 @@ impl<'a> Unchecked<'a> {
     pub(crate) fn to_owned(self) -> Result<CsrOwned, Error> {
         self.sparse()?.to_owned(false)
     }
+
+    /// Checks the structure. Then copies a matrix of labels, in which NaN stands for an unknown pair of row and
+    /// label.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`to_owned`](Self::to_owned).
+    pub(crate) fn to_labels(self) -> Result<LabelsOwned, Error> {
+        self.sparse()?.to_labels()
+    }
 }
 
 impl PyCsr<'_> {
@@ -257,6 +268,26 @@ impl Examples<'_> {
     /// Returns the number of features.
     pub(crate) fn n_features(&self) -> usize {
         self.0.shape().1
+    }
+}
+
+/// The factors of the costs of labels: one array for the positive rows, one for the negative rows.
+#[derive(FromPyObject)]
+pub(crate) struct PyFactors<'py>(PyReadonlyArray1<'py, f32>, PyReadonlyArray1<'py, f32>);
+
+impl PyFactors<'_> {
+    /// Copies the factors.
+    ///
+    /// # Errors
+    ///
+    /// Raises `ValueError` if an array is not contiguous or the arrays have different lengths. Raises `MemoryError`
+    /// if memory is short.
+    pub(crate) fn to_owned(&self) -> PyResult<Vec<Factors>> {
+        let (positive, negative) = (self.0.as_slice()?, self.1.as_slice()?);
+        same("factors of labels", positive.len(), negative.len()).map_err(to_py)?;
+        let factors = positive.iter().zip(negative);
+        let factors = factors.map(|(&positive, &negative)| Factors { positive, negative });
+        collected("number of labels", factors).map_err(to_py)
     }
 }
 

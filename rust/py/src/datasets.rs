@@ -7,7 +7,7 @@ use crate::csr::PyCsr;
 use crate::run::run;
 use manylabel_base::{Error, collected, filled};
 use manylabel_datasets::{
-    Arff, ArffOptions, Cells, Index, Real, Rows, XcFile, read_arff as read_relation,
+    Arff, ArffOptions, Cells, Index, Missing, Real, Rows, XcFile, read_arff as read_relation,
     write_xc as write,
 };
 use manylabel_sparse::with_sparse;
@@ -19,14 +19,15 @@ use std::path::{Path, PathBuf};
 /// The arrays `indptr`, `indices` and `data` of a CSR matrix.
 type Csr<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
 
-/// A tuple of three items: the numbers of rows, features and labels; the arrays of X; and the arrays of
-/// Y.
-type Examples<'py> = ((usize, usize, usize), Csr<'py>, Csr<'py>);
+/// A tuple of four items: the numbers of rows, features and labels; the arrays of X; the arrays of Y; and the
+/// arrays of the unknown entries of Y.
+type Examples<'py> = ((usize, usize, usize), Csr<'py>, Csr<'py>, Csr<'py>);
 
-/// The content of an ARFF file: X, the arrays of Y, the names of the features, and the names of the
-/// labels. X is a flat array of dense values, or the arrays of a CSR matrix.
+/// The content of an ARFF file: X, the arrays of Y, the arrays of the unknown entries of Y, the names of the
+/// features, and the names of the labels. X is a flat array of dense values, or the arrays of a CSR matrix.
 type Relation<'py> = (
     Bound<'py, PyAny>,
+    Csr<'py>,
     Csr<'py>,
     Bound<'py, PyList>,
     Bound<'py, PyList>,
@@ -63,8 +64,10 @@ pub(crate) fn read_xc(
 fn read<I: Index + Element, V: Real + Element>(file: XcFile<'_>) -> Result<Read, Error> {
     let data = file.read::<I, V>()?;
     let (x, y) = (Arrays::new(data.x)?, Arrays::of_labels(data.y)?);
+    let unknown = Arrays::of_labels(data.unknown)?;
     Ok(Box::new(move |py| {
-        Ok((data.shape, x.into_py(py)?, y.into_py(py)?))
+        let y = y.into_py(py)?;
+        Ok((data.shape, x.into_py(py)?, y, unknown.into_py(py)?))
     }))
 }
 
@@ -125,30 +128,33 @@ impl<I: Index + Element> Arrays<I, i32> {
 pub(crate) fn write_xc(py: Python<'_>, path: PathBuf, x: PyCsr<'_>, y: PyCsr<'_>) -> PyResult<()> {
     let (x, y) = (x.unchecked("X")?, y.unchecked("Y")?);
     run(py, 1, None, |watch| {
-        let y = y.to_owned()?;
-        with_sparse!(x.sparse()?, |x| write(&path, x, &y, watch))
+        let y = y.to_labels()?;
+        with_sparse!(x.sparse()?, |x| write(&path, x, y.view(), watch))
     })
 }
 
 /// Reads an ARFF file.
 ///
 /// `xml` is the path of the file that names the labels, or None. `ignore` lists the names of attributes to
-/// skip. If `missing_is_absent` is true, a label with a missing value counts as absent. Otherwise a missing
-/// label value is an error. If `double` is true, X has double precision, otherwise single precision.
+/// skip. `missing_labels` is "error", "absent" or "unknown": what a missing label value means. If `double` is true, X has double precision, otherwise single precision.
 #[pyfunction]
-#[pyo3(signature = (path, xml, *, ignore, missing_is_absent, double))]
+#[pyo3(signature = (path, xml, *, ignore, missing_labels, double))]
 pub(crate) fn read_arff(
     py: Python<'_>,
     path: PathBuf,
     xml: Option<PathBuf>,
     ignore: Vec<String>,
-    missing_is_absent: bool,
+    missing_labels: String,
     double: bool,
 ) -> PyResult<Relation<'_>> {
     let options = ArffOptions {
         xml: xml.as_deref(),
         ignore: &ignore,
-        missing_is_absent,
+        missing: match missing_labels.as_str() {
+            "absent" => Missing::Absent,
+            "unknown" => Missing::Unknown,
+            _ => Missing::Error,
+        },
     };
     if double {
         relation::<f64>(py, &path, &options)
@@ -162,10 +168,11 @@ fn relation<'py, V: Real + Element>(
     path: &Path,
     options: &ArffOptions<'_>,
 ) -> PyResult<Relation<'py>> {
-    let (x, y, feature_names, label_names) = run(py, 1, None, |watch| {
+    let (x, y, unknown, feature_names, label_names) = run(py, 1, None, |watch| {
         let Arff {
             x,
             y,
+            unknown,
             feature_names,
             label_names,
         } = read_relation::<V>(path, options, watch)?;
@@ -173,7 +180,8 @@ fn relation<'py, V: Real + Element>(
             Cells::Dense(values) => Features::Dense(values),
             Cells::Sparse(rows) => Features::Sparse(Arrays::new(rows)?),
         };
-        Ok((x, Arrays::of_labels(y)?, feature_names, label_names))
+        let (y, unknown) = (Arrays::of_labels(y)?, Arrays::of_labels(unknown)?);
+        Ok((x, y, unknown, feature_names, label_names))
     })?;
     let x = match x {
         Features::Dense(values) => handed(py, values)?.into_any(),
@@ -182,6 +190,7 @@ fn relation<'py, V: Real + Element>(
     Ok((
         x,
         y.into_py(py)?,
+        unknown.into_py(py)?,
         names(py, &feature_names)?,
         names(py, &label_names)?,
     ))

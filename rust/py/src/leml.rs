@@ -63,9 +63,15 @@ pub(crate) fn fit_leml<'py>(
     let observed = observed.as_ref().map(|known| known.unchecked("observed"));
     let observed = observed.transpose()?;
     let model = job.run(py, |watch| {
-        let y = y.to_owned()?;
+        let y = y.to_labels()?;
         let observed = observed.map(Unchecked::to_owned).transpose()?;
-        params.fit(x.sparse()?, &y, observed.as_ref(), sample_weight, watch)
+        params.fit(
+            x.sparse()?,
+            y.view(),
+            observed.as_ref(),
+            sample_weight,
+            watch,
+        )
     })?;
     let (n_features, n_labels) = (model.features.len(), model.intercept.len());
     Ok((

@@ -2,7 +2,7 @@
 //! sparse weights.
 
 use crate::arrays::{F32s, F64s, I32s, handed};
-use crate::csr::{CsrArrays, Examples, PyCsr, csr_arrays, values};
+use crate::csr::{CsrArrays, Examples, PyCsr, PyFactors, csr_arrays, values};
 use crate::error::to_py;
 use crate::held::{Held, HeldCsr, interruptible, with_held};
 use crate::params::{Named, from_named};
@@ -10,7 +10,7 @@ use crate::run::{Job, run};
 use crate::scorer::{Scorer, Source};
 use manylabel_base::{Error, collected};
 use manylabel_linear as linear;
-use manylabel_linear::dismec::{Checked, Params, Solver};
+use manylabel_linear::dismec::{Checked, Params, Solver, Targets};
 use manylabel_score::Model;
 use manylabel_sparse::{ColumnScaling, with_sparse};
 use numpy::PyReadonlyArray1;
@@ -53,7 +53,7 @@ pub(crate) fn standardize_columns<'py>(
     ))
 }
 
-/// Fits DiSMEC.
+/// Fits DiSMEC. `factors`, if given, has the factors of the costs of each label.
 ///
 /// Returns a tuple:
 ///
@@ -65,14 +65,20 @@ pub(crate) fn standardize_columns<'py>(
 pub(crate) fn fit_dismec<'py>(
     py: Python<'py>,
     examples: Examples<'py>,
+    factors: Option<PyFactors<'py>>,
     params: Named<'py>,
     job: Job,
 ) -> PyResult<(CsrArrays<'py>, F32s<'py>, I32s<'py>, Option<f32>)> {
     let params = checked(&params)?;
     let (x, y, sample_weight) = examples.unchecked()?;
+    let factors = factors.map(|factors| factors.to_owned()).transpose()?;
     let model = job.run(py, |watch| {
-        let y = y.to_owned()?;
-        params.fit(x.sparse()?, &y, sample_weight, watch)
+        let y = y.to_labels()?;
+        let targets = Targets {
+            labels: y.view(),
+            factors: factors.as_deref(),
+        };
+        params.fit(x.sparse()?, targets, sample_weight, watch)
     })?;
     let n_iter = model.n_iter.iter();
     let n_iter = n_iter.map(|&n| i32::try_from(n).unwrap_or(i32::MAX));

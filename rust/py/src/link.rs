@@ -195,12 +195,12 @@ pub(crate) fn fit_link<'py>(
     let projection = projection(&projection_weights, &projection_intercept, n_features)?;
     let (x, y, sample_weight) = examples.unchecked()?;
     let model = job.run(py, |watch| {
-        let y = y.to_owned()?;
+        let y = y.to_labels()?;
         params.fit(
             x.sparse()?,
             projection,
             predictions,
-            &y,
+            y.view(),
             sample_weight,
             held_out,
             watch,

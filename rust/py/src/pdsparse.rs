@@ -53,8 +53,8 @@ pub(crate) fn fit_pdsparse<'py>(
     let held_out = values(held_out.as_ref())?;
     let (x, y, sample_weight) = examples.unchecked()?;
     let model = job.run(py, |watch| {
-        let y = y.to_owned()?;
-        params.fit(x.sparse()?, &y, sample_weight, held_out, watch)
+        let y = y.to_labels()?;
+        params.fit(x.sparse()?, y.view(), sample_weight, held_out, watch)
     })?;
     Ok((
         csr_arrays(py, model.weights)?,

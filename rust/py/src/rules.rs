@@ -159,10 +159,10 @@ pub(crate) fn fit_rules<'py>(
     let start = start.map_err(to_py)?;
     let (x, y, sample_weight) = examples.unchecked()?;
     let model = job.run(py, |watch| {
-        let y = y.to_owned()?;
+        let y = y.to_labels()?;
         params.fit(
             x.sparse()?,
-            &y,
+            y.view(),
             sample_weight,
             held_out,
             &categorical,

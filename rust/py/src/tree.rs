@@ -2,13 +2,13 @@
 //! the scorer of the trees.
 
 use crate::arrays::handed;
-use crate::csr::{Examples, PyCsr, Unchecked};
+use crate::csr::{Examples, PyCsr, PyFactors, Unchecked};
 use crate::held::{Held, HeldHalf};
 use crate::params::Named;
 use crate::run::Job;
 use crate::scorer::{Scorer, Source};
 use manylabel_base::Error;
-use manylabel_linear::dismec::{self, Solver};
+use manylabel_linear::dismec::{self, Solver, Targets};
 use manylabel_score::Model;
 use manylabel_tree::{
     Arrays, Checked, Combine, Negatives, Params, Precision, Weights, WeightsOwned,
@@ -63,7 +63,8 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
     })
 }
 
-/// Fits label trees. `vectors`, if given, has the vector of each label that has a row.
+/// Fits label trees. `vectors`, if given, has the vector of each label that has a row. `factors`, if given, has
+/// the factors of the costs of each label.
 ///
 /// Returns a tuple:
 ///
@@ -75,6 +76,7 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
 pub(crate) fn fit_tree<'py>(
     py: Python<'py>,
     examples: Examples<'py>,
+    factors: Option<PyFactors<'py>>,
     params: Named<'py>,
     vectors: Option<PyCsr<'py>>,
     job: Job,
@@ -85,10 +87,15 @@ pub(crate) fn fit_tree<'py>(
         .as_ref()
         .map(|vectors| vectors.unchecked("label_vectors"));
     let vectors = vectors.transpose()?;
+    let factors = factors.map(|factors| factors.to_owned()).transpose()?;
     let model = job.run(py, |watch| {
-        let y = y.to_owned()?;
+        let y = y.to_labels()?;
+        let targets = Targets {
+            labels: y.view(),
+            factors: factors.as_deref(),
+        };
         let vectors = vectors.map(Unchecked::to_owned).transpose()?;
-        params.fit(x.sparse()?, &y, sample_weight, vectors, watch)
+        params.fit(x.sparse()?, targets, sample_weight, vectors, watch)
     })?;
     let path_weight = match model.combine {
         Combine::Product { path_weight } => path_weight,
@@ -113,14 +120,20 @@ pub(crate) fn tree_add_labels<'py>(
     py: Python<'py>,
     model: PyTree,
     examples: Examples<'py>,
+    factors: Option<PyFactors<'py>>,
     params: Named<'py>,
     job: Job,
 ) -> PyResult<(Bound<'py, PyDict>, u32, usize)> {
     let params = checked(&params)?;
     let (x, y, sample_weight) = examples.unchecked()?;
+    let factors = factors.map(|factors| factors.to_owned()).transpose()?;
     let grown = job.run(py, |watch| {
-        let y = y.to_owned()?;
-        params.add_labels(&model.arrays(), x.sparse()?, &y, sample_weight, watch)
+        let y = y.to_labels()?;
+        let targets = Targets {
+            labels: y.view(),
+            factors: factors.as_deref(),
+        };
+        params.add_labels(&model.arrays(), x.sparse()?, targets, sample_weight, watch)
     })?;
     let (n_iter, n_unfinished) = (grown.n_iter, grown.n_unfinished);
     Ok((arrays(py, grown)?, n_iter, n_unfinished))

@@ -33,7 +33,7 @@ use crate::{Head, Model, Params, Step};
 use fastrand::Rng;
 use manylabel_base::range::{same, same_rows};
 use manylabel_base::{Error, Watch, collected, copied, filled, push};
-use manylabel_sparse::{CsrOwned, Sparse, with_sparse};
+use manylabel_sparse::{Labels, Sparse, with_sparse};
 
 /// Largest number of times that a step is halved. After 40 halvings, a step has about 1e-12 of its original
 /// length. If the loss still does not fall enough, the step is not taken.
@@ -52,7 +52,8 @@ const MOST_DEFAULT_STEPS: usize = 50;
 const DEFAULT_TOLERANCE: f64 = 1e-10;
 
 impl Checked {
-    /// Fits rules to the rows of `x`. The stored entries of `y` are the labels of the rows.
+    /// Fits rules to the rows of `x`. `y` is a matrix of ones, or [`Labels`] with unknown pairs of row and label.
+    /// The gradients of unknown pairs are 0, and the losses of rows leave them out.
     ///
     /// - `x` may have missing values (NaN). Features listed in `categorical` are compared by = and
     ///   ≠. All other features are compared by ≤ and >.
@@ -79,18 +80,19 @@ impl Checked {
     /// [`Error::TooLarge`] if there is not enough memory, or if `x` has more than 2³² − 1 rows or 2³¹ − 1
     /// features. Returns [`Error::Stopped`] if the caller requested a stop.
     #[expect(clippy::too_many_arguments, reason = "a fit has this many inputs")]
-    pub fn fit(
+    pub fn fit<'a>(
         &self,
         x: Sparse<'_>,
-        y: &CsrOwned,
+        y: impl Into<Labels<'a>>,
         sample_weight: Option<&[f32]>,
         held_out: Option<&[bool]>,
         categorical: &[usize],
         start: Option<Model>,
         watch: &Watch,
     ) -> Result<Model, Error> {
-        let n_rows = x.n_rows();
-        same_rows(n_rows, y.n_rows(), sample_weight, held_out)?;
+        let (n_rows, y) = (x.n_rows(), y.into());
+        y.check()?;
+        same_rows(n_rows, y.ones.n_rows(), sample_weight, held_out)?;
         if u32::try_from(n_rows).is_err() || i32::try_from(x.n_cols()).is_err() {
             let got = format!("{n_rows} rows, {} features", x.n_cols());
             return Err(Error::TooLarge { what: "X", got });
@@ -150,14 +152,14 @@ impl<'a> Boosting<'a> {
     fn new(
         params: &'a Params,
         columns: &'a Columns,
-        y: &CsrOwned,
+        y: Labels<'a>,
         mut weights: Vec<f64>,
         held_out: Option<&[bool]>,
         watch: &'a Watch,
     ) -> Result<Self, Error> {
         let rows = 0..columns.n_rows as u32;
-        let method = Method::new(params, y.n_cols);
-        let mut statistics = Statistics::new(params.loss, y, watch)?;
+        let method = Method::new(params, y.ones.n_cols);
+        let mut statistics = Statistics::new(params.loss, y.ones, y.unknown, watch)?;
         statistics.refresh()?;
         let mut out = Vec::new();
         let mut held_out_weights = Vec::new();
@@ -182,7 +184,7 @@ impl<'a> Boosting<'a> {
             held_out_weight: out.iter().map(|&row| held_out_weights[row as usize]).sum(),
             held_out: out,
             held_out_weights,
-            model: Model::empty(y.n_cols)?,
+            model: Model::empty(y.ones.n_cols)?,
         })
     }
 

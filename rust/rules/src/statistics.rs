@@ -54,6 +54,9 @@ pub(crate) struct Statistics<'w> {
     gradients: Aligned,
     /// `1 − Σ_k |g_k|` of each row under the example-wise loss, and 0 under the label-wise loss.
     rest: Vec<f64>,
+    /// The pairs of row and label that are unknown. Such a label counts as absent, and its score is [`PADDING`],
+    /// which heads hardly change. So its loss and its gradient are 0.
+    unknown: Option<&'w CsrOwned>,
 }
 
 impl<'w> Statistics<'w> {
@@ -64,8 +67,13 @@ impl<'w> Statistics<'w> {
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if there is not enough memory. Also returns the errors of [`Watch::step`].
-    pub(crate) fn new(loss: Loss, y: &CsrOwned, watch: &'w Watch) -> Result<Self, Error> {
-        let (n_rows, n_labels) = (y.n_rows(), y.n_cols);
+    pub(crate) fn new(
+        loss: Loss,
+        ones: &CsrOwned,
+        unknown: Option<&'w CsrOwned>,
+        watch: &'w Watch,
+    ) -> Result<Self, Error> {
+        let (n_rows, n_labels) = (ones.n_rows(), ones.n_cols);
         let stride = padded(n_labels);
         let too_large = || Error::TooLarge {
             what: "gradients",
@@ -80,11 +88,11 @@ impl<'w> Statistics<'w> {
                 watch.step(0)?;
             }
             scores[row * stride + n_labels..(row + 1) * stride].fill(PADDING);
-            for &label in y.row(row).0 {
+            for &label in ones.row(row).0 {
                 gradients[row * stride + label as usize] = -0.0;
             }
         }
-        Ok(Self {
+        let mut statistics = Self {
             watch,
             loss,
             n_labels,
@@ -92,7 +100,22 @@ impl<'w> Statistics<'w> {
             scores,
             gradients,
             rest,
-        })
+            unknown,
+        };
+        statistics.hide_unknown();
+        Ok(statistics)
+    }
+
+    /// Sets the scores of unknown pairs of row and label to [`PADDING`].
+    fn hide_unknown(&mut self) {
+        let Some(unknown) = self.unknown else {
+            return;
+        };
+        for row in 0..unknown.n_rows() {
+            for &label in unknown.row(row).0 {
+                self.scores[row * self.stride + label as usize] = PADDING;
+            }
+        }
     }
 
     /// Returns the gradients of one row, padded to a multiple of eight labels.
@@ -220,12 +243,13 @@ impl<'w> Statistics<'w> {
         }
     }
 
-    /// Sets all scores to 0. Gradients keep their old values until [`add`](Self::add) computes them
+    /// Sets all scores of known pairs to 0. Gradients keep their old values until [`add`](Self::add) computes them
     /// again.
     pub(crate) fn reset(&mut self) {
         for scores in self.scores.chunks_mut(self.stride.max(1)) {
             scores[..self.n_labels].fill(0.0);
         }
+        self.hide_unknown();
     }
 
     /// Returns the weighted sum of the losses of `rows`.

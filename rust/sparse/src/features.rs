@@ -1,7 +1,7 @@
 //! Defines types for feature matrices. [`Features`], [`Sparse`], [`Dense`] and [`Copied`] are enums
 //! with one variant for each accepted kind of matrix.
 
-use crate::{CsrOwned, CsrView, DenseView, Real};
+use crate::{CsrOwned, CsrView, DenseView, LabelsOwned, Real};
 use manylabel_base::{Error, filled};
 
 /// Rows of features, sparse or dense, in any accepted type.
@@ -117,6 +117,15 @@ impl Sparse<'_> {
     /// Returns the same errors as [`CsrOwned::from_view`].
     pub fn to_owned(&self, normalize: bool) -> Result<CsrOwned, Error> {
         with_sparse!(*self, |x| CsrOwned::from_view(x, normalize))
+    }
+
+    /// Copies a matrix of labels, in which NaN stands for an unknown pair of row and label.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`LabelsOwned::from_view`].
+    pub fn to_labels(&self) -> Result<LabelsOwned, Error> {
+        with_sparse!(*self, |y| LabelsOwned::from_view(y))
     }
 }
 

@@ -58,6 +58,7 @@
 mod blocks;
 mod dense;
 mod features;
+mod labels;
 mod owned;
 mod picked;
 mod scalar;
@@ -68,6 +69,7 @@ mod view;
 pub use blocks::{ColumnOrder, RowBlock, RowBlocks};
 pub use dense::DenseView;
 pub use features::{Arrays, Copied, Dense, Features, Sparse};
+pub use labels::{Labels, LabelsOwned};
 pub use manylabel_simd::{LANES, Lanes};
 pub use owned::CsrOwned;
 pub use picked::Picked;

@@ -28,6 +28,23 @@ pub struct CsrOwned {
 /// after a column of ones is appended.
 const MOST_POSITIONS: usize = i32::MAX as usize - 1;
 
+/// Checks that row and column numbers fit in 32 bits.
+///
+/// # Errors
+///
+/// Returns [`Error::TooLarge`] if there are more than [`MOST_POSITIONS`] rows or columns.
+fn check_shape(n_rows: usize, n_cols: usize) -> Result<(), Error> {
+    for (what, size) in [("number of columns", n_cols), ("number of rows", n_rows)] {
+        if size > MOST_POSITIONS {
+            return Err(Error::TooLarge {
+                what,
+                got: format!("{size}; at most {MOST_POSITIONS} are supported"),
+            });
+        }
+    }
+    Ok(())
+}
+
 impl CsrOwned {
     /// Copies `x` without explicit zeros, in O(nnz). If `normalize` is true, each row is divided by its
     /// Euclidean norm in double precision. Rows of zeros remain zero. Values that round to 0 as `f32` are
@@ -41,17 +58,7 @@ impl CsrOwned {
         x: CsrView<'_, I, T>,
         normalize: bool,
     ) -> Result<Self, Error> {
-        for (what, size) in [
-            ("number of columns", x.n_cols()),
-            ("number of rows", x.n_rows()),
-        ] {
-            if size > MOST_POSITIONS {
-                return Err(Error::TooLarge {
-                    what,
-                    got: format!("{size}; at most {MOST_POSITIONS} are supported"),
-                });
-            }
-        }
+        check_shape(x.n_rows(), x.n_cols())?;
         let mut indptr = reserved("number of rows", x.n_rows() + 1)?;
         let mut indices = reserved("number of stored values", x.nnz())?;
         let mut values = reserved("number of stored values", x.nnz())?;
@@ -79,6 +86,37 @@ impl CsrOwned {
             indptr,
             indices,
             values,
+            n_cols: x.n_cols(),
+        })
+    }
+
+    /// Copies the positions of the entries of `x` whose values pass the test, in O(nnz). All values of the copy are
+    /// 1.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if `x` has more than 2³¹−2 rows or columns, or if the copy does not
+    /// fit in memory.
+    pub(crate) fn ones_where<I: Index, T: Value>(
+        x: CsrView<'_, I, T>,
+        is_one: impl Fn(f64) -> bool,
+    ) -> Result<Self, Error> {
+        check_shape(x.n_rows(), x.n_cols())?;
+        let mut indptr = reserved("number of rows", x.n_rows() + 1)?;
+        let mut indices = Vec::new();
+        indptr.push(0);
+        for row in 0..x.n_rows() {
+            let (cols, values) = x.row(row);
+            let entries = cols.iter().zip(values);
+            let ones = entries.filter(|(_, value)| is_one(value.f64()));
+            let ones = ones.map(|(col, _)| col.get() as u32);
+            extend("number of stored values", &mut indices, ones)?;
+            indptr.push(indices.len());
+        }
+        Ok(Self {
+            values: filled("number of stored values", 1.0, indices.len())?,
+            indptr,
+            indices,
             n_cols: x.n_cols(),
         })
     }

@@ -15,7 +15,7 @@
 //! fitted together. Any other label is fitted alone.
 
 use crate::arrays::{Arrays, range};
-use crate::fit::{Beams, NODES_PER_THREAD, count_labels};
+use crate::fit::{Beams, NODES_PER_THREAD, checked, count_labels, outputs};
 use crate::held::{rows_of_nodes, textbook};
 use crate::model::{ChunkOwned, Model};
 use crate::node::{Desk, Examples};
@@ -23,7 +23,7 @@ use crate::params::{Checked, Precision};
 use crate::weights::WeightsOwned;
 use manylabel_base::range::{same, same_rows};
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, parts, push, reserved};
-use manylabel_linear::dismec::{Effort, Spare};
+use manylabel_linear::dismec::{Effort, Factors, Outputs, Spare, Targets};
 use manylabel_sparse::{CsrOwned, Sparse};
 use rayon::prelude::*;
 use std::sync::atomic::AtomicUsize;
@@ -74,8 +74,8 @@ struct Joined {
 
 impl Checked {
     /// Returns a copy of a fitted model that has more labels. Column j of `y` becomes label `n_labels + j`, where
-    /// `n_labels` is the number of labels of `model`. The stored entries of a row of `y` are the new labels of
-    /// the row. The stored values are not used.
+    /// `n_labels` is the number of labels of `model`. Unknown pairs and factors have the same
+    /// meaning as in [`fit`](Self::fit).
     ///
     /// Labels without rows join no leaf. Any other label joins one leaf in each tree and becomes its last output.
     /// Its weights are stored in the same type as the weights of `model`. The returned model differs from `model`
@@ -101,18 +101,19 @@ impl Checked {
     /// `f32`, if a weight is too large for the 16-bit floats of `model`, or if `C`, `weights` and `x` are so large
     /// or small that results leave the range of `f32`. Returns [`Error::TooLarge`] if memory is short, or if a size
     /// does not fit in 32 bits. Returns [`Error::Stopped`] if the watch was stopped.
-    pub fn add_labels(
+    pub fn add_labels<'a>(
         &self,
         model: &Arrays<'_>,
         x: Sparse<'_>,
-        y: &CsrOwned,
+        y: impl Into<Targets<'a>>,
         weights: Option<&[f32]>,
         watch: &Watch,
     ) -> Result<Model, Error> {
         model.check()?;
         same("columns of X", model.n_features, x.n_cols())?;
-        same_rows(x.n_rows(), y.n_rows(), weights, None)?;
-        let n_labels = model.n_labels.saturating_add(y.n_cols);
+        let y = checked(y.into())?;
+        same_rows(x.n_rows(), y.labels.ones.n_rows(), weights, None)?;
+        let n_labels = model.n_labels.saturating_add(y.labels.ones.n_cols);
         if n_labels > MOST_LABELS {
             return Err(Error::TooLarge {
                 what: "number of old and new labels",
@@ -123,14 +124,15 @@ impl Checked {
         let linear = params.linear.clone().check()?;
         let x = x.to_owned(params.linear.normalize)?;
         watch.step(0)?;
-        let rows_of_label = y.transpose()?;
+        let outputs = outputs(y.labels, y.factors)?;
+        let rows_of_label = &outputs.rows_of_label;
         let mut beams = Beams::at_roots(x.n_rows(), model.n_trees())?;
         while beams.has_inner(model) {
             beams = beams.step(&x, model, params.beam, watch)?;
         }
         let places = places(
             model,
-            &rows_of_label,
+            rows_of_label,
             weights,
             &beams,
             params.max_leaf,
@@ -142,7 +144,7 @@ impl Checked {
             model,
             &places,
             &routed,
-            &rows_of_label,
+            &outputs,
             Examples {
                 x: &x,
                 weights,
@@ -254,7 +256,7 @@ fn fit_all(
     model: &Arrays<'_>,
     places: &[Place],
     routed: &CsrOwned,
-    rows_of_label: &CsrOwned,
+    labels: &Outputs,
     examples: Examples<'_>,
     watch: &Watch,
 ) -> Result<Vec<Joined>, Error> {
@@ -263,7 +265,7 @@ fn fit_all(
         let routed = routed.row(places[0].leaf as usize).0;
         let mut together = Vec::new();
         for (at, place) in (0..).zip(places) {
-            let mut rows = rows_of_label.row(place.label as usize).0.iter();
+            let mut rows = labels.rows_of_label.row(place.label as usize).0.iter();
             if rows.all(|row| routed.binary_search(row).is_ok()) {
                 push(LABELS, &mut together, at)?;
             } else {
@@ -286,7 +288,7 @@ fn fit_all(
                 let leaf = task.places[0].leaf as usize;
                 let n_old = model.labels(leaf).len();
                 let routed = routed.row(leaf).0;
-                let joined = task.fit(n_old, routed, rows_of_label, &examples, desk, &aside)?;
+                let joined = task.fit(n_old, routed, labels, &examples, desk, &aside)?;
                 count_labels(&n_done, joined.len(), model.n_trees(), watch)?;
                 Ok(joined)
             },
@@ -337,28 +339,27 @@ impl Task<'_> {
         &self,
         n_old: usize,
         routed: &[u32],
-        rows_of_label: &CsrOwned,
+        labels: &Outputs,
         examples: &Examples<'_>,
         desk: &mut Desk,
         watch: &Watch,
     ) -> Result<Vec<Joined>, Error> {
-        let mut indptr = filled(LABELS, 0, n_old + 1)?;
-        let mut rows = Vec::new();
-        let mut fitted = self.fitted.iter().peekable();
-        for (at, place) in (0..).zip(self.places) {
-            if fitted.next_if_eq(&&at).is_some() {
-                let of_label = rows_of_label.row(place.label as usize).0;
-                extend("rows of a node", &mut rows, of_label.iter().copied())?;
+        let unknown = labels.unknown.as_ref();
+        let unknown = unknown.map(|unknown| self.rows_of_outputs(n_old, unknown));
+        let factors = match labels.factors.as_deref() {
+            None => None,
+            Some(factors) => {
+                let old = std::iter::repeat_n(Factors::default(), n_old);
+                let new = self.places.iter().map(|at| factors[at.label as usize]);
+                Some(collected(LABELS, old.chain(new))?)
             }
-            push(LABELS, &mut indptr, rows.len())?;
-        }
-        let positives = CsrOwned {
-            indptr,
-            values: filled("rows of a node", 1.0, rows.len())?,
-            indices: rows,
-            n_cols: examples.x.n_rows(),
         };
-        let solution = desk.solve(examples, positives, routed, None, watch)?;
+        let outputs = Outputs {
+            rows_of_label: self.rows_of_outputs(n_old, &labels.rows_of_label)?,
+            unknown: unknown.transpose()?,
+            factors,
+        };
+        let solution = desk.solve(examples, outputs, routed, None, watch)?;
         let mut joined = reserved(LABELS, self.fitted.len())?;
         for &at in &self.fitted {
             let output = n_old + at as usize;
@@ -376,6 +377,31 @@ impl Task<'_> {
             });
         }
         Ok(joined)
+    }
+
+    /// Returns the rows of the labels of the task. The `n_old` old labels of the leaf come first, and have no
+    /// rows. All other new labels of the leaf have no rows either.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if memory is short.
+    fn rows_of_outputs(&self, n_old: usize, rows_of_label: &CsrOwned) -> Result<CsrOwned, Error> {
+        let mut indptr = filled(LABELS, 0, n_old + 1)?;
+        let mut rows = Vec::new();
+        let mut fitted = self.fitted.iter().peekable();
+        for (at, place) in (0..).zip(self.places) {
+            if fitted.next_if_eq(&&at).is_some() {
+                let of_label = rows_of_label.row(place.label as usize).0;
+                extend("rows of a node", &mut rows, of_label.iter().copied())?;
+            }
+            push(LABELS, &mut indptr, rows.len())?;
+        }
+        Ok(CsrOwned {
+            indptr,
+            values: filled("rows of a node", 1.0, rows.len())?,
+            indices: rows,
+            n_cols: rows_of_label.n_cols,
+        })
     }
 }
 

@@ -21,8 +21,8 @@ use crate::walk::{NODES, Visit, Walk};
 use crate::weights::WeightsOwned;
 use manylabel_base::range::same_rows;
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, parts, push, reserved};
-use manylabel_linear::dismec::{Effort, Spare};
-use manylabel_sparse::{CsrOwned, Sparse};
+use manylabel_linear::dismec::{Effort, Factors, Outputs, Spare, Targets};
+use manylabel_sparse::{CsrOwned, Labels, Sparse};
 use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -34,8 +34,10 @@ const ROWS_AT_ONCE: usize = 512;
 pub(crate) const NODES_PER_THREAD: usize = 4;
 
 impl Checked {
-    /// Fits trees over the labels, which are the columns of `y`. The stored entries of a row of `y` are the
-    /// labels of the row. The stored values of `y` are not used.
+    /// Fits trees over the labels, which are the columns of `y`. A matrix of ones, `Labels` with unknown pairs,
+    /// and [`Targets`] with factors can be passed. Unknown pairs are left out of the losses of leaves. In an inner
+    /// node, a row is left out of the loss of a child if no label below the child is known to be 1, and a label
+    /// below it is unknown.
     ///
     /// Labels with similar vectors share a node. `vectors`, if given, has the vector of each label that has a
     /// row, in increasing order of label. By default, the vector of a label is the sum of its rows.
@@ -64,27 +66,31 @@ impl Checked {
     /// returns [`Error::Param`] if the weights are to be stored as 16-bit floats, and one of them is too large.
     /// Returns [`Error::TooLarge`] if memory is short, or if a size does not fit in 32 bits. Returns
     /// [`Error::Stopped`] if the watch was stopped.
-    pub fn fit(
+    pub fn fit<'a>(
         &self,
         x: Sparse<'_>,
-        y: &CsrOwned,
+        y: impl Into<Targets<'a>>,
         weights: Option<&[f32]>,
         vectors: Option<CsrOwned>,
         watch: &Watch,
     ) -> Result<Model, Error> {
-        same_rows(x.n_rows(), y.n_rows(), weights, None)?;
+        let Targets {
+            labels: y, factors, ..
+        } = checked(y.into())?;
+        same_rows(x.n_rows(), y.ones.n_rows(), weights, None)?;
         let params = &self.0;
-        let n_labels = y.n_cols;
+        let n_labels = y.ones.n_cols;
         let x = x.to_owned(params.linear.normalize)?;
         watch.step(0)?;
-        let rows_of_label = y.transpose()?;
+        let outputs = outputs(y, factors)?;
+        let rows_of_label = &outputs.rows_of_label;
         watch.step(0)?;
         let is_seen = |&label: &u32| !rows_of_label.row(label as usize).0.is_empty();
         let labels = collected("number of labels", (0..n_labels as u32).filter(is_seen))?;
         let forest = {
             let vectors = match vectors {
                 Some(vectors) => unit_vectors(vectors, labels.len())?,
-                None => label_vectors(&x, &rows_of_label, &labels, watch)?,
+                None => label_vectors(&x, rows_of_label, &labels, watch)?,
             };
             Forest::grow(&vectors, &labels, params, watch)?
         };
@@ -96,7 +102,7 @@ impl Checked {
                 linear: &linear,
                 effort: &Effort::OF_BLOCK,
             },
-            rows_of_label: &rows_of_label,
+            labels: &outputs,
             forest: &forest,
             max_iter: params.linear.max_iter,
         };
@@ -140,6 +146,30 @@ impl Checked {
         model.narrow(params.weights)?;
         Ok(model)
     }
+}
+
+/// Checks targets and returns them.
+///
+/// # Errors
+///
+/// Returns the errors of [`Targets::check`].
+pub(crate) fn checked(targets: Targets<'_>) -> Result<Targets<'_>, Error> {
+    targets.check()?;
+    Ok(targets)
+}
+
+/// Returns the rows of each label of `y`, with a copy of the factors.
+///
+/// # Errors
+///
+/// Returns [`Error::TooLarge`] if memory is short.
+pub(crate) fn outputs(y: Labels<'_>, factors: Option<&[Factors]>) -> Result<Outputs, Error> {
+    let factors = factors.map(|factors| copied("number of labels", factors));
+    Ok(Outputs {
+        rows_of_label: y.ones.transpose()?,
+        unknown: y.unknown.map(CsrOwned::transpose).transpose()?,
+        factors: factors.transpose()?,
+    })
 }
 
 /// Returns a model with the nodes and labels of a forest. The nodes do not have weights yet.
@@ -205,7 +235,7 @@ fn empty(
 )]
 fn fit_level(
     training: &Training<'_>,
-    y: &CsrOwned,
+    y: Labels<'_>,
     nodes: Range<usize>,
     beams: &Beams,
     held: Option<&mut HeldOut>,

@@ -15,7 +15,7 @@ use crate::walk::{CANDIDATES, Found, NODES, Visit, Walk, finite, log_probability
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, push};
 use manylabel_linear::Tally;
 use manylabel_linear::dismec::held_out_rows;
-use manylabel_sparse::{CsrOwned, Picked, TopK};
+use manylabel_sparse::{CsrOwned, Labels, Picked, TopK};
 use std::ops::Range;
 
 /// The largest number of held-out rows. With this number, the mean number of labels per row is accurate to
@@ -86,10 +86,13 @@ impl HeldOut {
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if memory is short.
-    pub(crate) fn new(y: &CsrOwned, params: &Params) -> Result<Option<Self>, Error> {
-        let mut rows = held_out_rows(y.n_rows())?;
+    pub(crate) fn new(y: Labels<'_>, params: &Params) -> Result<Option<Self>, Error> {
+        let mut rows = held_out_rows(y.ones.n_rows())?;
         let n_trees = params.n_trees;
-        let of_row = params.beam.saturating_mul(params.max_leaf).min(y.n_cols);
+        let of_row = params
+            .beam
+            .saturating_mul(params.max_leaf)
+            .min(y.ones.n_cols);
         let of_row = of_row.saturating_mul(n_trees).max(1);
         let most_rows = if n_trees == 1 {
             MOST_ROWS
@@ -102,8 +105,11 @@ impl HeldOut {
             at += 1;
             (at - 1) % every == 0
         });
-        let n_positive: usize = rows.iter().map(|&row| y.row(row as usize).0.len()).sum();
-        if n_positive < FEWEST_POSITIVES || rows.len() == y.n_rows() {
+        let n_positive: usize = rows
+            .iter()
+            .map(|&row| y.ones.row(row as usize).0.len())
+            .sum();
+        if n_positive < FEWEST_POSITIVES || rows.len() == y.ones.n_rows() {
             return Ok(None);
         }
         let mut walk = Walk::default();
@@ -135,7 +141,7 @@ impl HeldOut {
     }
 
     /// Sends the held-out rows from the nodes of a level to the best children of these nodes. If a node is a
-    /// leaf, stores the largest margins of its labels instead.
+    /// leaf, stores the largest margins of its labels instead, except for unknown pairs of row and label.
     ///
     /// `margins` has the margins of each node, row after row. The rows are in the order of
     /// [`rows_of_nodes`](Self::rows_of_nodes).
@@ -147,7 +153,7 @@ impl HeldOut {
         &mut self,
         nodes: &Range<usize>,
         margins: &[Vec<f32>],
-        y: &CsrOwned,
+        y: Labels<'_>,
         model: &Model,
         params: &Params,
     ) -> Result<(), Error> {
@@ -174,12 +180,17 @@ impl HeldOut {
             }
             let n_kept = if params.n_trees == 1 {
                 let row = self.rows[visit.slot as usize] as usize;
-                KEPT_PER_LEAF.max(KEPT_PER_LABEL * y.row(row).0.len())
+                let n_kept = KEPT_PER_LEAF.max(KEPT_PER_LABEL * y.ones.row(row).0.len());
+                n_kept + y.unknown_of(row).len()
             } else {
                 labels.len()
             };
             for &(margin, at) in largest(margins, n_kept, &mut sorted)? {
                 let label = arrays.labels[labels.start + at as usize];
+                let row = self.rows[visit.slot as usize / params.n_trees] as usize;
+                if y.is_unknown(row, label as u32) {
+                    continue;
+                }
                 let candidate = Candidate {
                     leaf: *visit,
                     label: label as u32,
@@ -258,12 +269,12 @@ impl HeldOut {
     /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
     pub(crate) fn best_combination(
         &mut self,
-        y: &CsrOwned,
+        y: Labels<'_>,
         weights: Option<&[f32]>,
         n_trees: usize,
         watch: &Watch,
     ) -> Result<Combine, Error> {
-        let n_labels = |&row: &u32| y.row(row as usize).0.len();
+        let n_labels = |&row: &u32| y.ones.row(row as usize).0.len();
         if self.rows.iter().map(n_labels).sum::<usize>() < FEWEST_TO_RANK {
             return Ok(textbook());
         }
@@ -280,7 +291,7 @@ impl HeldOut {
                     top.push(label, score);
                 }
                 total += f64::from(row_weight(weights, row))
-                    * gain(top.drain_ranked(), y.row(row as usize).0);
+                    * gain(top.drain_ranked(), y.ones.row(row as usize).0);
             }
             if total > best.0 {
                 best = (total, combine);
@@ -298,12 +309,12 @@ impl HeldOut {
     /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn cut(
         &mut self,
-        y: &CsrOwned,
+        y: Labels<'_>,
         weights: Option<&[f32]>,
         n_trees: usize,
         combine: Combine,
     ) -> Result<Option<f32>, Error> {
-        let n_labels = |row: u32| y.row(row as usize).0.len() as f64;
+        let n_labels = |row: u32| y.ones.row(row as usize).0.len() as f64;
         let wanted = self
             .rows
             .iter()

@@ -9,8 +9,8 @@
 use crate::gather::Columns;
 use crate::grow::Forest;
 use crate::model::ChunkOwned;
-use manylabel_base::{Error, Watch, collected, extend, filled, reserved};
-use manylabel_linear::dismec::{Block, Checked, Effort, Forgotten, Solution};
+use manylabel_base::{Error, Watch, collected, extend, filled, push, reserved};
+use manylabel_linear::dismec::{Block, Checked, Effort, Factors, Forgotten, Outputs, Solution};
 use manylabel_sparse::CsrOwned;
 
 /// The name of the rows of a node in error messages.
@@ -34,8 +34,8 @@ pub(crate) struct Examples<'a> {
 pub(crate) struct Training<'a> {
     /// The training rows and the parameters of the solver.
     pub(crate) examples: Examples<'a>,
-    /// The rows that have each label; (`n_labels`, `n_rows`).
-    pub(crate) rows_of_label: &'a CsrOwned,
+    /// The rows that have each label, the rows for which it is unknown, and the factors of the labels.
+    pub(crate) labels: &'a Outputs,
     /// The trees.
     pub(crate) forest: &'a Forest,
     /// The largest number of steps of a classifier.
@@ -115,8 +115,8 @@ impl Desk {
         probe: Option<Probe<'_>>,
         watch: &Watch,
     ) -> Result<Fitted, Error> {
-        let positives = positives(training, node)?;
-        let solution = self.solve(&training.examples, positives, routed, probe, watch)?;
+        let outputs = outputs(training, node)?;
+        let solution = self.solve(&training.examples, outputs, routed, probe, watch)?;
         let unfinished = |&&n_iter: &&u32| n_iter as usize >= training.max_iter;
         Ok(Fitted {
             chunk: ChunkOwned::new(&solution.weights, self.columns.kept())?,
@@ -127,10 +127,10 @@ impl Desk {
         })
     }
 
-    /// Fits a classifier for each row of `positives`, on all threads of the pool.
+    /// Fits a classifier for each output, on all threads of the pool.
     ///
-    /// `positives` has the positive rows of each classifier; (outputs, `n_rows`). The classifiers are fitted to
-    /// these rows and to the rows in `routed`. If `probe` is given, the held-out rows in it are scored too.
+    /// `outputs` has rows with their numbers in the training set. The classifiers are fitted to the positive rows
+    /// of all outputs and to the rows in `routed`. If `probe` is given, the held-out rows in it are scored too.
     /// [`features`](Self::features) returns the original numbers of the columns of the weights. `watch` counts
     /// outputs.
     ///
@@ -140,11 +140,12 @@ impl Desk {
     pub(crate) fn solve(
         &mut self,
         examples: &Examples<'_>,
-        mut positives: CsrOwned,
+        mut outputs: Outputs,
         routed: &[u32],
         probe: Option<Probe<'_>>,
         watch: &Watch,
     ) -> Result<Solution, Error> {
+        let positives = &mut outputs.rows_of_label;
         let mut rows = reserved(ROWS, routed.len() + positives.indices.len())?;
         extend(ROWS, &mut rows, routed.iter().copied())?;
         extend(ROWS, &mut rows, positives.indices.iter().copied())?;
@@ -157,6 +158,9 @@ impl Desk {
             *row = self.place[*row as usize];
         }
         positives.n_cols = rows.len();
+        if let Some(unknown) = outputs.unknown.take() {
+            outputs.unknown = Some(self.placed(&unknown, &rows)?);
+        }
         let weights = examples.weights.map(|weights| {
             let of_rows = rows.iter().map(|&row| weights[row as usize]);
             collected(ROWS, of_rows)
@@ -169,13 +173,43 @@ impl Desk {
         };
         let block = Block {
             x,
-            rows_of_label: positives,
+            outputs,
             weights: weights.as_deref(),
             forgotten: probe
                 .as_ref()
                 .map(|(rows, scored)| Forgotten { rows, scored }),
         };
         examples.linear.fit_block(block, examples.effort, watch)
+    }
+
+    /// Returns `matrix` with only the columns in `rows`, the rows of the node. Column numbers in the result are
+    /// positions in `rows`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if memory is short.
+    fn placed(&self, matrix: &CsrOwned, rows: &[u32]) -> Result<CsrOwned, Error> {
+        let place = |&row: &u32| {
+            let place = self.place[row as usize];
+            (rows.get(place as usize) == Some(&row)).then_some(place)
+        };
+        let mut placed = CsrOwned {
+            indptr: filled("number of outputs", 0, 1)?,
+            indices: Vec::new(),
+            values: Vec::new(),
+            n_cols: rows.len(),
+        };
+        for output in 0..matrix.n_rows() {
+            let here = matrix.row(output).0.iter().filter_map(place);
+            extend(ROWS, &mut placed.indices, here)?;
+            push(
+                "number of outputs",
+                &mut placed.indptr,
+                placed.indices.len(),
+            )?;
+        }
+        placed.values = filled(ROWS, 1.0, placed.indices.len())?;
+        Ok(placed)
     }
 
     /// Selects the held-out rows of a node and copies the rows that the node scores.
@@ -204,51 +238,111 @@ impl Desk {
     }
 }
 
-/// Returns the positive rows of each output of a node. The shape is (outputs, `n_rows`), and rows have
-/// their numbers in the training set.
+/// Returns the outputs of a node. Rows have their numbers in the training set.
 ///
-/// The positive rows of a label are the rows that have the label. The positive rows of a child are the
-/// rows that have any label below the child.
+/// The positive rows of a label are the rows that have the label. The positive rows of a child are the rows that
+/// have any label below the child. A row is unknown for a child if it has no label below the child, and a label
+/// below the child is unknown. The factor of the positive rows of a child is the mean factor of the ones in these
+/// rows.
 ///
 /// # Errors
 ///
 /// Returns [`Error::TooLarge`] if memory is short.
-fn positives(training: &Training<'_>, node: usize) -> Result<CsrOwned, Error> {
-    let forest = training.forest;
+fn outputs(training: &Training<'_>, node: usize) -> Result<Outputs, Error> {
+    let Training { labels, forest, .. } = training;
     let children = forest.children(node);
+    let groups: Vec<&[u32]> = if children.is_empty() {
+        collected("number of outputs", forest.labels(node).chunks(1))?
+    } else {
+        collected(
+            "number of outputs",
+            children.map(|child| forest.labels(child)),
+        )?
+    };
+    let rows_of_label = rows_of_groups(&labels.rows_of_label, &groups)?;
+    let unknown = match &labels.unknown {
+        None => None,
+        Some(unknown) => {
+            let unknown = rows_of_groups(unknown, &groups)?;
+            Some(without(&unknown, &rows_of_label)?)
+        }
+    };
+    let factors = labels.factors.as_ref().map(|factors| {
+        let of_groups = groups.iter().map(|group| {
+            let n_rows = |label: u32| labels.rows_of_label.row(label as usize).0.len() as f32;
+            let mean = |factor: &dyn Fn(Factors) -> f32| {
+                let sum: f32 = group
+                    .iter()
+                    .map(|&label| n_rows(label) * factor(factors[label as usize]))
+                    .sum();
+                sum / group.iter().map(|&label| n_rows(label)).sum::<f32>()
+            };
+            Factors {
+                positive: mean(&|factors| factors.positive),
+                negative: mean(&|factors| factors.negative),
+            }
+        });
+        collected("number of outputs", of_groups)
+    });
+    Ok(Outputs {
+        rows_of_label,
+        unknown,
+        factors: factors.transpose()?,
+    })
+}
+
+/// Returns the rows that have any label of each group, in increasing order; (groups, `n_rows`).
+///
+/// # Errors
+///
+/// Returns [`Error::TooLarge`] if memory is short.
+fn rows_of_groups(rows_of_label: &CsrOwned, groups: &[&[u32]]) -> Result<CsrOwned, Error> {
     let mut found = CsrOwned {
         indptr: filled("number of outputs", 0, 1)?,
         indices: Vec::new(),
         values: Vec::new(),
-        n_cols: training.examples.x.n_rows(),
+        n_cols: rows_of_label.n_cols,
     };
-    let rows_of = |label: u32| training.rows_of_label.row(label as usize).0.iter().copied();
-    if children.is_empty() {
-        for &label in forest.labels(node) {
-            extend(ROWS, &mut found.indices, rows_of(label))?;
+    let mut rows = Vec::new();
+    for group in groups {
+        rows.clear();
+        for &label in *group {
             extend(
-                "number of outputs",
-                &mut found.indptr,
-                [found.indices.len()],
+                ROWS,
+                &mut rows,
+                rows_of_label.row(label as usize).0.iter().copied(),
             )?;
         }
-    } else {
-        let mut rows = Vec::new();
-        for child in children {
-            rows.clear();
-            for &label in forest.labels(child) {
-                extend(ROWS, &mut rows, rows_of(label))?;
-            }
+        if group.len() > 1 {
             rows.sort_unstable();
             rows.dedup();
-            extend(ROWS, &mut found.indices, rows.iter().copied())?;
-            extend(
-                "number of outputs",
-                &mut found.indptr,
-                [found.indices.len()],
-            )?;
         }
+        extend(ROWS, &mut found.indices, rows.iter().copied())?;
+        push("number of outputs", &mut found.indptr, found.indices.len())?;
     }
     found.values = filled(ROWS, 1.0, found.indices.len())?;
     Ok(found)
+}
+
+/// Returns the entries of `a` that are not in `b`. Both have the same shape.
+///
+/// # Errors
+///
+/// Returns [`Error::TooLarge`] if memory is short.
+fn without(a: &CsrOwned, b: &CsrOwned) -> Result<CsrOwned, Error> {
+    let mut kept = CsrOwned {
+        indptr: filled("number of outputs", 0, 1)?,
+        indices: Vec::new(),
+        values: Vec::new(),
+        n_cols: a.n_cols,
+    };
+    for output in 0..a.n_rows() {
+        let others = b.row(output).0;
+        let of_a = a.row(output).0.iter().copied();
+        let alone = of_a.filter(|row| others.binary_search(row).is_err());
+        extend(ROWS, &mut kept.indices, alone)?;
+        push("number of outputs", &mut kept.indptr, kept.indices.len())?;
+    }
+    kept.values = filled(ROWS, 1.0, kept.indices.len())?;
+    Ok(kept)
 }

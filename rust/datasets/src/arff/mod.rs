@@ -36,9 +36,20 @@ pub struct ArffOptions<'a> {
     pub xml: Option<&'a Path>,
     /// The names of attributes to leave out. Each name must exist in the file.
     pub ignore: &'a [String],
-    /// True if a missing label value (`?`) means that the label is absent. Otherwise a missing label
-    /// value is an error.
-    pub missing_is_absent: bool,
+    /// What a missing label value (`?`) means.
+    pub missing: Missing,
+}
+
+/// What a missing label value (`?`) means.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Missing {
+    /// It is an error.
+    #[default]
+    Error,
+    /// The label is absent.
+    Absent,
+    /// The label is unknown. A missing value of a hierarchical attribute, which holds all labels, is an error.
+    Unknown,
 }
 
 /// The feature values. They are dense or sparse, like the first example of the file.
@@ -57,6 +68,8 @@ pub struct Arff<V> {
     pub x: Cells<V>,
     /// The labels of each example, in increasing order, without values.
     pub y: Rows<i32, ()>,
+    /// The unknown labels of each example, in increasing order, without values.
+    pub unknown: Rows<i32, ()>,
     /// The name of each column of `x`.
     pub feature_names: Vec<String>,
     /// The name of each column of `y`.

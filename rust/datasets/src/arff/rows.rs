@@ -11,7 +11,7 @@
 use super::columns::{Columns, Role};
 use super::header::Values;
 use super::line::{Line, Word, decode};
-use super::{Arff, ArffOptions, Cells};
+use super::{Arff, ArffOptions, Cells, Missing};
 use crate::number::{Real, decimal};
 use crate::source::{Unfit, quote};
 use crate::xc::Rows;
@@ -27,12 +27,14 @@ const ENTRIES: &str = "number of stored entries";
 pub(crate) struct Examples<V> {
     /// The attributes with their roles.
     columns: Columns,
-    /// True if a missing label value means that the label is absent.
-    missing_is_absent: bool,
+    /// What a missing label value means.
+    missing: Missing,
     /// The features, dense or sparse like the first example. `None` before the first example.
     x: Option<Cells<V>>,
     /// The labels.
     y: Rows<i32, ()>,
+    /// The unknown labels.
+    unknown: Rows<i32, ()>,
     /// The attributes with a nonzero default: if a sparse example omits such an attribute, the entry in this
     /// list is 1.
     implied: Vec<(usize, Entry)>,
@@ -49,6 +51,8 @@ struct Row<V> {
     cells: Vec<(i32, V)>,
     /// Labels in the order found. A label may occur several times.
     labels: Vec<i32>,
+    /// Unknown labels in the order found.
+    unknown: Vec<i32>,
     /// A number followed by the padding that [`decimal`] needs.
     padded: Vec<u8>,
 }
@@ -84,12 +88,14 @@ impl<V: Real> Examples<V> {
         Ok(Self {
             implied: collected(what, implied)?,
             given: filled(what, 0, columns.attributes.len())?,
-            missing_is_absent: options.missing_is_absent,
+            missing: options.missing,
             x: None,
             y: Rows::default(),
+            unknown: Rows::default(),
             row: Row {
                 cells: Vec::new(),
                 labels: Vec::new(),
+                unknown: Vec::new(),
                 padded: Vec::new(),
             },
             columns,
@@ -126,6 +132,7 @@ impl<V: Real> Examples<V> {
         }
         self.row.cells.clear();
         self.row.labels.clear();
+        self.row.unknown.clear();
         if sparse {
             self.sparse(&mut line)?;
         } else {
@@ -144,7 +151,7 @@ impl<V: Real> Examples<V> {
         let n = self.columns.attributes.len();
         for (position, attribute) in self.columns.attributes.iter().enumerate() {
             let word = line.word(b",", "a value")?;
-            self.row.place(&word, attribute, self.missing_is_absent)?;
+            self.row.place(&word, attribute, self.missing)?;
             if position + 1 < n && !line.take(b',') {
                 return Err(Unfit::new(
                     format!("{n} values"),
@@ -184,11 +191,8 @@ impl<V: Real> Examples<V> {
                 ));
             }
             let word = line.word(b",}", "a value")?;
-            self.row.place(
-                &word,
-                &self.columns.attributes[index],
-                self.missing_is_absent,
-            )?;
+            self.row
+                .place(&word, &self.columns.attributes[index], self.missing)?;
             if !line.take(b',') && line.peek() != Some(b'}') {
                 let got = if line.peek().is_none() {
                     "the end of the line".into()
@@ -212,11 +216,19 @@ impl<V: Real> Examples<V> {
     ///
     /// Returns [`Error::TooLarge`] if memory is short.
     fn keep(&mut self) -> Result<(), Error> {
-        let Row { cells, labels, .. } = &mut self.row;
+        let Row {
+            cells,
+            labels,
+            unknown,
+            ..
+        } = &mut self.row;
         labels.sort_unstable();
         labels.dedup();
         extend(ENTRIES, &mut self.y.indices, labels.drain(..))?;
         self.y.end_row()?;
+        unknown.sort_unstable();
+        extend(ENTRIES, &mut self.unknown.indices, unknown.drain(..))?;
+        self.unknown.end_row()?;
         match &mut self.x {
             Some(Cells::Dense(values)) => {
                 let (start, width) = (values.len(), self.columns.feature_names.len());
@@ -248,6 +260,7 @@ impl<V: Real> Examples<V> {
         Arff {
             x: self.x.unwrap_or(Cells::Dense(Vec::new())),
             y: self.y,
+            unknown: self.unknown,
             feature_names: self.columns.feature_names,
             label_names: self.columns.label_names,
         }
@@ -264,10 +277,10 @@ impl<V: Real> Row<V> {
         &mut self,
         word: &Word<'_>,
         (role, values, name): &(Role, Option<Values>, String),
-        missing_is_absent: bool,
+        missing: Missing,
     ) -> Result<(), Unfit> {
         if word.is_missing() {
-            return self.place_missing(role, values.as_ref(), name, missing_is_absent);
+            return self.place_missing(role, values.as_ref(), name, missing);
         }
         match (role, values) {
             (Role::Ignored, _) => {}
@@ -329,13 +342,13 @@ impl<V: Real> Row<V> {
     ///
     /// # Errors
     ///
-    /// Returns [`Unfit`] if the attribute is a label and `missing_is_absent` is false.
+    /// Returns [`Unfit`] if the attribute is a label, and missing labels are errors.
     fn place_missing(
         &mut self,
         role: &Role,
         values: Option<&Values>,
         name: &str,
-        missing_is_absent: bool,
+        missing: Missing,
     ) -> Result<(), Unfit> {
         match role {
             Role::Number { column } | Role::Pair { column, .. } => {
@@ -346,8 +359,13 @@ impl<V: Real> Row<V> {
                 let missing = (*column..column + n).map(|column| (column, V::MISSING));
                 extend(VALUES, &mut self.cells, missing)?;
             }
+            Role::Label { label, .. } | Role::NumberLabel { label, .. }
+                if missing == Missing::Unknown =>
+            {
+                push(VALUES, &mut self.unknown, *label)?;
+            }
             Role::Label { .. } | Role::NumberLabel { .. } | Role::Paths(_)
-                if !missing_is_absent =>
+                if missing != Missing::Absent =>
             {
                 let name = quote(name.as_bytes());
                 let expected =

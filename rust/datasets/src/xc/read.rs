@@ -86,6 +86,8 @@ pub struct Xc<I, V> {
     pub x: Rows<I, V>,
     /// The labels, without values.
     pub y: Rows<I, ()>,
+    /// The labels of each example that are unknown: those that a question mark follows. Without values.
+    pub unknown: Rows<I, ()>,
     /// The sizes (`n_examples`, `n_features`, `n_labels`) in the header. The rows have these sizes.
     pub shape: (usize, usize, usize),
 }
@@ -105,6 +107,8 @@ impl<I, V> Xc<I, V> {
         make_room(&mut self.x.values, share);
         make_room(&mut self.y.ends, share);
         make_room(&mut self.y.indices, share);
+        make_room(&mut self.unknown.ends, share);
+        make_room(&mut self.unknown.indices, share);
     }
 }
 
@@ -157,7 +161,7 @@ impl<'w> XcFile<'w> {
     ///
     /// The reader accepts carriage returns before newlines, trailing blanks, tabs in place of blanks, and
     /// empty lines at the end of the file. It also accepts features and labels in any order, and repeated
-    /// labels. A feature that occurs twice in an example is an error. A number of examples that differs from
+    /// labels. A label that a question mark follows, as in `7?`, is unknown. A feature that occurs twice in an example is an error. A number of examples that differs from
     /// the header is also an error. Values of 0 are dropped.
     ///
     /// The text is read in a single pass. The time is linear in the length of the text, plus the time
@@ -193,6 +197,7 @@ impl<'w> XcFile<'w> {
         let mut all = Xc {
             x: Rows::default(),
             y: Rows::default(),
+            unknown: Rows::default(),
             shape,
         };
         let n_blocks = rayon::current_num_threads();
@@ -222,6 +227,7 @@ impl<'w> XcFile<'w> {
         }
         all.x.shrink();
         all.y.shrink();
+        all.unknown.shrink();
         Ok(all)
     }
 }
@@ -339,6 +345,8 @@ struct Part<I, V> {
     x: Rows<I, V>,
     /// The labels.
     y: Rows<I, ()>,
+    /// The unknown labels.
+    unknown: Rows<I, ()>,
     /// The first error, with its line number. Parsing of the block ends at this error.
     fault: Option<(Unfit, usize)>,
     /// A workspace for the entries of an example whose features are not sorted.
@@ -352,6 +360,7 @@ impl<I, V> Default for Part<I, V> {
             start: 0,
             x: Rows::default(),
             y: Rows::default(),
+            unknown: Rows::default(),
             fault: None,
             unsorted: Vec::new(),
         }
@@ -385,11 +394,14 @@ impl<I: Index, V: Real> Part<I, V> {
     #[inline]
     fn example(&mut self, text: &[u8], mut at: usize, limits: &Limits) -> Result<usize, Unfit> {
         let (x_start, y_start) = (self.x.indices.len(), self.y.indices.len());
+        let unknown_start = self.unknown.indices.len();
         let mut next = 0;
         let mut sorted = true;
         if !is_blank(text[at]) && !ends_line(text, at) {
             loop {
-                let (label, end) = digits(text, at);
+                let (label, mut end) = digits(text, at);
+                let is_unknown = end > at && text[end] == b'?';
+                end += usize::from(is_unknown);
                 if end == at || !(text[end] == b',' || ends_word(text, end)) {
                     return Err(wrong_label(text, at));
                 }
@@ -398,7 +410,12 @@ impl<I: Index, V: Real> Part<I, V> {
                 }
                 sorted &= label >= next;
                 next = label + 1;
-                push(ENTRIES, &mut self.y.indices, I::of(label))?;
+                let labels = if is_unknown {
+                    &mut self.unknown.indices
+                } else {
+                    &mut self.y.indices
+                };
+                push(ENTRIES, labels, I::of(label))?;
                 at = end;
                 if text[at] != b',' {
                     break;
@@ -406,7 +423,8 @@ impl<I: Index, V: Real> Part<I, V> {
                 at += 1;
             }
             if !sorted {
-                self.sort_labels(y_start);
+                sort_labels(&mut self.y.indices, y_start);
+                sort_labels(&mut self.unknown.indices, unknown_start);
             }
         }
 
@@ -448,22 +466,8 @@ impl<I: Index, V: Real> Part<I, V> {
         }
         self.x.end_row()?;
         self.y.end_row()?;
+        self.unknown.end_row()?;
         Ok(at + 1 + usize::from(text[at] == b'\r'))
-    }
-
-    /// Sorts the labels from index `start` on, and drops repeated labels.
-    #[cold]
-    fn sort_labels(&mut self, start: usize) {
-        let labels = &mut self.y.indices;
-        labels[start..].sort_unstable();
-        let mut kept = start;
-        for at in start..labels.len() {
-            if at == start || labels[at] != labels[kept - 1] {
-                labels[kept] = labels[at];
-                kept += 1;
-            }
-        }
-        labels.truncate(kept);
     }
 
     /// Sorts the features from index `start` on.
@@ -516,6 +520,7 @@ impl<I: Index, V: Real> Part<I, V> {
             }
             self.x.truncate(n_wanted);
             self.y.truncate(n_wanted);
+            self.unknown.truncate(n_wanted);
         }
         if let Some(fault) = self.fault.take() {
             return Err(fault);
@@ -523,8 +528,23 @@ impl<I: Index, V: Real> Part<I, V> {
         all.x
             .append(&mut self.x)
             .and_then(|()| all.y.append(&mut self.y))
+            .and_then(|()| all.unknown.append(&mut self.unknown))
             .map_err(|error| (error.into(), 0))
     }
+}
+
+/// Sorts the labels from index `start` on, and drops repeated labels.
+#[cold]
+fn sort_labels<I: Index>(labels: &mut Vec<I>, start: usize) {
+    labels[start..].sort_unstable();
+    let mut kept = start;
+    for at in start..labels.len() {
+        if at == start || labels[at] != labels[kept - 1] {
+            labels[kept] = labels[at];
+            kept += 1;
+        }
+    }
+    labels.truncate(kept);
 }
 
 /// Returns true if a byte separates words.

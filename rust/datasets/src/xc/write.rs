@@ -9,7 +9,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use manylabel_base::range::same;
 use manylabel_base::{Error, Watch, reserved};
-use manylabel_sparse::{CsrOwned, CsrView, Index};
+use manylabel_sparse::{CsrView, Index, Labels};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -28,7 +28,8 @@ const LONGEST_PIECE: usize = 64;
 /// `.gz`, the file is compressed. `watch` counts examples.
 ///
 /// Each value is written as the shortest decimal that reads back as the same `V`. Whole numbers below 10¹⁶
-/// are written as integers. Explicit zeros of `x` are left out. Every stored entry of `y` is a label.
+/// are written as integers. Explicit zeros of `x` are left out. Every one of `y` is a label. Unknown
+/// labels follow the labels, each with a question mark, as in `7?`.
 ///
 /// The text goes to a new file in the directory of `path`. When the new file is complete, it is renamed to
 /// `path`. So `path` never names an incomplete file. Symbolic links are followed, and the permissions of an
@@ -40,13 +41,15 @@ const LONGEST_PIECE: usize = 64;
 /// Returns [`Error::Shape`] if `x` and `y` have different numbers of rows. Returns [`Error::Param`] if a
 /// value is not finite. Returns [`Error::Io`] if the file cannot be written. Returns [`Error::Stopped`] if
 /// the caller requested a stop. Returns [`Error::TooLarge`] if memory is short.
-pub fn write_xc<I: Index, V: Real>(
+pub fn write_xc<'a, I: Index, V: Real>(
     path: &Path,
     x: CsrView<'_, I, V>,
-    y: &CsrOwned,
+    y: impl Into<Labels<'a>>,
     watch: &Watch,
 ) -> Result<(), Error> {
-    same("rows of Y", x.n_rows(), y.n_rows())?;
+    let y = y.into();
+    y.check()?;
+    same("rows of Y", x.n_rows(), y.ones.n_rows())?;
     let refused = |source| Error::Io {
         path: path.into(),
         source,
@@ -76,7 +79,7 @@ fn write_to<I: Index, V: Real>(
     file: File,
     path: &Path,
     x: CsrView<'_, I, V>,
-    y: &CsrOwned,
+    y: Labels<'_>,
     watch: &Watch,
 ) -> Result<File, Error> {
     let refused = |source| Error::Io {
@@ -103,7 +106,7 @@ fn write_rows<I: Index, V: Real>(
     out: &mut impl Write,
     path: &Path,
     x: CsrView<'_, I, V>,
-    y: &CsrOwned,
+    y: Labels<'_>,
     watch: &Watch,
 ) -> Result<(), Error> {
     let mut lines = Lines {
@@ -113,10 +116,16 @@ fn write_rows<I: Index, V: Real>(
         watch,
     };
     // Writing to a vector cannot fail, here and below.
-    let _ = writeln!(lines.text, "{} {} {}", x.n_rows(), x.n_cols(), y.n_cols);
+    let _ = writeln!(
+        lines.text,
+        "{} {} {}",
+        x.n_rows(),
+        x.n_cols(),
+        y.ones.n_cols
+    );
     let mut n_written = 0;
     for row in 0..x.n_rows() {
-        lines.push_example(y.row(row).0, x.row(row))?;
+        lines.push_example((y.ones.row(row).0, y.unknown_of(row)), x.row(row))?;
         if lines.text.len() >= CHUNK || row + 1 == x.n_rows() {
             lines.pass_on()?;
             watch.step(row + 1 - n_written)?;
@@ -147,13 +156,18 @@ impl<W: Write> Lines<'_, W> {
     /// written. Returns [`Error::Stopped`] if the caller requested a stop.
     fn push_example<I: Index, V: Real>(
         &mut self,
-        labels: &[u32],
+        (labels, unknown): (&[u32], &[u32]),
         (features, values): (&[I], &[V]),
     ) -> Result<(), Error> {
         let mut separator = "";
         for label in labels {
             self.make_room()?;
             let _ = write!(self.text, "{separator}{label}");
+            separator = ",";
+        }
+        for label in unknown {
+            self.make_room()?;
+            let _ = write!(self.text, "{separator}{label}?");
             separator = ",";
         }
         self.make_room()?;

@@ -17,6 +17,17 @@
 //! time for the background. The mean m of all rows differs only slightly from the mean of the background,
 //! because the working set has few rows.
 //!
+//! Rows for which the label is unknown are neither in the working set nor in the background. For a label with
+//! such rows, m is the mean of the rows for which the label is known:
+//!
+//! ```text
+//! m_known = m + m_rest,    m_rest = (u m − Σ_unknown cost_i x_i) / (total − u)
+//! ```
+//!
+//! Here, u is the cost of the unknown rows, and total is the cost of all rows. `m_rest` is computed once for each
+//! label. `m_known · x_i` is computed once for each row of the working set. To score all rows, the solver
+//! adds `−κ m_rest` to the weights. So all products are exact, and steps take the same time.
+//!
 //! The first run of coordinate descent uses only the positive rows. Then [`Effort::searches`]
 //! searches follow. A search scores all rows for sixteen labels in one pass, and keeps the worst
 //! violators of each label. These violators are added to the working set in up to [`Effort::joins`]
@@ -30,6 +41,7 @@
 
 use super::effort::Effort;
 use super::problem::Problem;
+use super::targets::{Factors, UNKNOWN_SCORE};
 use super::unseen::Unseen;
 use crate::panel::{LANES, Lanes, Mask, above, interleave, times_panel};
 use fastrand::Rng;
@@ -66,9 +78,20 @@ struct Lane {
     n_positive: usize,
     /// The dual variable of each row in `rows`.
     alpha: Vec<f32>,
+    /// The dot product of each row in `rows` and the mean row of the label.
+    dots: Vec<f32>,
+    /// The factors of the costs of positive rows and of negative rows.
+    factors: Factors,
+    /// The rows for which the label is unknown.
+    unknown: Vec<u32>,
+    /// `m_rest`: the mean row of the label minus the mean of all rows; shape (dim). It is not valid if the label
+    /// has no unknown rows. It is empty until the first label with unknown rows.
+    rest: Vec<f32>,
+    /// The squared length of the mean row of the label.
+    mean_square: f64,
     /// The dual variable κ of the background, which consists of the rows outside the working set.
     kappa: f64,
-    /// The dot product of `weights` and the mean row. It is updated with each step.
+    /// The dot product of `weights` and the mean row of the label. It is updated with each step.
     mean_dot: f64,
     /// The sum of the costs of the rows outside the working set (the background).
     background_cost: f64,
@@ -174,7 +197,8 @@ pub(crate) fn solve(
     in_play.fill(0);
     for (at, (lane, &label)) in lanes.iter_mut().zip(labels).enumerate() {
         lane.begin(problem, label)?;
-        for &row in &lane.rows {
+        // Unknown rows never join the working set.
+        for &row in lane.rows.iter().chain(&lane.unknown) {
             in_play[row as usize] |= 1 << at;
         }
         lane.descend(problem, &rule, label, order, watch)?;
@@ -239,8 +263,19 @@ pub(crate) fn unlearn(
     }
     let lanes = &space.lanes[..labels.len()];
     interleave(&lanes.iter().map(|lane| &lane.weights[..]), panel);
+    space.in_play.fill(0);
+    for (at, lane) in lanes.iter().enumerate() {
+        for &row in &lane.unknown {
+            space.in_play[row as usize] |= 1 << at;
+        }
+    }
     for &row in &unseen.rows {
         times_panel(&problem.x, row as usize, panel, &mut space.scores[..1]);
+        let mut unknown = space.in_play[row as usize];
+        while unknown != 0 {
+            space.scores[0].0[unknown.trailing_zeros() as usize] = UNKNOWN_SCORE;
+            unknown &= unknown - 1;
+        }
         tell(row, &space.scores[0].0)?;
     }
     watch.step(0)
@@ -257,9 +292,13 @@ fn search(
     in_play: &[Mask],
     watch: &Watch,
 ) -> Result<(), Error> {
-    interleave(&lanes.iter().map(|lane| &lane.weights[..]), panel);
     for lane in lanes.iter_mut() {
         lane.found.clear();
+        lane.shift(-lane.kappa as f32);
+    }
+    interleave(&lanes.iter().map(|lane| &lane.weights[..]), panel);
+    for lane in lanes.iter_mut() {
+        lane.shift(lane.kappa as f32);
     }
     let kappa = manylabel_simd::Lanes(std::array::from_fn(|at| {
         lanes.get(at).map_or(0.0, |lane| lane.kappa as f32)
@@ -320,11 +359,79 @@ impl Lane {
         self.alpha.clear();
         extend(IN_PLAY, &mut self.alpha, self.rows.iter().map(|_| 0.0))?;
         (self.kappa, self.mean_dot, self.passes) = (0.0, 0.0, 0);
+        self.factors = problem.factors(label);
         self.background_cost = problem.total_cost;
         for &row in &self.rows {
             self.background_cost -= f64::from(problem.cost[row as usize]);
         }
+        self.forget_unknown(problem, label)?;
+        self.dots.clear();
+        for at in 0..self.rows.len() {
+            let dot = self.mean_dot_of(problem, self.rows[at]);
+            push(IN_PLAY, &mut self.dots, dot)?;
+        }
         Ok(())
+    }
+
+    /// Removes the rows for which the label is unknown from the background and from the mean row.
+    fn forget_unknown(&mut self, problem: &Problem, label: u32) -> Result<(), Error> {
+        let rows = problem.unknown(label);
+        self.unknown.clear();
+        extend(IN_PLAY, &mut self.unknown, rows.iter().copied())?;
+        self.mean_square = problem.mean_square;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        if self.rest.is_empty() {
+            self.rest = filled("number of features", 0.0, problem.dim())?;
+        }
+        self.rest.fill(0.0);
+        let mut cost_unknown = 0.0;
+        for &row in rows {
+            let cost = problem.cost[row as usize];
+            cost_unknown += f64::from(cost);
+            let (cols, values) = problem.x.row(row as usize);
+            for (&col, &value) in cols.iter().zip(values) {
+                self.rest[col as usize] += cost * value;
+            }
+        }
+        self.background_cost -= cost_unknown;
+        let cost_known = problem.total_cost - cost_unknown;
+        self.mean_square = 0.0;
+        for (rest, &mean) in self.rest.iter_mut().zip(&problem.mean) {
+            let mean = f64::from(mean);
+            let known = (cost_unknown * mean - f64::from(*rest)) / cost_known;
+            *rest = known as f32;
+            self.mean_square += (mean + known).powi(2);
+        }
+        Ok(())
+    }
+
+    /// Adds `scale` times `m_rest` to the weights. Does nothing if the label is known for all rows.
+    fn shift(&mut self, scale: f32) {
+        if !self.unknown.is_empty() {
+            add_scaled(scale, &self.rest, &mut self.weights);
+        }
+    }
+
+    /// Returns the dot product of a row and the mean row of the label.
+    fn mean_dot_of(&self, problem: &Problem, row: u32) -> f32 {
+        let dot = problem.mean_dot[row as usize];
+        if self.unknown.is_empty() {
+            return dot;
+        }
+        let (cols, values) = problem.x.row(row as usize);
+        dot + sparse_dot(cols, values, &self.rest)
+    }
+
+    /// Returns the cost of a row of the working set.
+    fn cost(&self, problem: &Problem, at: usize) -> f32 {
+        let factor = if at < self.n_positive {
+            self.factors.positive
+        } else {
+            self.factors.negative
+        };
+        factor * problem.cost[self.rows[at] as usize]
     }
 
     /// Returns the number of rows in a portion. Negative rows that violate the margin are added to the
@@ -334,17 +441,17 @@ impl Lane {
     }
 
     /// Returns the score of a row. It includes the term of the background (the rows outside the
-    /// working set).
-    fn score(&self, problem: &Problem, row: u32) -> f32 {
+    /// working set). `dot` is the dot product of the row and the mean row of the label.
+    fn score(&self, problem: &Problem, row: u32, dot: f32) -> f32 {
         let (cols, values) = problem.x.row(row as usize);
-        sparse_dot(cols, values, &self.weights) - self.kappa as f32 * problem.mean_dot[row as usize]
+        sparse_dot(cols, values, &self.weights) - self.kappa as f32 * dot
     }
 
     /// Computes new scores for the violators that have not been added to the working set.
     fn rescore_found(&mut self, problem: &Problem) {
         let mut found = std::mem::take(&mut self.found);
         for (score, row) in &mut found {
-            *score = self.score(problem, *row);
+            *score = self.score(problem, *row, self.mean_dot_of(problem, *row));
         }
         self.found = found;
     }
@@ -368,11 +475,15 @@ impl Lane {
             n_violators = n_joining;
         }
         self.found[..n_violators].sort_unstable_by_key(|&(_, row)| row);
-        for (_, row) in self.found.drain(..n_violators) {
+        for at in 0..n_violators {
+            let row = self.found[at].1;
             push(IN_PLAY, &mut self.rows, row)?;
             push(IN_PLAY, &mut self.alpha, 0.0)?;
+            let dot = self.mean_dot_of(problem, row);
+            push(IN_PLAY, &mut self.dots, dot)?;
             self.background_cost -= f64::from(problem.cost[row as usize]);
         }
+        self.found.drain(..n_violators);
         Ok(n_violators)
     }
 
@@ -452,8 +563,8 @@ impl Lane {
     fn gradient(&self, problem: &Problem, at: usize) -> (f64, f64) {
         let row = self.rows[at];
         let alpha = f64::from(self.alpha[at]);
-        let score = f64::from(self.score(problem, row));
-        let gradient = self.sign(at) * score - 1.0 + alpha / f64::from(problem.cost[row as usize]);
+        let score = f64::from(self.score(problem, row, self.dots[at]));
+        let gradient = self.sign(at) * score - 1.0 + alpha / f64::from(self.cost(problem, at));
         (
             gradient,
             if alpha == 0.0 {
@@ -468,12 +579,13 @@ impl Lane {
     /// updates the weights.
     fn step(&mut self, problem: &Problem, at: usize, gradient: f64) {
         let row = self.rows[at] as usize;
-        let curvature = f64::from(problem.row_squares[row]) + f64::from(problem.cost[row]).recip();
+        let ease = f64::from(self.cost(problem, at)).recip();
+        let curvature = f64::from(problem.row_squares[row]) + ease;
         let alpha = f64::from(self.alpha[at]);
         let new = (alpha - gradient / curvature).max(0.0) as f32;
         let change = self.sign(at) * (f64::from(new) - alpha);
         self.alpha[at] = new;
-        self.mean_dot += change * f64::from(problem.mean_dot[row]);
+        self.mean_dot += change * f64::from(self.dots[at]);
         self.add_row(problem, row, change as f32);
     }
 
@@ -494,16 +606,17 @@ impl Lane {
             self.kappa = 0.0;
             return;
         }
-        let ease = self.background_cost.recip();
-        let score = self.mean_dot - self.kappa * problem.mean_square;
+        let ease = (f64::from(self.factors.negative) * self.background_cost).recip();
+        let score = self.mean_dot - self.kappa * self.mean_square;
         let gradient = -score - 1.0 + ease * self.kappa;
-        self.kappa = (self.kappa - gradient / (problem.mean_square + ease)).max(0.0);
+        self.kappa = (self.kappa - gradient / (self.mean_square + ease)).max(0.0);
     }
 
     /// Adds the term of the background (the rows outside the working set) to the weights. It is
     /// `−κ m`, where m is the mean row and κ is the dual variable of the background.
     fn add_background(&mut self, problem: &Problem) {
         add_scaled(-self.kappa as f32, &problem.mean, &mut self.weights);
+        self.shift(-self.kappa as f32);
     }
 
     /// Removes the held-out rows from the working set and from the background. Subtracts their
@@ -511,24 +624,30 @@ impl Lane {
     /// [`add_background`](Self::add_background) added.
     fn forget(&mut self, problem: &Problem, unseen: &Unseen) {
         add_scaled(self.kappa as f32, &problem.mean, &mut self.weights);
+        self.shift(self.kappa as f32);
         let mut n_left = 0;
         let mut n_positive = 0;
         self.background_cost = unseen.total_cost;
+        for &row in &self.unknown {
+            self.background_cost -= f64::from(unseen.cost[row as usize]);
+        }
         for at in 0..self.rows.len() {
             let (row, alpha) = (self.rows[at] as usize, self.alpha[at]);
             if unseen.cost[row] > 0.0 {
                 (self.rows[n_left], self.alpha[n_left]) = (row as u32, alpha);
+                self.dots[n_left] = self.dots[at];
                 n_left += 1;
                 n_positive += usize::from(at < self.n_positive);
                 self.background_cost -= f64::from(problem.cost[row]);
                 continue;
             }
             let change = -self.sign(at) * f64::from(alpha);
-            self.mean_dot += change * f64::from(problem.mean_dot[row]);
+            self.mean_dot += change * f64::from(self.dots[at]);
             self.add_row(problem, row, change as f32);
         }
         self.rows.truncate(n_left);
         self.alpha.truncate(n_left);
+        self.dots.truncate(n_left);
         self.n_positive = n_positive;
     }
 }

@@ -8,7 +8,7 @@ use super::fit::{Solved, Spaces, by_label};
 use super::params::Checked;
 use super::problem::{Columns, Problem};
 use super::unseen::Unseen;
-use super::{Effort, active, optimum};
+use super::{Effort, Outputs, active, optimum};
 use crate::panel::{LANES, Lanes, times_panel};
 use manylabel_base::{Error, Watch, few, filled, parts};
 use manylabel_sparse::CsrOwned;
@@ -20,9 +20,8 @@ pub struct Block<'a> {
     /// The rows of the block, already scaled; shape (`n_rows`, `n_columns`). Every column must have at
     /// least one entry. The column of ones for the intercept is not included.
     pub x: CsrOwned,
-    /// The rows that have each label, in increasing order; shape (`n_labels`, `n_rows`). The stored
-    /// values are ignored.
-    pub rows_of_label: CsrOwned,
+    /// The rows that have each label, the rows for which it is unknown, and its factors.
+    pub outputs: Outputs,
     /// The weights of the rows; all > 0. `None` gives every row the weight 1.
     pub weights: Option<&'a [f32]>,
     /// If given, some rows are left out after the fit: a copy of the fitted weights is adapted to
@@ -75,8 +74,7 @@ impl Checked {
         watch: &Watch,
     ) -> Result<Solution, Error> {
         let forgotten = block.forgotten;
-        let problem =
-            Problem::of_rows(block.x, block.rows_of_label, block.weights, &self.0, watch)?;
+        let problem = Problem::of_rows(block.x, block.outputs, block.weights, &self.0, watch)?;
         let (labels, rare) = self.by_frequency(&problem, effort)?;
         let (frequent, rare) = labels.split_at(rare);
         let scored = forgotten.filter(|forgotten| forgotten.scored.n_rows() > 0);

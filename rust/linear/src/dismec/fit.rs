@@ -7,7 +7,7 @@
 use super::params::{Checked, Solver};
 use super::problem::Problem;
 use super::unseen::{Sample, Unseen};
-use super::{Effort, Solution, active, optimum};
+use super::{Effort, Solution, Targets, active, optimum};
 use crate::panel::LANES;
 use manylabel_base::range::same_rows;
 use manylabel_base::{Error, Watch, collected, extend, few, filled, parts, push, reserved};
@@ -48,8 +48,8 @@ pub(super) struct Solved {
 }
 
 impl Checked {
-    /// Fits weights for each column of `y`. The stored entries of a row of `y` are the labels of
-    /// the row. The values of the entries are ignored.
+    /// Fits weights for each label of `y`. A matrix of ones, [`Labels`](manylabel_sparse::Labels) with unknown
+    /// pairs, and [`Targets`] with factors can be passed.
     ///
     /// `weights` multiplies the loss of each row, if it is given. All weights must be > 0. `watch`
     /// counts finished labels. The fit runs on all threads of the pool.
@@ -65,15 +65,16 @@ impl Checked {
     /// large or so small that results leave the range of `f32`. Returns [`Error::TooLarge`] if
     /// there is not enough memory, or if a size does not fit in 32 bits. Returns [`Error::Stopped`]
     /// if the computation was cancelled.
-    pub fn fit(
+    pub fn fit<'a>(
         &self,
         x: Sparse<'_>,
-        y: &CsrOwned,
+        y: impl Into<Targets<'a>>,
         weights: Option<&[f32]>,
         watch: &Watch,
     ) -> Result<Model, Error> {
-        let n = x.n_rows();
-        same_rows(n, y.n_rows(), weights, None)?;
+        let (n, y) = (x.n_rows(), y.into());
+        y.check()?;
+        same_rows(n, y.labels.ones.n_rows(), weights, None)?;
         let problem = Problem::new(x, y, weights, &self.0, watch)?;
 
         // Labels of similar frequency need similar numbers of steps. So the labels of a panel
@@ -150,12 +151,17 @@ impl Checked {
         effort: &Effort,
     ) -> Result<(Vec<u32>, usize), Error> {
         let mut labels = collected("number of labels", 0..problem.n_labels() as u32)?;
-        labels.sort_unstable_by_key(|&label| (Reverse(problem.positives(label).len()), label));
-        labels.truncate(labels.partition_point(|&label| !problem.positives(label).is_empty()));
-        let rare = labels.partition_point(|&label| {
+        labels.retain(|&label| !problem.positives(label).is_empty());
+        // Without unknown pairs, a label that is less frequent than a rare label is rare too.
+        let is_rare = |label: u32| {
             let n_positive = problem.positives(label).len();
-            self.0.solver == Solver::Exact || !effort.is_rare(n_positive, problem.n_rows())
+            self.0.solver == Solver::Fast && effort.is_rare(n_positive, problem.n_known(label))
+        };
+        labels.sort_unstable_by_key(|&label| {
+            let n_positive = problem.positives(label).len();
+            (is_rare(label), Reverse(n_positive), label)
         });
+        let rare = labels.partition_point(|&label| !is_rare(label));
         Ok((labels, rare))
     }
 

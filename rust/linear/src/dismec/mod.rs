@@ -13,6 +13,10 @@
 //! whose absolute value is below `prune` are dropped. (Babbar, Schölkopf: DiSMEC, WSDM 2017, eq. 1
 //! and §2.2, with the factor ½ of LIBLINEAR.)
 //!
+//! A pair of row and label may be unknown ([`Labels::unknown`](manylabel_sparse::Labels)). Its term is left
+//! out of the sum. The terms of a label may have factors ([`Factors`]), one for its positive rows and one for
+//! its negative rows.
+//!
 //! Labels are sorted by frequency and divided into panels of sixteen. A panel is the unit of work
 //! of a thread. One of two solvers is chosen for each label:
 //!
@@ -38,6 +42,7 @@
 //! | `fit.rs` | assigns labels to panels and panels to threads, and collects the pruned weights |
 //! | `block.rs`, `effort.rs` | fit a few labels to some of the rows, for other crates |
 //! | `problem.rs` | X, its transpose and the sums that all labels share |
+//! | `targets.rs` | the labels of the rows, unknown pairs of row and label, and factors of the costs |
 //! | `optimum.rs`, `active.rs` | the two solvers |
 //! | `unseen.rs` | scores of held-out rows, and the threshold |
 
@@ -48,10 +53,12 @@ mod fit;
 mod optimum;
 mod params;
 mod problem;
+mod targets;
 mod unseen;
 
 pub use block::{Block, Forgotten, Solution};
 pub use effort::Effort;
 pub use fit::{Model, Spare};
 pub use params::{Checked, Params, Solver};
+pub use targets::{Factors, Outputs, Targets};
 pub use unseen::held_out_rows;

@@ -21,8 +21,12 @@
 //! converged have length 0, so its weights do not change while the other lanes continue. In the shapes of
 //! arrays, n is the number of rows, and dim is the number of features, including the feature for the
 //! intercept.
+//!
+//! An unknown pair of row and label is a negative pair with the score [`UNKNOWN_SCORE`], which steps do not change.
+//! So it has no loss, and the loops over rows need no test for unknown pairs.
 
 use super::problem::{Columns, Problem};
+use super::targets::UNKNOWN_SCORE;
 use super::unseen::Unseen;
 use crate::panel::{LANES, Lanes, Mask, Sums, dot, times_panel};
 use manylabel_base::{Error, Watch, collected, filled};
@@ -73,6 +77,15 @@ pub(crate) struct Workspace {
     pulls: Vec<Lanes>,
     /// For each row, those of the sixteen labels that the row has; shape (n).
     positive: Vec<Mask>,
+    /// The factors of the costs of negative rows and of positive rows. `None` if all of them are 1.
+    factors: Option<Factors>,
+}
+
+/// The factors of the costs of negative rows and of positive rows, for each label of a panel.
+#[derive(Debug, Clone, Copy)]
+struct Factors {
+    negative: Lanes,
+    positive: Lanes,
 }
 
 impl Workspace {
@@ -93,6 +106,7 @@ impl Workspace {
             along: by_row()?,
             pulls: by_row()?,
             positive: filled("number of rows", 0, problem.n_rows())?,
+            factors: None,
         })
     }
 
@@ -132,6 +146,7 @@ pub(crate) fn solve(
     space: &mut Workspace,
     watch: &Watch,
 ) -> Result<[usize; LANES], Error> {
+    space.factors = problem.has_factors().then(|| factors(problem, labels));
     let stop = start(problem, labels, tol, space);
     product(&problem.x, &space.weights, &mut space.errors, watch)?;
     space.positive.fill(0);
@@ -141,6 +156,11 @@ pub(crate) fn solve(
         }
     }
     subtract_targets(&space.positive, &mut space.errors);
+    for (lane, &label) in labels.iter().enumerate() {
+        for &row in problem.unknown(label) {
+            space.errors[row as usize].0[lane] = UNKNOWN_SCORE;
+        }
+    }
     let costs = (&problem.cost[..], problem.total_cost);
     descend(
         problem,
@@ -220,14 +240,25 @@ fn descend(
     let mut step = Lanes::default();
     let mut last_slope = [0.0; LANES];
     for iter in 0..=max_iter {
-        let active = advance(
-            cost,
-            &step,
-            &space.along,
-            &space.positive,
-            &mut space.errors,
-            &mut space.pulls,
-        );
+        let active = match &space.factors {
+            None => advance(
+                cost,
+                &step,
+                &space.along,
+                &space.positive,
+                &mut space.errors,
+                &mut space.pulls,
+            ),
+            Some(factors) => advance_weighted(
+                cost,
+                factors,
+                &step,
+                &space.along,
+                &space.positive,
+                &mut space.errors,
+                &mut space.pulls,
+            ),
+        };
         if iter == max_iter {
             break;
         }
@@ -283,7 +314,7 @@ fn descend(
 
 /// Initializes the weights. Returns, for each label, the gradient norm at which it has converged.
 ///
-/// The initial weights are a combination of the mean positive row and the mean row. With these
+/// The initial weights are a combination of the mean positive row and the mean row of all rows. With these
 /// weights, the score of the mean positive row is 1 and the score of the mean row is −1.
 /// (Schultheis, Babbar: Speeding-up one-versus-all training for extreme classification via
 /// mean-separating initialization, Machine Learning 2022.)
@@ -301,14 +332,35 @@ fn start(problem: &Problem, labels: &[u32], tol: f64, space: &mut Workspace) -> 
             }
         }
     }
+    // Then compute the sum of the unknown rows, for which the last gradient has room.
+    let unknown = &mut space.last_gradient;
+    unknown.fill(Lanes::default());
+    let mut unknown_cost = [0.0f64; LANES];
+    for (lane, &label) in labels.iter().enumerate() {
+        for &row in problem.unknown(label) {
+            let cost = problem.cost[row as usize];
+            unknown_cost[lane] += f64::from(cost);
+            let (cols, values) = problem.x.row(row as usize);
+            for (&col, &value) in cols.iter().zip(values) {
+                unknown[col as usize].0[lane] += cost * value;
+            }
+        }
+    }
     let total = problem.total_cost;
+    let factors: [_; LANES] = std::array::from_fn(|lane| {
+        let factors = labels.get(lane).map(|&label| problem.factors(label));
+        let factors = factors.unwrap_or_default();
+        (f64::from(factors.positive), f64::from(factors.negative))
+    });
     let (mut at_zero, mut with_self, mut with_mean) =
         ([0.0f64; LANES], [0.0f64; LANES], [0.0f64; LANES]);
-    for (sum, &mean) in space.weights.iter().zip(&problem.mean) {
+    for ((sum, &mean), unknown) in space.weights.iter().zip(&problem.mean).zip(&*unknown) {
         let mean = f64::from(mean);
         for lane in 0..LANES {
             let sum = f64::from(sum.0[lane]);
-            at_zero[lane] += (2.0 * sum - total * mean).powi(2);
+            let known = total * mean - f64::from(unknown.0[lane]);
+            let (positive, negative) = factors[lane];
+            at_zero[lane] += ((positive + negative) * sum - negative * known).powi(2);
             with_self[lane] += sum * sum;
             with_mean[lane] += sum * mean;
         }
@@ -333,6 +385,7 @@ fn start(problem: &Problem, labels: &[u32], tol: f64, space: &mut Workspace) -> 
             of_mean.0[lane] = (-(pp + pm) / determinant) as f32;
         } else if mm > 0.0 {
             // All rows are positive, or the mean positive row is parallel to the mean row.
+            let total = total - unknown_cost[lane];
             let target = if 2.0 * cost > total { 1.0 } else { -1.0 };
             of_mean.0[lane] = (target / mm) as f32;
         }
@@ -342,11 +395,10 @@ fn start(problem: &Problem, labels: &[u32], tol: f64, space: &mut Workspace) -> 
             weights.0[lane] = of_positive.0[lane] * weights.0[lane] + of_mean.0[lane] * mean;
         }
     }
-    let n = problem.n_rows();
     std::array::from_fn(|lane| {
-        let n_positive = labels
-            .get(lane)
-            .map_or(0, |&label| problem.positives(label).len());
+        let label = labels.get(lane);
+        let n = label.map_or(problem.n_rows(), |&label| problem.n_known(label));
+        let n_positive = label.map_or(0, |&label| problem.positives(label).len());
         let rarer = n_positive.min(n - n_positive).max(1);
         tol * rarer as f64 / n as f64 * at_zero[lane].sqrt()
     })
@@ -359,7 +411,16 @@ fn line_search(cost: &[f32], space: &Workspace, live: Mask) -> Lanes {
     let with_self = dot(&space.direction, &space.direction);
     let mut step = Lanes::default();
     for _ in 0..LINE_STEPS {
-        let (first, second) = slope(cost, &step, &space.along, &space.positive, &space.errors);
+        let Workspace {
+            along,
+            positive,
+            errors,
+            ..
+        } = space;
+        let (first, second) = match &space.factors {
+            None => slope(cost, &step, along, positive, errors),
+            Some(factors) => slope_weighted(cost, factors, &step, along, positive, errors),
+        };
         for lane in 0..LANES {
             let at = f64::from(step.0[lane]);
             let first = with_weights[lane] + at * with_self[lane] + first[lane];
@@ -412,11 +473,72 @@ fn cost_where_active(cost: f32, error: f32, positive: Mask, lane: usize) -> f32 
     }
 }
 
+/// Returns the factors of up to [`LANES`] labels.
+fn factors(problem: &Problem, labels: &[u32]) -> Factors {
+    let mut factors = Factors {
+        negative: Lanes::default(),
+        positive: Lanes::default(),
+    };
+    for (lane, &label) in labels.iter().enumerate() {
+        let of_label = problem.factors(label);
+        factors.negative.0[lane] = of_label.negative;
+        factors.positive.0[lane] = of_label.positive;
+    }
+    factors
+}
+
 /// Adds `step * along` to the errors (scores minus targets) of the rows. `along` is the product of X
 /// and the search direction. Computes the derivatives of the loss at the new errors (`pulls`). Returns,
 /// for each label, the total cost of the rows with a nonzero loss.
 #[wide]
 fn advance(
+    cost: &[f32],
+    step: &Lanes,
+    along: &[Lanes],
+    positive: &[Mask],
+    errors: &mut [Lanes],
+    pulls: &mut [Lanes],
+) -> Sums {
+    advance_by(
+        |cost, _, _| cost,
+        cost,
+        step,
+        along,
+        positive,
+        errors,
+        pulls,
+    )
+}
+
+/// Does the same as [`advance`], with factors of the costs.
+#[wide]
+fn advance_weighted(
+    cost: &[f32],
+    factors: &Factors,
+    step: &Lanes,
+    along: &[Lanes],
+    positive: &[Mask],
+    errors: &mut [Lanes],
+    pulls: &mut [Lanes],
+) -> Sums {
+    let weigh = |cost: f32, positive: Mask, lane: usize| cost * factor(factors, positive, lane);
+    advance_by(weigh, cost, step, along, positive, errors, pulls)
+}
+
+/// Returns the factor of the cost of a row, for one label.
+#[inline(always)]
+fn factor(factors: &Factors, positive: Mask, lane: usize) -> f32 {
+    if positive & (1 << lane) != 0 {
+        factors.positive.0[lane]
+    } else {
+        factors.negative.0[lane]
+    }
+}
+
+/// Does the same as [`advance`]. `weigh` returns the cost of a row for one label.
+#[inline(always)]
+fn advance_by(
+    weigh: impl Fn(f32, Mask, usize) -> f32,
     cost: &[f32],
     step: &Lanes,
     along: &[Lanes],
@@ -438,6 +560,7 @@ fn advance(
         for ((error, pull), ((along, &positive), &cost)) in moving.zip(fixed) {
             for lane in 0..LANES {
                 let moved = error.0[lane] + step.0[lane] * along.0[lane];
+                let cost = weigh(cost, positive, lane);
                 let cost = cost_where_active(cost, moved, positive, lane);
                 error.0[lane] = moved;
                 pull.0[lane] = cost * moved;
@@ -459,6 +582,33 @@ fn slope(
     positive: &[Mask],
     errors: &[Lanes],
 ) -> (Sums, Sums) {
+    slope_by(|cost, _, _| cost, cost, step, along, positive, errors)
+}
+
+/// Does the same as [`slope`], with factors of the costs.
+#[wide]
+fn slope_weighted(
+    cost: &[f32],
+    factors: &Factors,
+    step: &Lanes,
+    along: &[Lanes],
+    positive: &[Mask],
+    errors: &[Lanes],
+) -> (Sums, Sums) {
+    let weigh = |cost: f32, positive: Mask, lane: usize| cost * factor(factors, positive, lane);
+    slope_by(weigh, cost, step, along, positive, errors)
+}
+
+/// Does the same as [`slope`]. `weigh` returns the cost of a row for one label.
+#[inline(always)]
+fn slope_by(
+    weigh: impl Fn(f32, Mask, usize) -> f32,
+    cost: &[f32],
+    step: &Lanes,
+    along: &[Lanes],
+    positive: &[Mask],
+    errors: &[Lanes],
+) -> (Sums, Sums) {
     let (mut first, mut second) = ([0.0; LANES], [0.0; LANES]);
     for start in (0..errors.len()).step_by(STRETCH) {
         let rows = start..(start + STRETCH).min(errors.len());
@@ -470,6 +620,7 @@ fn slope(
         for (error, ((along, &positive), &cost)) in errors[rows].iter().zip(fixed) {
             for lane in 0..LANES {
                 let moved = error.0[lane] + step.0[lane] * along.0[lane];
+                let cost = weigh(cost, positive, lane);
                 let cost = cost_where_active(cost, moved, positive, lane);
                 let pull = cost * along.0[lane];
                 first_part.0[lane] += pull * moved;

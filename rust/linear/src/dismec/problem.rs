@@ -4,7 +4,8 @@
 //! The data are prepared once per fit on one thread, in a few passes over X. Between the passes,
 //! the fit checks for cancellation.
 
-use manylabel_base::{Error, Watch, collected, filled};
+use super::targets::{Factors, Outputs, Targets};
+use manylabel_base::{Error, Watch, collected, copied, filled};
 use manylabel_sparse::{CsrOwned, Sparse};
 
 /// The training set in the form that the solvers need. It has n rows and `dim` features, including
@@ -16,8 +17,8 @@ pub(crate) struct Problem {
     /// The rows, optionally scaled to unit length; shape (n, dim). The last column belongs to the
     /// intercept. Columns without entries are left out.
     pub(crate) x: CsrOwned,
-    /// The positive rows of each label; shape (`n_labels`, n).
-    rows_of_label: CsrOwned,
+    /// The positive rows, the unknown rows and the factors of the labels.
+    outputs: Outputs,
     /// The original number of each column of `x`, in increasing order, without the column of the
     /// intercept.
     pub(crate) features: Vec<u32>,
@@ -59,7 +60,7 @@ impl Problem {
     /// computation was cancelled.
     pub(crate) fn new(
         x: Sparse<'_>,
-        y: &CsrOwned,
+        y: Targets<'_>,
         weights: Option<&[f32]>,
         params: &super::Params,
         watch: &Watch,
@@ -70,7 +71,15 @@ impl Problem {
         // With hashed features, many columns have no entries. Such columns are dropped, so that
         // they take no time in the solvers.
         let features = x.drop_empty_columns()?;
-        let problem = Self::of_rows(x, y.transpose()?, weights, params, watch)?;
+        let outputs = Outputs {
+            rows_of_label: y.labels.ones.transpose()?,
+            unknown: y.labels.unknown.map(CsrOwned::transpose).transpose()?,
+            factors: match y.factors {
+                Some(factors) => Some(copied("number of labels", factors)?),
+                None => None,
+            },
+        };
+        let problem = Self::of_rows(x, outputs, weights, params, watch)?;
         Ok(Self {
             features,
             n_features,
@@ -81,14 +90,14 @@ impl Problem {
     /// Adds a column of ones to a training set if needed, and computes its sums. No other changes
     /// are made.
     ///
-    /// Every column of `x` must have entries. `rows_of_label` lists the rows of each label.
+    /// Every column of `x` must have entries.
     ///
     /// # Errors
     ///
     /// Returns the same errors as [`new`](Self::new).
     pub(crate) fn of_rows(
         mut x: CsrOwned,
-        rows_of_label: CsrOwned,
+        outputs: Outputs,
         weights: Option<&[f32]>,
         params: &super::Params,
         watch: &Watch,
@@ -103,7 +112,7 @@ impl Problem {
         let cost = collected("number of rows", cost)?;
         let total_cost: f64 = cost.iter().map(|&cost| f64::from(cost)).sum();
         watch.step(0)?;
-        check_magnitude(&x, &cost)?;
+        check_magnitude(&x, &cost, outputs.range_of_factors())?;
         watch.step(0)?;
         let mean = column_sums(&x, &cost, |value| value, total_cost)?;
         watch.step(0)?;
@@ -122,7 +131,7 @@ impl Problem {
             row_squares: row_sums(&|_, value| value * value)?,
             mean_square: mean.iter().map(|&m| f64::from(m) * f64::from(m)).sum(),
             x,
-            rows_of_label,
+            outputs,
             features,
             n_features,
             cost,
@@ -171,12 +180,34 @@ impl Problem {
 
     /// Returns the number of labels, including labels without positive rows.
     pub(crate) fn n_labels(&self) -> usize {
-        self.rows_of_label.n_rows()
+        self.outputs.rows_of_label.n_rows()
     }
 
     /// Returns the rows that have `label`, in increasing order.
     pub(crate) fn positives(&self, label: u32) -> &[u32] {
-        self.rows_of_label.row(label as usize).0
+        self.outputs.rows_of_label.row(label as usize).0
+    }
+
+    /// Returns the rows for which `label` is unknown, in increasing order.
+    pub(crate) fn unknown(&self, label: u32) -> &[u32] {
+        let unknown = self.outputs.unknown.as_ref();
+        unknown.map_or(&[], |unknown| unknown.row(label as usize).0)
+    }
+
+    /// Returns the number of rows for which `label` is known.
+    pub(crate) fn n_known(&self, label: u32) -> usize {
+        self.n_rows() - self.unknown(label).len()
+    }
+
+    /// Returns the factors of the costs of the rows for `label`.
+    pub(crate) fn factors(&self, label: u32) -> Factors {
+        let factors = self.outputs.factors.as_ref();
+        factors.map_or(Factors::default(), |factors| factors[label as usize])
+    }
+
+    /// Returns true if labels have factors.
+    pub(crate) fn has_factors(&self) -> bool {
+        self.outputs.factors.is_some()
     }
 }
 
@@ -205,13 +236,13 @@ fn column_sums(
 
 /// Checks that intermediate results stay in the range of `f32`. Products of gradients and scores
 /// can be as large as the square of the magnitude computed here. Also checks that costs do not
-/// become zero.
+/// become zero. The costs are multiplied by factors from `least` to `most`.
 ///
 /// # Errors
 ///
 /// Returns [`Error::Param`] with the name `X` or `C`, depending on which of them makes the
 /// magnitude large.
-fn check_magnitude(x: &CsrOwned, cost: &[f32]) -> Result<(), Error> {
+fn check_magnitude(x: &CsrOwned, cost: &[f32], (least, most): (f32, f32)) -> Result<(), Error> {
     const LARGEST: f64 = 1e17;
     const SMALLEST: f32 = 1e-30;
     let longest = (0..x.n_rows())
@@ -225,7 +256,7 @@ fn check_magnitude(x: &CsrOwned, cost: &[f32]) -> Result<(), Error> {
         // Values are finite in `f32`, so their squares are finite in `f64`.
         .fold(1.0, f64::max);
     let total = cost.iter().map(|&cost| f64::from(cost)).sum::<f64>();
-    let magnitude = longest * total;
+    let magnitude = longest * total * f64::from(most);
     if magnitude.is_nan() || magnitude > LARGEST {
         let (name, expected) = if longest > total {
             (
@@ -246,7 +277,7 @@ fn check_magnitude(x: &CsrOwned, cost: &[f32]) -> Result<(), Error> {
             got: format!("a product of {magnitude:.1e}"),
         });
     }
-    match cost.iter().find(|&&cost| cost < SMALLEST) {
+    match cost.iter().find(|&&cost| cost * least < SMALLEST) {
         Some(cost) => {
             let expected = "such that the product of 2 C and each sample_weight is at least 1e-30";
             Err(Error::Param {

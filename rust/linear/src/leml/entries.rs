@@ -18,14 +18,19 @@
 //!
 //! Threads work on blocks of rows of the own factor, so no two threads add to the same sum. If only
 //! some entries are known, they are visited one by one, in O(r) time each, where r is the number of
-//! columns of the factors. If all entries are known, scores are computed by matrix products.
+//! columns of the factors. If all entries are known, or only unknown entries are stored besides the ones, scores
+//! are computed by matrix products. Unknown entries then have the weight 0.
+//!
+//! Squared loss needs no scores of entries that are 0. Let G be `Σ ω p pᵀ` over all rows of the other factor. Row
+//! o of the gradient is then `G a_o − Σ_ones ω p − Σ_unknown ω z p`, and row o of the product with the Hessian is
+//! `G t_o − Σ_unknown ω (t_o · p) p`. So one product with G and the stored entries are enough.
 
 use super::loss::{Stretch, Wanted};
 use super::params::Loss;
 use super::turns::Labels;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
-use manylabel_base::{Error, Watch, extend, filled, parts, reserved};
+use manylabel_base::{Error, Watch, collected, extend, filled, parts, reserved};
 use manylabel_dense::zeros;
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
@@ -72,7 +77,6 @@ pub(super) struct Entries<'a> {
 }
 
 /// The known entries of Y, grouped by the rows of one factor, which is called the own factor.
-#[derive(Clone, Copy)]
 pub(super) struct Side<'a> {
     entries: Entries<'a>,
     /// The known entries: one row for each row of the own factor, one column for each row of the
@@ -81,26 +85,67 @@ pub(super) struct Side<'a> {
     /// True if the own factor (the factor that is being updated) has one row per row of Y. False if
     /// it has one row per label.
     of_rows: bool,
+    /// The matrix G of the other factor, row by row; shape (rank, rank). It is given for squared loss if all
+    /// entries that are not stored are 0.
+    gram: Option<Vec<f32>>,
 }
 
 impl<'a> Entries<'a> {
     /// Returns the known entries, grouped by row of Y. Derivatives are then taken with respect to A
     /// = X W.
-    pub(super) fn of_rows(self) -> Side<'a> {
-        Side {
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if there is not enough memory.
+    pub(super) fn of_rows(self, other: &[f32], rank: usize) -> Result<Side<'a>, Error> {
+        Ok(Side {
             entries: self,
             own: &self.labels.by_row,
             of_rows: true,
-        }
+            gram: self.gram(other, rank, None)?,
+        })
     }
 
     /// Returns the known entries, grouped by label. Derivatives are then taken with respect to H.
-    pub(super) fn of_labels(self) -> Side<'a> {
-        Side {
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if there is not enough memory.
+    pub(super) fn of_labels(self, other: &[f32], rank: usize) -> Result<Side<'a>, Error> {
+        Ok(Side {
             entries: self,
             own: &self.labels.by_label,
             of_rows: false,
+            gram: self.gram(other, rank, self.weights)?,
+        })
+    }
+
+    /// Returns the matrix G of a factor whose rows have the given weights, if it is needed.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if there is not enough memory.
+    fn gram(
+        &self,
+        factor: &[f32],
+        rank: usize,
+        weights: Option<&[f32]>,
+    ) -> Result<Option<Vec<f32>>, Error> {
+        if self.loss != Loss::Squared || !self.labels.all {
+            return Ok(None);
         }
+        let mut gram = filled("the Gram matrix", 0.0f64, rank * rank)?;
+        gram.par_chunks_mut(rank).enumerate().for_each(|(k, sums)| {
+            for (row, p) in factor.chunks_exact(rank).enumerate() {
+                let weight = weights.map_or(1.0, |weights| f64::from(weights[row]));
+                let scale = weight * f64::from(p[k]);
+                for (sum, &p) in sums.iter_mut().zip(p) {
+                    *sum += scale * f64::from(p);
+                }
+            }
+        });
+        let gram = gram.iter().map(|&sum| sum as f32);
+        Ok(Some(collected("the Gram matrix", gram)?))
     }
 }
 
@@ -138,7 +183,9 @@ impl Side<'_> {
                 loss: 0.0,
                 out: filled("the gradient matrix", 0.0, rows.len() * out_rank)?,
             };
-            if self.entries.labels.all {
+            if let Some(gram) = &self.gram {
+                block.implicit(gram, watch)?;
+            } else if self.entries.labels.all {
                 block.all(watch)?;
             } else {
                 block.stored(watch)?;
@@ -244,6 +291,56 @@ impl Block<'_> {
         Ok(())
     }
 
+    /// Processes all entries of squared loss. Entries that are not stored are 0, and their scores are not
+    /// computed.
+    fn implicit(&mut self, gram: &[f32], watch: &Watch) -> Result<(), Error> {
+        let rank = self.rank;
+        let mut sums = filled("the gradient matrix", 0.0, rank)?;
+        for (at, row) in self.rows.clone().enumerate() {
+            watch.step(0)?;
+            let own = &self.own[at * rank..][..rank];
+            let direction = self.directions().map(|all| &all[at * rank..][..rank]);
+            let weight = if self.side.of_rows {
+                self.side.weight(row, 0)
+            } else {
+                1.0 // the weights are in G
+            };
+            for (sum, of_gram) in sums.iter_mut().zip(gram.chunks_exact(rank)) {
+                *sum = weight * dot(direction.unwrap_or(own), of_gram);
+            }
+            let mut loss = match direction {
+                Some(_) => 0.0,
+                None => f64::from(dot(own, &sums)) / 2.0,
+            };
+            let (others, values) = self.side.own.row(row);
+            for (&other, &value) in others.iter().zip(values) {
+                let part = &self.other[other as usize * rank..][..rank];
+                let weight = self.side.weight(row, other as usize);
+                let z = dot(direction.unwrap_or(own), part);
+                let pull = match (value.is_nan(), direction) {
+                    (true, Some(_)) => z,
+                    (true, None) => {
+                        loss -= f64::from(weight * z * z) / 2.0;
+                        z
+                    }
+                    (false, Some(_)) => 0.0,
+                    (false, None) => {
+                        loss += f64::from(weight) * (0.5 - f64::from(z));
+                        1.0
+                    }
+                };
+                for (sum, part) in sums.iter_mut().zip(part) {
+                    *sum -= weight * pull * part;
+                }
+            }
+            self.loss += loss;
+            if !self.out.is_empty() {
+                self.out[at * rank..][..rank].copy_from_slice(&sums);
+            }
+        }
+        Ok(())
+    }
+
     /// Processes all entries, in groups of rows and labels. Entries that are not stored are 0.
     fn all(&mut self, watch: &Watch) -> Result<(), Error> {
         let (rank, n_own) = (self.rank, self.rows.len());
@@ -285,9 +382,15 @@ impl Block<'_> {
                     y[other as usize - first] = value;
                     *next += 1;
                 }
-                if self.side.entries.weights.is_some() {
+                if self.side.entries.weights.is_some() || !self.side.entries.labels.complete {
                     for (weight, other) in weights.iter_mut().zip(others.clone()) {
                         *weight = self.side.weight(row, other);
+                    }
+                }
+                for &other in &stored[begin..*next] {
+                    let at = other as usize - first;
+                    if y[at].is_nan() {
+                        (y[at], weights[at]) = (0.0, 0.0);
                     }
                 }
                 let z = pulls.col_as_slice_mut(at);

@@ -11,7 +11,7 @@ use super::ridge::Ridge;
 use super::turns::{Labels, Turns};
 use fastrand::Rng;
 use manylabel_base::range::{same, same_rows};
-use manylabel_base::{Error, Watch, collected, few, filled};
+use manylabel_base::{Error, Watch, collected, extend, few, filled, reserved};
 use manylabel_sparse::{CsrOwned, CsrView, LANES, Sparse};
 use std::f64::consts::TAU;
 
@@ -48,11 +48,10 @@ pub struct Model {
 }
 
 impl Checked {
-    /// Fits W and H to the rows of `x` and `y`. The stored entries of a row of `y` are the labels
-    /// of the row.
+    /// Fits W and H to the rows of `x` and `y`. A matrix of ones and `Labels` with unknown pairs can be passed.
     ///
-    /// `observed` stores the positions of the known entries of Y. If it is None, all entries are
-    /// known. `weights` multiplies the loss of each row, if it is given. All weights must be > 0. A
+    /// `observed` stores the positions of the known entries of Y. If it is None, all entries except the unknown
+    /// pairs of `y` are known. If it is given, `y` must not have unknown pairs. `weights` multiplies the loss of each row, if it is given. All weights must be > 0. A
     /// turn updates W and then H, and `watch` counts turns. The fit runs on all threads of the
     /// pool.
     ///
@@ -63,7 +62,8 @@ impl Checked {
     /// - For squared loss with all entries known, a turn takes O(`cg_max_iter` · `rank`) time per
     ///   stored value of X, and O(`rank`²) time per row, feature and label.
     /// - Otherwise each step of conjugate gradients takes O(`rank`) time per stored value of X and
-    ///   per known entry.
+    ///   per known entry. For squared loss with unknown pairs in `y` and no `observed`, it takes O(`rank`) time
+    ///   per stored value of X, per one and per unknown pair, and O(`rank`²) time per row and label.
     ///
     /// # Errors
     ///
@@ -71,16 +71,19 @@ impl Checked {
     /// Returns [`Error::Param`] if a value is not finite as `f32`, or if `x` and `weights` are so
     /// large that results leave the range of `f32`. Returns [`Error::TooLarge`] if there is not
     /// enough memory. Returns [`Error::Stopped`] if the computation was cancelled.
-    pub fn fit(
+    pub fn fit<'a>(
         &self,
         x: Sparse<'_>,
-        y: &CsrOwned,
+        y: impl Into<manylabel_sparse::Labels<'a>>,
         observed: Option<&CsrOwned>,
         weights: Option<&[f32]>,
         watch: &Watch,
     ) -> Result<Model, Error> {
         let params = &self.0;
         let n = x.n_rows();
+        let given = y.into();
+        given.check()?;
+        let y = given.ones;
         same_rows(n, y.n_rows(), weights, None)?;
         if let Some(observed) = observed {
             same("rows of observed", n, observed.n_rows())?;
@@ -98,9 +101,10 @@ impl Checked {
         drop(x);
 
         // Labels without a known positive entry are left out of the factors.
-        let mut known = match observed {
-            Some(observed) => known_entries(y, observed)?,
-            None => y.copied()?,
+        let mut known = match (observed, given.unknown) {
+            (Some(observed), _) => known_entries(y, observed)?,
+            (None, Some(unknown)) => with_unknown(y, unknown)?,
+            (None, None) => y.copied()?,
         };
         let n_labels = y.n_cols;
         let labels = keep_seen(&mut known)?;
@@ -128,7 +132,7 @@ impl Checked {
                 objective: Vec::new(),
                 cut: None,
             }
-        } else if params.loss == Loss::Squared && known.all {
+        } else if params.loss == Loss::Squared && known.all && known.complete {
             let set = |weights| Ridge::new(params, &design, &known, weights);
             fit_factors(params, data, unit, rank, &parts, set, watch)?
         } else {
@@ -274,6 +278,33 @@ fn known_entries(y: &CsrOwned, observed: &CsrOwned) -> Result<CsrOwned, Error> {
         }
     }
     Ok(known)
+}
+
+/// Returns the entries of both matrices, with the value 1 for the entries of `y` and NaN for the entries of
+/// `unknown`.
+fn with_unknown(y: &CsrOwned, unknown: &CsrOwned) -> Result<CsrOwned, Error> {
+    const ENTRIES: &str = "number of labels and unknown entries";
+    let size = y.indices.len() + unknown.indices.len();
+    let mut both = CsrOwned {
+        indptr: reserved("number of rows", y.n_rows() + 1)?,
+        indices: reserved(ENTRIES, size)?,
+        values: reserved(ENTRIES, size)?,
+        n_cols: y.n_cols,
+    };
+    both.indptr.push(0);
+    let mut of_row: Vec<(u32, f32)> = Vec::new();
+    for row in 0..y.n_rows() {
+        of_row.clear();
+        let ones = y.row(row).0.iter().map(|&label| (label, 1.0));
+        let nans = unknown.row(row).0.iter().map(|&label| (label, f32::NAN));
+        extend("number of labels of a row", &mut of_row, ones.chain(nans))?;
+        of_row.sort_unstable_by_key(|&(label, _)| label);
+        let (labels, values) = (of_row.iter().map(|of| of.0), of_row.iter().map(|of| of.1));
+        extend(ENTRIES, &mut both.indices, labels)?;
+        extend(ENTRIES, &mut both.values, values)?;
+        both.indptr.push(both.indices.len());
+    }
+    Ok(both)
 }
 
 /// Removes the columns (labels) without a positive entry. The other columns are renumbered in the

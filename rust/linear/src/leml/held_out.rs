@@ -213,10 +213,14 @@ impl Data<'_> {
                 Par::Seq,
             );
             for (at, &row) in rows.iter().enumerate() {
-                let mut stored = self.labels.by_row.row(row).0.iter().peekable();
+                let (stored, values) = self.labels.by_row.row(row);
+                let mut stored = stored.iter().zip(values).peekable();
                 for (label, &z) in scores.col(at).iter().enumerate() {
-                    let is_positive = stored.next_if(|&&next| next as usize == label).is_some();
-                    see(&mut sum, row, z, f32::from(u8::from(is_positive)))?;
+                    let value = stored.next_if(|&(&next, _)| next as usize == label);
+                    let value = value.map_or(0.0, |(_, &value)| value);
+                    if !value.is_nan() {
+                        see(&mut sum, row, z, value)?;
+                    }
                 }
             }
             Ok(sum)
@@ -334,7 +338,8 @@ impl Data<'_> {
     ) -> Result<Option<f32>, Error> {
         let y = &self.labels.by_row;
         let positive = |row: usize| {
-            let ones: f64 = y.row(row).1.iter().map(|&value| f64::from(value)).sum();
+            let known = y.row(row).1.iter().filter(|value| !value.is_nan());
+            let ones: f64 = known.map(|&value| f64::from(value)).sum();
             ones * f64::from(self.weight(row))
         };
         let rows = held.iter().flat_map(|part| &part.rows);

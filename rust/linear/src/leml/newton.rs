@@ -58,7 +58,7 @@ impl Newton<'_> {
     /// Updates W by Newton's method while H is fixed. This is the first half of a turn.
     fn improve_w(&self, factors: &mut Factors, alpha: f64, watch: &Watch) -> Result<(), Error> {
         let Factors { w, a, h, rank } = factors;
-        let by_row = Half::of_w(self.x, self.entries, h, *rank);
+        let by_row = Half::of_w(self.x, self.entries, h, *rank)?;
         improve(&by_row, self.params, alpha, w, a, watch).map(drop)
     }
 }
@@ -77,7 +77,7 @@ impl Turns for Newton<'_> {
 
     fn turn(&self, factors: &mut Factors, alpha: f64, watch: &Watch) -> Result<f64, Error> {
         self.improve_w(factors, alpha, watch)?;
-        let by_label = Half::of_h(self.entries, &factors.a, factors.rank);
+        let by_label = Half::of_h(self.entries, &factors.a, factors.rank)?;
         let mut image = copied("the factor of Y", &factors.h)?;
         let h = &mut factors.h;
         let value = improve(&by_label, self.params, alpha, h, &mut image, watch)?;
@@ -123,23 +123,36 @@ struct Half<'a> {
 
 impl<'a> Half<'a> {
     /// Returns the objective as a function of W, while H is fixed.
-    fn of_w(design: &'a Design, entries: Entries<'a>, h: &'a [f32], rank: usize) -> Self {
-        Self {
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if there is not enough memory.
+    fn of_w(
+        design: &'a Design,
+        entries: Entries<'a>,
+        h: &'a [f32],
+        rank: usize,
+    ) -> Result<Self, Error> {
+        Ok(Self {
             design: Some(design),
-            side: entries.of_rows(),
+            side: entries.of_rows(h, rank)?,
             other: h,
             rank,
-        }
+        })
     }
 
     /// Returns the objective as a function of H, while W is fixed.
-    fn of_h(entries: Entries<'a>, a: &'a [f32], rank: usize) -> Self {
-        Self {
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if there is not enough memory.
+    fn of_h(entries: Entries<'a>, a: &'a [f32], rank: usize) -> Result<Self, Error> {
+        Ok(Self {
             design: None,
-            side: entries.of_labels(),
+            side: entries.of_labels(a, rank)?,
             other: a,
             rank,
-        }
+        })
     }
 
     /// Computes the image of a factor: `X W` for W, and a copy of H for H.

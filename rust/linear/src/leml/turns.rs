@@ -12,13 +12,15 @@ use manylabel_sparse::CsrOwned;
 /// Y and its transpose, for the labels that have a known positive entry.
 #[derive(Debug)]
 pub(super) struct Labels {
-    /// The known entries by row; shape (n, c). If `all` is true, only the entries that are 1 are stored.
-    /// Otherwise all known entries are stored, with the values 1 and 0.
+    /// The known entries by row; shape (n, c). If `all` is true, the entries that are 1 are stored, and unknown
+    /// entries are stored as NaN. Otherwise all known entries are stored, with the values 1 and 0.
     pub(super) by_row: CsrOwned,
     /// The transpose of `by_row`; shape (c, n).
     pub(super) by_label: CsrOwned,
     /// True if entries that are not stored are known to be 0. Otherwise they are unknown.
     pub(super) all: bool,
+    /// True if no entry is stored as NaN.
+    pub(super) complete: bool,
 }
 
 impl Labels {
@@ -30,6 +32,7 @@ impl Labels {
     pub(super) fn new(by_row: CsrOwned, all: bool) -> Result<Self, Error> {
         Ok(Self {
             by_label: by_row.transpose()?,
+            complete: !by_row.values.iter().any(|value| value.is_nan()),
             by_row,
             all,
         })

@@ -10,7 +10,7 @@ use super::weights::Weights;
 use fastrand::Rng;
 use manylabel_base::range::same_rows;
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, reserved};
-use manylabel_sparse::{CsrOwned, Sparse};
+use manylabel_sparse::{CsrOwned, Labels, Sparse};
 
 /// A fitted model.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,8 +38,8 @@ pub struct Model {
 }
 
 impl Checked {
-    /// Fits weights to the rows of `x` and `y`. The stored entries of a row of `y` are the labels
-    /// of the row. The values of the entries are not used.
+    /// Fits weights to the rows of `x` and `y`. A matrix of ones and [`Labels`] with unknown pairs can be passed.
+    /// An unknown label has no margin in the loss of its row.
     ///
     /// `weights` multiplies the loss of each row, if it is given. All weights must be > 0. Rows
     /// marked in `held_out` are not used for training. After each pass, the precision on these rows
@@ -61,16 +61,19 @@ impl Checked {
         clippy::too_many_lines,
         reason = "the steps of the algorithm, one after the other"
     )]
-    pub fn fit(
+    pub fn fit<'a>(
         &self,
         x: Sparse<'_>,
-        y: &CsrOwned,
+        y: impl Into<Labels<'a>>,
         weights: Option<&[f32]>,
         held_out: Option<&[bool]>,
         watch: &Watch,
     ) -> Result<Model, Error> {
         let params = &self.0;
         let n = x.n_rows();
+        let y: Labels<'_> = y.into();
+        y.check()?;
+        let (y, unknown) = (y.ones, y.unknown);
         same_rows(n, y.n_rows(), weights, held_out)?;
         let is_held = |row: usize| held_out.is_some_and(|held_out| held_out[row]);
 
@@ -80,7 +83,10 @@ impl Checked {
         let mut train = without(y, is_held)?;
         let labels = train.drop_empty_columns()?;
         watch.step(0)?;
-        let problem = Problem::new(x, train, weights, params)?;
+        let unknown = unknown
+            .map(|unknown| renumbered(unknown, &labels))
+            .transpose()?;
+        let problem = Problem::new(x, train, unknown, weights, params)?;
         let mut fit = Fit {
             params,
             problem: &problem,
@@ -158,7 +164,7 @@ impl Checked {
         let found = best.to_csr(labels.len())?;
         let row_weight = |row: usize| weights.map_or(1.0, |weights| weights[row]);
         let trained_on = (0..n).filter(|&row| !is_held(row));
-        let log_frequencies = log_frequencies(&problem.y, trained_on, row_weight)?;
+        let log_frequencies = log_frequencies(&problem, trained_on, row_weight)?;
         let (mut factor, mut cut) = (0.0, None);
         if params.fit_intercept || params.learn_cut {
             let looks = |rows: &mut dyn Iterator<Item = u32>, y: &CsrOwned| {
@@ -236,6 +242,29 @@ fn without(y: &CsrOwned, is_left_out: impl Fn(usize) -> bool) -> Result<CsrOwned
     Ok(out)
 }
 
+/// Copies the columns `labels` of `y`. Column numbers of the copy are positions in `labels`.
+fn renumbered(y: &CsrOwned, labels: &[u32]) -> Result<CsrOwned, Error> {
+    let mut out = CsrOwned {
+        indptr: reserved("number of rows", y.n_rows() + 1)?,
+        indices: Vec::new(),
+        values: Vec::new(),
+        n_cols: labels.len(),
+    };
+    out.indptr.push(0);
+    for row in 0..y.n_rows() {
+        let places = y.row(row).0.iter();
+        let places = places.filter_map(|label| labels.binary_search(label).ok());
+        extend(
+            "number of unknown labels",
+            &mut out.indices,
+            places.map(|at| at as u32),
+        )?;
+        out.indptr.push(out.indices.len());
+    }
+    out.values = filled("number of unknown labels", 1.0, out.indices.len())?;
+    Ok(out)
+}
+
 /// Converts the numbers of features and labels to their original numbers. Row r of `found` becomes
 /// row `features[r]` of `n_features` rows. Label l becomes label `labels[l]` of `n_labels` labels.
 fn spread(
@@ -261,15 +290,17 @@ fn spread(
     })
 }
 
-/// Returns, for each label, the logarithm of the weighted fraction of `rows` that have the label.
+/// Returns, for each label, the logarithm of the weighted fraction of `rows` that have the label, among the rows
+/// for which the label is known.
 /// Half a row of mean weight with the label and half a row without it are added. So no fraction is
 /// 0 or 1.
 fn log_frequencies(
-    y: &CsrOwned,
+    Problem { y, unknown, .. }: &Problem,
     rows: impl Iterator<Item = usize>,
     weight: impl Fn(usize) -> f32,
 ) -> Result<Vec<f32>, Error> {
     let mut counts = filled("number of labels", 0.0, y.n_cols)?;
+    let mut unknown_counts = filled("number of labels", 0.0, y.n_cols)?;
     let (mut total, mut n_rows) = (0.0, 0.0);
     for row in rows {
         let weight = f64::from(weight(row));
@@ -277,11 +308,17 @@ fn log_frequencies(
         for &label in y.row(row).0 {
             counts[label as usize] += weight;
         }
+        if let Some(unknown) = unknown {
+            for &label in unknown.row(row).0 {
+                unknown_counts[label as usize] += weight;
+            }
+        }
     }
     let mean = if total > 0.0 { total / n_rows } else { 1.0 };
     let shares = counts
         .iter()
-        .map(|count| (count + 0.5 * mean) / (total + mean));
+        .zip(&unknown_counts)
+        .map(|(count, unknown)| (count + 0.5 * mean) / (total - unknown + mean));
     collected(
         "number of labels",
         shares.map(|share: f64| share.ln() as f32),

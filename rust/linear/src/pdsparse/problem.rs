@@ -25,12 +25,15 @@ pub(super) struct Problem {
     pub(super) x: CsrOwned,
     /// The labels of each training row; shape (n, `n_labels`). Held-out rows have no entries.
     pub(super) y: CsrOwned,
+    /// The unknown labels of each row, including the held-out rows; shape (n, `n_labels`). `None` if all pairs are
+    /// known. An unknown label is never active, so it has no margin in the loss of its row.
+    pub(super) unknown: Option<CsrOwned>,
     /// The cost of each row, `C_i = C m_i`, where `m_i` is the weight of the row; shape (n).
     pub(super) cost: Vec<f64>,
     /// The squared length of each row, `‖x_i‖²`; shape (n).
     pub(super) squares: Vec<f64>,
     /// The rows used for training, in increasing order. Each of them has at least one feature and
-    /// at least one label. Rows that have all labels are not used.
+    /// at least one label. Rows that have all of their known labels are not used.
     pub(super) order: Vec<u32>,
 }
 
@@ -87,6 +90,7 @@ impl Problem {
     pub(super) fn new(
         x: CsrOwned,
         y: CsrOwned,
+        unknown: Option<CsrOwned>,
         weights: Option<&[f32]>,
         params: &Params,
     ) -> Result<Self, Error> {
@@ -121,13 +125,18 @@ impl Problem {
         }
         let has_a_say = |row: usize| {
             let n_positive = y.row(row).0.len();
-            squares[row] > 0.0 && n_positive > 0 && n_positive < y.n_cols
+            let n_known = y.n_cols
+                - unknown
+                    .as_ref()
+                    .map_or(0, |unknown| unknown.row(row).0.len());
+            squares[row] > 0.0 && n_positive > 0 && n_positive < n_known
         };
         let order = (0..n as u32).filter(|&row| has_a_say(row as usize));
         Ok(Self {
             order: collected("number of rows", order)?,
             x,
             y,
+            unknown,
             cost,
             squares,
         })
@@ -153,8 +162,8 @@ impl Problem {
         Ok(duals)
     }
 
-    /// Computes the scores of all labels for a row. Returns the number of nonzero weights that were
-    /// read.
+    /// Computes the scores of all labels for a row. The score of an unknown label is −∞. Returns the number of
+    /// nonzero weights that were read.
     #[inline]
     pub(super) fn score(&self, weights: &Weights, row: usize, scores: &mut [f32]) -> usize {
         scores.fill(0.0);
@@ -166,7 +175,18 @@ impl Problem {
                 scores[label as usize] += value * weight;
             }
         }
+        self.hide_unknown(row, scores);
         n_terms
+    }
+
+    /// Sets the scores of the unknown labels of a row to −∞.
+    #[inline]
+    pub(super) fn hide_unknown(&self, row: usize, scores: &mut [f32]) {
+        if let Some(unknown) = &self.unknown {
+            for &label in unknown.row(row).0 {
+                scores[label as usize] = f32::NEG_INFINITY;
+            }
+        }
     }
 
     /// Returns the score of one label for a row, in O(features of the row) time.

@@ -293,6 +293,7 @@ impl Fit<'_> {
                 scores[label as usize] += unit * weight;
             }
         }
+        self.problem.hide_unknown(row, scores);
         self.score_one_by_one(weights, row, duals, pass)?;
         let problem = self.problem;
         self.add_best(row, duals, |best| problem.score_of(weights, row, best.0))
@@ -471,7 +472,7 @@ mod tests {
         };
         let (x, y) = (sparse(d, 0.4), sparse(c, 0.2));
         let params = Params::default();
-        let problem = Problem::new(x, y, None, &params).expect("in range");
+        let problem = Problem::new(x, y, None, None, &params).expect("in range");
         let mut state = State {
             weights: Weights::new(d, 0.05).expect("small"),
             duals: problem.empty_duals().expect("small"),

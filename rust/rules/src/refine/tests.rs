@@ -45,7 +45,7 @@ fn problem(loss: Loss, n_labels: usize, density: f64, watch: &Watch) -> Problem<
         y.values.resize(y.indices.len(), 1.0);
         y.indptr.push(y.indices.len());
     }
-    let mut statistics = Statistics::new(loss, &y, watch).expect(SMALL);
+    let mut statistics = Statistics::new(loss, &y, None, watch).expect(SMALL);
     for row in 0..N_ROWS as u32 {
         let mut scores = vec![0.0; statistics.stride];
         scores[..n_labels].fill_with(|| 4.0 * rng.f64() - 3.0);

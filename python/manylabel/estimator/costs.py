@@ -1,0 +1,104 @@
+"""The weights of labels in a loss: given label weights, and propensities of labels that may be missing."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["LabelCosts", "check_label_weight", "check_propensities", "label_costs"]
+
+
+class LabelCosts(NamedTuple):
+    """What the labels count in a loss; see `label_costs`."""
+
+    weight: NDArray[np.float64]
+    """Weight of each label."""
+    propensity: NDArray[np.float64]
+    """Propensity of each label."""
+
+    def of(self, labels: NDArray[np.intp]) -> LabelCosts:
+        """Return the weights and propensities of some of the labels."""
+        return LabelCosts(self.weight[labels], self.propensity[labels])
+
+    @property
+    def positive(self) -> NDArray[np.float32]:
+        """Factors of the losses of the rows that have the label."""
+        return (self.weight * (2 / self.propensity - 1)).astype(np.float32)
+
+    @property
+    def negative(self) -> NDArray[np.float32]:
+        """Factors of the losses of the rows that do not have the label."""
+        return self.weight.astype(np.float32)
+
+    @property
+    def gain(self) -> NDArray[np.float64]:
+        """What a hit of the label counts in rankings."""
+        return self.weight / self.propensity
+
+
+def label_costs(n_labels: int, label_weight: Any, propensities: Any) -> LabelCosts | None:
+    """Check the weights and propensities of the labels.
+
+    The loss of a label is multiplied by its weight. With the propensity p of a label, the losses of the rows
+    that have the label are also multiplied by ``2/p - 1`` [1]_. If both arguments are None, the result is
+    None.
+
+    Parameters
+    ----------
+    n_labels : int
+        Number of labels.
+    label_weight : array-like of shape (n_labels,) or None
+        Weights of the labels, > 0.
+    propensities : array-like of shape (n_labels,) or None
+        Propensities of the labels, in (0, 1].
+
+    Returns
+    -------
+    LabelCosts or None
+        The weights and propensities. A missing argument becomes ones.
+
+    Raises
+    ------
+    ValueError
+        If an argument does not have one valid number for each label.
+
+    References
+    ----------
+    .. [1] M. Qaraei et al., "Convex Surrogates for Unbiased Loss Functions in Extreme Classification With
+       Missing Labels", WWW 2021.
+    """
+    if label_weight is None and propensities is None:
+        return None
+    weight = np.ones(n_labels) if label_weight is None else check_label_weight(label_weight, n_labels)
+    propensity = np.ones(n_labels) if propensities is None else check_propensities(propensities, n_labels)
+    return LabelCosts(weight, propensity)
+
+
+def check_label_weight(label_weight: Any, n_labels: int) -> NDArray[np.float64]:
+    """Check that there is one finite weight > 0 for each label."""
+    weights = _one_for_each_label(label_weight, "label_weight", n_labels)
+    with np.errstate(over="ignore", under="ignore"):
+        single = weights.astype(np.float32)
+    if not (np.isfinite(single) & (single > 0)).all():
+        wrong = weights[~(np.isfinite(single) & (single > 0))][0]
+        raise ValueError(f"`label_weight` must be finite and > 0 as float32 for each label, got {wrong}")
+    return weights
+
+
+def check_propensities(propensities: Any, n_labels: int) -> NDArray[np.float64]:
+    """Check that there is one propensity in (0, 1] for each label."""
+    checked = _one_for_each_label(propensities, "propensities", n_labels)
+    if not ((checked > 0) & (checked <= 1)).all():
+        raise ValueError("`propensities` must all be > 0 and <= 1, got a number outside this range")
+    return checked
+
+
+def _one_for_each_label(values: Any, name: str, n_labels: int) -> NDArray[np.float64]:
+    checked = np.asarray(values, dtype=np.float64)
+    if checked.shape != (n_labels,):
+        raise ValueError(
+            f"`{name}` must have shape ({n_labels},), one number per label, got shape {checked.shape}"
+        )
+    return checked
