@@ -323,8 +323,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         eval_set : tuple of two matrices (X, y), default=None
             Further rows to measure the loss on, in the form of X and y. With ``early_stopping=True``, these
             rows decide when to stop, and no row of X is held out. No rule is fitted to them. But with
-            ``search="fast"``, the thresholds that are tried are chosen from the values of all rows. `eval_set`
-            cannot be given without early stopping.
+            ``search="fast"``, the thresholds that are tried are chosen from the values of all rows.
+            `eval_set` cannot be given without early stopping.
         """
         with self._fitting(y) as (built, Y):
             built._fit(X, Y, sample_weight, progress, eval_set)
