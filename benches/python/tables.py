@@ -300,6 +300,20 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         },
     ),
     "load_xc": lambda: rows("load_xc", same("s", "MB/s", "times faster"), first="reader"),
+    "tagger": lambda: rows(
+        "tagger",
+        same(
+            "labels",
+            "fit s",
+            "of which texts s",
+            "MB",
+            "load s",
+            "one text p50 ms",
+            "one text p95 ms",
+            "texts/s",
+        ),
+    ),
+    "tagger_changes": lambda: rows("tagger_changes", same("s", "other labels", "same bits"), first="change"),
     "page_sharing": lambda: rows(
         "page_sharing", same("Rss MB", "Pss MB", "private MB", "s"), first="process, stage"
     ),

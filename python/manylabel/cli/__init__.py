@@ -642,7 +642,7 @@ def _load(arguments: argparse.Namespace) -> Any:
     model = load(arguments.model)
     if not hasattr(model, "predict_topk") and not isinstance(model, TextTagger):
         raise ValueError(f"{arguments.model}: expected a classifier, got {type(model).__name__}")
-    _set_run(model, n_jobs=arguments.jobs)
+    _set_run(model.classifier_ if isinstance(model, TextTagger) else model, n_jobs=arguments.jobs)
     return model
 
 

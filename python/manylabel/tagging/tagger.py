@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from itertools import islice, pairwise
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse, vstack
+from scipy.sparse import csr_array, issparse
 from sklearn.base import clone
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.utils.validation import check_is_fitted
 
 from manylabel.estimator import parameters as kinds
-from manylabel.estimator.base import Estimator, built_aside
+from manylabel.estimator.base import built_aside
 from manylabel.estimator.explanation import LabelExplanation
-from manylabel.estimator.names import NamedRows, as_names, check_label, named_indicator, pairs_of, renamed
+from manylabel.estimator.names import NamedRows, check_label, named_indicator, pairs_of
 from manylabel.estimator.parameters import shown
 from manylabel.estimator.progress import Progress
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Attribute, Schema, Sizes, SparseMatrix
 from manylabel.estimator.validation import canonical_csr, held_out_rows
+from manylabel.tagging.changes import EditableTagger, identifiers
 from manylabel.tagging.features import checked_texts, features_of_text, prepare_text
 from manylabel.tree import LabelTreeClassifier
 
@@ -80,7 +80,7 @@ class _Rows(Attribute):
 
 
 @register
-class TextTagger(Estimator):
+class TextTagger(EditableTagger):
     """Tagger of texts: a vectorizer, a classifier and the names of its labels, saved in one file.
 
     `fit` converts texts to features and fits a classifier. `suggest` returns the names of the best labels of
@@ -105,7 +105,7 @@ class TextTagger(Estimator):
         Whether to keep the features and labels of the training rows in the model, so that labels can be
         fitted again with more rows (see `update`).
     n_jobs : int or None, default=None
-        Number of threads of the classifier. None means the value of the classifier.
+        Number of threads of the fit of the classifier. None means the value of the classifier.
     verbose : int, default=0
         A value of 1 or more shows the progress bar of the classifier. 0 shows the progress bar only if the
         classifier itself has the parameter `verbose` > 0.
@@ -177,14 +177,7 @@ class TextTagger(Estimator):
         row_labels_=SparseMatrix("csr", ("n_rows", "n_labels"), "f4", optional=True),
     )
 
-    classifier_: Any
     vectorizer_: Any
-    decision_: Any
-    label_names_: NDArray[Any]
-    label_ids_: NDArray[Any]
-    label_changes_: NDArray[Any]
-    rows_: Any
-    row_labels_: csr_array
 
     def __init__(
         self,
@@ -267,15 +260,11 @@ class TextTagger(Estimator):
         self.classifier_.set_params(**{k: v for k, v in known.items() if k in run})
         self.n_features_in_ = X.shape[1]
         self.label_names_ = names
-        for name in (
-            "label_ids_",
-            "label_changes_",
-            "rows_",
-            "row_labels_",
-        ):  # an earlier fit may have set them
+        # An earlier fit may have set these attributes.
+        for name in ("label_ids_", "label_changes_", "rows_", "row_labels_"):
             self.__dict__.pop(name, None)
         if label_ids is not None:
-            self.label_ids_ = _identifiers(names, label_ids)
+            self.label_ids_ = identifiers(names, label_ids)
         if self.keep_rows:
             self.rows_, self.row_labels_ = X, Y
 
@@ -358,283 +347,6 @@ class TextTagger(Estimator):
         found: LabelExplanation = self.classifier_.explain(x, number, feature_names=names)
         found.label = str(self.label_names_[number])
         return found
-
-    @built_aside
-    def rename_labels(self, names: Mapping[str, str]) -> None:
-        """Change the names of labels.
-
-        Parameters
-        ----------
-        names : mapping of str to str
-            New names, by the old names.
-
-        Returns
-        -------
-        self
-            The tagger itself. No score changes.
-
-        Raises
-        ------
-        ValueError
-            If an old name is not a label, or if the new names are not unique.
-        """
-        self._check_fitted()
-        self.label_names_ = renamed(self.label_names_, names)
-        for old, new in names.items():
-            self._log(f"rename {old!r} to {new!r}")
-
-    @built_aside
-    def drop_labels(self, names: Iterable[str]) -> None:
-        """Remove labels.
-
-        Parameters
-        ----------
-        names : iterable of str
-            Names of the labels to remove. At least one label must remain.
-
-        Returns
-        -------
-        self
-            The tagger itself. The scores of the other labels do not change.
-
-        Raises
-        ------
-        ValueError
-            If a name is not a label, if no label would remain, or if the classifier cannot change its labels.
-        """
-        places = self._places(names)
-        self._edit("drop_labels", places)
-        self._log(f"drop {_listed(self.label_names_[places])}")
-        self._keep(np.setdiff1d(np.arange(len(self.label_names_)), places))
-
-    @built_aside
-    def add_labels(self, texts: Any, labels: Any, *, label_ids: Mapping[str, str] | None = None) -> None:
-        """Add labels. Only the new labels are fitted.
-
-        Parameters
-        ----------
-        texts : iterable of str, or matrix of shape (n_samples, n_features)
-            Texts to fit the new labels to. Include texts without the new labels, which are the negative rows.
-            If `vectorizer` is None, a matrix of features.
-        labels : iterable of iterables of str
-            The names of the labels of each text. Names that are not labels of the tagger become new labels,
-            sorted by name. Names of labels that the tagger has are ignored.
-        label_ids : mapping of str to str, default=None
-            Identifiers of the new labels. They are necessary if the tagger has identifiers.
-
-        Returns
-        -------
-        self
-            The tagger itself. The scores of the other labels do not change. It does not change if the method
-            fails or is interrupted.
-
-        Raises
-        ------
-        ValueError
-            If an argument is not valid, if there is no new label, or if the classifier cannot change its
-            labels.
-
-        Notes
-        -----
-        Terms of the texts that the vectorizer does not know are ignored.
-        """
-        self._check_fitted()
-        known = set(self.label_names_.tolist())
-        given = [_row(names) for names in labels]
-        X, names, Y = self._matrices(texts, [_without(row, known) for row in given], None, fits=False)
-        if not len(names):
-            raise ValueError("`labels` must have at least one new name, got none")
-        if (label_ids is None) == hasattr(self, "label_ids_"):
-            wanted = "identifiers of the new labels" if label_ids is None else "None, as in fit"
-            raise ValueError(f"`label_ids` must be {wanted}, got {label_ids!r}")
-        self._edit("add_labels", X, Y)
-        every = [*self.label_names_.tolist(), *names.tolist()]
-        if label_ids is not None:
-            ids = [*self.label_ids_.tolist(), *_identifiers(names, label_ids).tolist()]
-            self.label_ids_ = as_names(ids, len(ids), "label_ids")
-        self.label_names_ = as_names(every, len(every))
-        if hasattr(self, "rows_"):
-            # The rows of the fit do not have the new labels.
-            old = self.row_labels_
-            wide = csr_array((old.data, old.indices, old.indptr), shape=(old.shape[0], len(every)))
-            self.row_labels_ = _stacked(wide, named_indicator(given, every)[1])
-            self.rows_ = _stacked(self.rows_, X)
-        self._log(f"add {_listed(names)}, fitted on {Y.shape[0]} rows")
-
-    @built_aside
-    def merge_labels(self, names: Iterable[str], into: str, texts: Any = None, labels: Any = None) -> None:
-        """Replace several labels by one label, which a text has if it has any of them.
-
-        Parameters
-        ----------
-        names : iterable of str
-            Names of two or more labels.
-        into : str
-            Name of the merged label, which may be one of `names`.
-        texts : iterable of str, or matrix of shape (n_samples, n_features), default=None
-            Texts to fit the merged label to. None means the kept rows.
-        labels : iterable of iterables of str, default=None
-            The names of the labels of each text. Only `names` and `into` matter. None means the kept rows.
-
-        Returns
-        -------
-        self
-            The tagger itself. The scores of the other labels do not change. It does not change if the method
-            fails or is interrupted.
-
-        Raises
-        ------
-        ValueError
-            If an argument is not valid, if there are neither texts nor kept rows, or if the classifier cannot
-            change its labels.
-        """
-        places = self._places(names)
-        X, Y = self._rows_for("merge_labels", texts, labels, into)
-        more = range(len(self.label_names_), Y.shape[1])  # the column of `into`, if it is a new name
-        has_any = np.diff(csr_array(Y[:, [*places, *more]]).indptr) > 0
-        rows = np.flatnonzero(has_any)
-        union = csr_array(
-            (np.ones(len(rows), dtype=np.float32), (rows, np.zeros(len(rows), dtype=np.int64))),
-            shape=(Y.shape[0], len(places)),
-        )
-        self._edit("merge_labels", places, X, union)
-        self._log(f"merge {_listed(self.label_names_[places])} into {into!r}, fitted on {X.shape[0]} rows")
-        if hasattr(self, "rows_"):
-            self.row_labels_ = _merged(self.row_labels_, places)
-        changed = self.label_names_.copy()
-        changed[places[0]] = into
-        self.label_names_ = changed
-        self._keep(np.setdiff1d(np.arange(len(changed)), places[1:]))
-        self.label_names_ = as_names(self.label_names_, len(self.label_names_), "into")
-
-    @built_aside
-    def refit_labels(self, names: Iterable[str], texts: Any = None, labels: Any = None) -> None:
-        """Fit some labels again.
-
-        Parameters
-        ----------
-        names : iterable of str
-            Names of the labels to fit.
-        texts : iterable of str, or matrix of shape (n_samples, n_features), default=None
-            Texts to fit the labels to. None means the kept rows.
-        labels : iterable of iterables of str, default=None
-            The names of the labels of each text. Only `names` matter. None means the kept rows.
-
-        Returns
-        -------
-        self
-            The tagger itself. The scores of the other labels do not change. It does not change if the method
-            fails or is interrupted.
-
-        Raises
-        ------
-        ValueError
-            If an argument is not valid, if there are neither texts nor kept rows, or if the classifier cannot
-            change its labels.
-        """
-        places = self._places(names)
-        X, Y = self._rows_for("refit_labels", texts, labels)
-        self._edit("refit_labels", X, Y[:, places], places)
-        self._log(f"refit {_listed(self.label_names_[places])} on {X.shape[0]} rows")
-
-    @built_aside
-    def update(self, texts: Any, labels: Any) -> None:
-        """Learn from more texts, for labels that the tagger has.
-
-        The texts join the kept rows, and the labels that these texts have are fitted again to all rows. Their
-        classifiers are those of a fit to all rows. The scores of the other labels do not change, although
-        the texts are new negative rows for them.
-
-        Parameters
-        ----------
-        texts : iterable of str, or matrix of shape (n_samples, n_features)
-            The new texts. If `vectorizer` is None, a matrix of features.
-        labels : iterable of iterables of str
-            The names of the labels of each text, which must be labels of the tagger.
-
-        Returns
-        -------
-        self
-            The tagger itself. It does not change if the method fails or is interrupted.
-
-        Raises
-        ------
-        ValueError
-            If an argument is not valid, if the tagger keeps no rows, or if the classifier cannot change its
-            labels.
-
-        Notes
-        -----
-        The vocabulary and the idf weights of the vectorizer do not change, and neither do the threshold and
-        the structure of the classifier. The fit of a label starts from zero weights.
-        """
-        self._check_fitted()
-        if not hasattr(self, "rows_"):
-            raise ValueError(
-                "`keep_rows` must be True in fit for an update, since this tagger keeps no rows to fit with "
-                "the new texts; refit_labels fits labels to the given texts only"
-            )
-        X, _, Y = self._matrices(texts, labels, self.label_names_.tolist(), fits=False)
-        self.rows_, self.row_labels_ = _stacked(self.rows_, X), _stacked(self.row_labels_, Y)
-        touched = np.unique(Y.indices)
-        if len(touched):
-            self._edit("refit_labels", self.rows_, self.row_labels_[:, touched], touched)
-        self._log(f"update {_listed(self.label_names_[touched])} with {Y.shape[0]} rows")
-
-    def _edit(self, change: str, *arguments: Any) -> None:
-        """Change the labels of a copy of the classifier, and use the copy."""
-        if self.decision_ is not None:
-            raise ValueError(
-                "`decision` must be None to change the labels, since the decision rule was fitted to the old "
-                f"labels, got {type(self.decision_).__name__}"
-            )
-        if not hasattr(self.classifier_, "refit_labels"):
-            raise ValueError(
-                f"`classifier` must be a classifier whose labels can be changed, such as DiSMECClassifier or "
-                f"LabelTreeClassifier, got {type(self.classifier_).__name__}"
-            )
-        edited = getattr(copy(self.classifier_), change)(*arguments)
-        edited.__dict__.pop("label_changes_", None)  # the tagger keeps its own
-        self.classifier_ = edited
-
-    def _places(self, names: Iterable[str]) -> NDArray[np.int64]:
-        """Return the numbers of named labels."""
-        self._check_fitted()
-        if isinstance(names, str):
-            raise ValueError(
-                f"`names` must be an iterable of str, got {names!r}; a single name is [{names!r}]"
-            )
-        places = [check_label(self, str(name), len(self.label_names_)) for name in names]
-        if not places or len(set(places)) != len(places):
-            raise ValueError(f"`names` must be one or more different labels, got {shown(list(names))}")
-        return np.array(places)
-
-    def _rows_for(self, method: str, texts: Any, labels: Any, *names: str) -> tuple[Any, csr_array]:
-        """Return features and labels of the given texts, or the kept rows if there are none."""
-        if (texts is None) != (labels is None):
-            raise ValueError("`texts` and `labels` must both be given or both be None")
-        if texts is None:
-            if not hasattr(self, "rows_"):
-                raise ValueError(
-                    f"`texts` must be given to {method}, since this tagger keeps no rows, got None"
-                )
-            return self.rows_, self.row_labels_
-        every = list(dict.fromkeys([*self.label_names_.tolist(), *names]))
-        known = set(every)
-        rows = (_row(row) for row in labels)
-        X, _, Y = self._matrices(texts, [_among(row, known) for row in rows], every, fits=False)
-        return X, Y
-
-    def _keep(self, kept: NDArray[np.int64]) -> None:
-        """Keep only some labels of the tagger, apart from the classifier."""
-        for name in ("label_names_", "label_ids_"):
-            if hasattr(self, name):
-                setattr(self, name, getattr(self, name)[kept])
-        if hasattr(self, "row_labels_"):
-            self.row_labels_ = csr_array(self.row_labels_[:, kept])
-
-    def _log(self, change: str) -> None:
-        self.label_changes_ = np.array([*getattr(self, "label_changes_", ()), change], dtype=object)
 
     def _features(self, texts: Any) -> Any:
         return texts if self.vectorizer_ is None else self.vectorizer_.transform(checked_texts(texts))
@@ -776,53 +488,6 @@ class TextTagger(Estimator):
             X = self._features(texts)
             return _sets(names, self.decision_.predict(_probabilities(self.classifier_, X)))
         return [row for X in self._blocks(texts) for row in _sets(names, self.classifier_.predict(X))]
-
-
-def _row(names: Any) -> Any:
-    """Return the names of a row as a list. Anything that is not a list of names is returned unchanged."""
-    return names if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
-
-
-def _among(row: Any, names: set[str]) -> Any:
-    """Return the names of a row that are in `names`, and whatever is not a str."""
-    return [name for name in row if not isinstance(name, str) or name in names] if type(row) is list else row
-
-
-def _without(row: Any, names: set[str]) -> Any:
-    """Return the names of a row that are not in `names`, and whatever is not a str."""
-    return [name for name in row if name not in names] if type(row) is list else row
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(repr(str(name)) for name in names)
-
-
-def _stacked(above: Any, below: Any) -> Any:
-    if issparse(above):
-        parts: list[Any] = [above, csr_array(below)]
-        return csr_array(vstack(parts, format="csr", dtype=parts[0].dtype))
-    return np.vstack([above, below]).astype(above.dtype, copy=False)
-
-
-def _merged(Y: csr_array, places: NDArray[np.int64]) -> csr_array:
-    """Return labels in which the first of some labels is the union of all of them."""
-    columns = np.arange(Y.shape[1])
-    columns[places] = places[0]
-    merged = csr_array((Y.data.copy(), columns[Y.indices], Y.indptr.copy()), shape=Y.shape)
-    merged.sum_duplicates()
-    merged.data[:] = 1
-    return merged
-
-
-def _identifiers(names: NDArray[Any], label_ids: Mapping[str, str] | Sequence[str]) -> NDArray[Any]:
-    if isinstance(label_ids, Mapping):
-        missing = [name for name in names if name not in label_ids]
-        if missing:
-            raise ValueError(
-                f"`label_ids` must have an identifier for each label, got none for {missing[0]!r}"
-            )
-        label_ids = [label_ids[name] for name in names]
-    return as_names(label_ids, len(names), "label_ids")
 
 
 def _ranked(names: NDArray[Any], labels: NDArray[Any], scores: NDArray[Any]) -> Suggestions:
