@@ -57,12 +57,13 @@ class PDSparseClassifier(SparseLinearClassifier):
     post_solve : bool, default=True
         Whether to refit the nonzero weights after the main fit. The refit has no L1 penalty. It takes at most
         as many passes as the main fit, and stops earlier at the tolerance `tol`. With `early_stopping`, it
-        takes at most as many passes as the main fit took to the best pass, and the refitted weights are kept
-        only if their precision on the held-out rows is not lower than the precision before the refit.
+        takes at most as many passes as the main fit needed to reach its best weights. The refitted weights
+        are then kept only if their precision on the held-out rows is not lower than before the refit.
     fit_intercept : bool, default=True
         Whether to add intercepts to the scores. The intercept of a label is a factor times the logarithm of
         the frequency of the label. All labels have the same factor, which is chosen on held-out rows (see
-        Notes). `fit_intercept` affects the weights only if `normalize` centers columns of X.
+        Notes). If `normalize` centers columns of X, it does so only with `fit_intercept`. In
+        all other cases, `fit_intercept` does not affect the weights.
     threshold : {"auto", "zero"} or float, default="auto"
         Number that is subtracted from all scores. `predict` then assigns the labels with positive scores.
         "auto" learns the threshold, so that the number of predicted labels on held-out rows equals the number
@@ -74,7 +75,7 @@ class PDSparseClassifier(SparseLinearClassifier):
         Fraction of the rows that `early_stopping` holds out; in (0, 1).
     n_iter_no_change : int, default=3
         If `early_stopping` is True, the fit stops when the precision on held-out rows has reached no new
-        maximum for this number of passes in a row; >= 1.
+        maximum for this number of consecutive passes; >= 1.
     random_state : int, RandomState instance or None, default=None
         Seed of the order of the rows, the choice among labels with equal scores in the search, the sampled
         features and the choice of held-out rows. Pass an int for reproducible results.
@@ -115,13 +116,13 @@ class PDSparseClassifier(SparseLinearClassifier):
     a feature and a label. A pair is stored if there is a row in which the feature is nonzero and whose active
     set contains the label. `early_stopping` doubles the memory of the weights and the active sets.
 
-    The loss compares the labels of a row with one another. Without intercepts and a threshold, the sign of a
-    score would therefore have no meaning. In addition, the weights do not depend on how frequent a label is.
-    For these two reasons, the threshold and the intercepts are learned after the weights. A tenth of the rows
-    (at most 2,000) is held out. If a tenth is less than a hundred rows, up to five different tenths are held
-    out one after the other. The model is not fitted again from the start. Before the weights are reduced by
-    the L1 penalty, they are weighted sums of the training rows. In a copy of the weights, the terms of the
-    held-out rows are subtracted from these sums. Two passes over the remaining rows then adapt the copy, and
+    The loss compares the scores of the labels that a row has with the scores of its other labels. Without
+    intercepts and a threshold, the sign of a score would therefore have no meaning. In addition, the scores
+    would not take into account how frequent a label is. For these two reasons, the threshold and the
+    intercepts are learned after the weights. A tenth of the rows (at most 2,000) is held out. If a tenth is
+    less than a hundred rows, up to five different tenths are held out one after the other. The model is not
+    fitted again from the start. The weights of a label are a weighted sum of the training rows, reduced by
+    the L1 penalty. In a copy of the weights, the terms of the held-out rows are subtracted from this sum. Two passes over the remaining rows then adapt the copy, and
     the adapted copy scores the held-out rows. The weights in `coef_` do not change.
 
     The candidates for the factor of the intercepts are 0, 1/512, 1/256, ..., 2. `fit` computes the mean label

@@ -519,8 +519,8 @@ impl<T: Real> Fitting<'_, T> {
 
 /// Copies a matrix into an array of shape (`n_rows`, `n_cols`), row by row, multiplied by `scale`.
 ///
-/// Row r is copied to row `original(r)`. If `original(r)` is `None`, row r is left out. Rows of the result
-/// without a source row are zero.
+/// Row r of the matrix becomes row `original(r)` of the result. If `original(r)` is `None`, row r is left out.
+/// Rows of the result without a source row are zero.
 ///
 /// # Errors
 ///

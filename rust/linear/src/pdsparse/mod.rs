@@ -12,8 +12,9 @@
 //! at least 1. The dual variables are `α_ik ≥ 0` for the labels that row i has and `α_ik ≤ 0` for
 //! the other labels, with `Σ_{k∈y_i} α_ik = −Σ_{k∉y_i} α_ik ≤ C_i`. The dual problem minimizes
 //! `½ Σ_k ‖w_k‖² + Σ_{i, k∉y_i} α_ik`, where `w_k = soft(v_k, l1)` is the soft threshold of
-//! `v_k = Σ_i α_ik x_i`. The sum of the two objectives is the duality gap, which is 0 at the
-//! optimum. (Yen, Huang, Ravikumar, Zhong, Dhillon: PD-Sparse, ICML 2016.)
+//! `v_k = Σ_i α_ik x_i`. The dual problem is a minimization, so the duality gap is the sum of the
+//! two objectives. It is 0 at the optimum. (Yen, Huang, Ravikumar, Zhong, Dhillon: PD-Sparse,
+//! ICML 2016.)
 //!
 //! The algorithm is fully-corrective block-coordinate Frank–Wolfe. Each pass visits the rows in a
 //! new random order. A visit finds the labels that violate the margin of the row most, and adds
@@ -26,7 +27,7 @@
 //! visits run on one thread. Passes that only score rows (for validation, the duality gap and
 //! thresholds) run on all threads.
 //!
-//! After these passes, the *post-solve* fits the nonzero weights again without l1, while all other
+//! After the last pass that updates weights, the *post-solve* fits the nonzero weights again without l1, while all other
 //! weights stay 0. This removes the shrinkage caused by l1. Then intercepts and the threshold are
 //! chosen on held-out rows.
 //!

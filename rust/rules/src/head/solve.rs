@@ -228,7 +228,7 @@ impl<'a> Outer<'a> {
         Ok(())
     }
 
-    /// Computes `matrix −= sign · A`.
+    /// Computes `matrix −= sign · A`, where A is the matrix that this value represents.
     ///
     /// # Errors
     ///

@@ -111,8 +111,8 @@ impl<'a, const C: usize> Full<'a, C> {
         -0.5 * (total(&gains) + total(&missing)) > bound
     }
 
-    /// Adds the missing rows to the Gram matrix. Does nothing unless the products with these rows have
-    /// already taken more time than the addition would take.
+    /// Adds the missing rows to the Gram matrix if products with these rows have already taken more time than
+    /// the addition takes. Otherwise, products with the missing rows are computed without the matrix.
     ///
     /// # Errors
     ///
