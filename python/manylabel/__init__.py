@@ -2,7 +2,7 @@
 
 from importlib.metadata import version
 
-from manylabel import correlated, datasets, decision, link, metrics, partition, rules, tree
+from manylabel import correlated, datasets, decision, link, metrics, partition, rules, shards, tree
 from manylabel.correlated import CorrLogClassifier
 from manylabel.embedding import Rembrandt
 from manylabel.linear import DiSMECClassifier, LEMLClassifier, PDSparseClassifier
@@ -34,6 +34,7 @@ __all__ = [
     "metrics",
     "partition",
     "rules",
+    "shards",
     "tree",
 ]
 

@@ -14,8 +14,8 @@ from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 
 import manylabel as ml
-from manylabel import cli, metrics
-from manylabel.datasets import dump_xc, load_xc, make_multilabel
+from manylabel import cli, metrics, shards
+from manylabel.datasets import convert, dump_xc, load_xc, make_multilabel
 from manylabel.estimator.parameters import Classifier, Count, Either, Parameters
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="signals and pipes are those of POSIX")
@@ -423,3 +423,39 @@ def test_a_reader_that_leaves_is_no_error(folder, tmp_path):
         process.stdout.close()
         err = process.stderr.read()
     assert (process.returncode, err) == (141, "")
+
+
+def test_train_in_pieces(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "_LEAST_UNITS", 1)
+    dump_xc(*make_multilabel(300, 60, 40, random_state=0), tmp_path / "data.txt")
+    convert(tmp_path / "data.txt", tmp_path / "rows")
+    common = "train --model dismec --seed 0 --jobs 1"
+    assert run(common, tmp_path / "data.txt", "-o", tmp_path / "plain")[0] == 0
+    pieces = (tmp_path / "rows", "-o", tmp_path / "model", "--checkpoint", tmp_path / "fit")
+    code, out, err = run(common, *pieces, "--piece", "1/2")
+    assert (code, out) == (0, "")
+    assert "other pieces are missing" in err
+    assert not (tmp_path / "model").exists()
+    code, _, err = run("merge", tmp_path / "fit", "-o", tmp_path / "merged")
+    assert code == 1
+    assert "pieces are missing, the first is piece 1" in err
+    assert run(common, *pieces, "--piece", "2/2")[0] == 0
+    assert run("merge", tmp_path / "fit", "-o", tmp_path / "merged")[::2] == (0, "")
+    plain = (tmp_path / "plain").read_bytes()
+    assert (tmp_path / "model").read_bytes() == plain
+    assert (tmp_path / "merged").read_bytes() == plain
+
+
+def test_pieces_need_a_folder(run, tmp_path):
+    code, _, err = run("train --model dismec train.txt.gz --piece 1/2 -o", tmp_path / "model")
+    assert code == 2
+    assert "--piece: the pieces are stored in a folder" in err
+    for wrong in ("0/2", "3/2", "2", "a/b"):
+        code, _, err = run("train --model dismec train.txt.gz --checkpoint x -o model --piece", wrong)
+        assert code == 2
+        assert "expected i/N" in err
+    code, _, err = run(
+        "train --model leml train.txt.gz -o", tmp_path / "model", "--checkpoint", tmp_path / "fit"
+    )
+    assert code == 1
+    assert "cannot be cut into pieces" in err

@@ -29,6 +29,7 @@ from manylabel.estimator.scaling import ScaledFeatures
 from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
 from manylabel.estimator.validation import check_training_set
 from manylabel.linear.base import LinearClassifier
+from manylabel.linear.pieces import DiSMECPieces, prepared_for
 
 __all__ = ["DiSMECClassifier"]
 
@@ -218,8 +219,9 @@ class DiSMECClassifier(LinearClassifier):
         with reported(n_labels, "label", params["verbose"], progress) as report:
             if params["C"] == "auto":
                 params["C"] = self._chosen_strength(scaled, y, sample_weight, report)
+            prepared = prepared_for(scaled.X, y, params, report)
             weights, intercept, n_iter, cut = _core.fit_dismec(
-                (scaled.X, y, sample_weight), params, (params["n_jobs"], report)
+                (scaled.X, y, sample_weight), prepared, params, (params["n_jobs"], report)
             )
         # A CSR matrix of shape (n_features, n_labels) has the same arrays as its transpose in CSC format.
         coef = csc_array(core_parts(weights), shape=(n_labels, X.shape[1]))
@@ -230,13 +232,22 @@ class DiSMECClassifier(LinearClassifier):
         self.normalize_ = scaled.by_row
         self.classes_ = np.arange(n_labels)
         self.sparse_output_ = sparse_output
-        unfinished = int(np.count_nonzero(n_iter >= self.max_iter))
-        if unfinished and not quiet:
+        if not quiet:
+            self._warn_of_unfinished(stacklevel=4)
+
+    def _warn_of_unfinished(self, stacklevel: int) -> None:
+        """Warn the caller of the public function if labels did not converge."""
+        n_labels = len(self.n_iter_)
+        unfinished = int(np.count_nonzero(self.n_iter_ >= self.max_iter))
+        if unfinished:
             warnings.warn(
                 f"{unfinished} of {n_labels} labels did not converge in max_iter={self.max_iter} steps",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=stacklevel,
             )
+
+    def _cut(self) -> type[DiSMECPieces]:
+        return DiSMECPieces
 
     def _settled(
         self, X: csr_array, Y: csr_array, sample_weight: Any, threads: int, report: Tell

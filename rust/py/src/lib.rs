@@ -45,6 +45,7 @@ mod params;
 mod partition;
 mod pdsparse;
 mod persistence;
+mod pieces;
 mod pls;
 mod reserve;
 mod rules;
@@ -63,7 +64,7 @@ pub mod _core {
     #[pymodule_export]
     use crate::csr::is_canonical;
     #[pymodule_export]
-    use crate::datasets::{read_arff, read_xc, write_xc};
+    use crate::datasets::{parse_xc, read_arff, read_xc, write_xc};
     #[pymodule_export]
     use crate::leml::{fit_leml, low_rank_scorer};
     #[pymodule_export]
@@ -79,6 +80,8 @@ pub mod _core {
     use crate::pdsparse::fit_pdsparse;
     #[pymodule_export]
     use crate::persistence::crc32;
+    #[pymodule_export]
+    use crate::pieces::{DismecTask, dismec_cut, scale_rows, transpose_rows};
     #[pymodule_export]
     use crate::pls::{fit_pls, pls_n_components, pls_project};
     #[pymodule_export]

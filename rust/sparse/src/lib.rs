@@ -62,6 +62,7 @@ mod owned;
 mod picked;
 mod scalar;
 mod standardize;
+mod stored;
 mod topk;
 mod view;
 
@@ -73,5 +74,6 @@ pub use owned::CsrOwned;
 pub use picked::Picked;
 pub use scalar::{Index, Real, Value};
 pub use standardize::ColumnScaling;
+pub use stored::{CsrMut, CsrRef, Stored, scale_into};
 pub use topk::TopK;
 pub use view::CsrView;

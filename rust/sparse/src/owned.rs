@@ -41,38 +41,16 @@ impl CsrOwned {
         x: CsrView<'_, I, T>,
         normalize: bool,
     ) -> Result<Self, Error> {
-        for (what, size) in [
-            ("number of columns", x.n_cols()),
-            ("number of rows", x.n_rows()),
-        ] {
-            if size > MOST_POSITIONS {
-                return Err(Error::TooLarge {
-                    what,
-                    got: format!("{size}; at most {MOST_POSITIONS} are supported"),
-                });
-            }
-        }
+        Self::check_size(x.n_rows(), x.n_cols())?;
         let mut indptr = reserved("number of rows", x.n_rows() + 1)?;
         let mut indices = reserved("number of stored values", x.nnz())?;
         let mut values = reserved("number of stored values", x.nnz())?;
         indptr.push(0);
         for row in 0..x.n_rows() {
-            let (unit, norm) = x.row_divisors(row, normalize);
-            let (cols, vals) = x.row(row);
-            for (&col, &value) in cols.iter().zip(vals) {
-                let value = (value.f64() / unit / norm) as f32;
-                if !value.is_finite() {
-                    return Err(Error::Param {
-                        name: "X",
-                        expected: "finite in float32 (at most 3.4e38 in absolute value)",
-                        got: format!("{value} in row {row}"),
-                    });
-                }
-                if value != 0.0 {
-                    indices.push(col.get() as u32);
-                    values.push(value);
-                }
-            }
+            Self::scaled_row(x, row, normalize, |col, value| {
+                indices.push(col);
+                values.push(value);
+            })?;
             indptr.push(indices.len());
         }
         Ok(Self {
@@ -81,6 +59,54 @@ impl CsrOwned {
             values,
             n_cols: x.n_cols(),
         })
+    }
+
+    /// Checks that the numbers of rows and columns are supported.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if there are more than 2³¹−2 rows or columns.
+    pub(crate) fn check_size(n_rows: usize, n_cols: usize) -> Result<(), Error> {
+        for (what, size) in [("number of columns", n_cols), ("number of rows", n_rows)] {
+            if size > MOST_POSITIONS {
+                return Err(Error::TooLarge {
+                    what,
+                    got: format!("{size}; at most {MOST_POSITIONS} are supported"),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `each` with the column and the scaled value of each entry of a row that is not 0 as `f32`. If
+    /// `normalize` is true, the row is divided by its Euclidean norm in double precision.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Param`] if a value is not finite as `f32`.
+    #[inline(always)]
+    pub(crate) fn scaled_row<I: Index, T: Value>(
+        x: CsrView<'_, I, T>,
+        row: usize,
+        normalize: bool,
+        mut each: impl FnMut(u32, f32),
+    ) -> Result<(), Error> {
+        let (unit, norm) = x.row_divisors(row, normalize);
+        let (cols, vals) = x.row(row);
+        for (&col, &value) in cols.iter().zip(vals) {
+            let value = (value.f64() / unit / norm) as f32;
+            if !value.is_finite() {
+                return Err(Error::Param {
+                    name: "X",
+                    expected: "finite in float32 (at most 3.4e38 in absolute value)",
+                    got: format!("{value} in row {row}"),
+                });
+            }
+            if value != 0.0 {
+                each(col.get() as u32, value);
+            }
+        }
+        Ok(())
     }
 
     /// Returns a copy. Unlike `clone`, this method returns an error if memory is short.

@@ -35,7 +35,8 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `fit.rs` | assigns labels to panels and panels to threads, and collects the pruned weights |
+//! | `fit.rs` | fits all labels, and collects the pruned weights |
+//! | `pieces.rs` | assigns labels to panels, and fits ranges of panels on all threads |
 //! | `block.rs`, `effort.rs` | fit a few labels to some of the rows, for other crates |
 //! | `problem.rs` | X, its transpose and the sums that all labels share |
 //! | `optimum.rs`, `active.rs` | the two solvers |
@@ -47,6 +48,7 @@ mod effort;
 mod fit;
 mod optimum;
 mod params;
+mod pieces;
 mod problem;
 mod unseen;
 
@@ -54,4 +56,5 @@ pub use block::{Block, Forgotten, Solution};
 pub use effort::Effort;
 pub use fit::{Model, Spare};
 pub use params::{Checked, Params, Solver};
+pub use pieces::{Piece, Prepared, Task};
 pub use unseen::held_out_rows;

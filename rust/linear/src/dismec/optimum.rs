@@ -27,7 +27,7 @@ use super::unseen::Unseen;
 use crate::panel::{LANES, Lanes, Mask, Sums, dot, times_panel};
 use manylabel_base::{Error, Watch, collected, filled};
 use manylabel_simd::{STRETCH, wide};
-use manylabel_sparse::CsrOwned;
+use manylabel_sparse::CsrRef;
 
 /// Number of Newton steps of the line search. They find a root of the derivative along the
 /// direction. The derivative is piecewise linear. After three steps, the root is accurate enough:
@@ -81,7 +81,7 @@ impl Workspace {
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if the vectors do not fit in memory.
-    pub(crate) fn new(problem: &Problem) -> Result<Self, Error> {
+    pub(crate) fn new(problem: &Problem<'_>) -> Result<Self, Error> {
         let by_feature = || filled("number of features", Lanes::default(), problem.dim());
         let by_row = || filled("number of rows", Lanes::default(), problem.n_rows());
         Ok(Self {
@@ -124,8 +124,8 @@ impl Workspace {
 ///
 /// Returns [`Error::Stopped`] if the computation was cancelled.
 pub(crate) fn solve(
-    problem: &Problem,
-    columns: &Columns,
+    problem: &Problem<'_>,
+    columns: &Columns<'_>,
     labels: &[u32],
     tol: f64,
     max_iter: usize,
@@ -133,7 +133,7 @@ pub(crate) fn solve(
     watch: &Watch,
 ) -> Result<[usize; LANES], Error> {
     let stop = start(problem, labels, tol, space);
-    product(&problem.x, &space.weights, &mut space.errors, watch)?;
+    product(problem.x.view(), &space.weights, &mut space.errors, watch)?;
     space.positive.fill(0);
     for (lane, &label) in labels.iter().enumerate() {
         for &row in problem.positives(label) {
@@ -167,8 +167,8 @@ pub(crate) fn solve(
 ///
 /// Returns [`Error::Stopped`] if the computation was cancelled, or any error of `tell`.
 pub(crate) fn unlearn(
-    problem: &Problem,
-    columns: &Columns,
+    problem: &Problem<'_>,
+    columns: &Columns<'_>,
     unseen: &Unseen,
     (n_labels, n_steps): (usize, usize),
     space: &mut Workspace,
@@ -206,8 +206,8 @@ pub(crate) fn unlearn(
     reason = "they are the state of the solver, which only this function changes"
 )]
 fn descend(
-    problem: &Problem,
-    columns: &Columns,
+    problem: &Problem<'_>,
+    columns: &Columns<'_>,
     (cost, total_cost): (&[f32], f64),
     stop: &Sums,
     max_iter: usize,
@@ -232,7 +232,7 @@ fn descend(
             break;
         }
         std::mem::swap(&mut space.gradient, &mut space.last_gradient);
-        product(&columns.xt, &space.pulls, &mut space.gradient, watch)?;
+        product(columns.xt.view(), &space.pulls, &mut space.gradient, watch)?;
         add(&space.weights, &mut space.gradient);
         // The diagonal of the Hessian is about 1 + Σ_i cost_i x_ij² times the fraction of active rows.
         let share = |lane: usize| DIAGONAL_SHARE * active[lane] / total_cost;
@@ -271,7 +271,7 @@ fn descend(
             &space.gradient,
             &mut space.direction,
         );
-        product(&problem.x, &space.direction, &mut space.along, watch)?;
+        product(problem.x.view(), &space.direction, &mut space.along, watch)?;
         step = line_search(cost, space, live);
         add_scaled(&step, &space.direction, &mut space.weights);
         for (lane, n_iter) in n_iter.iter_mut().enumerate() {
@@ -287,7 +287,7 @@ fn descend(
 /// weights, the score of the mean positive row is 1 and the score of the mean row is −1.
 /// (Schultheis, Babbar: Speeding-up one-versus-all training for extreme classification via
 /// mean-separating initialization, Machine Learning 2022.)
-fn start(problem: &Problem, labels: &[u32], tol: f64, space: &mut Workspace) -> Sums {
+fn start(problem: &Problem<'_>, labels: &[u32], tol: f64, space: &mut Workspace) -> Sums {
     // First compute the sum of the positive rows, weighted by cost.
     space.weights.fill(Lanes::default());
     let mut positive_cost = [0.0f64; LANES];
@@ -373,7 +373,7 @@ fn line_search(cost: &[f32], space: &Workspace, live: Mask) -> Lanes {
 }
 
 /// Computes `out = x p`, and regularly checks for cancellation.
-fn product(x: &CsrOwned, p: &[Lanes], out: &mut [Lanes], watch: &Watch) -> Result<(), Error> {
+fn product(x: CsrRef<'_>, p: &[Lanes], out: &mut [Lanes], watch: &Watch) -> Result<(), Error> {
     for (chunk, out) in out.chunks_mut(ROWS_PER_STEP).enumerate() {
         watch.step(0)?;
         times_panel(x, chunk * ROWS_PER_STEP, p, out);
