@@ -10,10 +10,10 @@ import gzip
 import os
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,9 @@ _EXTENSIONS = {
 }
 
 # Number of bytes of text that are parsed at a time. All threads share these bytes.
-_TEXT = 16 << 20
+_TEXT = 8 << 20
+# Room for the beginning of a line before each block.
+_ROOM = 1 << 20
 # The length of a line is limited as in `load_xc`.
 _LONGEST_LINE = 256 << 20
 # Number of rows of a Parquet or Arrow file that are read at a time.
@@ -49,6 +51,7 @@ _MOST_COLUMNS = 2**31 - 2
 _HEADER = re.compile(rb"[ \t]*(\d{1,18})[ \t]+(\d{1,18})[ \t]+(\d{1,18})[ \t\r]*")
 
 Columns = tuple[str, str, str]
+T = TypeVar("T")
 
 
 class Batch(NamedTuple):
@@ -148,7 +151,7 @@ def _fault(path: Path, line: int, expected: str, got: str) -> ValueError:
 def _header(path: Path, file: BinaryIO) -> tuple[tuple[int, int, int], int]:
     """Read the header of a file in the Extreme Classification format, and return it with its length."""
     line = b""
-    while b"\n" not in line and len(line) < 4096 and (more := _read(path, file, 4096, 1)):
+    while b"\n" not in line and len(line) < 4096 and (more := _guarded(path, 1, lambda: file.read(4096))):
         line += more
     end = line.find(b"\n")
     words = _HEADER.fullmatch(line[: max(end, 0)].removeprefix(b"\xef\xbb\xbf"))
@@ -164,9 +167,10 @@ def _header(path: Path, file: BinaryIO) -> tuple[tuple[int, int, int], int]:
     return (n, d, m), end + 1
 
 
-def _read(path: Path, file: BinaryIO, size: int, line: int) -> bytes:
+def _guarded(path: Path, line: int, read: Callable[[], T]) -> T:
+    """Read from a file. A damaged gzip stream is an error of the file."""
     try:
-        return file.read(size)
+        return read()
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise _fault(path, line, "a valid gzip stream", f"a damaged gzip stream ({error})") from None
 
@@ -175,64 +179,105 @@ def _xc(path: Path, at: list[int] | None, threads: int) -> Iterator[Batch]:
     with _opened(path) as file:
         (n_rows, d, m), length = _header(path, file)
         offset, line, done = at or (length, 2, 0)
-        file.seek(offset)
-        for text, first, end, behind in _lines(path, file, offset, line):
-            x, y = _core.parse_xc(str(path), text, (done, first), (n_rows, d, m), n_threads=threads)
-            done += len(x[0]) - 1
-            yield Batch(*x, *y, position=[end, behind, done])
+        lines = _Lines(path, file, offset, line)
+        for text in lines:
+            before = (done, lines.line)
+            x, y = _core.parse_xc(str(path), text, before, (n_rows, d, m), n_threads=threads)
+            done += lines.count(x[0])
+            yield Batch(*x, *y, position=[lines.offset, lines.line, done])
         if done < n_rows:
             got = f"the end of the file after {done} examples"
             raise _fault(path, done + 2, f"{n_rows} examples, as line 1 states", got)
 
 
 def _svmlight(path: Path, at: list[int] | None, zero_based: bool, threads: int) -> Iterator[Batch]:
+    limits = (2**62, _MOST_COLUMNS + (not zero_based), _MOST_COLUMNS)
     with _opened(path) as file:
-        offset, line = at or (0, 1)
-        file.seek(offset)
-        limits = (2**62, _MOST_COLUMNS + (not zero_based), _MOST_COLUMNS)
-        for text, first, end, behind in _lines(path, file, offset, line):
-            (x_ends, columns, values), y = _core.parse_xc(
-                str(path), text, (0, first), limits, n_threads=threads
-            )
+        lines = _Lines(path, file, *(at or (0, 1)))
+        for text in lines:
+            x, y = _core.parse_xc(str(path), text, (0, lines.line), limits, n_threads=threads)
+            x_ends, columns, values = x
             if not zero_based and len(columns):
                 if columns.min() == 0:
                     row = int(np.searchsorted(x_ends, np.argmin(columns), side="right")) - 1
                     wanted = "features numbered from 1 (`zero_based=True` reads features numbered from 0)"
-                    raise _fault(path, first + row, wanted, "feature 0")
+                    raise _fault(path, lines.line + row, wanted, "feature 0")
                 columns -= 1
-            yield Batch(x_ends, columns, values, *y, position=[end, behind])
+            lines.count(x_ends)
+            yield Batch(x_ends, columns, values, *y, position=[lines.offset, lines.line])
 
 
-def _lines(
-    path: Path, file: BinaryIO, offset: int, line: int
-) -> Iterator[tuple[NDArray[np.uint8], int, int, int]]:
-    """Yield blocks of complete lines. Empty lines at the end of the file are left out.
+class _Lines:
+    """Blocks of complete lines of a file. Empty lines at the end of the file are left out.
 
-    With every block come the number of its first line, the position behind the block, and the number of the
-    next line. The next block is read while the caller works on the last block.
+    While the caller works on a block, the next block is read. The caller must call `count` after every block.
+
+    Attributes
+    ----------
+    offset : int
+        The position in the file behind the last block.
+    line : int
+        The number of the first line of the last block, or of the next block after a call of `count`.
     """
-    carry = b""
-    with ThreadPoolExecutor(1) as reader:
-        ahead = reader.submit(_read, path, file, _TEXT, line)
-        while True:
-            more = ahead.result()
-            if more:
-                ahead = reader.submit(_read, path, file, _TEXT, line)
-            text = carry + more
-            # The last line, and the empty lines behind it, wait for the next block.
-            behind_last = len(text.rstrip(b"\r\n")) if not more or text[-1:] in b"\r\n" else len(text)
-            end = text.rfind(b"\n", 0, behind_last) + 1 if more else behind_last
-            block, carry = text[:end], text[end:]
-            if len(carry) > _LONGEST_LINE:
-                raise _fault(path, line, f"lines of at most {_LONGEST_LINE} bytes", "a longer line")
-            if block:
-                offset += len(block)
-                behind = line + block.count(b"\n") + (not more)
-                whole = block if more else block + b"\n"
-                yield np.frombuffer(whole, dtype=np.uint8), line, offset, behind
-                line = behind
-            if not more:
-                return
+
+    def __init__(self, path: Path, file: BinaryIO, offset: int, line: int) -> None:
+        self._path, self._file = path, file
+        self.offset, self.line = offset, line
+        file.seek(offset)
+
+    def count(self, ends: NDArray[np.int64]) -> int:
+        """Count the rows of a block. Each row is a line. Return their number."""
+        self.line += len(ends) - 1
+        return len(ends) - 1
+
+    def __iter__(self) -> Iterator[NDArray[np.uint8]]:
+        # The beginning of a line that continues in the next block is copied to the room before this block.
+        buffers = [bytearray(_ROOM + _TEXT) for _ in range(2)]
+        carry = b""
+        with ThreadPoolExecutor(1) as reader:
+            ahead = reader.submit(self._read, buffers[0])
+            while True:
+                n_read = ahead.result()
+                text: bytes | bytearray = buffers[0]
+                begin, end = _ROOM - len(carry), _ROOM + n_read
+                if begin >= 0:
+                    buffers[0][begin:_ROOM] = carry
+                else:
+                    text, begin, end = carry + text[_ROOM:end], 0, len(carry) + n_read
+                buffers.reverse()
+                if n_read:
+                    ahead = reader.submit(self._read, buffers[0])
+                # The last line, and the empty lines behind it, wait for the next block.
+                last = end
+                while last > begin and text[last - 1] in b"\r\n":
+                    last -= 1
+                stop = max(text.rfind(b"\n", begin, last) + 1, begin) if n_read else last
+                carry = bytes(text[stop:end])
+                if len(carry) > _LONGEST_LINE:
+                    raise _fault(
+                        self._path, self.line, f"lines of at most {_LONGEST_LINE} bytes", "a longer line"
+                    )
+                if stop > begin:
+                    self.offset += stop - begin
+                    block = memoryview(text)[begin:stop]
+                    yield np.frombuffer(block if n_read else bytes(block) + b"\n", dtype=np.uint8)
+                if not n_read:
+                    return
+
+    def _read(self, buffer: bytearray) -> int:
+        """Fill the buffer behind the room, and return the number of bytes."""
+        filled = _ROOM
+        with memoryview(buffer) as view:
+            while filled < len(buffer):
+                got = self._read_some(view[filled:])
+                if not got:
+                    break
+                filled += got
+        return filled - _ROOM
+
+    def _read_some(self, into: memoryview) -> int:
+        file: Any = self._file
+        return _guarded(self._path, self.line, lambda: int(file.readinto(into) or 0))
 
 
 def _arff(path: Path, at: list[int] | None, xml: Path | None) -> Iterator[Batch]:

@@ -53,8 +53,8 @@ impl Block {
         let newline = memchr(b'\n', &text[start.saturating_sub(1)..]);
         let end = newline.map_or(text.len(), |newline| start.max(1) + newline);
         let mut bytes = reserved(TEXT, end + PADDING.len())?;
-        bytes.extend_from_slice(&text[..end]);
-        bytes.extend_from_slice(&PADDING);
+        extend(TEXT, &mut bytes, text[..end].iter().copied())?;
+        extend(TEXT, &mut bytes, PADDING)?;
         Ok(Self { bytes, first_line })
     }
 
@@ -65,6 +65,11 @@ impl Block {
     /// Panics if the block has never been filled.
     pub(crate) fn text(&self) -> &[u8] {
         &self.bytes[..self.bytes.len() - PADDING.len()]
+    }
+
+    /// Returns the number of lines.
+    pub(crate) fn n_lines(&self) -> usize {
+        memchr_iter(b'\n', self.text()).count()
     }
 
     /// Returns the lines, followed by eight zero bytes.

@@ -192,13 +192,15 @@ pub(crate) fn scale_rows<'py>(
 ) -> PyResult<Bound<'py, PyArray1<u32>>> {
     let x = x.unchecked("X")?;
     let (mut indptr, mut indices, mut values) = out;
-    let out = CsrMut {
+    let mut out = CsrMut {
         indptr: indptr.as_slice_mut()?,
         indices: indices.as_slice_mut()?,
         values: values.as_slice_mut()?,
     };
     let features = job.run(py, |watch| {
-        with_sparse!(x.sparse()?, |x| scale_into(x, normalize, ones, out, watch))
+        with_sparse!(x.sparse()?, |x| scale_into(
+            x, normalize, ones, &mut out, watch
+        ))
     })?;
     handed(py, features)
 }
@@ -214,12 +216,12 @@ pub(crate) fn transpose_rows(
     job: Job,
 ) -> PyResult<()> {
     let (mut indptr, mut indices, mut values) = out;
-    let out = CsrMut {
+    let mut out = CsrMut {
         indptr: indptr.as_slice_mut()?,
         indices: indices.as_slice_mut()?,
         values: values.as_slice_mut()?,
     };
     job.run(py, |watch| {
-        CsrRef::new(&rows.0, &rows.1, &rows.2, n_cols)?.transpose_into(out, watch)
+        CsrRef::new(&rows.0, &rows.1, &rows.2, n_cols)?.transpose_into(&mut out, watch)
     })
 }

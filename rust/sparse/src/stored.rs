@@ -92,7 +92,7 @@ impl<'a> CsrRef<'a> {
     ///
     /// Returns [`Error::Shape`] if `out` has another size than the transpose. Returns [`Error::TooLarge`] if memory
     /// is short, and [`Error::Stopped`] if the computation was cancelled.
-    pub fn transpose_into(self, out: CsrMut<'_>, watch: &Watch) -> Result<(), Error> {
+    pub fn transpose_into(self, out: &mut CsrMut<'_>, watch: &Watch) -> Result<(), Error> {
         let n_stored = self.indices.len();
         same("number of rows", self.n_cols + 1, out.indptr.len())?;
         same("number of stored values", n_stored, out.indices.len())?;
@@ -217,7 +217,7 @@ pub fn scale_into<I: Index, T: Value>(
     x: CsrView<'_, I, T>,
     normalize: bool,
     ones: bool,
-    out: CsrMut<'_>,
+    out: &mut CsrMut<'_>,
     watch: &Watch,
 ) -> Result<Vec<u32>, Error> {
     let n_rows = x.n_rows();
@@ -297,8 +297,8 @@ mod tests {
             }
             let room = x.nnz() + if ones { x.n_rows() } else { 0 };
             let mut arrays = (vec![9; x.n_rows() + 1], vec![9; room], vec![9.0; room]);
-            let out = CsrMut { indptr: &mut arrays.0, indices: &mut arrays.1, values: &mut arrays.2 };
-            prop_assert_eq!(scale_into(x, normalize, ones, out, &watch).expect("room"), kept);
+            let mut out = CsrMut { indptr: &mut arrays.0, indices: &mut arrays.1, values: &mut arrays.2 };
+            prop_assert_eq!(scale_into(x, normalize, ones, &mut out, &watch).expect("room"), kept);
             let end = arrays.0[x.n_rows()];
             arrays.1.truncate(end);
             arrays.2.truncate(end);
@@ -308,8 +308,8 @@ mod tests {
 
             let borrowed = CsrRef::new(&arrays.0, &arrays.1, &arrays.2, owned.n_cols).expect("valid");
             let mut turned = (vec![9; owned.n_cols + 1], vec![9; end], vec![9.0; end]);
-            let out = CsrMut { indptr: &mut turned.0, indices: &mut turned.1, values: &mut turned.2 };
-            borrowed.transpose_into(out, &watch).expect("room");
+            let mut out = CsrMut { indptr: &mut turned.0, indices: &mut turned.1, values: &mut turned.2 };
+            borrowed.transpose_into(&mut out, &watch).expect("room");
             let expected = owned.transpose().expect("small");
             prop_assert_eq!(turned.0, expected.indptr);
             prop_assert_eq!(turned.1, expected.indices);

@@ -9,7 +9,7 @@
 //! moved to a larger allocation.
 
 use crate::number::{Real, decimal, digits};
-use crate::source::{Block, Index, Source, Unfit, quote, shorten};
+use crate::source::{BLOCK, Block, Index, Source, Unfit, quote, shorten};
 use manylabel_base::{Error, Watch, extend, few, push};
 use std::path::{Path, PathBuf};
 
@@ -257,22 +257,27 @@ pub fn parse_lines<I: Index, V: Real>(
         shape,
     };
     let mut parts = Vec::new();
+    let n_blocks = text.len() / BLOCK as usize + 1;
     let (mut rest, mut line) = (text, first_line);
     while !rest.is_empty() {
         let block = Block::first_of(rest, line)?;
         rest = &rest[block.text().len()..];
-        line += block.lines().count();
-        let part = Part {
+        line += block.n_lines();
+        let mut part = Part {
             block,
             ..Part::default()
         };
+        part.make_room();
         push("number of blocks of text", &mut parts, part)?;
     }
     parts.par_iter_mut().try_for_each(|part| {
         part.parse(&limits);
         watch.step(0)
     })?;
-    for part in &mut parts {
+    for (at, part) in parts.iter_mut().enumerate() {
+        if at == 1 {
+            all.reserve(n_blocks as f64);
+        }
         part.append_to(&mut all, n_before)
             .map_err(|(unfit, line)| unfit.at(path, line))?;
     }
@@ -412,6 +417,16 @@ impl<I, V> Default for Part<I, V> {
 }
 
 impl<I: Index, V: Real> Part<I, V> {
+    /// Reserves capacity for the pairs of the block, so that the arrays rarely have to be moved. A failed
+    /// allocation is not an error here, because the size is an estimate.
+    fn make_room(&mut self) {
+        /// The usual length of a pair `feature:value` is eight bytes or more.
+        const PAIR: usize = 8;
+        let n_pairs = self.block.text().len() / PAIR;
+        let _ = self.x.indices.try_reserve(n_pairs);
+        let _ = self.x.values.try_reserve(n_pairs);
+    }
+
     /// Parses the block up to its end or up to the first error.
     fn parse(&mut self, limits: &Limits) {
         let block = std::mem::take(&mut self.block);

@@ -352,20 +352,20 @@ mod tests {
 
         let room = x.nnz() + x.n_rows();
         let mut arrays = (vec![0; x.n_rows() + 1], vec![0; room], vec![0.0; room]);
-        let out = CsrMut {
+        let mut out = CsrMut {
             indptr: &mut arrays.0,
             indices: &mut arrays.1,
             values: &mut arrays.2,
         };
-        let features = scale_into(x, true, true, out, &watch).expect("room");
+        let features = scale_into(x, true, true, &mut out, &watch).expect("room");
         let rows = CsrRef::new(&arrays.0, &arrays.1, &arrays.2, 13).expect("valid");
         let mut turned = (vec![0; 14], vec![0; room], vec![0.0; room]);
-        let out = CsrMut {
+        let mut out = CsrMut {
             indptr: &mut turned.0,
             indices: &mut turned.1,
             values: &mut turned.2,
         };
-        rows.transpose_into(out, &watch).expect("room");
+        rows.transpose_into(&mut out, &watch).expect("room");
         let xt = CsrRef::new(&turned.0, &turned.1, &turned.2, 4000).expect("valid");
         let prepared = |xt| Prepared {
             x: rows,
