@@ -391,7 +391,10 @@ mod tests {
                 for (at, &label) in piece.labels.iter().enumerate() {
                     let label = label as usize;
                     assert_eq!(piece.weights.row(at), whole_by_label.row(label));
-                    assert_eq!(piece.intercept[at], whole.intercept[label]);
+                    assert_eq!(
+                        piece.intercept[at].to_bits(),
+                        whole.intercept[label].to_bits()
+                    );
                     assert_eq!(piece.n_iter[at], whole.n_iter[label]);
                 }
             }

@@ -127,7 +127,7 @@ impl Unseen {
         }
         let total_cost = cost.iter().map(|&cost| f64::from(cost)).sum();
         let learnable = n_positive >= FEWEST_POSITIVES && total_cost > 0.0;
-        Ok(learnable.then(|| Self {
+        Ok(learnable.then_some(Self {
             rows,
             cost,
             total_cost,
