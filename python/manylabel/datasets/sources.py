@@ -342,7 +342,7 @@ def _of_table(path: Path, table: Any, columns: Columns, number: int) -> Batch:
     with np.errstate(over="ignore"):
         x_values = x_values.astype(np.float32)
     if not np.isfinite(x_values).all():
-        raise ValueError(f"{path}: `{values}` must be finite as float32")
+        raise ValueError(f"{path}: `{values}` must be finite in float32 (at most 3.4e38 in absolute value)")
     for name, found in ((features, x_columns), (labels, y_columns)):
         if len(found) and not 0 <= found.min() <= found.max() < _MOST_COLUMNS:
             raise ValueError(
