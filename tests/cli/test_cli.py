@@ -495,11 +495,11 @@ def test_what_cannot_be_fitted_in_pieces(run, tmp_path):
     code, _, err = run("train", tmp_path / "docs.csv", *pieces)
     assert code == 2
     assert "--checkpoint: the fit of a tagger" in err
-    code, _, err = run("train", tmp_path / "docs.csv", "--piece 1/2 -o", tmp_path / "model")
+    code, _, err = run("train --piece 1/2", tmp_path / "docs.csv", "-o", tmp_path / "model")
     assert code == 2
     assert "--piece: the pieces are stored in a folder" in err
     for option in ("--calibrate", "--decide macro_f1"):
-        code, _, err = run("train --model dismec train.txt.gz", option, *pieces)
+        code, _, err = run(f"train --model dismec train.txt.gz {option}", *pieces)
         assert code == 1
         assert "cannot be cut into pieces" in err
 
