@@ -112,7 +112,7 @@ def test_ctrl_c_while_a_matrix_is_handed_over(small):
         (CorrLogClassifier(), "coef_", csr_array, lambda model: _core.correlated_scorer(model, {})),
         (BoostedRulesClassifier(n_rules=3), "heads_", csr_array, _core.rules_scorer),
     ],
-    ids=as_written,
+    ids=["DiSMECClassifier", "CorrLogClassifier", "BoostedRulesClassifier"],
 )
 def test_ctrl_c_while_a_model_is_handed_over(classifier, attribute, form, hand_over, small):
     model = clone(classifier).fit(*small)
