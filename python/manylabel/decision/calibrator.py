@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from manylabel import _core
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import MultiLabelClassifier, core_rows
+from manylabel.estimator.explanation import Explained
 from manylabel.estimator.parameters import check_count, n_threads, shown
 from manylabel.estimator.progress import Progress
 from manylabel.estimator.registry import register
@@ -197,6 +198,11 @@ class LabelCalibrator(MultiLabelClassifier):
         if isinstance(self.estimator_, MultiLabelClassifier):
             return self.estimator_._scorer()
         return DenseScorer(lambda X, _: self.estimator_.decision_function(csr_array(X)), self._n_labels)
+
+    def _explained(self, x: csr_array, label: int, names: Sequence[str]) -> Explained:
+        if isinstance(self.estimator_, MultiLabelClassifier):
+            return self.estimator_._explained(x, label, names)
+        return super()._explained(x, label, names)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
         self._calibrate(X, y, sample_weight, progress, self.parameters.check(self))
