@@ -12,6 +12,7 @@ from manylabel import (
     partition,
     plotting,
     rules,
+    shards,
     tagging,
     tree,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "plotting",
     "rules",
     "save",
+    "shards",
     "tagging",
     "tree",
 ]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 __all__ = [
+    "DismecTask",
     "Scorer",
     "block_scorer",
     "calibrated",
@@ -18,6 +19,7 @@ __all__ = [
     "coherent",
     "correlated_scorer",
     "crc32",
+    "dismec_cut",
     "expected_f1_sets",
     "fit_calibration",
     "fit_correlated",
@@ -36,6 +38,7 @@ __all__ = [
     "link_scorer",
     "low_rank_scorer",
     "merge_blocks",
+    "parse_xc",
     "partition_labels",
     "pls_n_components",
     "pls_project",
@@ -45,8 +48,10 @@ __all__ = [
     "rules_add",
     "rules_fired",
     "rules_scorer",
+    "scale_rows",
     "standardize_columns",
     "topk_of_rows",
+    "transpose_rows",
     "tree_add_labels",
     "tree_scorer",
     "write_xc",
@@ -63,6 +68,35 @@ _Job: TypeAlias = tuple[int, Callable[[int], object] | None]
 
 # Sparse or dense features.
 _Features: TypeAlias = csr_array | NDArray[Any]
+
+# The row ends, columns and values of a matrix.
+_Rows: TypeAlias = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.float32]]
+
+# Rows, their transpose or None, the original numbers of their columns, and the numbers of features and
+# columns.
+_Prepared: TypeAlias = tuple[_Rows, _Rows | None, NDArray[np.uint32], int, int]
+
+@final
+class DismecTask:
+    def __new__(
+        cls,
+        examples: _Examples,
+        prepared: _Prepared | None,
+        factors: tuple[NDArray[np.float32], NDArray[np.float32]] | None,
+        params: dict[str, Any],
+        job: _Job,
+    ) -> DismecTask: ...
+    @property
+    def n_panels(self) -> int: ...
+    def fit(
+        self, first: int, end: int, job: _Job
+    ) -> tuple[
+        NDArray[np.int32],
+        _Csr,
+        NDArray[np.float32],
+        NDArray[np.int32],
+        tuple[float, NDArray[np.float32], NDArray[np.float64]] | None,
+    ]: ...
 
 @final
 class Scorer:
@@ -94,6 +128,7 @@ def check_link(params: dict[str, Any]) -> None: ...
 def coherent(probabilities: csr_array, hierarchy: list[list[int]], job: _Job) -> _Csr: ...
 def crc32(data: NDArray[np.uint8], start: int = 0) -> int: ...
 def correlated_scorer(model: Any, params: dict[str, Any]) -> Scorer: ...
+def dismec_cut(wanted: float, scores: NDArray[np.float32], weights: NDArray[np.float64]) -> float | None: ...
 def expected_f1_sets(probabilities: csr_array, of_empty: float, job: _Job) -> _Csr: ...
 def fit_calibration(
     scores: csr_array,
@@ -118,6 +153,7 @@ def fit_correlated(
 ]: ...
 def fit_dismec(
     examples: _Examples,
+    prepared: _Prepared | None,
     factors: tuple[NDArray[np.float32], NDArray[np.float32]] | None,
     params: dict[str, Any],
     job: _Job,
@@ -246,6 +282,18 @@ def pls_n_components(
 def pls_project(
     x: csr_array | NDArray[Any], coef: tuple[NDArray[Any], NDArray[Any]], n_threads: int
 ) -> NDArray[Any]: ...
+def parse_xc(
+    path: str,
+    text: NDArray[np.uint8],
+    before: tuple[int, int],
+    shape: tuple[int, int, int],
+    *,
+    n_threads: int,
+) -> tuple[
+    tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]],
+    tuple[NDArray[np.int64], NDArray[np.int32]],
+    tuple[NDArray[np.int64], NDArray[np.int32]],
+]: ...
 def read_arff(
     path: str, xml: str | None, *, ignore: list[str], missing_labels: str, double: bool
 ) -> tuple[NDArray[Any] | _Csr, _Csr, _Csr, list[str], list[str]]: ...
@@ -256,10 +304,12 @@ def rules_add(
 ) -> None: ...
 def rules_fired(model: Any, x: csr_array, n_threads: int) -> _Csr: ...
 def rules_scorer(model: Any) -> Scorer: ...
+def scale_rows(x: csr_array, normalize: bool, ones: bool, out: _Rows, job: _Job) -> NDArray[np.uint32]: ...
 def standardize_columns(
     x: csr_array, sample_weight: NDArray[np.float32] | None, center: bool
 ) -> tuple[_Csr, NDArray[np.float64], NDArray[np.float64]]: ...
 def topk_of_rows(scores: csr_array, k: int) -> _Csr: ...
+def transpose_rows(rows: _Rows, n_cols: int, out: _Rows, job: _Job) -> None: ...
 def tree_add_labels(
     model: Any,
     examples: _Examples,

@@ -29,7 +29,7 @@ from typing import IO, Any
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["written_aside"]
+__all__ = ["locked", "written_aside"]
 
 _A_DAY = 24 * 60 * 60
 
@@ -84,6 +84,36 @@ def written_aside(path: Path, mode: str, **options: Any) -> Iterator[IO[Any]]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
+    """Lock a file for the body of a ``with`` statement, so that no other process runs this body.
+
+    The operating system releases the lock when the process ends, even if the process is killed. The file
+    itself stays. On Windows, nothing is locked.
+
+    Parameters
+    ----------
+    path : Path
+        The file to lock. It is created if it does not exist.
+    wait : bool, default=False
+        Whether to wait if another process has locked the file.
+
+    Raises
+    ------
+    BlockingIOError
+        If another process has locked the file, and `wait` is False.
+    OSError
+        If the file cannot be created.
+    """
+    with open(path, "ab") as file:
+        if wait and sys.platform != "win32":
+            with suppress(OSError):  # the file system may not support locks
+                fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+        elif not _lock(file.fileno(), unsupported=True):
+            raise BlockingIOError(errno.EWOULDBLOCK, "another process is writing to this folder", str(path))
+        yield
 
 
 def _regular_file(path: Path) -> os.stat_result | None:

@@ -38,6 +38,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core
@@ -46,7 +47,15 @@ from manylabel.estimator.parameters import shown
 from manylabel.estimator.registry import CLASSES, register
 from manylabel.parts import PARTS, part_of
 
-__all__ = ["load", "register", "save", "save_model", "written_aside"]
+__all__ = [
+    "description_of",
+    "from_description",
+    "load",
+    "register",
+    "save",
+    "save_model",
+    "written_aside",
+]
 
 FORMAT = 1
 
@@ -209,6 +218,53 @@ def load(path: str | os.PathLike[str]) -> Any:
         raise ValueError(f"cannot load {os.fspath(path)}: the header is nested too deeply") from None
     except (ValueError, OverflowError) as error:
         raise ValueError(f"cannot load {os.fspath(path)}: {error}") from error
+
+
+def description_of(estimator: Any) -> dict[str, Any]:
+    """Return the class and the parameters of an estimator as a JSON object, without its fitted attributes.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The estimator. Its parameters must be of the types that `save_model` allows, except numpy scalars.
+
+    Returns
+    -------
+    dict
+        The JSON object, for `from_description`.
+
+    Raises
+    ------
+    TypeError
+        If a parameter cannot be described.
+    """
+    encoder = _Encoder()
+    node = encoder.estimator(clone(estimator), "", 0)
+    if encoder.tensors:
+        name = next(iter(encoder.tensors))
+        raise TypeError(f"`{name}` must be a plain number of Python, got a numpy scalar")
+    return node
+
+
+def from_description(node: Any) -> Any:
+    """Return the unfitted estimator that `description_of` has described.
+
+    Parameters
+    ----------
+    node : dict
+        The JSON object.
+
+    Returns
+    -------
+    estimator
+        The unfitted estimator.
+
+    Raises
+    ------
+    ValueError
+        If the object does not describe an estimator.
+    """
+    return _Decoder({}).estimator(node, 0)
 
 
 def _bytes_of(tensor: NDArray[Any]) -> NDArray[np.uint8]:

@@ -14,8 +14,8 @@ from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 
 import manylabel as ml
-from manylabel import cli, metrics
-from manylabel.datasets import dump_xc, load_xc, make_multilabel
+from manylabel import cli, metrics, shards
+from manylabel.datasets import convert, dump_xc, load_xc, make_multilabel
 from manylabel.estimator.parameters import Classifier, Count, Either, Parameters
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="signals and pipes are those of POSIX")
@@ -454,3 +454,66 @@ def test_probabilities_need_a_calibrated_model(run):
     code, _, err = run("predict model.safetensors test.txt --probabilities")
     assert code == 1
     assert "expected a model of `train --calibrate`, got DiSMECClassifier" in err
+
+
+def test_train_in_pieces(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "_LEAST_UNITS", 1)
+    dump_xc(*make_multilabel(300, 60, 40, random_state=0), tmp_path / "data.txt")
+    convert(tmp_path / "data.txt", tmp_path / "rows")
+    common = "train --model dismec --seed 0 --jobs 1"
+    assert run(common, tmp_path / "data.txt", "-o", tmp_path / "plain")[0] == 0
+    pieces = (tmp_path / "rows", "-o", tmp_path / "model", "--checkpoint", tmp_path / "fit")
+    code, out, err = run(common, *pieces, "--piece", "1/2")
+    assert (code, out) == (0, "")
+    assert "other pieces are missing" in err
+    assert not (tmp_path / "model").exists()
+    code, _, err = run("merge", tmp_path / "fit", "-o", tmp_path / "merged")
+    assert code == 1
+    assert "pieces are missing, the first is piece 1" in err
+    assert run(common, *pieces, "--piece", "2/2")[0] == 0
+    assert run("merge", tmp_path / "fit", "-o", tmp_path / "merged")[::2] == (0, "")
+    plain = (tmp_path / "plain").read_bytes()
+    assert (tmp_path / "model").read_bytes() == plain
+    assert (tmp_path / "merged").read_bytes() == plain
+
+
+def test_folders_of_rows_and_folders_of_texts(run, tmp_path):
+    dump_xc(*make_multilabel(300, 60, 40, random_state=0), tmp_path / "data.txt")
+    convert(tmp_path / "data.txt", tmp_path / "rows")
+    assert run("train --model dismec --seed 0 --quiet", tmp_path / "rows", "-o", tmp_path / "model")[0] == 0
+    from_file = run("evaluate --json --quiet", tmp_path / "model", tmp_path / "data.txt")
+    assert run("evaluate --json --quiet", tmp_path / "model", tmp_path / "rows") == from_file
+    (tmp_path / "rows" / "rows.json").rename(tmp_path / "rows" / "convert.json")
+    code, _, err = run("train --model dismec", tmp_path / "rows", "-o", tmp_path / "model")
+    assert code == 1
+    assert "the conversion is not complete" in err
+
+
+def test_what_cannot_be_fitted_in_pieces(run, tmp_path):
+    (tmp_path / "docs.csv").write_text("text,labels\na b,x\nc d,y\n")
+    pieces = ("-o", tmp_path / "model", "--checkpoint", tmp_path / "fit")
+    code, _, err = run("train", tmp_path / "docs.csv", *pieces)
+    assert code == 2
+    assert "--checkpoint: the fit of a tagger" in err
+    code, _, err = run("train", tmp_path / "docs.csv", "--piece 1/2 -o", tmp_path / "model")
+    assert code == 2
+    assert "--piece: the pieces are stored in a folder" in err
+    for option in ("--calibrate", "--decide macro_f1"):
+        code, _, err = run("train --model dismec train.txt.gz", option, *pieces)
+        assert code == 1
+        assert "cannot be cut into pieces" in err
+
+
+def test_pieces_need_a_folder(run, tmp_path):
+    code, _, err = run("train --model dismec train.txt.gz --piece 1/2 -o", tmp_path / "model")
+    assert code == 2
+    assert "--piece: the pieces are stored in a folder" in err
+    for wrong in ("0/2", "3/2", "2", "a/b"):
+        code, _, err = run("train --model dismec train.txt.gz --checkpoint x -o model --piece", wrong)
+        assert code == 2
+        assert "expected i/N" in err
+    code, _, err = run(
+        "train --model leml train.txt.gz -o", tmp_path / "model", "--checkpoint", tmp_path / "fit"
+    )
+    assert code == 1
+    assert "cannot be cut into pieces" in err

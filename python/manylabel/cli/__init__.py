@@ -2,10 +2,11 @@
 
 ``manylabel`` and ``python -m manylabel`` run the same program.
 
-Data files whose names end in ``.arff`` or ``.arff.gz`` are read as ARFF. Folders, and files that end in
-``.csv``, ``.tsv``, ``.jsonl``, ``.ndjson`` or ``.parquet``, are tables of texts with the names of their
-labels. A model of such a table is a `TextTagger`. Other data files must be in the text format of the Extreme
-Classification Repository. All data files may be compressed with gzip. Results are
+Data files whose names end in ``.arff`` or ``.arff.gz`` are read as ARFF. A folder is either one that
+``manylabel.datasets.convert`` wrote, or a folder of texts. Folders of texts, and files that end in ``.csv``,
+``.tsv``, ``.jsonl``, ``.ndjson`` or ``.parquet``, are tables of texts with the names of their labels. A model
+of such a table is a `TextTagger`. Other data files must be in the text format of the Extreme Classification
+Repository. All data files may be compressed with gzip. Results are
 written to stdout. Progress bars, summaries and errors are written to stderr. Every error is printed as a
 single line, ``manylabel: error: ...``. Output files are written under a temporary name and renamed when they
 are complete.
@@ -44,9 +45,9 @@ from sklearn.base import clone
 from sklearn.feature_extraction.text import TfidfVectorizer
 from tqdm import tqdm
 
-from manylabel import metrics
+from manylabel import metrics, shards
 from manylabel.cli.texts import is_table, name_lines, named_lines, parameter_lines, read_rows, test_rows
-from manylabel.datasets import load_arff, load_xc
+from manylabel.datasets import load_arff, load_xc, open_rows
 from manylabel.decision import Costs, DecisionClassifier, ExpectedF1, LabelCalibrator, Thresholds
 from manylabel.diagnosis import doctor
 from manylabel.estimator.names import named_indicator
@@ -199,6 +200,18 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument(
         "--seed", type=int, metavar="S", help="seed of all random draws; the same seed gives the same model"
     )
+    train.add_argument(
+        "--checkpoint",
+        metavar="FOLDER",
+        help="store finished pieces of the fit in this folder; the same command continues an interrupted fit",
+    )
+    train.add_argument(
+        "--piece",
+        type=_share,
+        default=(1, 1),
+        metavar="i/N",
+        help="fit only every N-th piece, beginning with piece i, for N processes with the same --checkpoint",
+    )
 
     train.add_argument(
         "--calibrate",
@@ -210,6 +223,10 @@ def _parser() -> argparse.ArgumentParser:
         choices=_RULES,
         help="choose label sets for this measure, by calibrated probabilities; see `predict --sets`",
     )
+
+    merge = command("merge", _merge, "Save the model whose pieces are in a folder of train --checkpoint")
+    merge.add_argument("folder", help="the folder of the pieces")
+    merge.add_argument("-o", "--output", required=True, metavar="MODEL", help="the model file to write")
 
     predict = command("predict", _predict, "Predict the best labels of every row", running, reading)
     predict.add_argument("model", help="the model file")
@@ -289,6 +306,13 @@ def _rank(text: str) -> int:
     return int(text)
 
 
+def _share(text: str) -> tuple[int, int]:
+    number, slash, total = text.partition("/")
+    if not (slash and number.isdecimal() and total.isdecimal() and 1 <= int(number) <= int(total)):
+        raise argparse.ArgumentTypeError(f"expected i/N with 1 <= i <= N, got {text!r}")
+    return int(number), int(total)
+
+
 def _ranks(text: str) -> tuple[int, ...]:
     return tuple(_rank(part.strip()) for part in text.split(","))
 
@@ -311,8 +335,12 @@ def _train(arguments: argparse.Namespace) -> None:
         model = DecisionClassifier(model, rule, random_state=arguments.seed)
     elif arguments.calibrate:
         model = LabelCalibrator(model, random_state=arguments.seed)
+    if arguments.checkpoint is None and arguments.piece != (1, 1):
+        raise UsageError("--piece: the pieces are stored in a folder, so give --checkpoint too")
     path = _output(arguments.output)
     if is_table(arguments.data):
+        if arguments.checkpoint is not None:
+            raise UsageError("--checkpoint: the fit of a tagger to texts cannot be cut into pieces")
         _train_tagger(model, path, arguments)
         return
     X, Y = _read(arguments.data, arguments)
@@ -320,7 +348,15 @@ def _train(arguments: argparse.Namespace) -> None:
         _say(f"{arguments.data}: {X.shape[0]:,} rows, {X.shape[1]:,} features, {Y.shape[1]:,} labels")
     start = perf_counter()
     _set_run(model, n_jobs=arguments.jobs, verbose=int(_shows_progress(arguments)))
-    model.fit(X, Y)
+    if arguments.checkpoint is None:
+        model.fit(X, Y)
+    else:
+        model = shards.fit(model, X, Y, checkpoint=arguments.checkpoint, piece=arguments.piece)
+        if model is None:
+            if not arguments.quiet:
+                seconds = perf_counter() - start
+                _say(f"{arguments.checkpoint}: pieces fitted in {seconds:.1f} s; other pieces are missing")
+            return
     _set_run(model, n_jobs=None, verbose=0)
     seconds = perf_counter() - start
     model.save(path)
@@ -338,6 +374,13 @@ def _train_tagger(model: Any, path: Path, arguments: argparse.Namespace) -> None
     if not arguments.quiet:
         _say(f"{arguments.data}: {tagger.n_features_in_:,} features, {len(tagger.label_names_):,} labels")
         _say(f"{arguments.output}: {path.stat().st_size:,} bytes, fitted in {seconds:.1f} s")
+
+
+def _merge(arguments: argparse.Namespace) -> None:
+    path = _output(arguments.output)
+    model = shards.merge(arguments.folder)
+    _set_run(model, n_jobs=None, verbose=0)
+    model.save(path)
 
 
 def _predict(arguments: argparse.Namespace) -> None:
@@ -635,6 +678,8 @@ def _read(path: str, arguments: argparse.Namespace) -> tuple[Any, csr_array]:
         return load_arff(path, arguments.xml)
     if arguments.xml is not None:
         raise UsageError(f"--xml: the data file must be an ARFF file, got {path}")
+    if os.path.isdir(path):
+        return open_rows(path)
     return load_xc(path, n_jobs=arguments.jobs)
 
 

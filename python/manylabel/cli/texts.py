@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from manylabel.datasets.rows import has_rows
 from manylabel.estimator.documentation import parameter_texts
 from manylabel.estimator.names import named_indicator
 from manylabel.tagging import read_texts
@@ -23,8 +24,13 @@ _ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 
 
 def is_table(path: str) -> bool:
-    """Return whether a path is a file or a folder of texts, which `read_texts` can read."""
-    return path.lower().removesuffix(".gz").endswith(_ENDINGS) or Path(path).is_dir()
+    """Return whether a path is a file or a folder of texts, which `read_texts` can read.
+
+    A folder that `manylabel.datasets.convert` wrote is not a folder of texts.
+    """
+    if Path(path).is_dir():
+        return not has_rows(Path(path))
+    return path.lower().removesuffix(".gz").endswith(_ENDINGS)
 
 
 def read_rows(path: str, arguments: Namespace) -> Iterator[tuple[str, list[str]]]:

@@ -10,7 +10,7 @@ from manylabel import _core
 from manylabel.estimator.base import core_rows
 from manylabel.estimator.validation import check_single
 
-__all__ = ["ScaledFeatures", "holds_measurements", "inverse_deviations"]
+__all__ = ["ScaledFeatures", "holds_measurements", "inverse_deviations", "unscaled_weights"]
 
 # If the fraction of nonzero values is larger than this number, the data are treated as measurements.
 # Otherwise, they are treated as word counts. In 56 public data sets, the densest word counts have 9 % nonzero
@@ -98,31 +98,16 @@ class ScaledFeatures:
             scaled, self._shift, self._scale = _core.standardize_columns(X, sample_weight, center)
             self.X = core_rows(scaled, X.shape)
 
+    @property
+    def columns(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """The shift and the scale of each column, or None if columns are not scaled."""
+        return None if self._shift is None or self._scale is None else (self._shift, self._scale)
+
     def unscaled(
         self, coef: csc_array, intercept: NDArray[np.float32]
     ) -> tuple[csc_array, NDArray[np.float32]]:
-        """Convert weights of scaled columns to weights of the unscaled features.
-
-        Parameters
-        ----------
-        coef : csc_array of shape (n_labels, n_features), dtype float32
-            Weights of the scaled columns.
-        intercept : ndarray of shape (n_labels,), dtype float32
-            Intercepts for the scaled columns.
-
-        Returns
-        -------
-        coef : csc_array of shape (n_labels, n_features), dtype float32
-            Weights of the unscaled features.
-        intercept : ndarray of shape (n_labels,), dtype float32
-            Intercepts for the unscaled features. An intercept of -inf stays -inf.
-        """
-        if self._shift is None or self._scale is None:
-            return coef, intercept
-        weights = coef.data * np.repeat(self._scale, np.diff(coef.indptr))
-        scaled = csc_array((weights.astype(np.float32), coef.indices, coef.indptr), shape=coef.shape)
-        # The rounded weights are used here, so that the scores of the column means do not change.
-        return scaled, (intercept - scaled @ self._shift).astype(np.float32)
+        """Convert weights of scaled columns to weights of the unscaled features, as `unscaled_weights`."""
+        return unscaled_weights(coef, intercept, self.columns)
 
     def unscaled_rows(
         self, features: NDArray[np.int32], factors: NDArray[np.float32]
@@ -151,3 +136,35 @@ class ScaledFeatures:
             return factors, np.zeros(factors.shape[1], dtype=np.float32)
         unscaled = (factors * self._scale[features, None]).astype(np.float32)
         return unscaled, (self._shift[features] @ unscaled).astype(np.float32)
+
+
+def unscaled_weights(
+    coef: csc_array,
+    intercept: NDArray[np.float32],
+    columns: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
+) -> tuple[csc_array, NDArray[np.float32]]:
+    """Convert weights of scaled columns to weights of the unscaled features.
+
+    Parameters
+    ----------
+    coef : csc_array of shape (n_labels, n_features), dtype float32
+        Weights of the scaled columns.
+    intercept : ndarray of shape (n_labels,), dtype float32
+        Intercepts for the scaled columns.
+    columns : tuple of two ndarrays of shape (n_features,), dtype float64, or None
+        The shift and the scale of each column. If None, the columns are not scaled.
+
+    Returns
+    -------
+    coef : csc_array of shape (n_labels, n_features), dtype float32
+        Weights of the unscaled features.
+    intercept : ndarray of shape (n_labels,), dtype float32
+        Intercepts for the unscaled features. An intercept of -inf stays -inf.
+    """
+    if columns is None:
+        return coef, intercept
+    shift, scale = columns
+    weights = coef.data * np.repeat(scale, np.diff(coef.indptr))
+    scaled = csc_array((weights.astype(np.float32), coef.indices, coef.indptr), shape=coef.shape)
+    # The rounded weights are used here, so that the scores of the column means do not change.
+    return scaled, (intercept - scaled @ shift).astype(np.float32)

@@ -15,7 +15,7 @@ byte order. All user input is converted in this module.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,9 @@ __all__ = [
     "one_hot",
     "unknown_entries",
 ]
+
+# Number of values that are checked at a time.
+_PART = 1 << 22
 
 
 def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:
@@ -534,9 +537,23 @@ def _has_sound_values(estimator: Any, values: NDArray[Any]) -> bool:
     ``allow_nan``.
     """
     # Reading the tags takes longer than checking the values of a row, so it is done only if needed.
-    return bool(
-        np.isfinite(values).all() or (get_tags(estimator).input_tags.allow_nan and not np.isinf(values).any())
+    return all(
+        np.isfinite(part).all() or (get_tags(estimator).input_tags.allow_nan and not np.isinf(part).any())
+        for part in _in_parts(values)
     )
+
+
+def _in_parts(values: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Yield parts of an array, so that an operation on a part allocates little memory.
+
+    The array may be mapped from a file that is larger than memory.
+    """
+    if values.size <= _PART:
+        yield values
+        return
+    flat = values.reshape(-1)
+    for first in range(0, len(flat), _PART):
+        yield flat[first : first + _PART]
 
 
 def canonical_csr(matrix: Any, name: str) -> csr_array:

@@ -31,6 +31,7 @@ from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
 from manylabel.estimator.surgery import EditableLabels
 from manylabel.estimator.validation import check_training_set, known_ones
 from manylabel.linear.base import LinearClassifier, SparseLinearClassifier
+from manylabel.linear.pieces import DiSMECPieces, prepared_for
 
 __all__ = ["DiSMECClassifier"]
 
@@ -268,6 +269,7 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
                 params["C"] = self._chosen_strength(scaled, y, sample_weight, costs, report)
             weights, intercept, n_iter, cut = _core.fit_dismec(
                 (scaled.X, y, sample_weight),
+                prepared_for(scaled.X, y, params, report),
                 None if costs is None else (costs.positive, costs.negative),
                 params,
                 (params["n_jobs"], report),
@@ -281,12 +283,18 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         self.normalize_ = scaled.by_row
         self.classes_ = np.arange(n_labels)
         self.sparse_output_ = sparse_output
-        unfinished = int(np.count_nonzero(n_iter >= self.max_iter))
-        if unfinished and not quiet:
+        if not quiet:
+            self._warn_of_unfinished(stacklevel=4)
+
+    def _warn_of_unfinished(self, stacklevel: int) -> None:
+        """Warn the caller of the public function if labels did not converge."""
+        n_labels = len(self.n_iter_)
+        unfinished = int(np.count_nonzero(self.n_iter_ >= self.max_iter))
+        if unfinished:
             warnings.warn(
                 f"{unfinished} of {n_labels} labels did not converge in max_iter={self.max_iter} steps",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=stacklevel,
             )
 
     def _select_labels(self, labels: NDArray[np.int64]) -> None:
@@ -320,6 +328,9 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         self.intercept_ = np.concatenate([self.intercept_, added.intercept_])
         self.n_iter_ = np.concatenate([self.n_iter_, added.n_iter_])
         return int(np.count_nonzero(added.n_iter_ >= self.max_iter))
+
+    def _cut(self) -> type[DiSMECPieces]:
+        return DiSMECPieces
 
     def _settled(
         self,

@@ -62,4 +62,4 @@ mod xc;
 pub use arff::{Arff, ArffOptions, Cells, Missing, read_arff};
 pub use number::Real;
 pub use source::Index;
-pub use xc::{Rows, Xc, XcFile, write_xc};
+pub use xc::{Rows, Xc, XcFile, parse_lines, write_xc};

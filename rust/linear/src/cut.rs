@@ -126,6 +126,31 @@ impl Tally {
         Ok(())
     }
 
+    /// Returns the scores that may still influence the threshold, with their weights. [`push_weighted`] adds them to
+    /// another [`Tally`] with the same total weight to predict.
+    ///
+    /// [`push_weighted`]: Self::push_weighted
+    pub fn pairs(&self) -> &[(f32, f64)] {
+        &self.pairs
+    }
+
+    /// Returns the total weight of the pairs to predict.
+    pub fn wanted(&self) -> f64 {
+        self.wanted
+    }
+
+    /// Adds pairs of [`pairs`](Self::pairs).
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`push`](Self::push).
+    pub fn push_weighted(&mut self, score: f32, weight: f64) -> Result<(), Error> {
+        if score.is_finite() && weight > 0.0 {
+            self.add(score, weight)?;
+        }
+        Ok(())
+    }
+
     /// Returns the threshold. The total weight of the pairs with larger scores is as close to
     /// `wanted` as possible. If two total weights are equally close, the smaller one is used.
     ///

@@ -9,7 +9,7 @@
 //! of the machine.
 
 use manylabel_simd::{STRETCH, wide};
-use manylabel_sparse::CsrOwned;
+use manylabel_sparse::CsrRef;
 
 /// The number of labels that are processed together (a panel). Sixteen `f32` numbers fill one cache
 /// line.
@@ -68,7 +68,7 @@ fn row_times_panel(cols: &[u32], vals: &[f32], p: &[Lanes]) -> Lanes {
 /// with its transpose both read (gather) rows of `p`. This is twice as fast as writing (scattering)
 /// to rows of the result, because stores delay later loads.
 #[wide]
-pub(crate) fn times_panel(x: &CsrOwned, first: usize, p: &[Lanes], out: &mut [Lanes]) {
+pub(crate) fn times_panel(x: CsrRef<'_>, first: usize, p: &[Lanes], out: &mut [Lanes]) {
     for (i, out) in out.iter_mut().enumerate() {
         let (cols, vals) = x.row(first + i);
         *out = row_times_panel(cols, vals, p);

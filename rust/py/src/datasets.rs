@@ -2,16 +2,16 @@
 //!
 //! Files are read while the GIL is released. The arrays are converted to numpy arrays afterwards.
 
-use crate::arrays::{granted, handed};
+use crate::arrays::{F32s, I32s, I64s, granted, handed};
 use crate::csr::PyCsr;
 use crate::run::run;
 use manylabel_base::{Error, collected, filled};
 use manylabel_datasets::{
-    Arff, ArffOptions, Cells, Index, Missing, Real, Rows, XcFile, read_arff as read_relation,
-    write_xc as write,
+    Arff, ArffOptions, Cells, Index, Missing, Real, Rows, XcFile, parse_lines,
+    read_arff as read_relation, write_xc as write,
 };
 use manylabel_sparse::with_sparse;
-use numpy::Element;
+use numpy::{Element, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 use std::path::{Path, PathBuf};
@@ -59,6 +59,45 @@ pub(crate) fn read_xc(
         }
     })?;
     read(py)
+}
+
+/// The arrays of X (ends of the rows, columns and values), the arrays of Y (ends of the rows and columns), and the
+/// arrays of the unknown entries of Y.
+type Lines<'py> = (
+    (I64s<'py>, I32s<'py>, F32s<'py>),
+    (I64s<'py>, I32s<'py>),
+    (I64s<'py>, I32s<'py>),
+);
+
+/// Parses lines of a file in the format of the Extreme Classification Repository, without the header.
+///
+/// `before` has the number of rows before the lines, and the number of the first line. `shape` has the largest number
+/// of rows in the file, and the numbers of features and labels.
+#[pyfunction]
+#[pyo3(signature = (path, text, before, shape, *, n_threads))]
+pub(crate) fn parse_xc<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    text: PyReadonlyArray1<'py, u8>,
+    before: (usize, usize),
+    shape: (usize, usize, usize),
+    n_threads: usize,
+) -> PyResult<Lines<'py>> {
+    let text = text.as_slice()?;
+    let data = run(py, n_threads, None, |watch| {
+        parse_lines::<i32, f32>(&path, text, before, shape, watch)
+    })?;
+    let x = (
+        handed(py, data.x.ends)?,
+        handed(py, data.x.indices)?,
+        handed(py, data.x.values)?,
+    );
+    let y = (handed(py, data.y.ends)?, handed(py, data.y.indices)?);
+    let unknown = (
+        handed(py, data.unknown.ends)?,
+        handed(py, data.unknown.indices)?,
+    );
+    Ok((x, y, unknown))
 }
 
 fn read<I: Index + Element, V: Real + Element>(file: XcFile<'_>) -> Result<Read, Error> {
@@ -136,7 +175,8 @@ pub(crate) fn write_xc(py: Python<'_>, path: PathBuf, x: PyCsr<'_>, y: PyCsr<'_>
 /// Reads an ARFF file.
 ///
 /// `xml` is the path of the file that names the labels, or None. `ignore` lists the names of attributes to
-/// skip. `missing_labels` is "error", "absent" or "unknown": what a missing label value means. If `double` is true, X has double precision, otherwise single precision.
+/// skip. `missing_labels` is "error", "absent" or "unknown": what a missing label value means. If `double` is
+/// true, X has double precision, otherwise single precision.
 #[pyfunction]
 #[pyo3(signature = (path, xml, *, ignore, missing_labels, double))]
 pub(crate) fn read_arff(

@@ -46,6 +46,7 @@ mod params;
 mod partition;
 mod pdsparse;
 mod persistence;
+mod pieces;
 mod pls;
 mod reserve;
 mod rules;
@@ -64,7 +65,7 @@ pub mod _core {
     #[pymodule_export]
     use crate::csr::is_canonical;
     #[pymodule_export]
-    use crate::datasets::{read_arff, read_xc, write_xc};
+    use crate::datasets::{parse_xc, read_arff, read_xc, write_xc};
     #[pymodule_export]
     use crate::decision::{calibrated, coherent, expected_f1_sets, fit_calibration};
     #[pymodule_export]
@@ -82,6 +83,8 @@ pub mod _core {
     use crate::pdsparse::fit_pdsparse;
     #[pymodule_export]
     use crate::persistence::crc32;
+    #[pymodule_export]
+    use crate::pieces::{DismecTask, dismec_cut, scale_rows, transpose_rows};
     #[pymodule_export]
     use crate::pls::{fit_pls, pls_n_components, pls_project};
     #[pymodule_export]

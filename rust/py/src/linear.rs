@@ -6,6 +6,7 @@ use crate::csr::{CsrArrays, Examples, PyCsr, PyFactors, csr_arrays, values};
 use crate::error::to_py;
 use crate::held::{Held, HeldCsr, interruptible, with_held};
 use crate::params::{Named, from_named};
+use crate::pieces::PyPrepared;
 use crate::run::{Job, run};
 use crate::scorer::{Scorer, Source};
 use manylabel_base::{Error, collected};
@@ -17,7 +18,7 @@ use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 
 /// Reads and checks the parameters of a fit.
-fn checked(params: &Named<'_>) -> PyResult<Checked> {
+pub(crate) fn checked(params: &Named<'_>) -> PyResult<Checked> {
     from_named!(params, Params {
         seed, prune, fit_intercept, normalize, tol, max_iter, learn_cut;
         c: params.get("C")?,
@@ -53,7 +54,8 @@ pub(crate) fn standardize_columns<'py>(
     ))
 }
 
-/// Fits DiSMEC. `factors`, if given, has the factors of the costs of each label.
+/// Fits DiSMEC. `prepared` has the rows of X that [`scale_rows`](crate::pieces::scale_rows) has written, or None to
+/// copy the rows of X. `factors`, if given, has the factors of the costs of each label.
 ///
 /// Returns a tuple:
 ///
@@ -65,12 +67,14 @@ pub(crate) fn standardize_columns<'py>(
 pub(crate) fn fit_dismec<'py>(
     py: Python<'py>,
     examples: Examples<'py>,
+    prepared: Option<PyPrepared>,
     factors: Option<PyFactors<'py>>,
     params: Named<'py>,
     job: Job,
 ) -> PyResult<(CsrArrays<'py>, F32s<'py>, I32s<'py>, Option<f32>)> {
     let params = checked(&params)?;
     let (x, y, sample_weight) = examples.unchecked()?;
+    let prepared = prepared.as_ref();
     let factors = factors.map(|factors| factors.to_owned()).transpose()?;
     let model = job.run(py, |watch| {
         let y = y.to_labels()?;
@@ -78,17 +82,29 @@ pub(crate) fn fit_dismec<'py>(
             labels: y.view(),
             factors: factors.as_deref(),
         };
-        params.fit(x.sparse()?, targets, sample_weight, watch)
+        let task = match prepared {
+            Some(rows) => params.prepared_task(rows.view()?, targets, sample_weight, watch)?,
+            None => params.task(x.sparse()?, targets, sample_weight, watch)?,
+        };
+        drop(y);
+        task.model(watch)
     })?;
-    let n_iter = model.n_iter.iter();
-    let n_iter = n_iter.map(|&n| i32::try_from(n).unwrap_or(i32::MAX));
-    let n_iter = collected("number of labels", n_iter).map_err(to_py)?;
     Ok((
         csr_arrays(py, model.weights)?,
         handed(py, model.intercept)?,
-        handed(py, n_iter)?,
+        counts(py, &model.n_iter)?,
         model.cut,
     ))
+}
+
+/// Converts numbers of iterations to a numpy array.
+///
+/// # Errors
+///
+/// Raises `MemoryError` if there is no memory for the array.
+pub(crate) fn counts<'py>(py: Python<'py>, counts: &[u32]) -> PyResult<I32s<'py>> {
+    let counts = counts.iter().map(|&n| i32::try_from(n).unwrap_or(i32::MAX));
+    handed(py, collected("number of labels", counts).map_err(to_py)?)
 }
 
 /// The attributes of a fitted estimator with sparse weights that scoring needs.

@@ -63,6 +63,7 @@ mod owned;
 mod picked;
 mod scalar;
 mod standardize;
+mod stored;
 mod topk;
 mod view;
 
@@ -75,5 +76,6 @@ pub use owned::CsrOwned;
 pub use picked::Picked;
 pub use scalar::{Index, Real, Value};
 pub use standardize::ColumnScaling;
+pub use stored::{CsrMut, CsrRef, Stored, scale_into};
 pub use topk::TopK;
 pub use view::CsrView;

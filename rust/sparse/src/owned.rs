@@ -28,23 +28,6 @@ pub struct CsrOwned {
 /// after a column of ones is appended.
 const MOST_POSITIONS: usize = i32::MAX as usize - 1;
 
-/// Checks that row and column numbers fit in 32 bits.
-///
-/// # Errors
-///
-/// Returns [`Error::TooLarge`] if there are more than [`MOST_POSITIONS`] rows or columns.
-fn check_shape(n_rows: usize, n_cols: usize) -> Result<(), Error> {
-    for (what, size) in [("number of columns", n_cols), ("number of rows", n_rows)] {
-        if size > MOST_POSITIONS {
-            return Err(Error::TooLarge {
-                what,
-                got: format!("{size}; at most {MOST_POSITIONS} are supported"),
-            });
-        }
-    }
-    Ok(())
-}
-
 impl CsrOwned {
     /// Copies `x` without explicit zeros, in O(nnz). If `normalize` is true, each row is divided by its
     /// Euclidean norm in double precision. Rows of zeros remain zero. Values that round to 0 as `f32` are
@@ -58,28 +41,16 @@ impl CsrOwned {
         x: CsrView<'_, I, T>,
         normalize: bool,
     ) -> Result<Self, Error> {
-        check_shape(x.n_rows(), x.n_cols())?;
+        Self::check_size(x.n_rows(), x.n_cols())?;
         let mut indptr = reserved("number of rows", x.n_rows() + 1)?;
         let mut indices = reserved("number of stored values", x.nnz())?;
         let mut values = reserved("number of stored values", x.nnz())?;
         indptr.push(0);
         for row in 0..x.n_rows() {
-            let (unit, norm) = x.row_divisors(row, normalize);
-            let (cols, vals) = x.row(row);
-            for (&col, &value) in cols.iter().zip(vals) {
-                let value = (value.f64() / unit / norm) as f32;
-                if !value.is_finite() {
-                    return Err(Error::Param {
-                        name: "X",
-                        expected: "finite in float32 (at most 3.4e38 in absolute value)",
-                        got: format!("{value} in row {row}"),
-                    });
-                }
-                if value != 0.0 {
-                    indices.push(col.get() as u32);
-                    values.push(value);
-                }
-            }
+            Self::scaled_row(x, row, normalize, |col, value| {
+                indices.push(col);
+                values.push(value);
+            })?;
             indptr.push(indices.len());
         }
         Ok(Self {
@@ -101,7 +72,7 @@ impl CsrOwned {
         x: CsrView<'_, I, T>,
         is_one: impl Fn(f64) -> bool,
     ) -> Result<Self, Error> {
-        check_shape(x.n_rows(), x.n_cols())?;
+        Self::check_size(x.n_rows(), x.n_cols())?;
         let mut indptr = reserved("number of rows", x.n_rows() + 1)?;
         let mut indices = Vec::new();
         indptr.push(0);
@@ -119,6 +90,54 @@ impl CsrOwned {
             indices,
             n_cols: x.n_cols(),
         })
+    }
+
+    /// Checks that the numbers of rows and columns are supported.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if there are more than 2³¹−2 rows or columns.
+    pub(crate) fn check_size(n_rows: usize, n_cols: usize) -> Result<(), Error> {
+        for (what, size) in [("number of columns", n_cols), ("number of rows", n_rows)] {
+            if size > MOST_POSITIONS {
+                return Err(Error::TooLarge {
+                    what,
+                    got: format!("{size}; at most {MOST_POSITIONS} are supported"),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `each` with the column and the scaled value of each entry of a row that is not 0 as `f32`. If
+    /// `normalize` is true, the row is divided by its Euclidean norm in double precision.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Param`] if a value is not finite as `f32`.
+    #[inline(always)]
+    pub(crate) fn scaled_row<I: Index, T: Value>(
+        x: CsrView<'_, I, T>,
+        row: usize,
+        normalize: bool,
+        mut each: impl FnMut(u32, f32),
+    ) -> Result<(), Error> {
+        let (unit, norm) = x.row_divisors(row, normalize);
+        let (cols, vals) = x.row(row);
+        for (&col, &value) in cols.iter().zip(vals) {
+            let value = (value.f64() / unit / norm) as f32;
+            if !value.is_finite() {
+                return Err(Error::Param {
+                    name: "X",
+                    expected: "finite in float32 (at most 3.4e38 in absolute value)",
+                    got: format!("{value} in row {row}"),
+                });
+            }
+            if value != 0.0 {
+                each(col.get() as u32, value);
+            }
+        }
+        Ok(())
     }
 
     /// Returns a copy. Unlike `clone`, this method returns an error if memory is short.

@@ -18,5 +18,5 @@
 mod read;
 mod write;
 
-pub use read::{Rows, Xc, XcFile};
+pub use read::{Rows, Xc, XcFile, parse_lines};
 pub use write::write_xc;

@@ -9,7 +9,7 @@
 //! moved to a larger allocation.
 
 use crate::number::{Real, decimal, digits};
-use crate::source::{Block, Index, Source, Unfit, quote, shorten};
+use crate::source::{BLOCK, Block, Index, Source, Unfit, quote, shorten};
 use manylabel_base::{Error, Watch, extend, few, push};
 use std::path::{Path, PathBuf};
 
@@ -210,7 +210,7 @@ impl<'w> XcFile<'w> {
             let (filled, ()) = rayon::join(|| next.fill(&mut source), || now.parse(&limits));
             for part in &mut now.parts[..now.filled] {
                 watch.step(part.block.text().len())?;
-                part.append_to(&mut all)
+                part.append_to(&mut all, 0)
                     .map_err(|(unfit, line)| unfit.at(&path, line))?;
             }
             filled?;
@@ -230,6 +230,65 @@ impl<'w> XcFile<'w> {
         all.unknown.shrink();
         Ok(all)
     }
+}
+
+/// Parses lines without a header, on the threads of the current rayon pool. The caller has read the lines from
+/// the file `path`. `n_before` examples come before them, and the number of the first line is `first_line` (counted
+/// from 1). `text` must end with a newline, unless it is empty.
+///
+/// `shape` is the largest number of examples in the file, and the numbers of features and labels. After the last
+/// example, only empty lines are allowed. All other rules are those of [`XcFile::read`].
+///
+/// The function needs memory for a copy of the text and for the result.
+///
+/// # Errors
+///
+/// Returns [`Error::Parse`] if a line is malformed. Returns [`Error::Stopped`] if the caller requested a stop.
+/// Returns [`Error::TooLarge`] if the result does not fit in memory.
+pub fn parse_lines<I: Index, V: Real>(
+    path: &Path,
+    text: &[u8],
+    (n_before, first_line): (usize, usize),
+    shape: (usize, usize, usize),
+    watch: &Watch,
+) -> Result<Xc<I, V>, Error> {
+    use rayon::prelude::*;
+    let limits = Limits {
+        n_features: shape.1 as u64,
+        n_labels: shape.2 as u64,
+    };
+    let mut all = Xc {
+        x: Rows::default(),
+        y: Rows::default(),
+        unknown: Rows::default(),
+        shape,
+    };
+    let mut parts = Vec::new();
+    let n_blocks = text.len() / BLOCK as usize + 1;
+    let (mut rest, mut line) = (text, first_line);
+    while !rest.is_empty() {
+        let block = Block::first_of(rest, line)?;
+        rest = &rest[block.text().len()..];
+        line += block.n_lines();
+        let mut part = Part {
+            block,
+            ..Part::default()
+        };
+        part.make_room();
+        push("number of blocks of text", &mut parts, part)?;
+    }
+    parts.par_iter_mut().try_for_each(|part| {
+        part.parse(&limits);
+        watch.step(0)
+    })?;
+    for (at, part) in parts.iter_mut().enumerate() {
+        if at == 1 {
+            all.reserve(n_blocks as f64);
+        }
+        part.append_to(&mut all, n_before)
+            .map_err(|(unfit, line)| unfit.at(path, line))?;
+    }
+    Ok(all)
 }
 
 /// Returns the numbers in the header, and the length of the header line.
@@ -368,6 +427,16 @@ impl<I, V> Default for Part<I, V> {
 }
 
 impl<I: Index, V: Real> Part<I, V> {
+    /// Reserves capacity for the pairs of the block, so that the arrays rarely have to be moved. A failed
+    /// allocation is not an error here, because the size is an estimate.
+    fn make_room(&mut self) {
+        /// The usual length of a pair `feature:value` is eight bytes or more.
+        const PAIR: usize = 8;
+        let n_pairs = self.block.text().len() / PAIR;
+        let _ = self.x.indices.try_reserve(n_pairs);
+        let _ = self.x.values.try_reserve(n_pairs);
+    }
+
     /// Parses the block up to its end or up to the first error.
     fn parse(&mut self, limits: &Limits) {
         let block = std::mem::take(&mut self.block);
@@ -497,16 +566,16 @@ impl<I: Index, V: Real> Part<I, V> {
         Ok(())
     }
 
-    /// Moves the examples to the end of `all`. After the last example that the header announces, only
+    /// Moves the examples to the end of `all`. `n_before` examples of the file are not in `all`. After the last example that the header announces, only
     /// empty lines are allowed.
     ///
     /// # Errors
     ///
     /// Returns the first error and its line number. The error is an error of parsing, or the block has more
     /// examples than the header announces.
-    fn append_to(&mut self, all: &mut Xc<I, V>) -> Result<(), (Unfit, usize)> {
+    fn append_to(&mut self, all: &mut Xc<I, V>, n_before: usize) -> Result<(), (Unfit, usize)> {
         let n_rows = self.x.n_rows();
-        let n_wanted = n_rows.min(all.shape.0 - all.x.n_rows());
+        let n_wanted = n_rows.min(all.shape.0 - n_before - all.x.n_rows());
         if n_wanted < n_rows {
             let header = usize::from(self.start > 0);
             let lines = self.block.lines().skip(header + n_wanted);

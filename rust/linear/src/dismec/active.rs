@@ -125,7 +125,7 @@ impl Workspace {
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if the vectors do not fit in memory.
-    pub(crate) fn new(problem: &Problem) -> Result<Self, Error> {
+    pub(crate) fn new(problem: &Problem<'_>) -> Result<Self, Error> {
         let (n, dim) = (problem.n_rows(), problem.dim());
         let lanes = (0..LANES).map(|_| {
             Ok(Lane {
@@ -174,7 +174,7 @@ struct Rule {
 /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
 /// computation was cancelled.
 pub(crate) fn solve(
-    problem: &Problem,
+    problem: &Problem<'_>,
     labels: &[u32],
     params: &super::Params,
     effort: &Effort,
@@ -242,7 +242,7 @@ pub(crate) fn solve(
 /// Returns [`Error::TooLarge`] if there is not enough memory, [`Error::Stopped`] if the computation
 /// was cancelled, or any error of `tell`.
 pub(crate) fn unlearn(
-    problem: &Problem,
+    problem: &Problem<'_>,
     unseen: &Unseen,
     labels: &[u32],
     params: &super::Params,
@@ -270,7 +270,12 @@ pub(crate) fn unlearn(
         }
     }
     for &row in &unseen.rows {
-        times_panel(&problem.x, row as usize, panel, &mut space.scores[..1]);
+        times_panel(
+            problem.x.view(),
+            row as usize,
+            panel,
+            &mut space.scores[..1],
+        );
         let mut unknown = space.in_play[row as usize];
         while unknown != 0 {
             space.scores[0].0[unknown.trailing_zeros() as usize] = UNKNOWN_SCORE;
@@ -284,7 +289,7 @@ pub(crate) fn unlearn(
 /// Scores all rows for sixteen labels. For each label, keeps the rows outside its working set that
 /// violate the margin most. The time is O(nnz(X)).
 fn search(
-    problem: &Problem,
+    problem: &Problem<'_>,
     effort: &Effort,
     lanes: &mut [Lane],
     panel: &mut [Lanes],
@@ -309,7 +314,7 @@ fn search(
         watch.step(0)?;
         let n_rows = ROWS_PER_STEP.min(problem.n_rows() - first);
         let scores = &mut scores[..n_rows];
-        times_panel(&problem.x, first, panel, scores);
+        times_panel(problem.x.view(), first, panel, scores);
         for (row, scores) in (first..).zip(scores) {
             scores.add_scaled(-problem.mean_dot[row], &kappa);
             let mut violated = above(scores, MARGIN - 1.0) & !in_play[row] & used;
@@ -347,7 +352,7 @@ fn worst_first(a: &(f32, u32), b: &(f32, u32)) -> std::cmp::Ordering {
 impl Lane {
     /// Starts a new label. All weights are 0. The working set contains the positive rows, and all
     /// other rows are in the background.
-    fn begin(&mut self, problem: &Problem, label: u32) -> Result<(), Error> {
+    fn begin(&mut self, problem: &Problem<'_>, label: u32) -> Result<(), Error> {
         self.weights.fill(0.0);
         self.rows.clear();
         extend(
@@ -442,13 +447,13 @@ impl Lane {
 
     /// Returns the score of a row. It includes the term of the background (the rows outside the
     /// working set). `dot` is the dot product of the row and the mean row of the label.
-    fn score(&self, problem: &Problem, row: u32, dot: f32) -> f32 {
+    fn score(&self, problem: &Problem<'_>, row: u32, dot: f32) -> f32 {
         let (cols, values) = problem.x.row(row as usize);
         sparse_dot(cols, values, &self.weights) - self.kappa as f32 * dot
     }
 
     /// Computes new scores for the violators that have not been added to the working set.
-    fn rescore_found(&mut self, problem: &Problem) {
+    fn rescore_found(&mut self, problem: &Problem<'_>) {
         let mut found = std::mem::take(&mut self.found);
         for (score, row) in &mut found {
             *score = self.score(problem, *row, self.mean_dot_of(problem, *row));
@@ -459,7 +464,7 @@ impl Lane {
     /// Adds one portion of violators to the working set: the violators with the highest scores that
     /// still violate the margin. They are added in increasing order of their row numbers. Returns
     /// the number of rows added.
-    fn join_worst(&mut self, problem: &Problem, effort: &Effort) -> Result<usize, Error> {
+    fn join_worst(&mut self, problem: &Problem<'_>, effort: &Effort) -> Result<usize, Error> {
         let n_joining = self.n_joining(effort);
         // Move the violators to the front. If there are too many, move the worst violators to the
         // front.
@@ -495,7 +500,7 @@ impl Lane {
     /// rows) time.
     fn descend(
         &mut self,
-        problem: &Problem,
+        problem: &Problem<'_>,
         rule: &Rule,
         label: u32,
         order: &mut Vec<u32>,
@@ -560,7 +565,7 @@ impl Lane {
 
     /// Returns the gradient of the dual objective for a row of the working set, and the projected
     /// gradient for the constraint `α ≥ 0`.
-    fn gradient(&self, problem: &Problem, at: usize) -> (f64, f64) {
+    fn gradient(&self, problem: &Problem<'_>, at: usize) -> (f64, f64) {
         let row = self.rows[at];
         let alpha = f64::from(self.alpha[at]);
         let score = f64::from(self.score(problem, row, self.dots[at]));
@@ -577,7 +582,7 @@ impl Lane {
 
     /// Minimizes the dual objective over the dual variable of one row of the working set. Then
     /// updates the weights.
-    fn step(&mut self, problem: &Problem, at: usize, gradient: f64) {
+    fn step(&mut self, problem: &Problem<'_>, at: usize, gradient: f64) {
         let row = self.rows[at] as usize;
         let ease = f64::from(self.cost(problem, at)).recip();
         let curvature = f64::from(problem.row_squares[row]) + ease;
@@ -590,7 +595,7 @@ impl Lane {
     }
 
     /// Adds `scale` times a row to the weights.
-    fn add_row(&mut self, problem: &Problem, row: usize, scale: f32) {
+    fn add_row(&mut self, problem: &Problem<'_>, row: usize, scale: f32) {
         let (cols, values) = problem.x.row(row);
         for (&col, &value) in cols.iter().zip(values) {
             self.weights[col as usize] += scale * value;
@@ -599,7 +604,7 @@ impl Lane {
 
     /// Minimizes the dual objective over the dual variable of the background (the rows outside the
     /// working set).
-    fn step_background(&mut self, problem: &Problem) {
+    fn step_background(&mut self, problem: &Problem<'_>) {
         // If the working set contains all rows, the cost of the background consists only of
         // rounding errors.
         if self.background_cost <= 1e-9 * problem.total_cost {
@@ -614,7 +619,7 @@ impl Lane {
 
     /// Adds the term of the background (the rows outside the working set) to the weights. It is
     /// `−κ m`, where m is the mean row and κ is the dual variable of the background.
-    fn add_background(&mut self, problem: &Problem) {
+    fn add_background(&mut self, problem: &Problem<'_>) {
         add_scaled(-self.kappa as f32, &problem.mean, &mut self.weights);
         self.shift(-self.kappa as f32);
     }
@@ -622,7 +627,7 @@ impl Lane {
     /// Removes the held-out rows from the working set and from the background. Subtracts their
     /// terms from the weights. Also subtracts the term of the background, which
     /// [`add_background`](Self::add_background) added.
-    fn forget(&mut self, problem: &Problem, unseen: &Unseen) {
+    fn forget(&mut self, problem: &Problem<'_>, unseen: &Unseen) {
         add_scaled(self.kappa as f32, &problem.mean, &mut self.weights);
         self.shift(self.kappa as f32);
         let mut n_left = 0;

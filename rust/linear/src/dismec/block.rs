@@ -110,7 +110,7 @@ impl Checked {
         }
         Ok(Solution {
             forgotten: scores,
-            ..by_label(&problem, all)?
+            ..by_label(0..problem.n_labels() as u32, problem.n_features, all)?
         })
     }
 }
@@ -122,9 +122,9 @@ struct Fit<'a> {
     /// The settings of the solver for rare labels.
     effort: &'a Effort,
     /// The training set.
-    problem: &'a Problem,
+    problem: &'a Problem<'a>,
     /// The training set by column, for frequent labels.
-    columns: Columns,
+    columns: Columns<'a>,
     /// The rows to score, and the rows to which the copy of the weights is not fitted; `None` if there
     /// are no rows to score.
     scored: Option<(&'a CsrOwned, Unseen)>,
@@ -193,7 +193,7 @@ impl Fit<'_> {
         };
         let mut scores = filled("number of rows", Lanes::default(), scored.n_rows())?;
         let (of_features, intercept) = weights.split_at(scored.n_cols);
-        times_panel(scored, 0, of_features, &mut scores);
+        times_panel(scored.view(), 0, of_features, &mut scores);
         if let Some(intercept) = intercept.first() {
             for scores in &mut scores {
                 scores.add_scaled(1.0, intercept);

@@ -1,18 +1,15 @@
-//! Fits DiSMEC. Labels are divided into panels of sixteen labels, and all threads solve panels. The
-//! weights that remain after pruning are collected into one sparse matrix, stored by feature.
+//! Fits DiSMEC: all panels of sixteen labels are one piece (see `pieces.rs`). The weights that remain
+//! after pruning are collected into one sparse matrix, stored by feature.
 //!
 //! The weights of a panel are pruned as soon as the panel is solved: small weights are dropped. So
 //! there are dense weights only for the panels in progress, at most one panel for each thread.
 
 use super::params::{Checked, Solver};
 use super::problem::Problem;
-use super::unseen::{Sample, Unseen};
 use super::{Effort, Solution, Targets, active, optimum};
 use crate::panel::LANES;
-use manylabel_base::range::same_rows;
-use manylabel_base::{Error, Watch, collected, extend, few, filled, parts, push, reserved};
+use manylabel_base::{Error, Watch, collected, extend, few, filled, push, reserved};
 use manylabel_sparse::{CsrOwned, Sparse};
-use rayon::prelude::*;
 use std::cmp::Reverse;
 use std::sync::{Mutex, PoisonError};
 
@@ -72,71 +69,7 @@ impl Checked {
         weights: Option<&[f32]>,
         watch: &Watch,
     ) -> Result<Model, Error> {
-        let (n, y) = (x.n_rows(), y.into());
-        y.check()?;
-        same_rows(n, y.labels.ones.n_rows(), weights, None)?;
-        let problem = Problem::new(x, y, weights, &self.0, watch)?;
-
-        // Labels of similar frequency need similar numbers of steps. So the labels of a panel
-        // finish at about the same time.
-        let (labels, rare) = self.by_frequency(&problem, &Effort::FULL)?;
-        let (frequent, rare) = labels.split_at(rare);
-
-        let (of_frequent, of_rare) = (Sample::of(frequent.len()), Sample::of(rare.len()));
-        let drawn = of_frequent.labels(frequent).chain(of_rare.labels(rare));
-        let unseen = if self.0.learn_cut {
-            Unseen::new(&problem, drawn)?
-        } else {
-            None
-        };
-        let unseen = unseen.as_ref();
-
-        let columns = problem.columns(frequent, watch)?;
-        watch.step(0)?;
-        let spaces = Spaces::default();
-        let frequent = frequent.par_chunks(LANES).with_max_len(1).enumerate();
-        let frequent = frequent.map(|(panel, labels)| {
-            let (tol, max_iter) = (self.0.tol, self.0.max_iter);
-            spaces.optimum.with(
-                || optimum::Workspace::new(&problem),
-                |space| {
-                    let n_iter =
-                        optimum::solve(&problem, &columns, labels, tol, max_iter, space, watch)?;
-                    let solved =
-                        self.prune_panel(&problem, labels, n_iter, |lane| space.weights(lane))?;
-                    if let (Some(unseen), Some(weight)) = (unseen, of_frequent.weight(panel)) {
-                        let sizes = (labels.len(), n_iter.into_iter().max().unwrap_or(0));
-                        unseen.count(&problem, labels.len(), weight, |tell| {
-                            optimum::unlearn(&problem, &columns, unseen, sizes, space, watch, tell)
-                        })?;
-                    }
-                    watch.step(labels.len())?;
-                    Ok(solved)
-                },
-            )
-        });
-        let rare = rare.par_chunks(LANES).with_max_len(1).enumerate();
-        let rare = rare.map(|(panel, labels)| {
-            spaces.active.with(
-                || active::Workspace::new(&problem),
-                |space| {
-                    let n_iter =
-                        active::solve(&problem, labels, &self.0, &Effort::FULL, space, watch)?;
-                    let solved =
-                        self.prune_panel(&problem, labels, n_iter, |lane| Ok(space.weights(lane)))?;
-                    if let (Some(unseen), Some(weight)) = (unseen, of_rare.weight(panel)) {
-                        unseen.count(&problem, labels.len(), weight, |tell| {
-                            active::unlearn(&problem, unseen, labels, &self.0, space, watch, tell)
-                        })?;
-                    }
-                    watch.step(labels.len())?;
-                    Ok(solved)
-                },
-            )
-        });
-        let mut model = assemble(&problem, parts(frequent.chain(rare))?)?;
-        model.cut = unseen.and_then(Unseen::cut);
-        Ok(model)
+        self.task(x, y, weights, watch)?.model(watch)
     }
 
     /// Returns the labels that have positive rows, the most frequent labels first, and the number of
@@ -147,7 +80,7 @@ impl Checked {
     /// Returns [`Error::TooLarge`] if the labels do not fit in memory.
     pub(super) fn by_frequency(
         &self,
-        problem: &Problem,
+        problem: &Problem<'_>,
         effort: &Effort,
     ) -> Result<(Vec<u32>, usize), Error> {
         let mut labels = collected("number of labels", 0..problem.n_labels() as u32)?;
@@ -173,7 +106,7 @@ impl Checked {
     /// Returns [`Error::TooLarge`] if there is not enough memory, or any error of `weights`.
     pub(super) fn prune_panel<W: AsRef<[f32]>>(
         &self,
-        problem: &Problem,
+        problem: &Problem<'_>,
         labels: &[u32],
         n_iter: [usize; LANES],
         weights: impl Fn(usize) -> Result<W, Error>,
@@ -191,7 +124,7 @@ impl Checked {
     /// comparison per weight.
     fn prune(
         &self,
-        problem: &Problem,
+        problem: &Problem<'_>,
         label: u32,
         weights: &[f32],
         n_iter: usize,
@@ -230,46 +163,42 @@ impl Checked {
     }
 }
 
-/// Collects the weights of all labels into one matrix, stored by feature. The labels of each
-/// feature are in increasing order. The threshold of the model is not set here.
-fn assemble(problem: &Problem, panels: Vec<Vec<Solved>>) -> Result<Model, Error> {
-    let solved = by_label(problem, panels)?;
-    Ok(Model {
-        weights: solved.weights.transpose()?,
-        intercept: solved.intercept,
-        n_iter: solved.n_iter,
-        cut: None,
-    })
-}
-
-/// Collects the weights of all labels into one matrix, stored by label; shape (`n_labels`, `n_features`).
+/// Collects the weights of some labels into one matrix, stored by label; shape (labels, `n_features`). `labels` must
+/// be in increasing order and contain all labels of `panels`. Labels that are in no panel have no weights and the
+/// intercept −∞.
 ///
 /// # Errors
 ///
 /// Returns [`Error::TooLarge`] if there is not enough memory.
-pub(super) fn by_label(problem: &Problem, panels: Vec<Vec<Solved>>) -> Result<Solution, Error> {
-    let n_labels = problem.n_labels();
+pub(super) fn by_label(
+    labels: impl ExactSizeIterator<Item = u32>,
+    n_features: usize,
+    panels: Vec<Vec<Solved>>,
+) -> Result<Solution, Error> {
+    let n_labels = labels.len();
     let mut intercept = filled("number of labels", f32::NEG_INFINITY, n_labels)?;
     let mut n_iter = filled("number of labels", 0, n_labels)?;
     let mut solved = collected("number of labels", panels.into_iter().flatten())?;
     solved.sort_unstable_by_key(|solved| solved.label);
     let size = solved.iter().map(|solved| solved.weights.len()).sum();
     let mut by_label = CsrOwned {
-        indptr: filled("number of labels", 0, n_labels + 1)?,
+        indptr: filled("number of labels", 0, 1)?,
         indices: reserved("number of weights", size)?,
         values: reserved("number of weights", size)?,
-        n_cols: problem.n_features,
+        n_cols: n_features,
     };
-    for solved in solved {
-        let label = solved.label as usize;
-        (intercept[label], n_iter[label]) = (solved.intercept, solved.n_iter);
-        extend("number of weights", &mut by_label.indices, solved.features)?;
-        extend("number of weights", &mut by_label.values, solved.weights)?;
-        by_label.indptr[label + 1] = by_label.indices.len();
-    }
-    // Labels without a positive row were not solved, so they have no weights.
-    for label in 0..n_labels {
-        by_label.indptr[label + 1] = by_label.indptr[label + 1].max(by_label.indptr[label]);
+    let mut solved = solved.into_iter().peekable();
+    for (at, label) in labels.enumerate() {
+        if let Some(solved) = solved.next_if(|solved| solved.label == label) {
+            (intercept[at], n_iter[at]) = (solved.intercept, solved.n_iter);
+            extend("number of weights", &mut by_label.indices, solved.features)?;
+            extend("number of weights", &mut by_label.values, solved.weights)?;
+        }
+        push(
+            "number of labels",
+            &mut by_label.indptr,
+            by_label.indices.len(),
+        )?;
     }
     Ok(Solution {
         weights: by_label,
@@ -280,7 +209,7 @@ pub(super) fn by_label(problem: &Problem, panels: Vec<Vec<Solved>>) -> Result<So
 }
 
 /// Workspaces of the two solvers that no thread is using.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Spaces {
     pub(super) optimum: Spare<optimum::Workspace>,
     pub(super) active: Spare<active::Workspace>,

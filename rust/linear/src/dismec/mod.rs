@@ -39,7 +39,8 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `fit.rs` | assigns labels to panels and panels to threads, and collects the pruned weights |
+//! | `fit.rs` | fits all labels, and collects the pruned weights |
+//! | `pieces.rs` | assigns labels to panels, and fits ranges of panels on all threads |
 //! | `block.rs`, `effort.rs` | fit a few labels to some of the rows, for other crates |
 //! | `problem.rs` | X, its transpose and the sums that all labels share |
 //! | `targets.rs` | the labels of the rows, unknown pairs of row and label, and factors of the costs |
@@ -52,6 +53,7 @@ mod effort;
 mod fit;
 mod optimum;
 mod params;
+mod pieces;
 mod problem;
 mod targets;
 mod unseen;
@@ -60,5 +62,6 @@ pub use block::{Block, Forgotten, Solution};
 pub use effort::Effort;
 pub use fit::{Model, Spare};
 pub use params::{Checked, Params, Solver};
+pub use pieces::{Piece, Prepared, Task};
 pub use targets::{Factors, Outputs, Targets};
 pub use unseen::held_out_rows;

@@ -31,7 +31,7 @@ use super::unseen::Unseen;
 use crate::panel::{LANES, Lanes, Mask, Sums, dot, times_panel};
 use manylabel_base::{Error, Watch, collected, filled};
 use manylabel_simd::{STRETCH, wide};
-use manylabel_sparse::CsrOwned;
+use manylabel_sparse::CsrRef;
 
 /// Number of Newton steps of the line search. They find a root of the derivative along the
 /// direction. The derivative is piecewise linear. After three steps, the root is accurate enough:
@@ -94,7 +94,7 @@ impl Workspace {
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if the vectors do not fit in memory.
-    pub(crate) fn new(problem: &Problem) -> Result<Self, Error> {
+    pub(crate) fn new(problem: &Problem<'_>) -> Result<Self, Error> {
         let by_feature = || filled("number of features", Lanes::default(), problem.dim());
         let by_row = || filled("number of rows", Lanes::default(), problem.n_rows());
         Ok(Self {
@@ -138,8 +138,8 @@ impl Workspace {
 ///
 /// Returns [`Error::Stopped`] if the computation was cancelled.
 pub(crate) fn solve(
-    problem: &Problem,
-    columns: &Columns,
+    problem: &Problem<'_>,
+    columns: &Columns<'_>,
     labels: &[u32],
     tol: f64,
     max_iter: usize,
@@ -148,7 +148,7 @@ pub(crate) fn solve(
 ) -> Result<[usize; LANES], Error> {
     space.factors = problem.has_factors().then(|| factors(problem, labels));
     let stop = start(problem, labels, tol, space);
-    product(&problem.x, &space.weights, &mut space.errors, watch)?;
+    product(problem.x.view(), &space.weights, &mut space.errors, watch)?;
     space.positive.fill(0);
     for (lane, &label) in labels.iter().enumerate() {
         for &row in problem.positives(label) {
@@ -187,8 +187,8 @@ pub(crate) fn solve(
 ///
 /// Returns [`Error::Stopped`] if the computation was cancelled, or any error of `tell`.
 pub(crate) fn unlearn(
-    problem: &Problem,
-    columns: &Columns,
+    problem: &Problem<'_>,
+    columns: &Columns<'_>,
     unseen: &Unseen,
     (n_labels, n_steps): (usize, usize),
     space: &mut Workspace,
@@ -226,8 +226,8 @@ pub(crate) fn unlearn(
     reason = "they are the state of the solver, which only this function changes"
 )]
 fn descend(
-    problem: &Problem,
-    columns: &Columns,
+    problem: &Problem<'_>,
+    columns: &Columns<'_>,
     (cost, total_cost): (&[f32], f64),
     stop: &Sums,
     max_iter: usize,
@@ -263,7 +263,7 @@ fn descend(
             break;
         }
         std::mem::swap(&mut space.gradient, &mut space.last_gradient);
-        product(&columns.xt, &space.pulls, &mut space.gradient, watch)?;
+        product(columns.xt.view(), &space.pulls, &mut space.gradient, watch)?;
         add(&space.weights, &mut space.gradient);
         // The diagonal of the Hessian is about 1 + Σ_i cost_i x_ij² times the fraction of active rows.
         let share = |lane: usize| DIAGONAL_SHARE * active[lane] / total_cost;
@@ -302,7 +302,7 @@ fn descend(
             &space.gradient,
             &mut space.direction,
         );
-        product(&problem.x, &space.direction, &mut space.along, watch)?;
+        product(problem.x.view(), &space.direction, &mut space.along, watch)?;
         step = line_search(cost, space, live);
         add_scaled(&step, &space.direction, &mut space.weights);
         for (lane, n_iter) in n_iter.iter_mut().enumerate() {
@@ -318,7 +318,7 @@ fn descend(
 /// weights, the score of the mean positive row is 1 and the score of the mean row is −1.
 /// (Schultheis, Babbar: Speeding-up one-versus-all training for extreme classification via
 /// mean-separating initialization, Machine Learning 2022.)
-fn start(problem: &Problem, labels: &[u32], tol: f64, space: &mut Workspace) -> Sums {
+fn start(problem: &Problem<'_>, labels: &[u32], tol: f64, space: &mut Workspace) -> Sums {
     // First compute the sum of the positive rows, weighted by cost.
     space.weights.fill(Lanes::default());
     let mut positive_cost = [0.0f64; LANES];
@@ -434,7 +434,7 @@ fn line_search(cost: &[f32], space: &Workspace, live: Mask) -> Lanes {
 }
 
 /// Computes `out = x p`, and regularly checks for cancellation.
-fn product(x: &CsrOwned, p: &[Lanes], out: &mut [Lanes], watch: &Watch) -> Result<(), Error> {
+fn product(x: CsrRef<'_>, p: &[Lanes], out: &mut [Lanes], watch: &Watch) -> Result<(), Error> {
     for (chunk, out) in out.chunks_mut(ROWS_PER_STEP).enumerate() {
         watch.step(0)?;
         times_panel(x, chunk * ROWS_PER_STEP, p, out);

@@ -5,18 +5,18 @@
 //! the fit checks for cancellation.
 
 use super::targets::{Factors, Outputs, Targets};
-use manylabel_base::{Error, Watch, collected, copied, filled};
-use manylabel_sparse::{CsrOwned, Sparse};
+use manylabel_base::{Error, Watch, collected, filled};
+use manylabel_sparse::{CsrOwned, CsrRef, Sparse, Stored};
 
 /// The training set in the form that the solvers need. It has n rows and `dim` features, including
 /// a feature for the intercept.
 ///
-/// The training set takes 8 bytes per stored value.
+/// The training set takes 8 bytes per stored value, unless the caller owns the rows.
 #[derive(Debug)]
-pub(crate) struct Problem {
+pub(crate) struct Problem<'a> {
     /// The rows, optionally scaled to unit length; shape (n, dim). The last column belongs to the
     /// intercept. Columns without entries are left out.
-    pub(crate) x: CsrOwned,
+    pub(crate) x: Stored<'a>,
     /// The positive rows, the unknown rows and the factors of the labels.
     outputs: Outputs,
     /// The original number of each column of `x`, in increasing order, without the column of the
@@ -40,16 +40,17 @@ pub(crate) struct Problem {
 }
 
 /// The training set by column, for the solver of frequent labels. This solver computes scores as products
-/// along the rows of X, and gradients as products along the columns. The copy takes 8 bytes per stored value.
+/// along the rows of X, and gradients as products along the columns. The copy takes 8 bytes per stored value,
+/// unless the caller owns it.
 #[derive(Debug)]
-pub(crate) struct Columns {
+pub(crate) struct Columns<'a> {
     /// The transpose of [`Problem::x`]; shape (dim, n).
-    pub(crate) xt: CsrOwned,
+    pub(crate) xt: Stored<'a>,
     /// `Σ_i cost_i x_ij²` for each column; shape (dim).
     pub(crate) squares: Vec<f32>,
 }
 
-impl Problem {
+impl<'a> Problem<'a> {
     /// Copies the training set and computes its sums. `weights` holds the weights of the rows. If
     /// it is None, all weights are 1.
     ///
@@ -71,15 +72,7 @@ impl Problem {
         // With hashed features, many columns have no entries. Such columns are dropped, so that
         // they take no time in the solvers.
         let features = x.drop_empty_columns()?;
-        let outputs = Outputs {
-            rows_of_label: y.labels.ones.transpose()?,
-            unknown: y.labels.unknown.map(CsrOwned::transpose).transpose()?,
-            factors: match y.factors {
-                Some(factors) => Some(copied("number of labels", factors)?),
-                None => None,
-            },
-        };
-        let problem = Self::of_rows(x, outputs, weights, params, watch)?;
+        let problem = Self::of_rows(x, y.to_outputs()?, weights, params, watch)?;
         Ok(Self {
             features,
             n_features,
@@ -102,30 +95,51 @@ impl Problem {
         params: &super::Params,
         watch: &Watch,
     ) -> Result<Self, Error> {
-        let weight = |row: usize| weights.map_or(1.0, |weights| weights[row]);
         let n_features = x.n_cols;
         let features = collected("number of features", 0..n_features as u32)?;
         if params.fit_intercept {
             x.append_ones()?;
         }
-        let cost = (0..x.n_rows()).map(|row| (2.0 * params.c * f64::from(weight(row))) as f32);
+        let x = Stored::Owned(x);
+        Self::of_stored(x, (features, n_features), outputs, weights, params, watch)
+    }
+
+    /// Computes the sums of a training set whose rows are complete: they are scaled, without empty columns, and
+    /// with a column of ones if intercepts are fitted. `features` has the original number of each column without
+    /// the column of ones, and the number of features of the original X.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`new`](Self::new).
+    pub(crate) fn of_stored(
+        x: Stored<'a>,
+        features: (Vec<u32>, usize),
+        outputs: Outputs,
+        weights: Option<&[f32]>,
+        params: &super::Params,
+        watch: &Watch,
+    ) -> Result<Self, Error> {
+        let rows = x.view();
+        let weight = |row: usize| weights.map_or(1.0, |weights| weights[row]);
+        let cost = (0..rows.n_rows()).map(|row| (2.0 * params.c * f64::from(weight(row))) as f32);
         let cost = collected("number of rows", cost)?;
         let total_cost: f64 = cost.iter().map(|&cost| f64::from(cost)).sum();
         watch.step(0)?;
-        check_magnitude(&x, &cost, outputs.range_of_factors())?;
+        check_magnitude(rows, &cost, outputs.range_of_factors())?;
         watch.step(0)?;
-        let mean = column_sums(&x, &cost, |value| value, total_cost)?;
+        let mean = column_sums(rows, &cost, |value| value, total_cost)?;
         watch.step(0)?;
         let row_sums = |term: &dyn Fn(usize, f32) -> f32| -> Result<Vec<f32>, Error> {
             let row = |i| {
-                let (cols, values) = x.row(i);
+                let (cols, values) = rows.row(i);
                 cols.iter()
                     .zip(values)
                     .map(|(&col, &value)| term(col as usize, value))
                     .sum()
             };
-            collected("number of rows", (0..x.n_rows()).map(row))
+            collected("number of rows", (0..rows.n_rows()).map(row))
         };
+        let (features, n_features) = features;
         Ok(Self {
             mean_dot: row_sums(&|col, value| mean[col] * value)?,
             row_squares: row_sums(&|_, value| value * value)?,
@@ -147,35 +161,52 @@ impl Problem {
     ///
     /// Returns [`Error::TooLarge`] if there is not enough memory, or [`Error::Stopped`] if the computation was
     /// cancelled.
-    pub(crate) fn columns(&self, frequent: &[u32], watch: &Watch) -> Result<Columns, Error> {
+    pub(crate) fn columns(&self, frequent: &[u32], watch: &Watch) -> Result<Columns<'a>, Error> {
         if frequent.is_empty() {
+            let none = CsrOwned {
+                indptr: filled("number of features", 0, 1)?,
+                indices: Vec::new(),
+                values: Vec::new(),
+                n_cols: self.n_rows(),
+            };
             return Ok(Columns {
-                xt: CsrOwned {
-                    indptr: filled("number of features", 0, 1)?,
-                    indices: Vec::new(),
-                    values: Vec::new(),
-                    n_cols: self.n_rows(),
-                },
+                xt: Stored::Owned(none),
                 squares: Vec::new(),
             });
         }
         watch.step(0)?;
-        let xt = self.x.transpose()?;
+        let Stored::Owned(x) = &self.x else {
+            return Err(Error::Param {
+                name: "X",
+                expected: "stored with its transpose, because some labels are frequent",
+                got: "rows only".into(),
+            });
+        };
+        let xt = Stored::Owned(x.transpose()?);
         watch.step(0)?;
+        self.columns_of(xt)
+    }
+
+    /// Returns the training set by column, given its transpose.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if there is not enough memory.
+    pub(crate) fn columns_of(&self, xt: Stored<'a>) -> Result<Columns<'a>, Error> {
         Ok(Columns {
             xt,
-            squares: column_sums(&self.x, &self.cost, |value| value * value, 1.0)?,
+            squares: column_sums(self.x.view(), &self.cost, |value| value * value, 1.0)?,
         })
     }
 
     /// Returns the number of rows.
     pub(crate) fn n_rows(&self) -> usize {
-        self.x.n_rows()
+        self.x.view().n_rows()
     }
 
     /// Returns the length of a weight vector, including the intercept.
     pub(crate) fn dim(&self) -> usize {
-        self.x.n_cols
+        self.x.view().n_cols()
     }
 
     /// Returns the number of labels, including labels without positive rows.
@@ -218,12 +249,12 @@ impl Problem {
 ///
 /// Returns [`Error::TooLarge`] if there is not enough memory.
 fn column_sums(
-    x: &CsrOwned,
+    x: CsrRef<'_>,
     cost: &[f32],
     term: impl Fn(f64) -> f64,
     share: f64,
 ) -> Result<Vec<f32>, Error> {
-    let mut sums = filled("number of features", 0.0, x.n_cols)?;
+    let mut sums = filled("number of features", 0.0, x.n_cols())?;
     for (row, &cost) in cost.iter().enumerate() {
         let (cols, values) = x.row(row);
         for (&col, &value) in cols.iter().zip(values) {
@@ -242,7 +273,7 @@ fn column_sums(
 ///
 /// Returns [`Error::Param`] with the name `X` or `C`, depending on which of them makes the
 /// magnitude large.
-fn check_magnitude(x: &CsrOwned, cost: &[f32], (least, most): (f32, f32)) -> Result<(), Error> {
+fn check_magnitude(x: CsrRef<'_>, cost: &[f32], (least, most): (f32, f32)) -> Result<(), Error> {
     const LARGEST: f64 = 1e17;
     const SMALLEST: f32 = 1e-30;
     let longest = (0..x.n_rows())

@@ -1,7 +1,7 @@
 //! Defines what a fit must predict: the labels of the rows, and how much each pair of row and label counts.
 
 use manylabel_base::range::same;
-use manylabel_base::{Error, collected};
+use manylabel_base::{Error, collected, copied};
 use manylabel_sparse::{CsrOwned, Labels};
 
 /// The score that stands for an unknown pair of row and label. It is so low that the pair is never predicted
@@ -77,6 +77,22 @@ impl Targets<'_> {
             }),
             None => Ok(()),
         }
+    }
+
+    /// Returns the rows of each label, and a copy of the factors.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if there is not enough memory.
+    pub(crate) fn to_outputs(self) -> Result<Outputs, Error> {
+        let factors = self.factors;
+        Ok(Outputs {
+            rows_of_label: self.labels.ones.transpose()?,
+            unknown: self.labels.unknown.map(CsrOwned::transpose).transpose()?,
+            factors: factors
+                .map(|factors| copied("number of labels", factors))
+                .transpose()?,
+        })
     }
 }
 

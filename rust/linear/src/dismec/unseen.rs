@@ -39,7 +39,8 @@ const FEWEST_ROWS: usize = 64;
 /// threshold of the loss is better.
 const FEWEST_POSITIVES: usize = 10;
 
-/// The held-out rows, and the statistics of their scores.
+/// The held-out rows.
+#[derive(Debug)]
 pub(crate) struct Unseen {
     /// The held-out rows, in increasing order.
     pub(crate) rows: Vec<u32>,
@@ -49,8 +50,6 @@ pub(crate) struct Unseen {
     pub(crate) total_cost: f64,
     /// The total weight of the true pairs of held-out rows and sampled labels.
     wanted: f64,
-    /// The statistics of all scores so far, from which the threshold is found.
-    tally: Mutex<Tally>,
 }
 
 /// The labels that are in the sample, for one kind of label: rare labels or other labels. Labels are
@@ -110,7 +109,7 @@ impl Unseen {
     ///
     /// Returns [`Error::TooLarge`] if the costs do not fit in memory.
     pub(crate) fn new(
-        problem: &Problem,
+        problem: &Problem<'_>,
         drawn: impl Iterator<Item = (u32, f32)>,
     ) -> Result<Option<Self>, Error> {
         let rows = held_out_rows(problem.n_rows())?;
@@ -128,12 +127,11 @@ impl Unseen {
         }
         let total_cost = cost.iter().map(|&cost| f64::from(cost)).sum();
         let learnable = n_positive >= FEWEST_POSITIVES && total_cost > 0.0;
-        Ok(learnable.then(|| Self {
+        Ok(learnable.then_some(Self {
             rows,
             cost,
             total_cost,
             wanted,
-            tally: Mutex::new(Tally::new(wanted)),
         }))
     }
 
@@ -143,7 +141,7 @@ impl Unseen {
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if the costs do not fit in memory.
-    pub(crate) fn of_rows(problem: &Problem, rows: &[u32]) -> Result<Self, Error> {
+    pub(crate) fn of_rows(problem: &Problem<'_>, rows: &[u32]) -> Result<Self, Error> {
         let mut cost = copied("number of rows", &problem.cost)?;
         for &row in rows {
             cost[row as usize] = 0.0;
@@ -153,11 +151,15 @@ impl Unseen {
             total_cost: cost.iter().map(|&cost| f64::from(cost)).sum(),
             cost,
             wanted: 0.0,
-            tally: Mutex::new(Tally::new(0.0)),
         })
     }
 
-    /// Adds the scores of the held-out rows for one panel, which is a group of labels. The panel
+    /// Returns empty statistics, from which the threshold is found after [`count`](Self::count).
+    pub(crate) fn tally(&self) -> Tally {
+        Tally::new(self.wanted)
+    }
+
+    /// Adds the scores of the held-out rows to `tally` for one panel, which is a group of labels. The panel
     /// has `n_labels` labels, and each of them represents `weight` labels. `score` must call its
     /// argument with each held-out row and its scores.
     ///
@@ -167,12 +169,13 @@ impl Unseen {
     /// memory.
     pub(crate) fn count(
         &self,
-        problem: &Problem,
+        problem: &Problem<'_>,
         n_labels: usize,
         weight: f32,
+        tally: &Mutex<Tally>,
         score: impl FnOnce(&mut dyn FnMut(u32, &[f32; LANES]) -> Result<(), Error>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let mut of_panel = Tally::new(self.wanted);
+        let mut of_panel = self.tally();
         score(&mut |row, scores| {
             let weight = weight * problem.cost[row as usize];
             for &score in &scores[..n_labels] {
@@ -180,19 +183,9 @@ impl Unseen {
             }
             Ok(())
         })?;
-        self.lock().merge(of_panel)
-    }
-
-    /// Returns the threshold at which the number of predicted labels of the held-out rows equals
-    /// the number of their true labels. Returns None if there is no such threshold.
-    pub(crate) fn cut(&self) -> Option<f32> {
-        self.lock().cut(0.0)
-    }
-
-    /// Returns the statistics of all scores so far.
-    fn lock(&self) -> std::sync::MutexGuard<'_, Tally> {
         // After a panic the fit fails in any case, so the value behind a poisoned lock may be used.
-        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+        tally.merge(of_panel)
     }
 }
 

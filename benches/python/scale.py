@@ -1,0 +1,225 @@
+"""Measure rows on disk, pieces and Dask against plain fits.
+
+Each figure is measured in child processes. The script reads the training part of eurlex57k from the folder
+MANYLABEL_DATA. ``--convert`` measures `convert` instead. ``--memory`` measures a fit in a memory cgroup and
+needs Linux and the right to create a memory cgroup (version 1).
+"""
+
+import argparse
+import gzip
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import record
+from scipy.sparse import csr_array, hstack
+
+REPEATS = 3
+# Copies of eurlex57k in the text file that `convert` reads.
+COPIES = 8
+# Rows of the made data, which have 1,920 bytes each.
+N_ROWS = 500_000
+CGROUPS = Path("/sys/fs/cgroup/memory")
+
+CONVERT = """
+import resource, sys, time
+from manylabel.datasets import convert, load_xc
+start = time.perf_counter()
+if sys.argv[1] == "convert":
+    convert(sys.argv[2], sys.argv[3])
+else:
+    load_xc(sys.argv[2])
+seconds = time.perf_counter() - start
+print(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+
+FIT = """
+import sys, time, tempfile
+import manylabel as ml
+kind, rows, threads = sys.argv[1], sys.argv[2], int(sys.argv[3])
+model = ml.DiSMECClassifier(C=1.0, random_state=0)
+X, Y = ml.datasets.open_rows(rows)
+if kind == "dask":
+    import manylabel.dask
+    from distributed import Client, LocalCluster
+if __name__ == "__main__":
+    folder = tempfile.mkdtemp()
+    if kind == "dask":
+        cluster = LocalCluster(n_workers=threads, threads_per_worker=1, dashboard_address=None)
+        client = Client(cluster)
+    start = time.perf_counter()
+    if kind == "plain":
+        model.set_params(n_jobs=threads).fit(X, Y)
+    elif kind == "pieces":
+        ml.shards.fit(model.set_params(n_jobs=threads), rows, checkpoint=folder)
+    else:
+        ml.dask.fit(model, rows, checkpoint=folder)
+    print(time.perf_counter() - start)
+    if kind == "dask":
+        client.close()
+        cluster.close()
+"""
+
+LIMITED = """
+import sys, time
+import manylabel as ml
+X, Y = ml.datasets.open_rows(sys.argv[1])
+start = time.perf_counter()
+model = ml.DiSMECClassifier(C=0.1, threshold="zero", tol=0.1, random_state=0).fit(X, Y)
+seconds = time.perf_counter() - start
+for line in open("/proc/self/status"):
+    if line.startswith(("RssAnon", "VmHWM")):
+        print(line.split()[0], int(line.split()[1]) // 1024, end=" ")
+print("seconds", seconds, "checksum", float(abs(model.coef_.data).sum()))
+"""
+
+
+def child(program, *arguments):
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+        file.write(program)
+        file.flush()
+        call = [sys.executable, file.name, *map(str, arguments)]
+        done = subprocess.run(call, check=True, text=True, stdout=subprocess.PIPE)
+    return done.stdout.split()
+
+
+def conversions(folder, text):
+    """MB/s of text, and the peak memory."""
+    path = folder / "copies.txt"
+    header, rows = text.split(b"\n", 1)
+    n, d, m = map(int, header.split())
+    with open(path, "wb") as file:
+        file.write(f"{COPIES * n} {d} {m}\n".encode())
+        for _ in range(COPIES):
+            file.write(rows)
+    megabytes = path.stat().st_size / 1e6
+    found = {"convert": [], "load_xc": []}
+    for repeat in range(REPEATS):
+        for kind in found:
+            seconds, peak = map(float, child(CONVERT, kind, path, folder / f"{kind}{repeat}"))
+            found[kind].append((seconds, peak))
+    speeds = {kind: megabytes / statistics.median(s for s, _ in of) for kind, of in found.items()}
+    for kind, of in found.items():
+        figures = {
+            "MB of text": round(megabytes),
+            "MB/s": round(speeds[kind]),
+            "share of load_xc": round(speeds[kind] / speeds["load_xc"], 2),
+            "peak memory (MB)": round(max(peak for _, peak in of)),
+        }
+        print(kind, figures)
+        record.write("scale_convert", "eurlex57k", kind, figures)
+
+
+def fits(folder, text):
+    """Seconds of plain fits, of fits in pieces and of fits on a cluster."""
+    from manylabel.datasets import convert
+
+    (folder / "train.txt").write_bytes(text)
+    convert(folder / "train.txt", folder / "rows")
+    kinds = [("plain", 1), ("plain", 2), ("pieces", 1), ("dask", 1), ("dask", 2)]
+    times = {kind: [] for kind in kinds}
+    child(FIT, "plain", folder / "rows", 2)  # writes the prepared rows
+    for _ in range(REPEATS):
+        for kind in kinds:
+            times[kind].append(float(child(FIT, kind[0], folder / "rows", kind[1])[0]))
+    median = {kind: statistics.median(of) for kind, of in times.items()}
+    names = {
+        ("plain", 1): "fit, 1 thread",
+        ("plain", 2): "fit, 2 threads",
+        ("pieces", 1): "shards.fit, 1 thread",
+        ("dask", 1): "dask.fit, 1 worker of 1 thread",
+        ("dask", 2): "dask.fit, 2 workers of 1 thread",
+    }
+    gain = median["plain", 1] / median["plain", 2]
+    for kind, name in names.items():
+        figures = {
+            "s": round(median[kind], 2),
+            "time over the fit with as many threads": round(median[kind] / median["plain", kind[1]], 2),
+            "speedup over one thread": round(median[kind[0], 1] / median[kind], 2),
+        }
+        if kind == ("dask", 2):
+            figures["share of the speedup of two threads"] = round(
+                median["dask", 1] / median["dask", 2] / gain, 2
+            )
+        print(name, figures)
+        record.write("scale_fits", "eurlex57k", name, figures)
+
+
+def made_rows():
+    """Yield blocks of rows with 240 of 40,000 features, one frequent label, and 47 rare labels."""
+    rng = np.random.default_rng(0)
+    for _ in range(N_ROWS // 10_000):
+        columns = np.cumsum(rng.integers(1, 330, (10_000, 240), dtype=np.int32), axis=1, dtype=np.int32)
+        columns = np.minimum(columns, np.arange(40_000 - 240, 40_000, dtype=np.int32))
+        values = rng.random(columns.shape, dtype=np.float32) + 0.1
+        ends = np.arange(0, columns.size + 1, 240, dtype=np.int32)
+        X = csr_array((values.ravel(), columns.ravel(), ends), shape=(10_000, 40_000))
+        topic = columns[:, 3] % 400
+        Y = csr_array((columns[:, [3]] % 400 == np.arange(47)).astype(np.float32))
+        yield X, csr_array(hstack([Y, csr_array((topic % 5 == 0)[:, None].astype(np.float32))]))
+
+
+def limited(folder):
+    """A fit in a memory cgroup with a third of the memory of X."""
+    from manylabel.datasets import rows
+
+    rows.store(made_rows(), folder / "rows", "made")
+    size = sum((folder / "rows" / f"X.{part}.npy").stat().st_size for part in ("indptr", "indices", "data"))
+    limit = size // 3
+    print(f"X: {size / 2**20:.0f} MB, limit {limit / 2**20:.0f} MB")
+    free = child(LIMITED, folder / "rows")
+    shutil.rmtree(folder / "rows" / "unit-ones")  # the fit with a limit writes the prepared rows, too
+    group = CGROUPS / f"manylabel-bench-{os.getpid()}"
+    group.mkdir()
+    try:
+        (group / "memory.limit_in_bytes").write_text(str(limit))
+        join = f"open({str(group / 'cgroup.procs')!r}, 'w').write(str(__import__('os').getpid()))\n"
+        held = child(join + LIMITED, folder / "rows")
+        peak = int((group / "memory.max_usage_in_bytes").read_text())
+    finally:
+        time.sleep(0.5)
+        group.rmdir()
+    for name, words in (("without a limit", free), ("with a limit", held)):
+        found = dict(zip(words[::2], words[1::2], strict=True))
+        figures = {
+            "X (MB)": round(size / 2**20),
+            "limit (MB)": round(limit / 2**20) if name == "with a limit" else "none",
+            "private memory at the end (MB)": int(found["RssAnon:"]),
+            "s": round(float(found["seconds"]), 1),
+        }
+        print(name, figures, found["checksum"])
+        record.write("scale_memory", "made", name, figures)
+    assert free[-1] == held[-1], "the weights differ"
+    print(json.dumps({"peak of the group (MB)": peak >> 20}))
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--memory", action="store_true", help="measure a fit in a memory cgroup")
+    parser.add_argument("--convert", action="store_true", help="measure `convert` only")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if args.memory:
+            limited(folder)
+            return
+        if not os.environ.get("MANYLABEL_DATA"):
+            sys.exit("MANYLABEL_DATA must be the path of the folder of data sets")
+        text = gzip.decompress(Path(os.environ["MANYLABEL_DATA"], "eurlex57k", "train.txt.gz").read_bytes())
+        if args.convert:
+            conversions(folder, text)
+        else:
+            fits(folder, text)
+
+
+if __name__ == "__main__":
+    main()

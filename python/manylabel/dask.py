@@ -1,0 +1,389 @@
+"""Fits, predictions and evaluations on the workers of a Dask cluster.
+
+A fit runs the pieces of `manylabel.shards` on the workers. A piece is a file in a folder that all workers can
+reach, so neither the data nor the weights pass through the scheduler. The fitted model is the same as that of
+one fit on one machine, bit for bit, whatever the number of workers.
+
+The package distributed is needed: ``pip install 'manylabel[dask]'``.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, vstack
+
+from manylabel import metrics, shards
+from manylabel.datasets.rows import folder_of, open_rows, store
+from manylabel.estimator.progress import reported
+from manylabel.estimator.validation import canonical_csr, unknown_entries
+from manylabel.persistence import load
+
+__all__ = ["evaluate", "fit", "predict_topk"]
+
+# Number of rows that are predicted or stored at a time.
+_ROWS = 1 << 14
+
+# Only one piece runs in a process at a time, on all threads of the worker.
+_ONE_PIECE = threading.Lock()
+
+
+def fit(
+    estimator: Any,
+    X: Any,
+    Y: Any = None,
+    sample_weight: Any = None,
+    *,
+    client: Any = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    n_pieces: int | str = "auto",
+    any_cpu: bool = False,
+    label_weight: Any = None,
+    propensities: Any = None,
+) -> Any:
+    """Fit an estimator on the workers of a cluster.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The estimator. It is not changed. `DiSMECClassifier` can be fitted on a cluster.
+    X : array-like, sparse matrix or dask array of shape (n_samples, n_features), str or path-like
+        Features, or a folder that `manylabel.datasets.convert` wrote and that all workers can reach. The
+        blocks of a dask array are arrays or sparse matrices with all columns.
+    Y : array-like, sparse matrix or dask array of shape (n_samples, n_labels), default=None
+        0/1 indicator matrix. NaN marks unknown entries. None if X is a folder. If X is a dask array, Y is a
+        dask array with the same blocks of rows.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights of the rows, >= 0. None means equal weights.
+    client : distributed.Client or None, default=None
+        The client of the cluster. None is the current client.
+    checkpoint : str, path-like or None, default=None
+        The folder of the finished pieces, which all workers can reach. If the call is interrupted, or the
+        scheduler is restarted, the same call with the same folder continues. None is a temporary folder,
+        which is for workers on this machine.
+    n_pieces : int or "auto", default="auto"
+        Number of pieces, as in `manylabel.shards.fit`.
+    any_cpu : bool, default=False
+        Whether workers may have different types of CPU. The last bits of the weights then depend on which
+        worker fitted a piece.
+    label_weight : array-like of shape (n_labels,), default=None
+        Weights of the labels, > 0, as in the method ``fit`` of the estimator. None means equal weights.
+    propensities : array-like of shape (n_labels,), default=None
+        Propensities of the labels, in (0, 1], as in the method ``fit`` of the estimator. None means that Y is
+        complete.
+
+    Returns
+    -------
+    estimator
+        The fitted estimator. It can be saved and used without Dask.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If the package distributed is not installed.
+    ValueError
+        If an argument is not valid, if there is no client, if a worker cannot reach the folder, or if it has
+        another type of CPU. Also raised in the cases of `manylabel.shards.fit`.
+    Exception
+        If a piece fails, its error is raised, and the other pieces are cancelled.
+
+    See Also
+    --------
+    manylabel.shards.fit : Fit the pieces in processes without Dask.
+
+    Notes
+    -----
+    Each piece runs on all threads of its worker, one piece at a time. The parameter `n_jobs` applies only to
+    the work of the client. Pieces of a worker that dies run again on another worker. Workers may join during
+    the fit.
+
+    Data in memory are written once to the folder, and every worker maps them. Workers on one machine share
+    these pages. The blocks of a dask array pass through the client, one after the other.
+
+    Examples
+    --------
+    >>> import manylabel as ml
+    >>> import manylabel.dask
+    >>> from distributed import Client  # doctest: +SKIP
+    >>> client = Client(n_workers=2, threads_per_worker=1)  # doctest: +SKIP
+    >>> X, Y = ml.datasets.make_multilabel(200, 50, 40, random_state=0)
+    >>> model = ml.dask.fit(ml.DiSMECClassifier(random_state=0), X, Y)  # doctest: +SKIP
+    """
+    client = _client(client)
+    options = {"any_cpu": any_cpu, "label_weight": label_weight, "propensities": propensities}
+    if checkpoint is None:
+        with tempfile.TemporaryDirectory(prefix="manylabel-") as folder:
+            return _fit(estimator, X, Y, sample_weight, client, Path(folder), n_pieces, options)
+    return _fit(estimator, X, Y, sample_weight, client, Path(checkpoint), n_pieces, options)
+
+
+def predict_topk(
+    model: str | os.PathLike[str], X: Any, k: int = 5, *, client: Any = None, **options: Any
+) -> csr_array:
+    """Predict the k labels with the highest scores for every row, on the workers of a cluster.
+
+    Parameters
+    ----------
+    model : str or path-like
+        The model file, which all workers can reach. Each worker opens it once.
+    X : str or path-like
+        A folder that `manylabel.datasets.convert` wrote and that all workers can reach.
+    k : int, default=5
+        Number of labels per row, >= 1.
+    client : distributed.Client or None, default=None
+        The client of the cluster. None is the current client.
+    **options
+        Further arguments of the method ``predict_topk`` of the model, such as ``beam``.
+
+    Returns
+    -------
+    csr_array of shape (n_samples, n_labels), dtype float32
+        The scores of the k best labels of each row, as from the method ``predict_topk`` of the model.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If the package distributed is not installed.
+    ValueError
+        If there is no client, if the folder or the model is not valid, or if they do not fit together.
+
+    Notes
+    -----
+    A task is the prediction of 16,384 rows. Its result goes from the worker to the client directly.
+
+    Examples
+    --------
+    >>> import manylabel.dask
+    >>> top = manylabel.dask.predict_topk("model.safetensors", "rows", k=3)  # doctest: +SKIP
+    """
+    client = _client(client)
+    model, folder = str(Path(model).resolve()), str(Path(X).resolve())
+    n_rows = open_rows(folder)[0].shape[0]
+    starts = range(0, n_rows, _ROWS)
+    futures = client.map(_topk, starts, model=model, folder=folder, k=k, options=options, pure=False)
+    return csr_array(vstack(client.gather(futures, direct=True), format="csr"))
+
+
+def evaluate(
+    model: str | os.PathLike[str],
+    X: Any,
+    k: Sequence[int] = (1, 3, 5),
+    *,
+    propensities: Any = None,
+    client: Any = None,
+) -> dict[str, float]:
+    """Compute quality measures of a model on the workers of a cluster.
+
+    Parameters
+    ----------
+    model : str or path-like
+        The model file, which all workers can reach.
+    X : str or path-like
+        A folder that `manylabel.datasets.convert` wrote and that all workers can reach, with X and Y.
+    k : sequence of int, default=(1, 3, 5)
+        Lengths of the rankings.
+    propensities : ndarray of shape (n_labels,), default=None
+        Propensities of the labels. If given, propensity-scored measures are also computed.
+    client : distributed.Client or None, default=None
+        The client of the cluster. None is the current client.
+
+    Returns
+    -------
+    dict of str to float
+        The measures P@k, nDCG@k and R@k, and PSP@k and PSnDCG@k if there are propensities. See
+        `manylabel.metrics`.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If the package distributed is not installed.
+    ValueError
+        In the cases of `predict_topk`.
+
+    Notes
+    -----
+    The workers predict rankings, and the client compares them with Y.
+
+    Examples
+    --------
+    >>> import manylabel.dask
+    >>> manylabel.dask.evaluate("model.safetensors", "rows")["P@1"]  # doctest: +SKIP
+    0.7
+    """
+    _, Y = open_rows(X)
+    # The measures leave unknown entries out, so that further labels move up.
+    unknown = unknown_entries(Y)
+    most_unknown = 0 if unknown is None else int(np.diff(unknown.indptr).max())
+    top = predict_topk(model, X, max(k) + most_unknown, client=client)
+    found = {
+        "P": metrics.precision_at_k(Y, top, k),
+        "nDCG": metrics.ndcg_at_k(Y, top, k),
+        "R": metrics.recall_at_k(Y, top, k),
+    }
+    if propensities is not None:
+        found["PSP"] = metrics.psp_at_k(Y, top, propensities, k)
+        found["PSnDCG"] = metrics.psndcg_at_k(Y, top, propensities, k)
+    return {
+        f"{name}@{length}": float(value)
+        for name, values in found.items()
+        for length, value in zip(k, np.atleast_1d(values), strict=True)
+    }
+
+
+def _client(client: Any) -> Any:
+    try:
+        import distributed
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            "manylabel.dask needs the package distributed; run: pip install 'manylabel[dask]'"
+        ) from None
+    return distributed.get_client() if client is None else client
+
+
+def _fit(
+    estimator: Any,
+    X: Any,
+    Y: Any,
+    sample_weight: Any,
+    client: Any,
+    checkpoint: Path,
+    n_pieces: int | str,
+    options: dict[str, Any],
+) -> Any:
+    checkpoint = checkpoint.resolve()
+    if hasattr(X, "to_delayed"):
+        X = _stored_blocks(X, Y, checkpoint.with_name(f"{checkpoint.name}-data"))
+        Y = None
+    work = shards.Work(estimator, X, Y, sample_weight, checkpoint, n_pieces, **options)
+    data = _stored(work, checkpoint / ".data")
+    arguments = {"checkpoint": str(checkpoint), "data": str(data), "any_cpu": options["any_cpu"]}
+    if work.folder.choice is None:
+        _finish(client, [client.submit(_choose, **arguments, pure=False)])
+    missing = work.folder.missing()
+    _finish(client, client.map(_fit_piece, missing, **arguments, pure=False))
+    return work.join()
+
+
+def _finish(client: Any, futures: list[Any]) -> None:
+    """Wait for tasks. If one of them fails, or after Ctrl-C, cancel the others."""
+    from distributed import as_completed
+
+    try:
+        for future in as_completed(futures):  # type: ignore[no-untyped-call]
+            future.result()
+    except BaseException:
+        client.cancel(futures, force=True)
+        raise
+
+
+def _stored(work: shards.Work, folder: Path) -> Path:
+    """Return a folder with the checked data of a fit. Write it unless X is mapped from a folder."""
+    X, Y, weights, _ = work.examples
+    about = work.folder.about
+    mapped = folder_of(X)
+    if mapped is not None and weights is None and folder_of(Y, "Y") == mapped:
+        return mapped.resolve()
+    identity = f"{about['X']} {about['Y']} {about['sample_weight']}"
+    blocks = ((X[first : first + _ROWS], Y[first : first + _ROWS]) for first in range(0, X.shape[0], _ROWS))
+    store(blocks, folder, identity)
+    if weights is not None:
+        np.save(folder / "weights.npy", weights)
+    return folder
+
+
+def _stored_blocks(X: Any, Y: Any, folder: Path) -> Path:
+    """Write the blocks of dask arrays to a folder, one after the other."""
+    from dask.base import tokenize
+
+    if not hasattr(Y, "to_delayed"):
+        raise ValueError(f"`Y` must be a dask array, as X is, got {type(Y).__name__}")
+    if X.numblocks[1] != 1 or Y.numblocks[1] != 1 or X.numblocks[0] != Y.numblocks[0]:
+        raise ValueError(
+            "the blocks of X and Y must have all columns and the same rows, "
+            f"got {X.numblocks} and {Y.numblocks} blocks"
+        )
+
+    def blocks() -> Iterator[tuple[csr_array, csr_array]]:
+        for x, y in zip(X.to_delayed()[:, 0], Y.to_delayed()[:, 0], strict=True):
+            of_x, of_y = x.compute(), y.compute()
+            of_x, of_y = canonical_csr(of_x, "X"), canonical_csr(of_y, "Y")
+            of_y.eliminate_zeros()
+            yield of_x if of_x.dtype in (np.float32, np.float64) else of_x.astype(np.float64), of_y
+
+    store(blocks(), folder, tokenize(X, Y))
+    return folder
+
+
+@lru_cache(maxsize=1)
+def _opened(checkpoint: str, data: str, made: int, n_threads: int) -> shards.Work:
+    """Open the folder of a fit once in a process. `made` distinguishes folders of the same name."""
+    X, Y = open_rows(data)
+    weights = Path(data, "weights.npy")
+    sample_weight = np.load(weights) if weights.exists() else None
+    return shards.Work.opened(shards.Folder(Path(checkpoint)), (X, Y, sample_weight), n_threads)
+
+
+def _work(checkpoint: str, data: str, any_cpu: bool) -> shards.Work:
+    from distributed import get_worker
+
+    worker = get_worker()
+    for folder in (Path(checkpoint, "fit.json"), Path(data, "rows.json")):
+        if not folder.exists():
+            raise ValueError(f"the worker {worker.address} cannot reach the folder {folder.parent}")
+    work = _opened(checkpoint, data, os.stat(Path(checkpoint, "fit.json")).st_mtime_ns, worker.state.nthreads)
+    cpu, own = work.folder.about["cpu"], shards.cpu_type()
+    if cpu != own and not any_cpu:
+        raise ValueError(
+            f"the worker {worker.address} has the CPU {own}, the fit was begun with {cpu}; "
+            "`any_cpu=True` allows a mix, at the cost of equal bits"
+        )
+    return work
+
+
+def _choose(checkpoint: str, data: str, any_cpu: bool) -> None:
+    with _ONE_PIECE, reported(None, "label", False, _check_cancelled()) as report:
+        _work(checkpoint, data, any_cpu).choose(report)
+
+
+def _fit_piece(number: int, checkpoint: str, data: str, any_cpu: bool) -> None:
+    check = _check_cancelled()
+    with _ONE_PIECE, reported(None, "label", False, check) as report:
+        check(0)
+        _work(checkpoint, data, any_cpu).fit([number], report)
+
+
+def _check_cancelled() -> Any:
+    """Return a function that raises an error if the client has cancelled the task of this thread."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    key = worker.get_current_task()
+
+    def check(_: int) -> None:
+        task = worker.state.tasks.get(key)
+        if task is None or task.state == "cancelled":
+            raise RuntimeError("the piece was cancelled")
+
+    return check
+
+
+@lru_cache(maxsize=2)
+def _model(path: str, made: int) -> Any:
+    return load(path)
+
+
+def _topk(first: int, model: str, folder: str, k: int, options: dict[str, Any]) -> csr_array:
+    from distributed import get_worker
+
+    with _ONE_PIECE:
+        fitted = _model(model, os.stat(model).st_mtime_ns)
+        fitted.set_params(n_jobs=get_worker().state.nthreads)
+        top: csr_array = fitted.predict_topk(open_rows(folder)[0][first : first + _ROWS], k=k, **options)
+    return top

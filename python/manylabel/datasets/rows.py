@@ -1,0 +1,573 @@
+"""Folders with the arrays of X and Y, for data sets that are larger than memory.
+
+A folder has six plain ``.npy`` files: ``indptr``, ``indices`` and ``data`` of the CSR matrices X and Y. The
+file ``rows.json`` has the sizes of the matrices and the checksums of the arrays. It is written last, so a
+folder with this file is complete.
+
+While `convert` runs, the arrays are in files that end in ``.part``. From time to time, it flushes these files
+and writes the position in the input to ``convert.json``. If the process is killed, the next call cuts the
+files to the lengths in ``convert.json`` and continues at this position.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path as FilePath
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from manylabel import _core
+from manylabel.aside import locked, written_aside
+from manylabel.datasets.files import Path
+from manylabel.datasets.sources import FORMATS, Batch, MissingLabels, format_of, open_source
+from manylabel.estimator.base import core_rows
+from manylabel.estimator.parameters import n_threads
+
+__all__ = ["checksum_of", "convert", "folder_of", "has_rows", "open_rows", "store"]
+
+# The version of the form of a folder.
+_FORM = 1
+
+# The arrays of a folder, with their types while the input is read.
+_ARRAYS: dict[str, np.dtype[Any]] = {
+    "X.indptr": np.dtype("<i8"),
+    "X.indices": np.dtype("<i4"),
+    "X.data": np.dtype("<f4"),
+    "Y.indptr": np.dtype("<i8"),
+    "Y.indices": np.dtype("<i4"),
+    "Y.data": np.dtype("<f4"),
+}
+
+# Number of bytes that are written between two entries in `convert.json`.
+_CHECKPOINT = 256 << 20
+# Number of items of an array that are converted to another type at a time.
+_ITEMS = 1 << 20
+# From this number of stored values on, scipy needs 64-bit indices.
+_WIDE = 2**31
+
+
+def convert(
+    paths: Path | Sequence[Path],
+    folder: Path,
+    *,
+    format: str = "auto",
+    n_features: int | None = None,
+    n_labels: int | None = None,
+    zero_based: bool = False,
+    columns: tuple[str, str, str] = ("features", "values", "labels"),
+    xml: Path | None = None,
+    missing_labels: MissingLabels = "error",
+    n_jobs: int | None = None,
+) -> None:
+    r"""Convert data files to a folder of arrays, which `open_rows` maps into memory.
+
+    The files are read once, from the beginning to the end. If the function is interrupted or the process is
+    killed, call it again with the same arguments. It then continues where it was.
+
+    Parameters
+    ----------
+    paths : str, bytes or path-like, or sequence of these
+        The files to read. The rows of several files follow one another. Text files may be compressed with
+        gzip. Pipes are not supported.
+    folder : str, bytes or path-like
+        The folder to write. It is created if it does not exist.
+    format : {"auto", "xc", "svmlight", "arff", "parquet", "arrow"}, default="auto"
+        Format of the files. "xc" is the format of `load_xc`. "svmlight" is the same format without the first
+        line. "arff" is the format of `load_arff`. "parquet" and "arrow" (the file format of Arrow, not the
+        stream format) need the package pyarrow. "auto" chooses the format by the name of each file, and is
+        "xc" for unknown names.
+    n_features : int or None, default=None
+        Number of features. None is the number in the files if they state it. Otherwise, it is the largest
+        feature plus 1.
+    n_labels : int or None, default=None
+        Number of labels. None has the same meaning as for `n_features`.
+    zero_based : bool, default=False
+        Whether the features of svmlight files are numbered from 0. If False, they are numbered from 1. Labels
+        are always numbered from 0.
+    columns : tuple of three str, default=("features", "values", "labels")
+        Names of the columns of Parquet and Arrow files. They contain lists: the features of a row, counted
+        from 0, the values of these features, and the labels of the row.
+    xml : str, bytes, path-like or None, default=None
+        The file that lists the labels of ARFF files.
+    missing_labels : {"error", "absent", "unknown"}, default="error"
+        What to do if the value of a label of an ARFF file is missing (``?``), as in `load_arff`. "unknown"
+        stores NaN in Y. In text files, a question mark behind a label always marks an unknown label.
+    n_jobs : int or None, default=None
+        Number of threads that parse text. None means 1 thread, and -1 means all cores. Two further threads
+        read and write.
+
+    Raises
+    ------
+    ValueError
+        If a file is malformed, if files have different numbers of features or labels, or if the folder
+        contains the data of other files or other options. The message states the file and the line.
+    OSError
+        If a file cannot be read or written. After the disk is full, free some space and call the function
+        again.
+    ModuleNotFoundError
+        If pyarrow is needed and not installed.
+
+    See Also
+    --------
+    open_rows : Map the arrays of a folder into memory.
+
+    Notes
+    -----
+    X is stored with float32 values and without zeros. Values of ARFF files that are missing are NaN. The
+    arrays take 8 bytes for each value of X and 8 bytes for each label of a row. With 2**31 values or more,
+    they take 4 bytes more, because scipy then needs 64-bit indices.
+
+    The function needs about 150 MB of memory for text and 100 MB for Parquet files, whatever their size. An
+    ARFF file is read as a whole, so it must fit in memory.
+
+    An empty line of an svmlight file is a row without features and labels, except at the end of the file.
+    Comments and query ids are not supported.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "tiny.txt").write_text("2 3 4\n1,3 0:0.5 2:2\n 1:1\n")
+    >>> convert(folder / "tiny.txt", folder / "rows")
+    >>> X, Y = open_rows(folder / "rows")
+    >>> X.toarray()
+    array([[0.5, 0. , 2. ],
+           [0. , 1. , 0. ]], dtype=float32)
+    """
+    if format != "auto" and format not in FORMATS:
+        raise ValueError(f'`format` must be "auto" or one of {", ".join(FORMATS)}, got {format!r}')
+    given = [paths] if isinstance(paths, str | bytes | os.PathLike) else paths
+    files = [_path(path) for path in given]
+    if not files:
+        raise ValueError("`paths` must have at least one file, got none")
+    if missing_labels not in ("error", "absent", "unknown"):
+        raise ValueError(f'`missing_labels` must be "error", "absent" or "unknown", got {missing_labels!r}')
+    if len(columns) != 3 or not all(isinstance(name, str) for name in columns):
+        raise ValueError(f"`columns` must be three names, got {columns!r}")
+    for name, size in (("n_features", n_features), ("n_labels", n_labels)):
+        if size is not None and (not isinstance(size, int) or size < 1):
+            raise ValueError(f"`{name}` must be an integer >= 1 or None, got {size!r}")
+    forms = [format_of(path) if format == "auto" else format for path in files]
+    inputs = {
+        "files": [
+            [str(path.resolve()), form, *_version(path)] for path, form in zip(files, forms, strict=True)
+        ],
+        "options": [
+            n_features,
+            n_labels,
+            zero_based,
+            list(columns),
+            None if xml is None else str(_path(xml)),
+            missing_labels,
+        ],
+    }
+    sources = [
+        open_source(
+            path,
+            form,
+            xml=None if xml is None else _path(xml),
+            missing_labels=missing_labels,
+            zero_based=zero_based,
+            columns=tuple(columns),  # type: ignore[arg-type]
+            threads=n_threads(n_jobs),
+        )
+        for path, form in zip(files, forms, strict=True)
+    ]
+    target = _path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    with locked(target / "convert.lock"):
+        writer = _Writer(target, inputs)
+        if writer.is_complete:
+            return
+        shape = [
+            _agreed(what, given, [source.shape[axis] for source in sources], files)
+            for axis, (what, given) in enumerate((("n_features", n_features), ("n_labels", n_labels)))
+        ]
+        with writer:
+            for number in range(writer.file, len(sources)):
+                at = writer.position if number == writer.file else None
+                for batch in sources[number].batches(at):
+                    _check_columns(files[number], batch, shape)
+                    writer.write(number, batch)
+            writer.end(len(sources))
+        writer.finish(shape)
+
+
+def store(
+    blocks: Iterable[tuple[sparse.csr_array, sparse.csr_array]], folder: FilePath, identity: str
+) -> None:
+    """Write blocks of rows to a folder, unless the folder has them already.
+
+    Parameters
+    ----------
+    blocks : iterable of pairs of csr_array
+        X and Y of each block. The indices are sorted and unique. All X have the same number of columns and
+        the same dtype, float32 or float64, and all Y have the same number of columns. The values of Y are 1,
+        or NaN for unknown entries.
+    folder : Path
+        The folder to write.
+    identity : str
+        Text that identifies the data. A folder with other data is refused.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder / "convert.lock", wait=True):
+        if (folder / "rows.json").exists():
+            _Writer(folder, {"identity": identity})
+            return
+        for left in (
+            *folder.glob("*.part"),
+            folder / "convert.json",
+        ):  # blocks cannot be read from the middle
+            left.unlink(missing_ok=True)
+        shape = [0, 0]
+        writer = None
+        for X, Y in blocks:
+            if writer is None:
+                writer = _Writer(folder, {"identity": identity}, X.dtype).__enter__()
+                shape = [X.shape[1], Y.shape[1]]
+            columns = X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data
+            writer.write(
+                0, Batch(*columns, Y.indptr.astype(np.int64), Y.indices.astype(np.int32), Y.data, [0])
+            )
+        if writer is None:
+            raise ValueError("X must have at least one block of rows")
+        try:
+            writer.end(1)
+        finally:
+            writer.__exit__()
+        writer.finish(shape)
+
+
+def open_rows(folder: Path) -> tuple[sparse.csr_array, sparse.csr_array]:
+    r"""Map the arrays of a folder that `convert` wrote into memory.
+
+    Parameters
+    ----------
+    folder : str, bytes or path-like
+        The folder.
+
+    Returns
+    -------
+    X : csr_array of shape (n_samples, n_features), dtype float32
+        Features. The arrays are read-only and are mapped from the files. The operating system reads their
+        pages when they are used, and drops them when memory is needed. All processes on a machine share them.
+    Y : csr_array of shape (n_samples, n_labels), dtype float32
+        Labels. A one is stored for each label that an example has, and NaN for each unknown label.
+
+    Raises
+    ------
+    ValueError
+        If the folder is not complete, for example because `convert` was interrupted, or if an array has
+        another size than `convert` wrote.
+    OSError
+        If a file cannot be opened.
+
+    See Also
+    --------
+    convert : Write such a folder.
+
+    Notes
+    -----
+    Do not change the files while the arrays are in use. The function reads only the sizes, so it takes less
+    than a millisecond. It does not check the content of the arrays.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "tiny.txt").write_text("2 3 4\n1,3 0:0.5 2:2\n 1:1\n")
+    >>> convert(folder / "tiny.txt", folder / "rows")
+    >>> X, Y = open_rows(folder / "rows")
+    >>> Y.toarray()
+    array([[0., 1., 0., 1.],
+           [0., 0., 0., 0.]], dtype=float32)
+    """
+    target = _path(folder)
+    about = _about(target)
+    matrices = []
+    for name, n_columns in (("X", about["n_features"]), ("Y", about["n_labels"])):
+        parts = []
+        for part in ("indptr", "indices", "data"):
+            path = target / f"{name}.{part}.npy"
+            # An empty array cannot be mapped.
+            empty = path.stat().st_size <= _HEADER
+            array = np.load(path, mmap_mode=None if empty else "r", allow_pickle=False)
+            expected = about["n_rows"] + 1 if part == "indptr" else about["stored"][name]
+            if array.shape != (expected,):
+                raise ValueError(f"{path}: expected {expected} numbers, got an array of shape {array.shape}")
+            parts.append(array)
+        matrices.append(core_rows((parts[0], parts[1], parts[2]), (about["n_rows"], n_columns)))
+    return matrices[0], matrices[1]
+
+
+def has_rows(folder: FilePath) -> bool:
+    """Return whether `convert` wrote a folder, or began to write it."""
+    return any((folder / name).exists() for name in ("rows.json", "convert.json", "convert.lock"))
+
+
+def checksum_of(X: Any) -> str | None:
+    """Return the checksum of the folder that the arrays of X are mapped from.
+
+    The result is None if X is not the X of a folder, for example because it has only some of the rows.
+    """
+    folder = folder_of(X)
+    return None if folder is None else str(_about(folder)["checksum"])
+
+
+def folder_of(matrix: Any, name: str = "X") -> FilePath | None:
+    """Return the folder that the arrays of X, or of Y, are mapped from, or None."""
+    if not isinstance(matrix, sparse.csr_array):
+        return None
+    folders = set()
+    for part in ("indptr", "indices", "data"):
+        array = getattr(matrix, part)
+        mapped = array
+        while isinstance(mapped, np.ndarray) and not isinstance(mapped, np.memmap):
+            mapped = mapped.base
+        while isinstance(mapped, np.memmap) and isinstance(mapped.base, np.memmap):
+            mapped = mapped.base
+        if not isinstance(mapped, np.memmap) or mapped.filename is None:
+            return None
+        path = FilePath(mapped.filename)
+        whole = (
+            mapped.shape == array.shape
+            and mapped.__array_interface__["data"] == array.__array_interface__["data"]
+        )
+        if path.name != f"{name}.{part}.npy" or not whole:
+            return None
+        folders.add(path.parent)
+    folder = folders.pop()
+    return folder if not folders and (folder / "rows.json").exists() else None
+
+
+def _path(path: Path) -> FilePath:
+    return FilePath(os.fsdecode(path))
+
+
+def _version(path: FilePath) -> tuple[int, int]:
+    """Return the size of a file and the time of its last change."""
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+def _about(folder: FilePath) -> dict[str, Any]:
+    """Read the sizes and checksums of a folder."""
+    try:
+        about = json.loads((folder / "rows.json").read_text())
+    except FileNotFoundError:
+        if has_rows(folder):
+            raise ValueError(f"{folder}: the conversion is not complete; call `convert` again") from None
+        raise
+    except ValueError:
+        about = None
+    if not isinstance(about, dict) or about.get("form") != _FORM:
+        raise ValueError(f"{folder}: rows.json is not a description that this version of manylabel reads")
+    return about
+
+
+def _agreed(what: str, given: int | None, stated: list[int | None], files: Sequence[FilePath]) -> int | None:
+    """Return the number of features or labels that the caller or the files state, or None."""
+    for size, file in zip(stated, files, strict=True):
+        if size is not None and given is not None and size != given:
+            raise ValueError(f"{file}: expected `{what}` = {given} as in the other files, got {size}")
+        given = size if given is None else given
+    return given
+
+
+def _check_columns(path: FilePath, batch: Batch, shape: list[int | None]) -> None:
+    for what, columns, size in (
+        ("feature", batch.x_columns, shape[0]),
+        ("label", batch.y_columns, shape[1]),
+    ):
+        if size is not None and len(columns) and columns.max() >= size:
+            raise ValueError(f"{path}: expected a {what} below {size} (counted from 0), got {columns.max()}")
+
+
+def _header(dtype: np.dtype[Any], n_items: int) -> bytes:
+    """Return the first bytes of a ``.npy`` file. Their number does not depend on `n_items`."""
+    text = io.BytesIO()
+    about = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (n_items,)}
+    np.lib.format.write_array_header_1_0(text, about)
+    return text.getvalue()
+
+
+# The length of the header. numpy pads it, so that it has room for any number of items.
+_HEADER = len(_header(np.dtype("<f4"), 0))
+
+
+class _Writer:
+    """Appends batches to the files of a folder, in a second thread."""
+
+    def __init__(
+        self, folder: FilePath, inputs: dict[str, Any], values: np.dtype[Any] = _ARRAYS["X.data"]
+    ) -> None:
+        self._folder, self._inputs = folder, inputs
+        self._dtypes = _ARRAYS | {"X.data": values}
+        self.is_complete = False
+        self.file = 0
+        self.position: list[int] | None = None
+        self._counts = dict.fromkeys(_ARRAYS, 0)
+        self._checksums = dict.fromkeys(_ARRAYS, 0)
+        self._columns = [0, 0]
+        self._unsaved = 0
+        self._pending: Future[None] | None = None
+        if (folder / "rows.json").exists():
+            if _about(folder)["inputs"] != inputs:
+                raise ValueError(f"{folder}: the folder has the data of other files or other options")
+            self.is_complete = True
+        elif (folder / "convert.json").exists():
+            self._resume()
+        elif any(
+            not path.name.startswith((".", "convert.lock")) and path.suffix != ".part"
+            for path in folder.iterdir()
+        ):
+            raise ValueError(f"{folder}: the folder must be empty, or have been written by `convert`")
+
+    def _resume(self) -> None:
+        try:
+            saved = json.loads((self._folder / "convert.json").read_text())
+            self.file, self.position = saved["file"], saved["position"]
+            self._counts, self._checksums = saved["counts"], saved["checksums"]
+            self._columns = saved["columns"]
+            inputs = saved["inputs"]
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(f"{self._folder}: convert.json is damaged; delete the folder") from None
+        if inputs != self._inputs:
+            raise ValueError(f"{self._folder}: the folder has the data of other files or other options")
+
+    def __enter__(self) -> _Writer:
+        self._stack = ExitStack()
+        with self._stack as stack:
+            self._files: dict[str, BinaryIO] = {}
+            for name, dtype in self._dtypes.items():
+                path = self._folder / f"{name}.part"
+                if not path.exists() and (self._folder / f"{name}.npy").exists():
+                    continue  # an earlier call has already finished this array
+                file = stack.enter_context(open(path, "r+b" if path.exists() else "x+b", buffering=0))
+                end = _HEADER + self._counts[name] * dtype.itemsize
+                if os.fstat(file.fileno()).st_size < (end if self._counts[name] else 0):
+                    raise ValueError(
+                        f"{path}: the file is shorter than convert.json states; delete the folder"
+                    )
+                file.truncate(end)
+                file.seek(end)
+                self._files[name] = file
+            self._worker = stack.enter_context(ThreadPoolExecutor(1))
+            if self._counts["X.indptr"] == 0:
+                for name in ("X.indptr", "Y.indptr"):
+                    self._append(name, np.zeros(1, np.int64))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def write(self, file: int, batch: Batch) -> None:
+        """Append a batch. The arrays are written in the background."""
+        self._wait()
+        self._pending = self._worker.submit(self._write, file, batch)
+
+    def _wait(self) -> None:
+        if self._pending is not None:
+            self._pending.result()
+            self._pending = None
+
+    def _write(self, file: int, batch: Batch) -> None:
+        self._append("X.indptr", batch.x_ends[1:] + self._counts["X.indices"])
+        self._append("X.indices", batch.x_columns)
+        self._append("X.data", batch.x_values)
+        self._append("Y.indptr", batch.y_ends[1:] + self._counts["Y.indices"])
+        self._append("Y.indices", batch.y_columns)
+        self._append("Y.data", batch.y_values)
+        for axis, columns in enumerate((batch.x_columns, batch.y_columns)):
+            self._columns[axis] = max(self._columns[axis], int(columns.max(initial=-1)) + 1)
+        self.file, self.position = file, batch.position
+        if self._unsaved >= _CHECKPOINT:
+            self._save()
+
+    def _append(self, name: str, items: NDArray[Any]) -> None:
+        content = np.ascontiguousarray(items, dtype=self._dtypes[name]).view(np.uint8)
+        self._checksums[name] = _core.crc32(content, self._checksums[name])
+        left = content.data
+        while left:
+            left = left[self._files[name].write(left) :]
+        self._counts[name] += len(items)
+        self._unsaved += len(content)
+
+    def _save(self) -> None:
+        """Flush the arrays to the disk, and write the position up to which the input has been read."""
+        for file in self._files.values():
+            os.fsync(file.fileno())
+        saved = {
+            "inputs": self._inputs,
+            "file": self.file,
+            "position": self.position,
+            "counts": self._counts,
+            "checksums": self._checksums,
+            "columns": self._columns,
+        }
+        with written_aside(self._folder / "convert.json", "x") as journal:
+            json.dump(saved, journal)
+        self._unsaved = 0
+
+    def end(self, n_files: int) -> None:
+        """Wait for the last batch, and note that the input has been read completely."""
+        self._wait()
+        if len(self._files) == len(_ARRAYS):
+            self.file, self.position = n_files, None
+            self._save()
+
+    def finish(self, shape: Sequence[int | None]) -> None:
+        """Turn the parts into ``.npy`` files, and describe the folder in ``rows.json``."""
+        n_features, n_labels = (
+            seen if size is None else size for size, seen in zip(shape, self._columns, strict=True)
+        )
+        stored = {name: self._counts[f"{name}.indices"] for name in ("X", "Y")}
+        for name, dtype in self._dtypes.items():
+            part, path = self._folder / f"{name}.part", self._folder / f"{name}.npy"
+            if not part.exists():
+                continue  # an earlier call has already finished this array
+            matrix, _, array = name.partition(".")
+            wide = stored[matrix] >= _WIDE
+            final = dtype if array == "data" else np.dtype("<i8" if wide else "<i4")
+            count = self._counts[name]
+            if final == dtype:
+                with open(part, "r+b") as file:
+                    file.write(_header(final, count))
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(part, path)
+                continue
+            with written_aside(path, "xb") as file:
+                file.write(_header(final, count))
+                for items in _read_items(part, dtype):
+                    file.write(items.astype(final))
+            part.unlink()
+        checksums = [f"{self._checksums[name]:08x}" for name in _ARRAYS]
+        about = {
+            "form": _FORM,
+            "n_rows": self._counts["X.indptr"] - 1,
+            "n_features": n_features,
+            "n_labels": n_labels,
+            "stored": stored,
+            "checksum": "-".join([*checksums, str(n_features), str(n_labels)]),
+            "inputs": self._inputs,
+        }
+        with written_aside(self._folder / "rows.json", "x") as file:
+            json.dump(about, file, indent=1)
+        (self._folder / "convert.json").unlink(missing_ok=True)
+
+
+def _read_items(path: FilePath, dtype: np.dtype[Any]) -> Iterator[NDArray[Any]]:
+    with open(path, "rb") as file:
+        file.seek(_HEADER)
+        while len(items := np.fromfile(file, dtype, _ITEMS)):
+            yield items

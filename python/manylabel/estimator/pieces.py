@@ -1,0 +1,81 @@
+"""The interface of estimators whose fit can be cut into pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from manylabel.estimator.costs import LabelCosts
+from manylabel.estimator.progress import Tell
+
+__all__ = ["Arrays", "Pieces", "pieces_of"]
+
+# The result of a piece: arrays and numpy scalars by name, as in a ``.npz`` file.
+Arrays = dict[str, Any]
+
+
+class Pieces(Protocol):
+    """A training set, and fits of parts of a model.
+
+    A fit consists of units that it does not divide, such as groups of labels. A piece is a range of units.
+    Its result depends only on the data, the parameters and the range. The joined results of all pieces are
+    exactly the fitted attributes of `fit`.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        X: csr_array,
+        Y: csr_array,
+        sample_weight: NDArray[np.float32] | None,
+        costs: LabelCosts | None,
+        choice: Arrays,
+        report: Tell,
+    ) -> None:
+        """Prepare the training set. `choice` is the result of `choose`."""
+
+    @staticmethod
+    def choose(
+        estimator: Any,
+        X: csr_array,
+        Y: csr_array,
+        sample_weight: NDArray[np.float32] | None,
+        costs: LabelCosts | None,
+        report: Tell,
+    ) -> Arrays:
+        """Choose what all pieces share, such as parameters that are "auto"."""
+        ...
+
+    @property
+    def n_units(self) -> int:
+        """Number of units."""
+        ...
+
+    def fit(self, first: int, end: int, report: Tell) -> Arrays:
+        """Fit the units from `first` to ``end - 1``."""
+        ...
+
+    @staticmethod
+    def join(estimator: Any, choice: Arrays, shape: tuple[int, int], pieces: Sequence[Arrays]) -> None:
+        """Set the fitted attributes from the results of all pieces. `shape` is (n_labels, n_features)."""
+
+
+def pieces_of(estimator: Any) -> type[Pieces]:
+    """Return the class that cuts the fit of an estimator into pieces.
+
+    Raises
+    ------
+    TypeError
+        If the fit of the estimator cannot be cut into pieces.
+    """
+    cut = getattr(estimator, "_cut", None)
+    if cut is None:
+        raise TypeError(
+            f"the fit of {type(estimator).__name__} cannot be cut into pieces; DiSMECClassifier can"
+        )
+    found: type[Pieces] = cut()
+    return found

@@ -1,0 +1,549 @@
+"""Fits that are cut into pieces, with a folder of finished pieces.
+
+A fit can be interrupted at any moment, and continues later with the finished pieces. Several processes or
+machines that share the folder can fit different pieces. The fitted model is the same as that of the method
+``fit``, bit for bit, on one type of CPU.
+
+The folder has the files ``fit.json`` (the estimator, and fingerprints of the data and the CPU),
+``choice.npz`` (what all pieces share, such as a parameter that is "auto") and one file ``piece-000000.npz``
+for each piece. If labels have weights or propensities, they are in ``costs.npz``. Each file is written under
+a temporary name and renamed when it is complete.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import secrets
+import zipfile
+import zlib
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+
+from manylabel import _core
+from manylabel.aside import written_aside
+from manylabel.datasets.rows import checksum_of, open_rows
+from manylabel.estimator.costs import LabelCosts, label_costs
+from manylabel.estimator.names import as_names, column_names, values_of_frame
+from manylabel.estimator.parameters import shown
+from manylabel.estimator.pieces import Arrays, Pieces, pieces_of
+from manylabel.estimator.progress import Progress, Report, reported
+from manylabel.estimator.validation import as_column, check_training_set
+from manylabel.persistence import description_of, from_description
+
+__all__ = ["fit", "merge"]
+
+# Number of items of an array whose checksum is computed at a time.
+_ITEMS = 1 << 22
+
+# The version of the form of a folder.
+_FORM = 1
+
+# With "auto", a piece has at least this number of units, so that all threads of a machine have work.
+_LEAST_UNITS = 32
+# With "auto", there are at most this number of pieces.
+_MOST_PIECES = 4096
+
+
+def fit(
+    estimator: Any,
+    X: Any,
+    Y: Any = None,
+    sample_weight: Any = None,
+    *,
+    checkpoint: str | os.PathLike[str],
+    n_pieces: int | str = "auto",
+    piece: tuple[int, int] = (1, 1),
+    any_cpu: bool = False,
+    label_weight: Any = None,
+    propensities: Any = None,
+    progress: Progress = None,
+) -> Any:
+    """Fit an estimator piece by piece, and store each finished piece in a folder.
+
+    If the call is interrupted or the process is killed, the same call continues with the finished pieces.
+    Only the pieces in work are lost.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The estimator. It is not changed. `DiSMECClassifier` can be fitted in pieces.
+    X : array-like or sparse matrix of shape (n_samples, n_features), str or path-like
+        Features, or a folder that `manylabel.datasets.convert` wrote.
+    Y : array-like or sparse matrix of shape (n_samples, n_labels), default=None
+        0/1 indicator matrix. NaN marks unknown entries. None if X is a folder.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights of the rows, >= 0. None means equal weights.
+    checkpoint : str or path-like
+        The folder of the finished pieces. It is created if it does not exist.
+    n_pieces : int or "auto", default="auto"
+        Number of pieces; >= 1. There are at most as many pieces as groups of sixteen labels. "auto" depends
+        only on the data and the parameters. Machines that work on the same folder must use the same value.
+    piece : tuple of two int, default=(1, 1)
+        ``(i, N)`` fits every N-th piece, beginning with the i-th; 1 <= i <= N. Use it if N machines share the
+        folder.
+    any_cpu : bool, default=False
+        Whether machines with different types of CPU may work on the same folder. The last bits of the weights
+        then depend on which machine fitted a piece.
+    label_weight : array-like of shape (n_labels,), default=None
+        Weights of the labels, > 0, as in the method ``fit`` of the estimator. None means equal weights.
+    propensities : array-like of shape (n_labels,), default=None
+        Propensities of the labels, in (0, 1], as in the method ``fit`` of the estimator. None means that Y is
+        complete.
+    progress : callable, default=None
+        Function that is called about 20 times per second with the number of finished labels of this call.
+
+    Returns
+    -------
+    estimator or None
+        The fitted estimator, or None if other machines have not finished their pieces. `merge` then makes the
+        estimator later.
+
+    Raises
+    ------
+    TypeError
+        If the fit of the estimator cannot be cut into pieces, or if its ``random_state`` is a RandomState.
+    ValueError
+        If an argument is not valid, or if the folder was made with other data, other parameters, another
+        version of manylabel or another type of CPU. The message states the difference.
+    OSError
+        If the folder cannot be written, for example because the disk is full. The same call continues later.
+
+    See Also
+    --------
+    merge : Make the estimator from a folder with all pieces.
+    manylabel.dask.fit : Fit the pieces on the workers of a cluster.
+
+    Notes
+    -----
+    With ``random_state=None``, the seed is drawn once and stored in the folder. The parameters `n_jobs` and
+    `verbose` may differ between calls.
+
+    Each call copies X once, unless X is a folder. A process that fits some of the pieces needs as much memory
+    for X as a fit of all labels, but memory only for the weights of its pieces. The final estimator has all
+    weights.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import manylabel as ml
+    >>> X, Y = ml.datasets.make_multilabel(200, 50, 40, random_state=0)
+    >>> folder = tempfile.mkdtemp()
+    >>> model = ml.DiSMECClassifier(random_state=0)
+    >>> ml.shards.fit(model, X, Y, checkpoint=folder, n_pieces=3, piece=(1, 2)) is None
+    True
+    >>> model = ml.shards.fit(model, X, Y, checkpoint=folder, n_pieces=3, piece=(2, 2))
+    >>> model.predict_topk(X, k=3).shape
+    (200, 40)
+    """
+    _check_piece(piece)
+    work = Work(
+        estimator,
+        X,
+        Y,
+        sample_weight,
+        Path(checkpoint),
+        n_pieces,
+        any_cpu=any_cpu,
+        label_weight=label_weight,
+        propensities=propensities,
+    )
+    with reported(None, "label", bool(work.estimator.verbose), progress) as report:
+        work.choose(report)
+        work.fit(range(piece[0] - 1, work.n_pieces, piece[1]), report)
+    missing = work.folder.missing()
+    return None if missing else work.join()
+
+
+def merge(checkpoint: str | os.PathLike[str]) -> Any:
+    """Make the fitted estimator from a folder with all pieces.
+
+    Parameters
+    ----------
+    checkpoint : str or path-like
+        The folder that `fit` has written.
+
+    Returns
+    -------
+    estimator
+        The fitted estimator.
+
+    Raises
+    ------
+    ValueError
+        If pieces are missing or damaged, or if the folder is not a folder of `fit`.
+    FileNotFoundError
+        If the folder does not exist.
+
+    Notes
+    -----
+    The function needs memory for the model and for a copy of its weights. It does not need the data.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import manylabel as ml
+    >>> X, Y = ml.datasets.make_multilabel(200, 50, 40, random_state=0)
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = ml.shards.fit(ml.DiSMECClassifier(random_state=0), X, Y, checkpoint=folder)
+    >>> ml.shards.merge(folder).predict_topk(X, k=3).shape
+    (200, 40)
+    """
+    return Folder(Path(checkpoint)).join()
+
+
+class Folder:
+    """A folder of finished pieces."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self.about = json.loads((path / "fit.json").read_text())
+        except ValueError:
+            self.about = None
+        if not isinstance(self.about, dict) or self.about.get("form") != _FORM:
+            raise ValueError(f"{path}: fit.json was not written by this version of manylabel")
+
+    @classmethod
+    def made(cls, path: Path, about: dict[str, Any], *, any_cpu: bool) -> Folder:
+        """Open a folder, or make it if it does not exist. Refuse a folder of another fit."""
+        path.mkdir(parents=True, exist_ok=True)
+        if not (path / "fit.json").exists():
+            strange = [file.name for file in path.iterdir() if not file.name.startswith(".")]
+            if strange and not (path / "fit.json").exists():
+                raise ValueError(
+                    f"{path}: the folder must be empty or a folder of `shards.fit`, got {strange[0]}"
+                )
+            _written_first(path / "fit.json", json.dumps(about, indent=1))
+        folder = cls(path)
+        # If no seed was given, each process draws one, and all use the seed of the first process.
+        seed = None if about["seed"] is None else folder.about.get("seed")
+        expected = about | {"seed": seed, "estimator": folder.about["estimator"]}
+        if _without_seed(about["estimator"]) != _without_seed(folder.about["estimator"]):
+            expected["estimator"] = about["estimator"]
+        for name, wanted in expected.items():
+            found = folder.about.get(name)
+            if wanted != found and not (name == "cpu" and any_cpu):
+                what = _FINGERPRINTS[name]
+                raise ValueError(f"{path}: the folder was made with {what}: {_difference(found, wanted)}")
+        return folder
+
+    @property
+    def choice(self) -> Arrays | None:
+        """What all pieces share, or None if it has not been chosen."""
+        return _read(self.path / "choice.npz")
+
+    @property
+    def costs(self) -> LabelCosts | None:
+        """The weights and propensities of the labels, or None if all are 1."""
+        costs = _read(self.path / "costs.npz")
+        return None if costs is None else LabelCosts(**costs)
+
+    @property
+    def n_pieces(self) -> int:
+        """Number of pieces."""
+        choice = self.choice
+        if choice is None:
+            raise ValueError(f"{self.path}: no piece is finished, not even the choice of parameters")
+        return len(choice["cuts"]) - 1
+
+    def piece_path(self, number: int) -> Path:
+        """Return the path of a piece."""
+        return self.path / f"piece-{number:06}.npz"
+
+    def missing(self) -> list[int]:
+        """Return the numbers of the pieces that are not finished."""
+        return [number for number in range(self.n_pieces) if not self.piece_path(number).exists()]
+
+    def join(self) -> Any:
+        """Make the fitted estimator."""
+        choice = self.choice
+        n_pieces, missing = self.n_pieces, self.missing()
+        if missing or choice is None:
+            raise ValueError(
+                f"{self.path}: {len(missing)} of {n_pieces} pieces are missing, "
+                f"the first is piece {missing[0]}"
+            )
+        estimator = from_description(self.about["estimator"])
+        n_features, n_labels = self.about["n_features"], self.about["n_labels"]
+        pieces = [_read(self.piece_path(number)) or {} for number in range(n_pieces)]
+        estimator.n_features_in_ = n_features
+        if self.about["feature_names"] is not None:
+            estimator.feature_names_in_ = np.array(self.about["feature_names"], dtype=object)
+        pieces_of(estimator).join(estimator, choice, (n_labels, n_features), pieces)
+        estimator.sparse_output_ = self.about["sparse_output"]
+        if self.about["label_names"] is not None:
+            estimator.label_names_ = np.array(self.about["label_names"], dtype=object)
+        estimator.one_dimensional_ = self.about["one_dimensional"]
+        if estimator.one_dimensional_:
+            estimator.classes_ = np.arange(2)
+        # The seed was stored in the place of the parameter.
+        if self.about["seed"] is not None:
+            estimator.random_state = self.about["given_seed"]
+        return estimator
+
+
+_FINGERPRINTS = {
+    "form": "another version of the folder",
+    "version": "another version of manylabel",
+    "estimator": "other parameters",
+    "seed": "another seed",
+    "given_seed": "another random_state",
+    "n_pieces": "another number of pieces",
+    "n_rows": "another number of rows",
+    "n_features": "another number of features",
+    "n_labels": "another number of labels",
+    "feature_names": "other names of features",
+    "label_names": "other names of labels",
+    "sparse_output": "Y in another form",
+    "one_dimensional": "Y in another form",
+    "X": "another X",
+    "Y": "another Y",
+    "sample_weight": "other sample weights",
+    "costs": "another `label_weight` or other `propensities`",
+    "cpu": "another type of CPU (`any_cpu=True` allows a mix, at the cost of equal bits)",
+}
+
+
+# X, Y, the weights of the rows or None, and the weights and propensities of the labels or None.
+Examples = tuple[Any, csr_array, NDArray[np.float32] | None, LabelCosts | None]
+
+
+class Work:
+    """A fit whose pieces are stored in a folder."""
+
+    def __init__(
+        self,
+        estimator: Any,
+        X: Any,
+        Y: Any,
+        sample_weight: Any,
+        checkpoint: Path,
+        n_pieces: int | str,
+        *,
+        any_cpu: bool,
+        label_weight: Any = None,
+        propensities: Any = None,
+    ) -> None:
+        self._cut: type[Pieces] = pieces_of(estimator)
+        if n_pieces != "auto" and (isinstance(n_pieces, str | bool) or not n_pieces >= 1):
+            raise ValueError(f'`n_pieces` must be an integer >= 1 or "auto", got {n_pieces!r}')
+        if isinstance(X, str | os.PathLike):
+            if Y is not None:
+                raise ValueError("`Y` must be None if `X` is a folder")
+            X, Y = open_rows(X)
+        self.estimator = clone(estimator)
+        self.estimator.parameters.check(self.estimator)
+        given = self.estimator.random_state
+        if isinstance(given, np.random.RandomState):
+            raise TypeError(
+                "`random_state` must be None or an integer, got a RandomState, which each call changes"
+            )
+        labels = column_names(Y)
+        if labels is not None:
+            Y = values_of_frame(Y)
+        column = as_column(Y)
+        X_checked, Y_checked, weights = check_training_set(
+            self.estimator, X, Y if column is None else column, sample_weight, unknown=True
+        )
+        if labels is not None:
+            named = all(isinstance(name, str) for name in labels)
+            labels = list(as_names(labels, Y_checked.shape[1], "the column names of Y")) if named else None
+        costs = label_costs(Y_checked.shape[1], label_weight, propensities)
+        self._examples = X_checked, Y_checked, weights, costs
+        if given is None:
+            drawn = int(check_random_state(None).randint(2**31))
+            self.estimator.random_state = drawn
+        names = getattr(self.estimator, "feature_names_in_", None)
+        described = clone(self.estimator).set_params(n_jobs=None, verbose=0)
+        about = {
+            "form": _FORM,
+            "version": importlib.metadata.version("manylabel"),
+            "estimator": description_of(described),
+            "seed": self.estimator.random_state if given is None else None,
+            "given_seed": given if given is None else int(given),
+            "n_pieces": n_pieces if n_pieces == "auto" else int(n_pieces),
+            "n_rows": X_checked.shape[0],
+            "n_features": X_checked.shape[1],
+            "n_labels": Y_checked.shape[1],
+            "feature_names": None if names is None else list(names),
+            "label_names": labels,
+            "sparse_output": bool(issparse(Y)),
+            "one_dimensional": column is not None,
+            "X": checksum_of(X_checked) or _checksum(X_checked.indptr, X_checked.indices, X_checked.data),
+            "Y": _checksum(Y_checked.indptr, Y_checked.indices, np.isnan(Y_checked.data)),
+            "sample_weight": None if weights is None else _checksum(weights),
+            "costs": None if costs is None else _checksum(*costs),
+            "cpu": cpu_type(),
+        }
+        self.folder = Folder.made(checkpoint, about, any_cpu=any_cpu)
+        if costs is not None and self.folder.costs is None:
+            _write(self.folder.path / "costs.npz", costs._asdict())
+        self.estimator.random_state = from_description(self.folder.about["estimator"]).random_state
+        self._n_pieces = n_pieces
+        self._task: Pieces | None = None
+
+    @classmethod
+    def opened(
+        cls, folder: Folder, examples: tuple[Any, csr_array, NDArray[np.float32] | None], n_jobs: int
+    ) -> Work:
+        """Open the folder of a fit in another process.
+
+        `examples` are the checked data of the fit: X, Y and the weights of the rows.
+        """
+        work = cls.__new__(cls)
+        work.folder = folder
+        work.estimator = from_description(folder.about["estimator"]).set_params(n_jobs=n_jobs)
+        work._cut = pieces_of(work.estimator)
+        work._examples = (*examples, folder.costs)
+        work._n_pieces = folder.about["n_pieces"]
+        work._task = None
+        return work
+
+    @property
+    def examples(self) -> Examples:
+        """X, Y, the weights of the rows, and those of the labels, checked and converted."""
+        return self._examples
+
+    @property
+    def n_pieces(self) -> int:
+        """Number of pieces."""
+        return self.folder.n_pieces
+
+    def choose(self, report: Report) -> None:
+        """Choose what all pieces share, unless the folder has the choice."""
+        if self.folder.choice is not None:
+            return
+        choice = self._cut.choose(self.estimator, *self._examples, report)
+        self._task = self._cut(self.estimator, *self._examples, choice, report)
+        n_units = self._task.n_units
+        n_pieces = self._n_pieces
+        if n_pieces == "auto":
+            n_pieces = min(-(-n_units // _LEAST_UNITS), _MOST_PIECES)
+        n_pieces = max(1, min(int(n_pieces), n_units))
+        choice["cuts"] = np.arange(n_pieces + 1) * n_units // n_pieces
+        _write(self.folder.path / "choice.npz", choice)
+
+    def fit(self, numbers: Iterable[int], report: Report) -> None:
+        """Fit the given pieces, except those that the folder has."""
+        done = 0
+        for number in numbers:
+            path = self.folder.piece_path(number)
+            if path.exists():
+                continue
+            choice = self.folder.choice
+            assert choice is not None
+            if self._task is None:
+                self._task = self._cut(self.estimator, *self._examples, choice, report)
+            first, end = choice["cuts"][number : number + 2].tolist()
+            before = done
+
+            def tell(now: int, before: int = before) -> None:
+                nonlocal done
+                done = before + now
+                report(done)
+
+            try:
+                result = self._task.fit(first, end, tell)
+            except Exception as error:
+                if hasattr(error, "add_note"):  # from Python 3.11 on
+                    error.add_note(f"in piece {number} of {self.n_pieces}")
+                raise
+            _write(path, result)
+
+    def join(self) -> Any:
+        """Make the fitted estimator, with the parameters of the caller."""
+        joined = self.folder.join()
+        joined.set_params(n_jobs=self.estimator.n_jobs, verbose=self.estimator.verbose)
+        return joined
+
+
+@cache
+def cpu_type() -> str:
+    """Return the type of the CPU, by which the Rust core chooses its instructions."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    found = dict(line.split(":", 1) for line in lines if ":" in line)
+    found = {name.strip(): value.strip() for name, value in found.items()}
+    flags = found.get("flags", found.get("Features", ""))
+    name = found.get("model name", platform.machine())
+    return f"{name} {zlib.crc32(' '.join(sorted(flags.split())).encode()):08x}"
+
+
+def _check_piece(piece: Any) -> None:
+    valid = (
+        isinstance(piece, tuple | list) and len(piece) == 2 and all(isinstance(part, int) for part in piece)
+    )
+    if not valid or not 1 <= piece[0] <= piece[1]:
+        raise ValueError(f"`piece` must be a pair (i, N) of integers with 1 <= i <= N, got {shown(piece)}")
+
+
+def _checksum(*arrays: Any) -> str:
+    checksum = 0
+    for array in arrays:
+        for first in range(0, len(array), _ITEMS):
+            part = array[first : first + _ITEMS]
+            # The checksum does not depend on the width of indices.
+            wide = np.ascontiguousarray(part, dtype=np.int64 if part.dtype.kind in "iu" else None)
+            checksum = _core.crc32(wide.view(np.uint8), checksum)
+    return f"{checksum:08x}"
+
+
+def _without_seed(description: dict[str, Any]) -> dict[str, Any]:
+    params = {name: value for name, value in description["params"].items() if name != "random_state"}
+    return description | {"params": params}
+
+
+def _difference(found: Any, wanted: Any) -> str:
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        for name in wanted:
+            if found.get(name) != wanted[name]:
+                if isinstance(wanted[name], dict):
+                    return _difference(found.get(name), wanted[name])
+                return f"`{name}` was {shown(found.get(name))}, now it is {shown(wanted[name])}"
+    return f"it was {shown(found)}, now it is {shown(wanted)}"
+
+
+def _written_first(path: Path, text: str) -> None:
+    """Write a file, unless another process writes it first."""
+    aside = path.with_name(f".{path.name}-{secrets.token_hex(8)}.tmp")
+    aside.write_text(text)
+    try:
+        os.link(aside, path)  # unlike a rename, this fails if the file exists
+    except FileExistsError:
+        pass
+    except OSError:
+        if not path.exists():  # a file system without hard links
+            os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _write(path: Path, arrays: Arrays) -> None:
+    with written_aside(path, "xb") as file:
+        np.savez(file, **arrays)
+
+
+def _read(path: Path) -> Arrays | None:
+    """Read a file of arrays, or return None if it does not exist."""
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except FileNotFoundError:
+        return None
+    except (ValueError, zipfile.BadZipFile, EOFError, OSError) as error:
+        raise ValueError(
+            f"{path}: the file is damaged ({error}); delete it and fit its piece again"
+        ) from None

@@ -1,0 +1,328 @@
+//! Defines borrowed matrices with the types of [`CsrOwned`], and functions that write such matrices into arrays
+//! of the caller.
+//!
+//! The caller can map these arrays from files. Training data that are larger than memory then take no private
+//! memory: the operating system writes their pages to the files and reads them again. The values are the same as
+//! in an owned copy, bit for bit.
+
+use crate::{CsrOwned, CsrView, Index, Value};
+use manylabel_base::range::same;
+use manylabel_base::{Error, Watch, collected, copied, filled};
+use std::ops::Range;
+
+/// The number of rows between two checks for cancellation.
+const ROWS_PER_STEP: usize = 4096;
+
+/// The number of stored values that [`CsrRef::transpose_into`] writes in one pass over the matrix. They take 128
+/// MiB, so that they stay in memory until they are complete.
+const VALUES_PER_PASS: usize = 1 << 24;
+
+/// A borrowed CSR matrix with `usize` row ends, `u32` columns and `f32` values, the types of [`CsrOwned`].
+#[derive(Debug, Clone, Copy)]
+pub struct CsrRef<'a> {
+    indptr: &'a [usize],
+    indices: &'a [u32],
+    values: &'a [f32],
+    n_cols: usize,
+}
+
+impl<'a> CsrRef<'a> {
+    /// Borrows a matrix. Only the lengths of the arrays and the row ends are checked, in O(rows). A column that is
+    /// out of range causes a panic when it is used.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Csr`] for the matrix X if the row ends do not go from 0 to the number of stored values, or
+    /// if they decrease. Returns [`Error::Shape`] if there are more columns than values.
+    pub fn new(
+        indptr: &'a [usize],
+        indices: &'a [u32],
+        values: &'a [f32],
+        n_cols: usize,
+    ) -> Result<Self, Error> {
+        same("number of stored values", indices.len(), values.len())?;
+        let ends = (indptr.first(), indptr.last());
+        if ends != (Some(&0), Some(&indices.len())) || !indptr.is_sorted() {
+            return Err(Error::Csr {
+                matrix: "X",
+                row: 0,
+                rule: format!("indptr does not go from 0 to {}", indices.len()),
+            });
+        }
+        Ok(Self {
+            indptr,
+            indices,
+            values,
+            n_cols,
+        })
+    }
+
+    /// Returns the number of rows.
+    pub fn n_rows(&self) -> usize {
+        self.indptr.len() - 1
+    }
+
+    /// Returns the number of columns.
+    pub fn n_cols(&self) -> usize {
+        self.n_cols
+    }
+
+    /// Returns the columns of all rows, row after row.
+    pub fn indices(&self) -> &'a [u32] {
+        self.indices
+    }
+
+    /// Returns the columns and values of one row, in O(1).
+    ///
+    /// # Panics
+    ///
+    /// Panics if `row >= n_rows`.
+    #[inline]
+    pub fn row(&self, row: usize) -> (&'a [u32], &'a [f32]) {
+        let range = self.indptr[row]..self.indptr[row + 1];
+        (&self.indices[range.clone()], &self.values[range])
+    }
+
+    /// Writes the transpose into `out`, with the same result as [`CsrOwned::transpose`].
+    ///
+    /// The columns are processed in ranges, with one pass over the matrix for each range. So the pages of `out` are
+    /// written in order.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Shape`] if `out` has another size than the transpose. Returns [`Error::TooLarge`] if memory
+    /// is short, and [`Error::Stopped`] if the computation was cancelled.
+    pub fn transpose_into(self, out: &mut CsrMut<'_>, watch: &Watch) -> Result<(), Error> {
+        let n_stored = self.indices.len();
+        same("number of rows", self.n_cols + 1, out.indptr.len())?;
+        same("number of stored values", n_stored, out.indices.len())?;
+        same("number of stored values", n_stored, out.values.len())?;
+        out.indptr.fill(0);
+        for (at, &col) in self.indices.iter().enumerate() {
+            if at % (ROWS_PER_STEP << 8) == 0 {
+                watch.step(0)?;
+            }
+            out.indptr[col as usize + 1] += 1;
+        }
+        for col in 0..self.n_cols {
+            out.indptr[col + 1] += out.indptr[col];
+        }
+        let mut next = copied("number of columns", &out.indptr[..self.n_cols])?;
+        let mut first = 0;
+        while first < self.n_cols {
+            let limit = out.indptr[first] + VALUES_PER_PASS;
+            let end = out.indptr.partition_point(|&end| end <= limit);
+            let cols = first..(end - 1).clamp(first + 1, self.n_cols);
+            first = cols.end;
+            self.transpose_columns(&cols, &mut next, out.indices, out.values, watch)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the values of some columns to their positions in the transpose. `next` has the position of the next
+    /// value of each column.
+    fn transpose_columns(
+        self,
+        cols: &Range<usize>,
+        next: &mut [usize],
+        indices: &mut [u32],
+        values: &mut [f32],
+        watch: &Watch,
+    ) -> Result<(), Error> {
+        for row in 0..self.n_rows() {
+            if row % ROWS_PER_STEP == 0 {
+                watch.step(0)?;
+            }
+            let (of_row, vals) = self.row(row);
+            let begin = of_row.partition_point(|&col| (col as usize) < cols.start);
+            for (&col, &value) in of_row[begin..].iter().zip(&vals[begin..]) {
+                if col as usize >= cols.end {
+                    break;
+                }
+                let at = &mut next[col as usize];
+                (indices[*at], values[*at]) = (row as u32, value);
+                *at += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The arrays of a CSR matrix that a function fills.
+#[derive(Debug)]
+pub struct CsrMut<'a> {
+    /// The row ends.
+    pub indptr: &'a mut [usize],
+    /// The columns.
+    pub indices: &'a mut [u32],
+    /// The values.
+    pub values: &'a mut [f32],
+}
+
+/// A CSR matrix that is owned or borrowed.
+#[derive(Debug)]
+pub enum Stored<'a> {
+    /// A matrix in memory.
+    Owned(CsrOwned),
+    /// A matrix whose arrays belong to the caller.
+    Borrowed(CsrRef<'a>),
+}
+
+impl Stored<'_> {
+    /// Borrows the matrix.
+    #[inline]
+    pub fn view(&self) -> CsrRef<'_> {
+        match self {
+            Self::Owned(x) => x.view(),
+            Self::Borrowed(x) => *x,
+        }
+    }
+
+    /// Returns the columns and values of one row, in O(1).
+    ///
+    /// # Panics
+    ///
+    /// Panics if `row >= n_rows`.
+    #[inline]
+    pub fn row(&self, row: usize) -> (&[u32], &[f32]) {
+        self.view().row(row)
+    }
+}
+
+impl CsrOwned {
+    /// Borrows the matrix.
+    #[inline]
+    pub fn view(&self) -> CsrRef<'_> {
+        CsrRef {
+            indptr: &self.indptr,
+            indices: &self.indices,
+            values: &self.values,
+            n_cols: self.n_cols,
+        }
+    }
+}
+
+/// Writes the rows of `x` into `out`, with the same result as [`CsrOwned::from_view`],
+/// [`CsrOwned::drop_empty_columns`] and, if `ones` is true, [`CsrOwned::append_ones`].
+///
+/// `out` needs room for all stored values of `x`, and for the ones. It may have more room than needed: the last row
+/// end is the number of values that were written. Returns the old number of each remaining column, without the
+/// column of ones. The function makes two passes over `x`.
+///
+/// # Errors
+///
+/// Returns the errors of [`CsrOwned::from_view`]. Also returns [`Error::Shape`] if `out` is too small, and
+/// [`Error::Stopped`] if the computation was cancelled.
+pub fn scale_into<I: Index, T: Value>(
+    x: CsrView<'_, I, T>,
+    normalize: bool,
+    ones: bool,
+    out: &mut CsrMut<'_>,
+    watch: &Watch,
+) -> Result<Vec<u32>, Error> {
+    let n_rows = x.n_rows();
+    CsrOwned::check_size(x.n_rows(), x.n_cols())?;
+    let room = x.nnz() + if ones { n_rows } else { 0 };
+    same("number of rows", n_rows + 1, out.indptr.len())?;
+    same("number of stored values", room, out.indices.len())?;
+    same("number of stored values", room, out.values.len())?;
+    let mut new = filled("number of columns", u32::MAX, x.n_cols())?;
+    for row in 0..n_rows {
+        if row % ROWS_PER_STEP == 0 {
+            watch.step(0)?;
+        }
+        CsrOwned::scaled_row(x, row, normalize, |col, _| {
+            new[col as usize] = 0;
+        })?;
+    }
+    let full = (0..).zip(&new).filter(|&(_, &new)| new == 0);
+    let kept: Vec<u32> = collected("number of columns", full.map(|(col, _)| col))?;
+    for (to, &col) in (0..).zip(&kept) {
+        new[col as usize] = to;
+    }
+    let mut end = 0;
+    out.indptr[0] = 0;
+    for row in 0..n_rows {
+        if row % ROWS_PER_STEP == 0 {
+            watch.step(0)?;
+        }
+        CsrOwned::scaled_row(x, row, normalize, |col, value| {
+            (out.indices[end], out.values[end]) = (new[col as usize], value);
+            end += 1;
+        })?;
+        if ones {
+            (out.indices[end], out.values[end]) = (kept.len() as u32, 1.0);
+            end += 1;
+        }
+        out.indptr[row + 1] = end;
+    }
+    Ok(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Returns the arrays of a CSR matrix with explicit zeros.
+    fn rows() -> impl Strategy<Value = (Vec<i64>, Vec<i64>, Vec<f64>)> {
+        let value = prop_oneof![Just(0.0), Just(1e-60), -8.0..8.0];
+        let row = prop::collection::btree_map(0..7i64, value, 0..5);
+        prop::collection::vec(row, 0..9).prop_map(|rows| {
+            let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
+            for row in rows {
+                for (col, value) in row {
+                    indices.push(col);
+                    values.push(value);
+                }
+                indptr.push(indices.len() as i64);
+            }
+            (indptr, indices, values)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn writes_what_the_owned_copy_holds(
+            (indptr, indices, values) in rows(),
+            normalize in any::<bool>(),
+            ones in any::<bool>(),
+        ) {
+            let watch = Watch::new();
+            let x = CsrView::new("X", &indptr, &indices, &values, 7).expect("valid");
+            let mut owned = CsrOwned::from_view(x, normalize).expect("small");
+            let kept = owned.drop_empty_columns().expect("small");
+            if ones {
+                owned.append_ones().expect("small");
+            }
+            let room = x.nnz() + if ones { x.n_rows() } else { 0 };
+            let mut arrays = (vec![9; x.n_rows() + 1], vec![9; room], vec![9.0; room]);
+            let mut out = CsrMut { indptr: &mut arrays.0, indices: &mut arrays.1, values: &mut arrays.2 };
+            prop_assert_eq!(scale_into(x, normalize, ones, &mut out, &watch).expect("room"), kept);
+            let end = arrays.0[x.n_rows()];
+            arrays.1.truncate(end);
+            arrays.2.truncate(end);
+            prop_assert_eq!(&arrays.0, &owned.indptr);
+            prop_assert_eq!(&arrays.1, &owned.indices);
+            prop_assert_eq!(&arrays.2, &owned.values);
+
+            let borrowed = CsrRef::new(&arrays.0, &arrays.1, &arrays.2, owned.n_cols).expect("valid");
+            let mut turned = (vec![9; owned.n_cols + 1], vec![9; end], vec![9.0; end]);
+            let mut out = CsrMut { indptr: &mut turned.0, indices: &mut turned.1, values: &mut turned.2 };
+            borrowed.transpose_into(&mut out, &watch).expect("room");
+            let expected = owned.transpose().expect("small");
+            prop_assert_eq!(turned.0, expected.indptr);
+            prop_assert_eq!(turned.1, expected.indices);
+            prop_assert_eq!(turned.2, expected.values);
+        }
+    }
+
+    #[test]
+    fn refuses_row_ends_that_do_not_fit() {
+        let error = CsrRef::new(&[0, 3], &[0], &[1.0], 1).expect_err("too long");
+        assert_eq!(
+            error.to_string(),
+            "X is not a valid CSR matrix: indptr does not go from 0 to 1 (row 0)"
+        );
+    }
+}

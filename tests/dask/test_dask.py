@@ -1,0 +1,244 @@
+"""Fits on a cluster of processes: the bits of one fit, also if workers die, leave or join."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import manylabel as ml
+from manylabel import metrics, shards
+from manylabel.datasets import convert, dump_xc, load_xc, make_multilabel, open_rows
+
+distributed = pytest.importorskip("distributed", reason="manylabel.dask needs the package distributed")
+
+import manylabel.dask  # noqa: E402  needs distributed
+
+# distributed leaves sockets and event loops open when processes are killed.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+]
+
+N_PIECES = 19
+
+
+def cluster(n_workers, threads=1):
+    return distributed.LocalCluster(
+        n_workers=n_workers,
+        threads_per_worker=threads,
+        processes=True,
+        dashboard_address=None,
+        silence_logs=50,
+    )
+
+
+@pytest.fixture(scope="module")
+def two():
+    """A client of two workers."""
+    with cluster(2) as workers, distributed.Client(workers) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """X and Y, the folder with the same rows, and a plain fit."""
+    folder = tmp_path_factory.mktemp("dask")
+    dump_xc(*make_multilabel(3000, 150, 300, random_state=2), folder / "data.txt")
+    convert(folder / "data.txt", folder / "rows")
+    X, Y = load_xc(folder / "data.txt")
+    plain = ml.DiSMECClassifier(random_state=0).fit(X, Y)
+    plain.save(folder / "model")
+    return X, Y, folder, plain
+
+
+def assert_same_bits(model, folder, tmp_path):
+    model.save(tmp_path / "mine")
+    assert (tmp_path / "mine").read_bytes() == (folder / "model").read_bytes()
+
+
+@pytest.mark.parametrize("n_workers", [1, 3])
+def test_any_number_of_workers(tmp_path, data, n_workers):
+    _, _, folder, _ = data
+    model = ml.DiSMECClassifier(random_state=0)
+    with cluster(n_workers, threads=3 - min(n_workers, 2)) as workers, distributed.Client(workers):
+        got = ml.dask.fit(model, folder / "rows", n_pieces=N_PIECES)
+    assert not hasattr(model, "coef_")
+    assert_same_bits(got, folder, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "form", ["memory", "dense Y", "float64", "weights", "dask", "unknown entries", "unknown entries in dask"]
+)
+def test_forms_of_data(two, tmp_path, data, form):
+    X, Y, _, _ = data
+    weights = None
+    if form == "dense Y":
+        Y = Y.toarray()
+    elif form == "float64":
+        X = X.astype(np.float64) * 1.1
+    elif form == "weights":
+        weights = np.arange(3000) % 3 / 2.0
+    costs = {}
+    if form.startswith("unknown"):
+        Y = Y.astype(np.float32)
+        Y.data[::5] = np.nan
+        costs = {"propensities": np.linspace(0.3, 1, Y.shape[1]), "label_weight": np.full(Y.shape[1], 2.0)}
+    expected = ml.DiSMECClassifier(C=1.0, random_state=0).fit(X, Y, weights, **costs)
+    if form.endswith("dask"):
+        from_rows = pytest.importorskip("dask.array").map_blocks
+        import dask.array
+
+        rows = dask.array.from_array(np.arange(3000)[:, None], chunks=(700, 1))
+
+        def of(matrix):
+            return from_rows(
+                lambda at: matrix[at[:, 0]] if at.size else matrix[:0],
+                rows,
+                dtype=matrix.dtype,
+                chunks=(rows.chunks[0], (matrix.shape[1],)),
+                meta=matrix[:0],
+            )
+
+        X, Y = of(X), of(Y)
+    model = ml.DiSMECClassifier(C=1.0, random_state=0)
+    got = ml.dask.fit(model, X, Y, weights, checkpoint=tmp_path / "fit", n_pieces=5, **costs)
+    got.save(tmp_path / "got")
+    expected.save(tmp_path / "expected")
+    assert (tmp_path / "got").read_bytes() == (tmp_path / "expected").read_bytes()
+
+
+def test_workers_are_killed_and_join(tmp_path, data):
+    """One worker is killed in the middle of its piece; another joins."""
+    _, _, folder, _ = data
+    with cluster(2) as workers, distributed.Client(workers) as client:
+        pids = list(client.run(os.getpid).values())
+        killed = []
+
+        def kill():
+            while not list((tmp_path / "fit").glob("piece-*.npz")):
+                time.sleep(0.01)
+            os.kill(pids[0], signal.SIGKILL)
+            killed.append(len(list((tmp_path / "fit").glob("piece-*.npz"))))
+            workers.scale(3)
+
+        thread = threading.Thread(target=kill)
+        thread.start()
+        model = ml.DiSMECClassifier(random_state=0)
+        got = ml.dask.fit(model, folder / "rows", checkpoint=tmp_path / "fit", n_pieces=N_PIECES)
+        thread.join()
+    assert killed[0] < N_PIECES
+    assert_same_bits(got, folder, tmp_path)
+
+
+def test_the_scheduler_is_restarted(tmp_path, data):
+    """The first cluster goes away in the middle; a second cluster finishes from the checkpoint."""
+    _, _, folder, _ = data
+    model = ml.DiSMECClassifier(random_state=0)
+    fit = {"checkpoint": tmp_path / "fit", "n_pieces": N_PIECES}
+    failed = []
+    with cluster(1) as workers:
+        client = distributed.Client(workers)
+
+        def run():
+            try:
+                ml.dask.fit(model, folder / "rows", client=client, **fit)
+            except BaseException as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        while not list((tmp_path / "fit").glob("piece-*.npz")):
+            time.sleep(0.01)
+        client.close()
+        thread.join()
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "fit").glob("piece-*.npz")}
+    assert failed
+    assert 0 < len(before) < N_PIECES
+    with cluster(2) as workers, distributed.Client(workers) as client:
+        got = ml.dask.fit(model, folder / "rows", client=client, **fit)
+    assert_same_bits(got, folder, tmp_path)
+    assert all(path.stat().st_mtime_ns == then for path, then in before.items())
+
+
+def test_a_piece_that_fails(two, tmp_path, data):
+    """Its own error is raised, and names the piece."""
+    X, Y, _, _ = data
+    model = ml.DiSMECClassifier(C=1e30, random_state=0)
+    with pytest.raises(ValueError, match="`C` must be such that the product"):
+        ml.dask.fit(model, X, Y, client=two, checkpoint=tmp_path / "fit")
+
+
+def test_another_type_of_cpu_is_refused(two, tmp_path, data, monkeypatch):
+    _, _, folder, _ = data
+    monkeypatch.setattr(shards, "cpu_type", lambda: "abacus")
+    model = ml.DiSMECClassifier(random_state=0)
+    with pytest.raises(ValueError, match="the fit was begun with abacus"):
+        ml.dask.fit(model, folder / "rows", client=two, checkpoint=tmp_path / "fit")
+    got = ml.dask.fit(model, folder / "rows", client=two, checkpoint=tmp_path / "fit", any_cpu=True)
+    assert_same_bits(got, folder, tmp_path)
+
+
+def test_ctrl_c_cancels_the_pieces(two, tmp_path, data):
+    _, _, folder, _ = data
+    model = ml.DiSMECClassifier(random_state=0, solver="exact", tol=1e-9, max_iter=100_000, C=100.0)
+    previous = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 4)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            ml.dask.fit(model, folder / "rows", client=two, checkpoint=tmp_path / "fit", n_pieces=2)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    begun = time.monotonic()
+    assert two.submit(lambda: 1, pure=False).result(timeout=30) == 1
+    while any(two.run(lambda dask_worker: dask_worker.state.executing_count).values()):
+        assert time.monotonic() - begun < 10, "the workers still fit the pieces"
+        time.sleep(0.1)
+
+
+def test_predictions_and_measures(two, data, monkeypatch):
+    X, Y, folder, plain = data
+    monkeypatch.setattr(ml.dask, "_ROWS", 3000)
+    top = ml.dask.predict_topk(folder / "model", folder / "rows", k=4, client=two)
+    expected = plain.predict_topk(X, k=4)
+    assert np.array_equal(top.indptr, expected.indptr)
+    assert np.array_equal(top.indices, expected.indices)
+    assert np.array_equal(top.data, expected.data)
+    propensities = metrics.propensities(Y)
+    found = ml.dask.evaluate(folder / "model", folder / "rows", (1, 3), propensities=propensities, client=two)
+    top = plain.predict_topk(open_rows(folder / "rows")[0], k=3)
+    assert found["P@1"] == metrics.precision_at_k(Y, top, 1)
+    assert found["PSP@3"] == metrics.psp_at_k(Y, top, propensities, 3)
+    assert set(found) == {f"{name}@{k}" for name in ("P", "nDCG", "R", "PSP", "PSnDCG") for k in (1, 3)}
+
+
+def test_measures_leave_out_unknown_entries(two, tmp_path, data):
+    X, Y, folder, plain = data
+    Y = Y.astype(np.float32)
+    Y.data[::3] = np.nan
+    dump_xc(X, Y, tmp_path / "data.txt")
+    convert(tmp_path / "data.txt", tmp_path / "rows")
+    found = ml.dask.evaluate(folder / "model", tmp_path / "rows", (1, 5), client=two)
+    everything = plain.predict_topk(X, k=Y.shape[1])
+    assert found["P@5"] == metrics.precision_at_k(Y, everything, 5)
+    assert found["nDCG@5"] == metrics.ndcg_at_k(Y, everything, 5)
+
+
+def test_a_folder_that_workers_cannot_reach(two, data):
+    _, _, folder, _ = data
+    model = ml.DiSMECClassifier(random_state=0)
+    run = manylabel.dask._choose
+    future = two.submit(run, checkpoint="/nowhere", data=str(folder / "rows"), any_cpu=False)
+    with pytest.raises(ValueError, match="cannot reach the folder /nowhere"):
+        future.result()
+    with pytest.raises(TypeError, match="cannot be cut into pieces"):
+        ml.dask.fit(ml.LEMLClassifier(), folder / "rows", client=two)
+    with pytest.raises(ValueError, match="`Y` must be None"):
+        ml.dask.fit(model, folder / "rows", data[1], client=two)
+    assert Path(folder).exists()

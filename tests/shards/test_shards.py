@@ -1,0 +1,317 @@
+"""Fits in pieces: the bits of one fit, also after kills, and folders of other fits are refused."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+
+import manylabel as ml
+from manylabel import shards
+from manylabel.datasets import convert, dump_xc, load_xc, make_multilabel
+
+PLAIN = {"random_state": 0, "C": 1.0}
+VARIANTS = {
+    "fast": {},
+    "auto": {"C": "auto"},
+    "exact": {"solver": "exact"},
+    "columns": {"normalize": "columns"},
+    "threshold": {"threshold": 0.25, "prune": 0.0},
+    "no intercept": {"fit_intercept": False, "threshold": "zero", "normalize": False},
+}
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, Y = make_multilabel(3000, 150, 300, random_state=2)
+    Y = Y.tolil()
+    Y[:, 7] = 0  # a label without a row
+    return X, Y.tocsr()
+
+
+def with_unknown(Y):
+    """Mark some entries of Y as unknown: zeros, and ones."""
+    marked = sparse.random_array(Y.shape, density=0.02, rng=np.random.default_rng(0), format="csr")
+    marked.data[:] = np.nan
+    return sparse.csr_array(Y.astype(np.float32) + marked)
+
+
+def assert_same_bits(got, expected):
+    assert type(got) is type(expected)
+    assert got.get_params() == expected.get_params()
+    attributes = {name for name in vars(expected) if name.endswith("_")}
+    assert {name for name in vars(got) if name.endswith("_")} == attributes
+    for name in attributes:
+        mine, other = getattr(got, name), getattr(expected, name)
+        if hasattr(other, "indptr"):
+            assert mine.shape == other.shape
+            for part in ("indptr", "indices", "data"):
+                assert getattr(mine, part).dtype == getattr(other, part).dtype
+                assert getattr(mine, part).tobytes() == getattr(other, part).tobytes()
+        elif isinstance(other, np.ndarray):
+            assert mine.dtype == other.dtype
+            assert mine.tobytes() == other.tobytes()
+        else:
+            assert type(mine) is type(other)
+            assert mine == other
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_same_bits_as_one_fit(tmp_path, data, name):
+    X, Y = data
+    model = ml.DiSMECClassifier(**(PLAIN | VARIANTS[name]))
+    expected = ml.DiSMECClassifier(**model.get_params()).fit(X, Y)
+    got = shards.fit(model, X, Y, checkpoint=tmp_path / "fit", n_pieces=5)
+    assert not hasattr(model, "coef_")
+    assert_same_bits(got, expected)
+    assert_same_bits(shards.merge(tmp_path / "fit"), expected)
+    assert len(list((tmp_path / "fit").glob("piece-*.npz"))) == 5
+    got.save(tmp_path / "model")
+    expected.save(tmp_path / "expected")
+    assert (tmp_path / "model").read_bytes() == (tmp_path / "expected").read_bytes()
+
+
+@pytest.mark.parametrize("C", [1.0, "auto"])
+@pytest.mark.parametrize("costs", ["none", "propensities", "label_weight"])
+def test_unknown_entries_and_costs_of_labels(tmp_path, data, costs, C):
+    X, Y = data[0], with_unknown(data[1])
+    rng = np.random.default_rng(1)
+    given = {} if costs == "none" else {costs: rng.uniform(0.2, 1, Y.shape[1])}
+    model = ml.DiSMECClassifier(C=C, random_state=0)
+    expected = ml.DiSMECClassifier(C=C, random_state=0).fit(X, Y, **given)
+    first = shards.fit(model, X, Y, checkpoint=tmp_path / "fit", n_pieces=5, piece=(1, 2), **given)
+    assert first is None
+    got = shards.fit(model, X, Y, checkpoint=tmp_path / "fit", n_pieces=5, **given)
+    assert_same_bits(got, expected)
+    assert_same_bits(shards.merge(tmp_path / "fit"), expected)
+    other = ml.DiSMECClassifier(C=expected.C_, random_state=0).fit(X, data[1], **given)
+    assert not np.array_equal(other.intercept_, expected.intercept_)  # the entries make a difference
+
+
+def test_names_of_labels(tmp_path, data):
+    pandas = pytest.importorskip("pandas")
+    X, Y = data
+    frame = pandas.DataFrame(Y.toarray(), columns=[f"label {name}" for name in range(Y.shape[1])])
+    expected = ml.DiSMECClassifier(**PLAIN).fit(X, frame)
+    got = shards.fit(ml.DiSMECClassifier(**PLAIN), X, frame, checkpoint=tmp_path / "fit")
+    assert got.label_names_.tolist() == expected.label_names_.tolist()
+    got.save(tmp_path / "model")
+    expected.save(tmp_path / "expected")
+    assert (tmp_path / "model").read_bytes() == (tmp_path / "expected").read_bytes()
+    renamed = frame.rename(columns={"label 3": "x"})
+    with pytest.raises(ValueError, match="other names of labels"):
+        shards.fit(ml.DiSMECClassifier(**PLAIN), X, renamed, checkpoint=tmp_path / "fit")
+
+
+def test_any_number_of_pieces_and_threads(tmp_path, data):
+    X, Y = data
+    expected = ml.DiSMECClassifier(**PLAIN).fit(X, Y)
+    for number, n_pieces in enumerate([1, 2, 19, 10_000, "auto"]):
+        model = ml.DiSMECClassifier(**PLAIN, n_jobs=1 + number % 2)
+        got = shards.fit(model, X, Y, checkpoint=tmp_path / str(n_pieces), n_pieces=n_pieces)
+        assert_same_bits(got.set_params(n_jobs=None), expected)
+
+
+def test_weights_and_one_label(tmp_path, data):
+    X, Y = data
+    weights = np.arange(3000) % 3 / 2.0
+    expected = ml.DiSMECClassifier(**PLAIN).fit(X, Y, weights)
+    got = shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, weights, checkpoint=tmp_path / "a", n_pieces=3)
+    assert_same_bits(got, expected)
+    one = Y[:, [0]].toarray()[:, 0]
+    expected = ml.DiSMECClassifier(**PLAIN).fit(X, one)
+    got = shards.fit(ml.DiSMECClassifier(**PLAIN), X, one, checkpoint=tmp_path / "b")
+    assert_same_bits(got, expected)
+    assert np.array_equal(got.predict(X[:20]), expected.predict(X[:20]))
+
+
+def test_names_of_features(tmp_path, data):
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame(data[0][:300].toarray()).add_prefix("word ")
+    Y = data[1][:300]
+    expected = ml.DiSMECClassifier(**PLAIN).fit(X, Y)
+    got = shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path)
+    assert list(got.feature_names_in_) == list(expected.feature_names_in_)
+    assert got.feature_names_in_.dtype == expected.feature_names_in_.dtype
+    assert np.array_equal(got.decision_function(X), expected.decision_function(X))
+
+
+def test_a_folder_of_rows(tmp_path, data):
+    dump_xc(*data, tmp_path / "data.txt")
+    convert(tmp_path / "data.txt", tmp_path / "rows")
+    expected = ml.DiSMECClassifier(**PLAIN).fit(*load_xc(tmp_path / "data.txt"))
+    got = shards.fit(ml.DiSMECClassifier(**PLAIN), tmp_path / "rows", checkpoint=tmp_path / "fit", n_pieces=4)
+    assert_same_bits(got, expected)
+
+
+def test_machines_share_the_pieces(tmp_path, data):
+    X, Y = data
+    expected = ml.DiSMECClassifier(**PLAIN).fit(X, Y)
+    fitted = []
+    for number in (2, 3, 1):
+        before = set(tmp_path.glob("piece-*.npz"))
+        model = shards.fit(
+            ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path, n_pieces=7, piece=(number, 3)
+        )
+        fitted.append(len(set(tmp_path.glob("piece-*.npz")) - before))
+        if number != 1:
+            assert model is None
+            with pytest.raises(ValueError, match="of 7 pieces are missing, the first is piece 0"):
+                shards.merge(tmp_path)
+    assert fitted == [2, 2, 3]
+    assert_same_bits(model, expected)
+
+
+def test_a_drawn_seed_is_kept(tmp_path, data):
+    X, Y = data
+    model = ml.DiSMECClassifier(C=1.0)
+    shards.fit(model, X, Y, checkpoint=tmp_path, n_pieces=4, piece=(1, 2))
+    got = shards.fit(model, X, Y, checkpoint=tmp_path, n_pieces=4, piece=(2, 2))
+    assert got.random_state is None
+    seed = json.loads((tmp_path / "fit.json").read_text())["seed"]
+    expected = ml.DiSMECClassifier(C=1.0, random_state=seed).fit(X, Y)
+    assert_same_bits(got.set_params(random_state=seed), expected)
+
+
+def test_folders_of_other_fits_are_refused(tmp_path, data, monkeypatch):
+    X, Y = data
+    model = ml.DiSMECClassifier(**PLAIN)
+    shards.fit(model, X, Y, checkpoint=tmp_path / "fit", n_pieces=3)
+    before = {path: path.read_bytes() for path in (tmp_path / "fit").iterdir()}
+    other_x, other_y = X.copy(), Y.copy()
+    other_x.data[17] += 1
+    other_y.indices[0] += 1
+    other_y.has_canonical_format = False
+
+    def refused(message, model=model, X=X, Y=Y, weights=None, n_pieces=3, propensities=None):
+        options = {"n_pieces": n_pieces, "propensities": propensities}
+        with pytest.raises(ValueError, match=message):
+            shards.fit(model, X, Y, weights, checkpoint=tmp_path / "fit", **options)
+
+    refused("other parameters: `C` was 1.0, now it is 2.0", ml.DiSMECClassifier(C=2.0, random_state=0))
+    refused("another random_state: it was 0, now it is 1", ml.DiSMECClassifier(C=1.0, random_state=1))
+    refused("another (seed|random_state)", ml.DiSMECClassifier(C=1.0))
+    refused("another X", X=other_x)
+    refused("another Y", Y=other_y)
+    refused("another number of rows", X=X[:-1], Y=Y[:-1])
+    refused("Y in another form", Y=Y.toarray())
+    refused("another Y", Y=with_unknown(Y))
+    refused("another `label_weight`", propensities=np.full(Y.shape[1], 0.5))
+    refused("other sample weights", weights=np.full(3000, 2.0))
+    refused("another number of pieces: it was 3, now it is 4", n_pieces=4)
+    monkeypatch.setattr(shards, "cpu_type", lambda: "abacus")
+    refused("another type of CPU")
+    again = shards.fit(model, X, Y, checkpoint=tmp_path / "fit", n_pieces=3, any_cpu=True)
+    assert again.coef_.nnz
+    assert {path: path.read_bytes() for path in (tmp_path / "fit").iterdir()} == before
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("x")
+    with pytest.raises(ValueError, match="the folder must be empty or a folder of"):
+        shards.fit(model, X, Y, checkpoint=tmp_path / "mine")
+
+
+def test_arguments(tmp_path, data):
+    X, Y = data
+    model = ml.DiSMECClassifier(**PLAIN)
+    for piece in [(0, 1), (2, 1), (1,), "1/2", (1.0, 2)]:
+        with pytest.raises(ValueError, match="`piece` must be a pair"):
+            shards.fit(model, X, Y, checkpoint=tmp_path, piece=piece)
+    for n_pieces in [0, "many", True]:
+        with pytest.raises(ValueError, match="`n_pieces` must be"):
+            shards.fit(model, X, Y, checkpoint=tmp_path, n_pieces=n_pieces)
+    with pytest.raises(TypeError, match="the fit of LEMLClassifier cannot be cut into pieces"):
+        shards.fit(ml.LEMLClassifier(), X, Y, checkpoint=tmp_path)
+    with pytest.raises(TypeError, match="`random_state` must be None or an integer"):
+        shards.fit(model.set_params(random_state=np.random.RandomState(0)), X, Y, checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="`Y` must be None"):
+        shards.fit(ml.DiSMECClassifier(), tmp_path, Y, checkpoint=tmp_path)
+    for wrong in ({"propensities": [0.5]}, {"label_weight": np.zeros(Y.shape[1])}):
+        with pytest.raises(ValueError, match=f"`{next(iter(wrong))}` must"):
+            shards.fit(ml.DiSMECClassifier(), X, Y, checkpoint=tmp_path / "no", **wrong)
+    with pytest.raises(ValueError, match="`tol` must be"):
+        shards.fit(ml.DiSMECClassifier(tol=-1), X, Y, checkpoint=tmp_path / "no")
+    with pytest.raises(FileNotFoundError):
+        shards.merge(tmp_path / "no")
+
+
+def test_damaged_pieces_are_refused(tmp_path, data):
+    X, Y = data
+    shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path, n_pieces=3)
+    path = tmp_path / "piece-000001.npz"
+    whole = path.read_bytes()
+    for content in (b"", whole[:1000], whole[:3000] + b"\xff\xff" + whole[3002:]):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"piece-000001.npz: the file is damaged"):
+            shards.merge(tmp_path)
+    path.unlink()
+    got = shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path, n_pieces=3)
+    assert_same_bits(got, ml.DiSMECClassifier(**PLAIN).fit(X, Y))
+    (tmp_path / "fit.json").write_text("[]")
+    with pytest.raises(ValueError, match=r"fit.json was not written by this version"):
+        shards.merge(tmp_path)
+
+
+def test_errors_name_the_piece_and_keep_the_others(tmp_path, data):
+    X, Y = data
+
+    def stop(done):
+        if done > 100:
+            raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough") as error:
+        shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path, n_pieces=19, progress=stop)
+    if sys.version_info >= (3, 11):
+        assert "of 19" in error.value.__notes__[0]
+    n_finished = len(list(tmp_path.glob("piece-*.npz")))
+    assert 0 < n_finished < 19
+    got = shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path, n_pieces=19)
+    assert_same_bits(got, ml.DiSMECClassifier(**PLAIN).fit(X, Y))
+
+
+def test_labels_that_do_not_converge(tmp_path, data):
+    X, Y = data
+    with pytest.warns(ConvergenceWarning, match="labels did not converge in max_iter=1 steps"):
+        shards.fit(ml.DiSMECClassifier(**PLAIN, max_iter=1), X, Y, checkpoint=tmp_path)
+
+
+CHILD = """
+import sys
+import manylabel as ml
+X, Y = ml.datasets.load_xc(sys.argv[1])
+model = ml.shards.fit(ml.DiSMECClassifier(random_state=0), X, Y, checkpoint=sys.argv[2], n_pieces=19)
+model.save(sys.argv[3])
+"""
+
+
+def test_killed_at_twenty_random_moments(tmp_path, data):
+    """Each kill loses at most the piece in work, and the model file is the same, byte for byte."""
+    dump_xc(*data, tmp_path / "data.txt")
+    X, Y = load_xc(tmp_path / "data.txt")
+    ml.DiSMECClassifier(random_state=0).fit(X, Y).save(tmp_path / "expected")
+    arguments = [sys.executable, "-c", CHILD, str(tmp_path / "data.txt")]
+    rng = np.random.default_rng(0)
+    n_kills, round_number = 0, 0
+    while n_kills < 20:
+        folder = tmp_path / f"fit {round_number}"
+        while True:
+            before = len(list(folder.glob("piece-*.npz")))
+            child = subprocess.Popen([*arguments, str(folder), str(tmp_path / "model")])
+            begun = time.monotonic()
+            while not (folder / "fit.json").exists() and child.poll() is None:
+                time.sleep(0.002)
+            if n_kills < 20 and child.poll() is None:
+                time.sleep(rng.uniform(0, max(0.3, 0.7 * (time.monotonic() - begun))))
+                if child.poll() is None:
+                    child.send_signal(signal.SIGKILL)
+                    n_kills += 1
+            if child.wait(100) == 0:
+                break
+            assert len(list(folder.glob("piece-*.npz"))) >= before
+        assert (tmp_path / "model").read_bytes() == (tmp_path / "expected").read_bytes()
+        round_number += 1
+    assert not list(folder.glob("*.tmp"))
