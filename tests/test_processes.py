@@ -97,8 +97,8 @@ def test_ctrl_c_while_a_matrix_is_handed_over(small):
     for hand_over in [
         lambda: _core.is_canonical(X),
         lambda: _core.pls_n_components(Y, None, {}, 1),
-        lambda: _core.fit_correlated((X, Y, None), None, {}, job),
-        lambda: _core.fit_correlated((csr_array(small[0]), Y, None), None, {}, job),
+        lambda: _core.fit_correlated((X, Y, None), None, None, {}, job),
+        lambda: _core.fit_correlated((csr_array(small[0]), Y, None), None, None, {}, job),
         lambda: _core.linear_scorer(model).topk(X, 3, 1),
     ]:
         with pytest.raises(KeyboardInterrupt):
@@ -112,7 +112,7 @@ def test_ctrl_c_while_a_matrix_is_handed_over(small):
         (CorrLogClassifier(), "coef_", csr_array, lambda model: _core.correlated_scorer(model, {})),
         (BoostedRulesClassifier(n_rules=3), "heads_", csr_array, _core.rules_scorer),
     ],
-    ids=as_written,
+    ids=["DiSMECClassifier", "CorrLogClassifier", "BoostedRulesClassifier"],
 )
 def test_ctrl_c_while_a_model_is_handed_over(classifier, attribute, form, hand_over, small):
     model = clone(classifier).fit(*small)

@@ -265,10 +265,10 @@ def _matrices(X: Any, Y: Any, suffix: str) -> tuple[csr_array, csr_array]:
 
 
 def _finding(kind: str, items: list[Any], text: str, shown: list[str]) -> Iterator[Finding]:
-    """Yield a finding, unless there are no items. ``{}`` in `text` is replaced by the first items."""
+    """Yield a finding, unless there are no items. Its text has the kind, the first items, and then `text`."""
     if items:
         named = ", ".join(shown[:_NAMED]) + (", ..." if len(items) > _NAMED else "")
-        yield Finding(kind, text.format(named, count=f"{len(items):,}"), len(items), items)
+        yield Finding(kind, f"{kind.capitalize()} ({len(items):,}): {named}. {text}", len(items), items)
 
 
 def _of_training(X: csr_array, Y: csr_array, names: _Names) -> Iterator[Finding]:
@@ -277,7 +277,7 @@ def _of_training(X: csr_array, Y: csr_array, names: _Names) -> Iterator[Finding]
     yield from _finding(
         "not finite",
         bad,
-        "{count} features have NaN or infinite values: {}. Most estimators refuse them; "
+        "These features have NaN or infinite values. Most estimators refuse them; "
         "BoostedRulesClassifier accepts NaN.",
         [names.feature(feature) for feature in bad],
     )
@@ -289,14 +289,14 @@ def _of_training(X: csr_array, Y: csr_array, names: _Names) -> Iterator[Finding]
     yield from _finding(
         "twin labels",
         [tuple(labels) for labels in twins],
-        "{count} groups of labels have the same rows: {}. Keep one label of each group.",
+        "These labels have the same rows. Keep one label of each group.",
         [" = ".join(map(names.label, labels[:3])) for labels in twins],
     )
     leaks = _leaks(by_feature, rows_of)
     yield from _finding(
         "leaking features",
         leaks,
-        "{count} features tell a label exactly: {}. Remove them, unless they will be known in predictions.",
+        "These features tell a label exactly. Remove them, unless they will be known in predictions.",
         [f"{names.feature(feature)} = {names.label(label)}" for feature, label in leaks],
     )
     yield from _equal_rows(X, Y)
@@ -312,14 +312,14 @@ def _of_training(X: csr_array, Y: csr_array, names: _Names) -> Iterator[Finding]
         yield from _finding(
             f"rows without {kind}",
             empty,
-            f"{{count}} rows have no {kind}: {{}}. {advice}",
+            advice,
             [f"row {row}" for row in empty[:_NAMED]],
         )
     same = _constant(by_feature)
     yield from _finding(
         "constant features",
         same,
-        "{count} features have only one value: {}. They take memory and teach nothing.",
+        "They take memory and teach nothing.",
         [names.feature(feature) for feature in same],
     )
 
@@ -330,19 +330,19 @@ def _labels_on(counts: NDArray[Any], n_rows: int, names: _Names) -> Iterator[Fin
     yield from _finding(
         "labels that are never on",
         never,
-        "{count} labels have no row: {}. They are never predicted.",
+        "They are never predicted.",
         [names.label(label) for label in never[:_NAMED]],
     )
     yield from _finding(
         "labels that are always on",
         always,
-        "{count} labels have all rows: {}. There is nothing to learn about them.",
+        "All rows have them. There is nothing to learn about them.",
         [names.label(label) for label in always[:_NAMED]],
     )
     yield from _finding(
         "rare labels",
         rare,
-        f"{{count}} labels have fewer than {_RARE} rows: {{}}. They are hardly learned. Collect more "
+        f"These labels have fewer than {_RARE} rows. They are hardly learned. Collect more "
         "rows, merge the labels, or measure with propensities (PSP@k).",
         [f"{names.label(label)} ({counts[label]})" for label in rare[:_NAMED]],
     )
@@ -416,13 +416,13 @@ def _equal_rows(X: csr_array, Y: csr_array) -> Iterator[Finding]:
     other = [tuple(rows) for rows, of_rows in zip(equal, sets, strict=True) if len(set(of_rows)) > 1]
     same = [tuple(rows) for rows, of_rows in zip(equal, sets, strict=True) if len(set(of_rows)) == 1]
     for kind, found, what in (
-        ("contradicting rows", other, "and different labels: {}. No model can tell them apart."),
-        ("duplicate rows", same, "and the same labels: {}. Folds of a cross-validation may share them."),
+        ("contradicting rows", other, "and different labels. No model can tell them apart."),
+        ("duplicate rows", same, "and the same labels. Folds of a cross-validation may share them."),
     ):
         yield from _finding(
             kind,
             found,
-            "{count} groups of rows have the same features " + what,
+            "These rows have the same features " + what,
             [" = ".join(f"row {row}" for row in rows[:3]) for rows in found],
         )
 
@@ -463,7 +463,7 @@ def _of_folds(cv: Any, Y: csr_array, names: _Names) -> Iterator[Finding]:
     yield from _finding(
         "folds without a label",
         found,
-        "{count} times, a fold has no row of a label that has enough rows for all folds: {}. Shuffle the "
+        "The fold has no row of the label, although the label has enough rows for all folds. Shuffle the "
         "rows, or use model_selection.MultilabelStratifiedKFold.",
         [f"{names.label(label)} in fold {fold}" for label, fold in found[:_NAMED]],
     )
@@ -479,7 +479,7 @@ def _of_split(
     yield from _finding(
         "copied rows across the split",
         copies,
-        "{count} test rows have the features of a training row: {}. Results on these rows say nothing "
+        "These test rows have the features of a training row. Results on these rows say nothing "
         "about new rows.",
         [f"test row {tested} = row {row}" for row, tested in copies[:_NAMED]],
     )
@@ -489,8 +489,7 @@ def _of_split(
     yield from _finding(
         "labels of the test rows that no training row has",
         unseen,
-        "{count} labels of the test rows have no training row: {}. They cannot be predicted. Split with "
-        "model_selection.iterative_split.",
+        "They cannot be predicted. Split with model_selection.iterative_split.",
         [names.label(label) for label in unseen[:_NAMED]],
     )
 

@@ -157,7 +157,7 @@ def test_params(run, folder):
 def test_doctor(run, folder):
     code, out, _ = run("doctor", "docs.csv", *COLUMNS, "--test", "docs.csv")
     assert code == 0
-    assert "1. 120 test rows have the features of a training row" in out
+    assert "1. Copied rows across the split (120): " in out
     code, out, _ = run("doctor", "data.txt", "--json")
     assert code == 0
     assert json.loads(out)["shape"] == {"rows": 100, "features": 30, "labels": 4}

@@ -13,7 +13,7 @@ from sklearn.multiclass import OneVsRestClassifier
 import manylabel as ml
 from manylabel import _core, metrics
 from manylabel.datasets import make_multilabel
-from manylabel.decision import DecisionClassifier, ExpectedF1, LabelCalibrator, TopLabels
+from manylabel.decision import DecisionClassifier, ExpectedF1, LabelCalibrator, RiskControl, TopLabels
 from oracle import calibration as oracle
 
 
@@ -35,7 +35,7 @@ def curves(scores, Y, frequency=None, **params):
 
 
 def probabilities(scores, fitted, n_threads=1):
-    return _core.calibrated(scores, fitted, (n_threads, None))
+    return _core.calibrated(scores, fitted, n_threads)
 
 
 class Scores(ClassifierMixin, BaseEstimator):
@@ -223,8 +223,11 @@ def test_held_out_rows_are_not_seen(data):
 def test_any_classifier_is_calibrated_and_saved(data, estimator, tmp_path):
     X, Y, X_test, _ = data
     model = LabelCalibrator(estimator, n_candidates=10, random_state=0).fit(X, Y)
-    P = model.predict_proba_topk(X_test, 5)
+    P = model.prepare().predict_proba_topk(X_test, 5)
     assert P.nnz == 5 * X_test.shape[0]
+    scores = model.decision_function(X_test)
+    top = model.predict_topk(X_test, 5)
+    np.testing.assert_allclose(top.data, scores[top.nonzero()], rtol=1e-5)
     assert model.predict(X_test).shape == (300, 25)
     if isinstance(estimator, OneVsRestClassifier):
         with pytest.raises(TypeError, match="OneVsRestClassifier"):
@@ -287,3 +290,33 @@ def test_decisions_are_swapped_without_a_fit(data, tmp_path):
     loaded = ml.load(tmp_path / "model.safetensors")
     np.testing.assert_array_equal(loaded.predict(X_test).toarray(), model.predict(X_test).toarray())
     assert loaded.decision_.k == 3
+
+
+def test_risk_control_gets_rows_that_no_model_has_seen(data, tmp_path):
+    X, Y, X_test, Y_test = data
+    dismec = ml.DiSMECClassifier(1.0, threshold="zero")
+    rule = RiskControl(0.3)
+    for wrong in ({}, {"cv": 3, "refit": False}):
+        with pytest.raises(ValueError, match="`refit` must be False and `cv` a fraction or"):
+            DecisionClassifier(dismec, rule, **wrong).fit(X, Y)
+    model = DecisionClassifier(dismec, rule, cv=0.5, refit=False, n_candidates=25, random_state=0)
+    model.fit(X, Y)
+    missed = oracle.false_negative_rate(
+        Y_test.toarray().astype(int), model.predict(X_test).toarray().astype(int)
+    )
+    assert missed < 0.36
+    model.save(tmp_path / "model.safetensors")
+    loaded = ml.load(tmp_path / "model.safetensors")
+    assert loaded.decision_.bound_ == model.decision_.bound_
+
+    # A prefitted model: half of the rows is for the curves, and the other half for the rule.
+    prefit = DecisionClassifier(clone(dismec).fit(X[:300], Y[:300]), rule, cv="prefit", n_candidates=25)
+    seen = []
+
+    class Spy(RiskControl):
+        def _learn(self, probabilities, Y, params):
+            seen.append(Y.shape[0])
+            super()._learn(probabilities, Y, params)
+
+    prefit.set_params(decision=Spy(0.3)).fit(X[300:], Y[300:])
+    assert seen == [150]

@@ -264,7 +264,8 @@ def asked(model):
     for name in METHODS:
         method = getattr(model, name, None)
         if method is not None:
-            answer = method(*([] if name in ("to_frame", "prepare") else [x]))
+            arguments = {"to_frame": [], "prepare": [], "explain": [x, 0]}
+            answer = method(*arguments.get(name, [x]))
             if name in ("decision_function", "predict_proba", "transform"):
                 answers.append(np.asarray(answer))
             elif name == "predict_topk":

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
 import manylabel as ml
+from manylabel.decision import DecisionClassifier, ExpectedF1, RiskControl, Thresholds
 from manylabel.tagging.features import features_of_text
 from oracle.tagging import indicator_of_lists
 
@@ -123,32 +124,33 @@ def test_identifiers(train, held, tmp_path):
     assert not hasattr(tagger.fit(texts, labels), "label_ids_")
 
 
-class Above(BaseEstimator):
-    """A decision rule that predicts labels whose probability is above the share of the label."""
-
-    def __init__(self, factor=1.0):
-        self.factor = factor
-
-    def fit(self, probabilities, Y):
-        self.shape_ = probabilities.shape
-        self.shares_ = np.asarray(Y.mean(axis=0)).ravel()
-        return self
-
-    def predict(self, probabilities):
-        return csr_array(probabilities > self.factor * self.shares_)
-
-
-def test_a_decision_rule_is_fitted_on_held_out_rows_and_chooses(train, held):
-    texts, labels = train
-    classifier = ml.CorrLogClassifier(0.01, 0.01)
-    tagger = ml.TextTagger(classifier, decision=Above(1.5)).fit(texts, labels)
-    assert tagger.decision_.shape_ == (12, 5)
-    assert not hasattr(tagger.decision, "shape_")
-    probabilities = tagger.classifier_.predict_proba(tagger.vectorizer_.transform(held))
-    chosen = probabilities > 1.5 * tagger.decision_.shares_
+@pytest.mark.parametrize(
+    "decision",
+    [Thresholds("example_f1"), ExpectedF1(), RiskControl(0.9, delta=0.5)],
+    ids=["Thresholds", "ExpectedF1", "RiskControl"],
+)
+def test_a_decision_rule_chooses_from_calibrated_probabilities(decision, train, held, tmp_path):
+    texts, labels = (rows * 8 for rows in train)
+    tagger = ml.TextTagger(DISMEC, decision=decision, n_jobs=2).fit(texts, labels)
+    model = tagger.classifier_
+    assert type(model) is DecisionClassifier
+    assert model.n_jobs is None
+    X = tagger.vectorizer_.transform(held)
+    chosen = model.predict(X).toarray().astype(bool)
     assert tagger.predict(held) == [tagger.label_names_[row].tolist() for row in chosen]
-    with pytest.raises(ValueError, match="`decision` must be None, since the classifier has no prob"):
-        ml.TextTagger(DISMEC, decision=Above()).fit(texts, labels)
+    for text, row in zip(held, model.predict_proba_topk(X, k=2), strict=True):
+        found = dict(tagger.suggest(text, k=2))
+        assert found == dict(zip(tagger.label_names_[row.indices].tolist(), row.data.tolist(), strict=True))
+        assert all(0 <= p <= 1 for p in found.values())
+    tagger.save(tmp_path / "tagger")
+    back = ml.load(tmp_path / "tagger")
+    assert back.predict(held) == tagger.predict(held)
+    assert back.suggest(held) == tagger.suggest(held)
+    name = tagger.label_names_[0]
+    part = back.explain(held[0], name)
+    assert part.score == pytest.approx(model.decision_at(X[[0]], [[1, *[0] * (chosen.shape[1] - 1)]]).data[0])
+    with pytest.raises(ValueError, match="`decision` must be None to change the labels"):
+        back.drop_labels([name])
 
 
 def test_kept_rows_come_back(train, tmp_path):

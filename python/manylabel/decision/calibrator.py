@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,15 @@ from sklearn.utils.validation import check_is_fitted
 from manylabel import _core
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import MultiLabelClassifier, core_rows
+from manylabel.estimator.explanation import Explained
 from manylabel.estimator.parameters import check_count, n_threads, shown
 from manylabel.estimator.progress import Progress
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Model, Scalar, Schema
 from manylabel.estimator.validation import check_training_set
 from manylabel.partition.any_classifier import AnyClassifier, rows_at_once
+from manylabel.partition.asked import DenseScorer
+from manylabel.partition.base import core_scorer
 from manylabel.partition.models import seeded
 
 __all__ = ["LabelCalibrator"]
@@ -191,6 +194,16 @@ class LabelCalibrator(MultiLabelClassifier):
         names = _OF_STEPS if hasattr(self, "curves_") else _OF_SIGMOIDS
         return {name: getattr(self, f"{name}_") for name in names}
 
+    def _make_scorer(self) -> Any:
+        if isinstance(self.estimator_, MultiLabelClassifier):
+            return self.estimator_._scorer()
+        return DenseScorer(lambda X, _: self.estimator_.decision_function(csr_array(X)), self._n_labels)
+
+    def _explained(self, x: csr_array, label: int, names: Sequence[str]) -> Explained:
+        if isinstance(self.estimator_, MultiLabelClassifier):
+            return self.estimator_._explained(x, label, names)
+        return super()._explained(x, label, names)
+
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
         self._calibrate(X, y, sample_weight, progress, self.parameters.check(self))
 
@@ -270,12 +283,12 @@ class LabelCalibrator(MultiLabelClassifier):
             name: np.require(value, requirements=["C", "A"]) if isinstance(value, np.ndarray) else value
             for name, value in curves.items()
         }
-        found = _core.calibrated(scores, curves, (n_threads(self.n_jobs), None))
+        found = _core.calibrated(scores, curves, n_threads(self.n_jobs))
         return core_rows((scores.indptr, scores.indices, found), scores.shape)
 
     def _candidates(self, X: Any, k: int) -> csr_array:
         """Return the probabilities of the candidates of every row, at least k if there are so many."""
-        return self._calibrated(_topk(self.estimator_, X, max(k, self.n_candidates)))
+        return self._calibrated(_topk(self.estimator_, X, max(k, self.n_candidates), self.n_jobs))
 
     def predict_proba_topk(self, X: Any, k: int = 5) -> csr_array:
         """Estimate the probabilities of the k most probable labels of every row.
@@ -319,18 +332,7 @@ class LabelCalibrator(MultiLabelClassifier):
             The scores of the k best labels of each row.
         """
         self._check_fitted()
-        return _topk(self.estimator_, self._features(X), check_count("k", k, 1))
-
-    def decision_function(self, X: Any) -> NDArray[np.float32]:
-        """Compute the scores of all labels for every row. The scores are those of `estimator_`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_labels), or (n_samples,) if y was 1-D, dtype float32
-            The scores.
-        """
-        X = self._features(X)
-        return self._in_form_of_y(self.estimator_.decision_function(_input_of(self.estimator_, X)))
+        return _topk(self.estimator_, self._features(X), check_count("k", k, 1), self.n_jobs)
 
     def predict(self, X: Any) -> csr_array | NDArray[np.int64]:
         """Predict the labels with probabilities above 1/2.
@@ -363,19 +365,6 @@ class LabelCalibrator(MultiLabelClassifier):
             of_rows = np.repeat(np.arange(rows.start, rows.stop), np.diff(found.indptr))
             dense[of_rows, found.indices] = found.data
         return dense
-
-    def prepare(self) -> LabelCalibrator:
-        """Prepare the fitted model, so that the first prediction is as fast as later predictions.
-
-        Returns
-        -------
-        self
-            The estimator itself.
-        """
-        self._check_fitted()
-        if hasattr(self.estimator_, "prepare"):
-            self.estimator_.prepare()
-        return self
 
 
 class _Fitting:
@@ -436,15 +425,15 @@ def _input_of(model: Any, X: Any) -> Any:
     return csr_array(X) if isinstance(model, AnyClassifier) else X
 
 
-def _topk(model: Any, X: Any, k: int, threads: int | None = None) -> csr_array:
-    """Return the best labels of every row, without scores that are infinite."""
-    lent = threads is not None and getattr(model, "n_jobs", threads) is None
-    if lent:
-        model.set_params(n_jobs=threads)
+def _topk(model: Any, X: Any, k: int, n_jobs: int | None) -> csr_array:
+    """Return the best labels of every row. `n_jobs` is used if the model has no number of threads."""
+    scorer = core_scorer(model)
+    if scorer is not None:
+        own = getattr(model, "n_jobs", None)
+        threads = n_threads(n_jobs if own is None else own)
+        return core_rows(scorer.topk(model._features(X), k, threads), (X.shape[0], scorer.n_labels))
     top: csr_array = model.predict_topk(_input_of(model, X), k=k)
-    if lent:
-        model.set_params(n_jobs=None)
-    if top.dtype not in (np.float32, np.float64) or not np.isfinite(top.data).all():
+    if not np.isfinite(top.data).all():
         raise ValueError(
             f"`estimator` must return finite scores, got {shown(top.data[~np.isfinite(top.data)])}"
         )

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
+from sklearn.base import clone
 
 from manylabel import _core
 from manylabel.decision.rules import DecisionRule
@@ -80,8 +81,6 @@ class HierarchicalSets(DecisionRule):
         return bool(getattr(self.decision, "needs_fresh_rows", False))
 
     def _learn(self, probabilities: csr_array, Y: csr_array, params: dict[str, Any]) -> None:
-        from sklearn.base import clone
-
         self.decision_ = clone(self._rule()).fit(self._coherent(probabilities), Y)
 
     def _chosen(self, probabilities: csr_array, params: dict[str, Any]) -> csr_array:

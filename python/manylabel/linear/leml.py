@@ -212,10 +212,14 @@ class LEMLClassifier(LinearClassifier):
         self._assign(locals())
 
     def _weights(self, label: int, features: NDArray[Any]) -> NDArray[np.float64]:
-        weights = np.zeros(self.n_features_in_)
+        # Rows of `feature_factors_` by feature. An array with an entry for each feature could be too large.
+        row_of = {feature: row for row, feature in enumerate(self.features_.tolist())}
+        if not row_of:
+            return np.zeros(len(features))
+        rows = np.array([row_of.get(feature, -1) for feature in features.tolist()], dtype=np.int64)
         factors = self.label_factors_[:, label].astype(np.float64)
-        weights[self.features_] = self.feature_factors_.astype(np.float64) @ factors
-        return np.asarray(weights[features])
+        weights = self.feature_factors_[rows].astype(np.float64) @ factors
+        return np.asarray(np.where(rows >= 0, weights, 0.0))
 
     def _make_scorer(self) -> _core.Scorer:
         return _core.low_rank_scorer(self)

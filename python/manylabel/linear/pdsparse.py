@@ -117,13 +117,14 @@ class PDSparseClassifier(SparseLinearClassifier):
     set contains the label. `early_stopping` doubles the memory of the weights and the active sets.
 
     The loss compares the scores of the labels that a row has with the scores of its other labels. Without
-    intercepts and a threshold, the sign of a score would therefore have no meaning. In addition, the scores
-    would not take into account how frequent a label is. For these two reasons, the threshold and the
-    intercepts are learned after the weights. A tenth of the rows (at most 2,000) is held out. If a tenth is
-    less than a hundred rows, up to five different tenths are held out one after the other. The model is not
-    fitted again from the start. The weights of a label are a weighted sum of the training rows, reduced by
-    the L1 penalty. In a copy of the weights, the terms of the held-out rows are subtracted from this sum. Two passes over the remaining rows then adapt the copy, and
-    the adapted copy scores the held-out rows. The weights in `coef_` do not change.
+    intercepts and a threshold, the sign of a score would therefore have no meaning. In addition, the
+    scores would not take into account how frequent a label is. For these two reasons, the threshold and
+    the intercepts are learned after the weights. A tenth of the rows (at most 2,000) is held out. If a
+    tenth is less than a hundred rows, up to five different tenths are held out one after the other. The
+    model is not fitted again from the start. The weights of a label are a weighted sum of the training
+    rows, reduced by the L1 penalty. In a copy of the weights, the terms of the held-out rows are
+    subtracted from this sum. Two passes over the remaining rows then adapt the copy, and the adapted copy
+    scores the held-out rows. The weights in `coef_` do not change.
 
     The candidates for the factor of the intercepts are 0, 1/512, 1/256, ..., 2. `fit` computes the mean label
     ranking average precision of each candidate on the held-out rows. It chooses the smallest factor for which

@@ -319,6 +319,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         y: Any,
         sample_weight: Any = None,
         *,
+        label_weight: Any = None,
         eval_set: tuple[Any, Any] | None = None,
         progress: Progress = None,
     ) -> BoostedRulesClassifier:
@@ -332,6 +333,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
             ``search="fast"``, the thresholds that are tried are chosen from the values of all rows.
             `eval_set` cannot be given without early stopping.
         """
+        self._refuse_label_weight(label_weight)
         with self._fitting(y) as (built, Y):
             built._fit(X, Y, sample_weight, progress, eval_set)
         return self

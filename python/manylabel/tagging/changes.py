@@ -24,7 +24,7 @@ class EditableTagger(Estimator):
     """
 
     classifier_: Any
-    decision_: Any
+    decision: Any
     label_names_: NDArray[Any]
     label_ids_: NDArray[Any]
     label_changes_: NDArray[Any]
@@ -265,10 +265,10 @@ class EditableTagger(Estimator):
 
     def _edit(self, change: str, *arguments: Any) -> None:
         """Change the labels of a copy of the classifier, and use the copy."""
-        if self.decision_ is not None:
+        if self.decision is not None:
             raise ValueError(
                 "`decision` must be None to change the labels, since the decision rule was fitted to the old "
-                f"labels, got {type(self.decision_).__name__}"
+                f"labels, got {type(self.decision).__name__}"
             )
         if not hasattr(self.classifier_, "refit_labels"):
             raise ValueError(

@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.utils.validation import check_is_fitted
 
+from manylabel.decision import DecisionClassifier
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import built_aside
 from manylabel.estimator.explanation import LabelExplanation
@@ -21,7 +22,7 @@ from manylabel.estimator.parameters import shown
 from manylabel.estimator.progress import Progress
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Attribute, Schema, Sizes, SparseMatrix
-from manylabel.estimator.validation import canonical_csr, held_out_rows
+from manylabel.estimator.validation import canonical_csr
 from manylabel.tagging.changes import EditableTagger, identifiers
 from manylabel.tagging.features import checked_texts, features_of_text, prepare_text
 from manylabel.tree import LabelTreeClassifier
@@ -33,12 +34,8 @@ Suggestions = list[tuple[str, float]]
 # Number of texts whose features are in memory at a time.
 _BLOCK = 4096
 
-# Fraction of the rows on which `decision` is fitted, and the seed that draws them.
-_HELD_OUT = 0.1
+# The seed of the rows that `decision` holds out.
 _SEED = 0
-
-# Number of labels of a row whose probabilities `decision` gets, if the classifier can rank probabilities.
-_CANDIDATES = 100
 
 
 class _Classifier(Attribute):
@@ -96,11 +93,10 @@ class TextTagger(EditableTagger):
         Converts texts to features. "tfidf" means ``TfidfVectorizer(sublinear_tf=True, dtype=np.float32)``.
         Other vectorizers of scikit-learn may have all parameters. But a tagger cannot be saved if a parameter
         of its vectorizer is a function. None means that the user passes features instead of texts.
-    decision : decision rule or None, default=None
-        Object that chooses the label sets of `predict` from probabilities, with the methods
-        ``fit(probabilities, Y)`` and ``predict(probabilities)``, such as `F1Inference`. The classifier must
-        have the method `predict_proba` or `predict_proba_topk`. None means that the classifier chooses the
-        label sets.
+    decision : DecisionRule or None, default=None
+        Rule of :mod:`manylabel.decision` that chooses the label sets of `predict` from probabilities, such as
+        ``Thresholds("example_f1")``. The probabilities are those of a `DecisionClassifier`, which holds a
+        tenth of the rows out to calibrate them. None means that the classifier chooses the label sets.
     keep_rows : bool, default=False
         Whether to keep the features and labels of the training rows in the model, so that labels can be
         fitted again with more rows (see `update`).
@@ -113,11 +109,9 @@ class TextTagger(EditableTagger):
     Attributes
     ----------
     classifier_ : estimator
-        The fitted classifier.
+        The fitted classifier. With `decision`, it is a `DecisionClassifier`.
     vectorizer_ : vectorizer or None
         The fitted vectorizer.
-    decision_ : object or None
-        The fitted decision rule.
     label_names_ : ndarray of shape (n_labels,), dtype object
         The names of the labels. Names are sorted if they were given as lists.
     label_ids_ : ndarray of shape (n_labels,), dtype object
@@ -136,14 +130,14 @@ class TextTagger(EditableTagger):
 
     Notes
     -----
-    The scores of `suggest` are the scores of the classifier. They are probabilities only if the classifier
-    has the method `predict_proba_topk`.
+    The scores of `suggest` are the scores of the classifier. They are probabilities if `decision` is given,
+    or if the classifier is a `LabelCalibrator`.
 
     The texts are read once and are not kept. They are converted to features on one thread. For 120,000
     titles, this takes 3.4 seconds, which is a small part of the time of a fit.
 
-    With `decision`, the classifier is fitted twice. The first fit leaves out a tenth of the rows, and the
-    decision rule is fitted to the probabilities of these rows. The second fit uses all rows.
+    With `decision`, the classifier is fitted twice: to all rows, and to the rows that are not held out. With
+    `RiskControl`, it is fitted only to the rows that are not held out.
 
     Examples
     --------
@@ -172,7 +166,6 @@ class TextTagger(EditableTagger):
         label_changes_=Array(("n_changes",), "O", optional=True),
         classifier_=_Classifier(),
         vectorizer_=_Object("transform"),
-        decision_=_Object("predict"),
         rows_=_Rows(optional=True),
         row_labels_=SparseMatrix("csr", ("n_rows", "n_labels"), "f4", optional=True),
     )
@@ -246,12 +239,12 @@ class TextTagger(EditableTagger):
         )
         if not hasattr(classifier, "predict_topk"):
             raise ValueError(f"`classifier` must have the method predict_topk, got {classifier!r}")
+        if self.decision is not None:
+            refit = not getattr(self.decision, "needs_fresh_rows", False)
+            classifier = DecisionClassifier(classifier, self.decision, refit=refit, random_state=_SEED)
         run = {"n_jobs": self.n_jobs, "verbose": self.verbose or None}
         known = classifier.get_params(deep=False)
         classifier.set_params(**{k: v for k, v in run.items() if v is not None and k in known})
-        self.decision_ = None
-        if self.decision is not None:
-            self.decision_ = self._fitted_decision(clone(classifier), X, Y, sample_weight)
         keywords = {} if sample_weight is None else {"sample_weight": sample_weight}
         if progress is not None:
             keywords["progress"] = progress
@@ -297,14 +290,6 @@ class TextTagger(EditableTagger):
         if n_rows != Y.shape[0]:
             raise ValueError(f"number of rows of `labels`: expected {n_rows} as in `texts`, got {Y.shape[0]}")
         return X, names, Y
-
-    def _fitted_decision(self, classifier: Any, X: Any, Y: csr_array, sample_weight: Any) -> Any:
-        """Fit the decision rule to the probabilities of held-out rows, and return it."""
-        held_out = held_out_rows(_HELD_OUT, Y.shape[0], _SEED)
-        X = X if issparse(X) else np.asarray(X)
-        keywords = {} if sample_weight is None else {"sample_weight": np.asarray(sample_weight)[~held_out]}
-        classifier.fit(X[~held_out], Y[~held_out], **keywords)
-        return clone(self.decision).fit(_probabilities(classifier, X[held_out]), Y[held_out])
 
     def explain(self, text: Any, label: str) -> LabelExplanation:
         """Explain the score of a label for one text.
@@ -477,16 +462,14 @@ class TextTagger(EditableTagger):
         Notes
         -----
         With `decision`, the probabilities of all texts are computed before label sets are chosen, because the
-        choice may depend on all texts. If the classifier has no method `predict_proba_topk`, these
-        probabilities are a dense matrix.
+        choice may depend on all texts.
         """
         self._check_fitted()
         if isinstance(texts, str):
             raise ValueError("`texts` must be an iterable of str, got a str; a single text is [text]")
         names = self._shown_names(ids)
-        if self.decision_ is not None:
-            X = self._features(texts)
-            return _sets(names, self.decision_.predict(_probabilities(self.classifier_, X)))
+        if self.decision is not None:
+            return _sets(names, self.classifier_.predict(self._features(texts)))
         return [row for X in self._blocks(texts) for row in _sets(names, self.classifier_.predict(X))]
 
 
@@ -501,14 +484,3 @@ def _sets(names: NDArray[Any], indicator: Any) -> list[list[str]]:
     found = names[rows.indices].tolist()
     ends = rows.indptr.tolist()
     return [found[begin:end] for begin, end in pairwise(ends)]
-
-
-def _probabilities(classifier: Any, X: Any) -> Any:
-    if hasattr(classifier, "predict_proba_topk"):
-        return classifier.predict_proba_topk(X, k=min(_CANDIDATES, len(classifier.classes_)))
-    if hasattr(classifier, "predict_proba"):
-        return classifier.predict_proba(X)
-    raise ValueError(
-        "`decision` must be None, since the classifier has no probabilities, got a decision rule; "
-        f"the classifier is {type(classifier).__name__}"
-    )

@@ -1,7 +1,7 @@
 //! Converts the scores of many rows to probabilities.
 
 use manylabel_base::range::same;
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, filled, push};
 use manylabel_sparse::{CsrView, Index, Value};
 use rayon::prelude::*;
 
@@ -37,7 +37,7 @@ pub fn probabilities<I: Index, T: Value>(
         let end = scores.n_rows().min(first + ROWS_AT_ONCE);
         let n: usize = (first..end).map(|row| scores.row(row).0.len()).sum();
         let (of_block, others) = rest.split_at_mut(n);
-        manylabel_base::push("number of rows", &mut blocks, (first..end, of_block))?;
+        push("number of rows", &mut blocks, (first..end, of_block))?;
         (rest, first) = (others, end);
     }
     blocks.into_par_iter().try_for_each(|(rows, out)| {

@@ -16,7 +16,7 @@
 //! positive sum, all labels of the block get m.
 
 use manylabel_base::range::same;
-use manylabel_base::{Error, Watch, collected, few, filled, push, reserved};
+use manylabel_base::{Error, Watch, collected, filled, push, reserved};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 use rayon::prelude::*;
 
@@ -64,12 +64,10 @@ impl Hierarchy {
             next[child as usize] += 1;
         }
         let hierarchy = Self { ends, parents };
-        hierarchy.check_acyclic(n_labels).map_or(Ok(()), |label| {
-            Err(wrong(
-                "pairs without a cycle",
-                format!("a cycle through label {label}"),
-            ))
-        })?;
+        if let Some(label) = hierarchy.label_of_cycle(n_labels)? {
+            let got = format!("a cycle through label {label}");
+            return Err(wrong("pairs without a cycle", got));
+        }
         Ok(hierarchy)
     }
 
@@ -77,14 +75,17 @@ impl Hierarchy {
         &self.parents[self.ends[label as usize]..self.ends[label as usize + 1]]
     }
 
-    /// Returns a label of a cycle, or None if there is no cycle.
-    fn check_acyclic(&self, n_labels: usize) -> Option<usize> {
-        // Children whose parents are all done are removed, until none is left. Labels without children first.
-        let mut n_children: Vec<usize> = few((0..n_labels).map(|_| 0));
+    /// Returns a label of a cycle or an ancestor of a cycle, or None if there is no cycle.
+    fn label_of_cycle(&self, n_labels: usize) -> Result<Option<usize>, Error> {
+        // Labels without children are removed, until none is left.
+        let mut n_children = filled("number of labels", 0usize, n_labels)?;
         for &parent in &self.parents {
             n_children[parent as usize] += 1;
         }
-        let mut free: Vec<u32> = few((0..n_labels as u32).filter(|&l| n_children[l as usize] == 0));
+        let mut free = reserved("number of labels", n_labels)?;
+        for label in (0..n_labels as u32).filter(|&label| n_children[label as usize] == 0) {
+            free.push(label);
+        }
         let mut n_removed = 0;
         while let Some(label) = free.pop() {
             n_removed += 1;
@@ -95,7 +96,11 @@ impl Hierarchy {
                 }
             }
         }
-        (n_removed < n_labels).then(|| n_children.iter().position(|&n| n > 0).unwrap_or(0))
+        Ok(if n_removed < n_labels {
+            n_children.iter().position(|&n| n > 0)
+        } else {
+            None
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::isotonic::isotonic;
 use crate::logistic::{Penalty, Point, fit};
 use crate::pairs::Pairs;
-use manylabel_base::{Error, push, reserved};
+use manylabel_base::{Error, collected, push, reserved};
 
 /// Number of bins of the pooled curve. Scores are usually far from logistic, and thirty straight pieces
 /// follow the curves of all families of methods.
@@ -167,7 +167,7 @@ fn binned(pairs: &Pairs, n_hits: usize, n_bins: usize) -> Result<Knots, Error> {
     isotonic(&mut rate, &weight)?;
     let log_odds = rate.iter().map(|&p: &f64| (p / (1.0 - p)).ln());
     Ok(Knots {
-        log_odds: manylabel_base::collected("number of knots", log_odds)?,
+        log_odds: collected("number of knots", log_odds)?,
         at,
     })
 }

@@ -4,7 +4,7 @@ use crate::isotonic::isotonic;
 use crate::pairs::{Pairs, groups};
 use crate::{Curves, Pooling};
 use manylabel_base::range::same;
-use manylabel_base::{Error, Watch, extend, few, filled, parts, push};
+use manylabel_base::{Error, Watch, collected, extend, filled, parts, push};
 use rayon::prelude::*;
 
 /// Isotonic curves, which several labels may share.
@@ -103,7 +103,7 @@ pub fn fit_steps(
         .zip(&owners)
         .try_for_each(|(own, &label)| {
             watch.step(1)?;
-            let mut of_label: Vec<usize> = few(pairs.of(label));
+            let mut of_label = collected("number of candidates", pairs.of(label))?;
             of_label.sort_by(|&a, &b| pairs.scores[a].total_cmp(&pairs.scores[b]));
             *own = curve(pairs, of_label.into_iter())?;
             Ok::<_, Error>(())

@@ -5,7 +5,7 @@ use crate::arrays::{F32s, F64s, I32s, I64s, handed};
 use crate::csr::{CsrArrays, PyCsr, csr_arrays};
 use crate::error::to_py;
 use crate::params::Named;
-use crate::run::Job;
+use crate::run::{Job, score};
 use manylabel_base::{Error, collected, copied};
 use manylabel_decision as decision;
 use manylabel_decision::hierarchy::Hierarchy;
@@ -15,6 +15,9 @@ use manylabel_sparse::with_sparse;
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+
+/// For at most this number of rows, no threads are started, because this would take longer than the conversion.
+const FEW_ROWS: usize = 32;
 
 /// The curves of a fitted calibrator, of one of the two methods.
 enum Fitted {
@@ -113,16 +116,18 @@ pub(crate) fn calibrated<'py>(
     py: Python<'py>,
     scores: PyCsr<'py>,
     curves: Named<'py>,
-    job: Job,
+    n_threads: usize,
 ) -> PyResult<F32s<'py>> {
     fn convert(
         py: Python<'_>,
         scores: &PyCsr<'_>,
         curves: &(impl Curves + Send),
-        job: &Job,
+        n_threads: usize,
     ) -> PyResult<Vec<f32>> {
+        let n_rows = scores.shape().0;
         let scores = scores.unchecked("scores")?;
-        job.run(py, |watch| {
+        let few = n_rows <= FEW_ROWS;
+        score(py, few, n_threads, |watch| {
             with_sparse!(scores.sparse()?, |scores| decision::probabilities(
                 scores, curves, watch
             ))
@@ -137,7 +142,7 @@ pub(crate) fn calibrated<'py>(
             at: array(&curves, "curve_scores")?,
             probability: array(&curves, "curve_probabilities")?,
         };
-        convert(py, &scores, &steps, &job)?
+        convert(py, &scores, &steps, n_threads)?
     } else {
         let sigmoids = Sigmoids {
             knots: Knots {
@@ -148,7 +153,7 @@ pub(crate) fn calibrated<'py>(
             slope: array(&curves, "slope")?,
             variance: 0.0,
         };
-        convert(py, &scores, &sigmoids, &job)?
+        convert(py, &scores, &sigmoids, n_threads)?
     };
     handed(py, found)
 }
