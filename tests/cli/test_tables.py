@@ -186,3 +186,26 @@ def test_misuse_has_its_line(run, tagger, words, code, message):
     assert (found, out) == (code, "")
     assert err.startswith("manylabel: error: ")
     assert message in err
+
+
+def test_the_defaults_are_those_of_the_tagger(run, folder):
+    for name in ("a", "b"):
+        run("train", "docs.csv", *COLUMNS, "-o", name)
+    assert (folder / "a").read_bytes() == (folder / "b").read_bytes()
+
+
+def test_a_rule_is_part_of_the_tagger(run, folder):
+    run("train", "docs.csv", *COLUMNS, "--decide", "example_f1", "-o", "tagger")
+    model = ml.load(folder / "tagger")
+    assert type(model.decision).__name__ == "ExpectedF1"
+    assert type(model.classifier_).__name__ == "DecisionClassifier"
+    code, out, _ = run("predict", "tagger", "test.csv", *COLUMNS[:2], "--sets")
+    assert code == 0
+    assert len(out.splitlines()) == 40
+
+
+def test_empty_tables(run, folder):
+    (folder / "empty.csv").write_text("title,abstract,subjects\n")
+    code, _, err = run("train", "empty.csv", *COLUMNS, "-o", "nothing")
+    assert code == 1
+    assert "empty.csv: expected at least one row, got an empty table" in err

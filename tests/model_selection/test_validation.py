@@ -5,8 +5,8 @@ import pytest
 from scipy.sparse import csr_array, issparse
 from scipy.stats import loguniform
 from sklearn import model_selection as sklearn_selection
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.model_selection import KFold
+from sklearn.feature_extraction.text import TfidfTransformer, TfidfVectorizer
+from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 
 import manylabel as ml
@@ -152,3 +152,30 @@ def test_sparse_rows_stay_sparse(monkeypatch):
     monkeypatch.setattr(csr_array, "toarray", lambda self, *_: pytest.fail("Y was made dense"))
     cross_validate(MODEL, X, Y, cv=3)
     cross_val_predict(MODEL, X, Y, method="predict_topk", cv=3)
+
+
+def test_rankings_of_a_pipeline_are_measured():
+    """A pipeline has no method predict_topk, so its steps are applied one after the other."""
+    X, Y = ml.datasets.make_multilabel(120, 40, 6, random_state=0)
+    pipeline = make_pipeline(TfidfTransformer(), "passthrough", ml.DiSMECClassifier(1.0, random_state=0))
+    assert 0 <= ml.model_selection.scorer("P@1")(pipeline.fit(X, Y), X, Y) <= 1
+    Z = TfidfTransformer().fit(X[:60]).transform(X)
+    plain = ml.DiSMECClassifier(1.0, random_state=0)
+    folds = [(np.arange(60), np.arange(60, 120))]
+    found = ml.model_selection.cross_validate(pipeline, X, Y, cv=folds, scoring=["P@1", "nDCG@3"])
+    wanted = ml.model_selection.cross_validate(plain, Z, Y, cv=folds, scoring=["P@1", "nDCG@3"])
+    for name in ("test_P@1", "test_nDCG@3"):
+        np.testing.assert_array_equal(found[name], wanted[name])
+    top = ml.model_selection.cross_val_predict(pipeline, X, Y, cv=3, method="predict_topk", k=2)
+    assert top.shape == Y.shape
+    search = GridSearchCV(
+        pipeline,
+        {"dismecclassifier__C": [0.01, 1.0]},
+        scoring=ml.model_selection.scorer("P@1"),
+        cv=2,
+        refit=False,
+    )
+    search.fit(X, Y)
+    assert np.isfinite(search.best_score_)
+    with pytest.raises(ValueError, match="must have the method predict_topk"):
+        ml.model_selection.scorer("P@1")(TfidfTransformer().fit(X), X, Y)

@@ -153,6 +153,21 @@ def test_a_decision_rule_chooses_from_calibrated_probabilities(decision, train, 
         back.drop_labels([name])
 
 
+def test_data_frames_and_nothing_are_no_texts(train):
+    texts, labels = train
+    frame = pd.DataFrame({"title": texts, "note": texts})
+    with pytest.raises(
+        ValueError, match=r"`texts` must be an iterable of str, such as one column, got a data f"
+    ):
+        ml.TextTagger(DISMEC).fit(frame, labels)
+    tagger = ml.TextTagger(DISMEC).fit(frame["title"], labels)
+    with pytest.raises(ValueError, match="such as one column"):
+        tagger.suggest(frame)
+    with pytest.raises(ValueError, match="`texts` must have at least one text, got none"):
+        ml.TextTagger(DISMEC).fit([], [])
+    assert tagger.suggest([]) == []
+
+
 def test_kept_rows_come_back(train, tmp_path):
     texts, labels = train
     tagger = ml.TextTagger(DISMEC, keep_rows=True).fit(texts, labels)

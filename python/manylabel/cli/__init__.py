@@ -33,7 +33,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from time import perf_counter
 from typing import IO, Any, NoReturn
@@ -321,6 +321,8 @@ def _train(arguments: argparse.Namespace) -> None:
     if arguments.model is None and not is_table(arguments.data):
         raise UsageError("the following arguments are required: --model")
     model = MODELS[arguments.model or "label-tree"]()
+    if arguments.model is None:
+        model.set_params(random_state=0)  # the default classifier of TextTagger
     for setting in arguments.settings:
         name, equals, value = setting.partition("=")
         if not equals:
@@ -330,10 +332,10 @@ def _train(arguments: argparse.Namespace) -> None:
         if "random_state" not in model.get_params(deep=False):
             raise UsageError(f"--seed: {arguments.model} has no parameter random_state, so leave out --seed")
         model.set_params(random_state=arguments.seed)
-    if arguments.decide is not None:
-        rule = clone(_RULES[arguments.decide])
+    rule = None if arguments.decide is None else clone(_RULES[arguments.decide])
+    if rule is not None and not is_table(arguments.data):
         model = DecisionClassifier(model, rule, random_state=arguments.seed)
-    elif arguments.calibrate:
+    elif rule is None and arguments.calibrate:
         model = LabelCalibrator(model, random_state=arguments.seed)
     if arguments.checkpoint is None and arguments.piece != (1, 1):
         raise UsageError("--piece: the pieces are stored in a folder, so give --checkpoint too")
@@ -341,7 +343,7 @@ def _train(arguments: argparse.Namespace) -> None:
     if is_table(arguments.data):
         if arguments.checkpoint is not None:
             raise UsageError("--checkpoint: the fit of a tagger to texts cannot be cut into pieces")
-        _train_tagger(model, path, arguments)
+        _train_tagger(model, rule, path, arguments)
         return
     X, Y = _read(arguments.data, arguments)
     if not arguments.quiet:
@@ -364,11 +366,16 @@ def _train(arguments: argparse.Namespace) -> None:
         _say(f"{arguments.output}: {path.stat().st_size:,} bytes, fitted in {seconds:.1f} s")
 
 
-def _train_tagger(model: Any, path: Path, arguments: argparse.Namespace) -> None:
-    """Fit a tagger with the given classifier to a table of texts, and save it."""
-    tagger = TextTagger(model, n_jobs=arguments.jobs, verbose=int(_shows_progress(arguments)))
+def _train_tagger(model: Any, rule: Any, path: Path, arguments: argparse.Namespace) -> None:
+    """Fit a tagger with the given classifier and decision rule to a table of texts, and save it."""
+    run = {"n_jobs": arguments.jobs, "verbose": int(_shows_progress(arguments))}
+    tagger = TextTagger(model, decision=rule, **run)
     start = perf_counter()
-    tagger.fit(read_rows(arguments.data, arguments))
+    rows = read_rows(arguments.data, arguments)
+    first = next(rows, None)
+    if first is None:
+        raise ValueError(f"{arguments.data}: expected at least one row, got an empty table")
+    tagger.fit(chain([first], rows))
     seconds = perf_counter() - start
     tagger.set_params(n_jobs=None, verbose=0).save(path)
     if not arguments.quiet:

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sklearn.metrics import get_scorer
+from sklearn.pipeline import Pipeline
 
 from manylabel import metrics
 from manylabel.estimator.parameters import shown
 
-__all__ = ["RankingScorer", "scorer", "scorers_of"]
+__all__ = ["RankingScorer", "ranking", "scorer", "scorers_of"]
 
 _MEASURES: dict[str, Callable[..., Any]] = {
     "P": metrics.precision_at_k,
@@ -64,7 +65,22 @@ class RankingScorer:
 
     def __call__(self, estimator: Any, X: Any, Y: Any) -> float:
         """Return the measure of the rankings of a fitted classifier, which is better if it is higher."""
-        return self.of_ranking(Y, estimator.predict_topk(X, k=self.k))
+        return self.of_ranking(Y, ranking(estimator, X, self.k))
+
+
+def ranking(estimator: Any, X: Any, k: int) -> Any:
+    """Return the k best labels of each row. The estimator may be a pipeline that ends with a classifier."""
+    if isinstance(estimator, Pipeline):
+        for _, step in estimator.steps[:-1]:
+            if step is not None and step != "passthrough":
+                X = step.transform(X)
+        return ranking(estimator.steps[-1][1], X, k)
+    if not hasattr(estimator, "predict_topk"):
+        raise ValueError(
+            "`estimator` must have the method predict_topk for a scorer such as P@1, "
+            f"got {type(estimator).__name__}"
+        )
+    return estimator.predict_topk(X, k=k)
 
 
 def scorer(name: str, *, propensities: Any = None) -> Callable[[Any, Any, Any], float]:

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse, vstack
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold, RandomizedSearchCV
+from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, indexable
 
 from manylabel.estimator.parameters import check_count, shown
-from manylabel.model_selection.scorers import RankingScorer, scorers_of
+from manylabel.model_selection.scorers import RankingScorer, ranking, scorers_of
 
 __all__ = ["cross_val_predict", "cross_validate", "search"]
 
@@ -297,7 +298,7 @@ def _fitted_and_scored(
         name: _for_training_rows(measure, _safe_indexing(Y, train)) for name, measure in scorers.items()
     }
     ranks = [measure.k for measure in measures.values() if isinstance(measure, RankingScorer)]
-    top = estimator.predict_topk(X_test, k=max(ranks)) if ranks else None
+    top = ranking(estimator, X_test, max(ranks)) if ranks else None
     scores = {
         name: measure.of_ranking(Y_test, top)
         if isinstance(measure, RankingScorer)
@@ -318,4 +319,7 @@ def _predicted(
     params: Mapping[str, Any],
 ) -> Any:
     _fit(estimator, X, Y, train, params)
-    return getattr(estimator, method)(_safe_indexing(X, test), **arguments)
+    X_test = _safe_indexing(X, test)
+    if method == "predict_topk" and isinstance(estimator, Pipeline):
+        return ranking(estimator, X_test, **arguments)
+    return getattr(estimator, method)(X_test, **arguments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
+from itertools import chain
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -13,9 +14,10 @@ from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from manylabel.estimator.base import core_rows
+from manylabel.estimator.names import column_names
 from manylabel.estimator.parameters import shown
 
-__all__ = ["checked_texts", "features_of_text", "forget", "prepare_text"]
+__all__ = ["at_least_one", "checked_texts", "features_of_text", "forget", "prepare_text"]
 
 # Functions that convert one text to a row of features, by the fitted vectorizer.
 _CONVERTERS: WeakKeyDictionary[Any, Callable[[str], Any]] = WeakKeyDictionary()
@@ -25,12 +27,26 @@ def checked_texts(texts: Iterable[Any]) -> Iterator[str]:
     """Yield the texts, and raise an error at the first one that is not a str."""
     if isinstance(texts, str) or not hasattr(texts, "__iter__"):
         raise ValueError(f"`texts` must be an iterable of str, got {shown(texts)}")
+    columns = column_names(texts)
+    if columns is not None:
+        raise ValueError(
+            f"`texts` must be an iterable of str, such as one column, got a data frame with the columns "
+            f"{shown(list(columns))}"
+        )
     # Arrow arrays yield scalars, which are no str.
     values = texts.to_pylist() if hasattr(texts, "to_pylist") else texts
     for at, text in enumerate(values):
         if not isinstance(text, str):
             raise ValueError(f"`texts` must be str, got {shown(text)} at position {at}")
         yield text
+
+
+def at_least_one(texts: Iterator[str]) -> Iterator[str]:
+    """Return the texts, and raise an error if there is none."""
+    first = next(texts, None)
+    if first is None:
+        raise ValueError("`texts` must have at least one text, got none")
+    return chain([first], texts)
 
 
 def prepare_text(vectorizer: Any) -> Callable[[str], Any]:

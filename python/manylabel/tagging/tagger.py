@@ -24,7 +24,7 @@ from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Attribute, Schema, Sizes, SparseMatrix
 from manylabel.estimator.validation import canonical_csr
 from manylabel.tagging.changes import EditableTagger, identifiers
-from manylabel.tagging.features import checked_texts, features_of_text, prepare_text
+from manylabel.tagging.features import at_least_one, checked_texts, features_of_text, prepare_text
 from manylabel.tree import LabelTreeClassifier
 
 __all__ = ["TextTagger"]
@@ -279,10 +279,14 @@ class TextTagger(EditableTagger):
             if isinstance(texts, str) or not hasattr(texts, "__iter__"):
                 raise ValueError("`texts` must be an iterable of pairs (text, names) if `labels` is None")
             rows = NamedRows(None if label_names is None else list(label_names))
-            X = convert(checked_texts(pairs_of(texts, rows)))
+            checked = checked_texts(pairs_of(texts, rows))
+            X = convert(at_least_one(checked) if fits else checked)
             names, Y = rows.indicator()
         else:
-            X = texts if convert is None else convert(checked_texts(texts))
+            X = texts
+            if convert is not None:
+                checked = checked_texts(texts)
+                X = convert(at_least_one(checked) if fits else checked)
             names, Y = named_indicator(labels, label_names)
         if issparse(X):
             X = canonical_csr(X, "texts")
