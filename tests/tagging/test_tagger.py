@@ -168,6 +168,29 @@ def test_data_frames_and_nothing_are_no_texts(train):
     assert tagger.suggest([]) == []
 
 
+def test_a_tagger_is_cross_validated(train):
+    """The same precision as that of the suggestions of taggers that are fitted by hand."""
+    texts, labels = train
+    rows = np.arange(len(texts))
+    folds = [(rows[::2], rows[1::2]), (rows[1::2], rows[::2])]
+    found = ml.model_selection.cross_validate(ml.TextTagger(DISMEC), texts, labels, scoring="P@1", cv=folds)
+    for (fitted, tested), precision in zip(folds, found["test_P@1"], strict=True):
+        tagger = ml.TextTagger(DISMEC).fit([texts[row] for row in fitted], [labels[row] for row in fitted])
+        best = tagger.suggest([texts[row] for row in tested], k=1)
+        hits = [bool(top) and top[0][0] in labels[row] for top, row in zip(best, tested, strict=True)]
+        assert precision == pytest.approx(np.mean(hits))
+
+
+def test_rankings_are_those_of_suggest(train, held):
+    tagger = ml.TextTagger(DISMEC).fit(*train)
+    top = tagger.predict_topk(held, k=2)
+    for row, suggested in zip(top, tagger.suggest(held, k=2), strict=True):
+        assert dict(suggested) == dict(
+            zip(tagger.label_names_[row.indices].tolist(), row.data.tolist(), strict=True)
+        )
+    assert tagger.predict_topk([]).shape == (0, len(tagger.label_names_))
+
+
 def test_kept_rows_come_back(train, tmp_path):
     texts, labels = train
     tagger = ml.TextTagger(DISMEC, keep_rows=True).fit(texts, labels)

@@ -15,6 +15,7 @@ from sklearn.model_selection import GridSearchCV, KFold, RandomizedSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, indexable
 
+from manylabel.estimator.names import named_indicator
 from manylabel.estimator.parameters import check_count, shown
 from manylabel.model_selection.scorers import RankingScorer, ranking, scorers_of
 
@@ -39,11 +40,11 @@ def cross_validate(
     Parameters
     ----------
     estimator : estimator
-        The classifier, or a pipeline. It is cloned for each fold.
+        The classifier, a pipeline or a `TextTagger`. It is cloned for each fold.
     X : array-like, sparse matrix or list of texts, of n_samples rows
         Features.
-    Y : array-like or sparse matrix of shape (n_samples, n_labels)
-        0/1 indicator matrix.
+    Y : array-like or sparse matrix of shape (n_samples, n_labels), or list of lists of str
+        0/1 indicator matrix, or the names of the labels of each text for a `TextTagger`.
     scoring : str, callable, sequence of str or mapping, default=("P@1", "P@3", "P@5")
         The names of scorers (see `scorer`), or functions of an estimator, X and Y. Propensities of "PSP@k"
         and "PSnDCG@k" are computed from the training rows of each fold.
@@ -85,9 +86,10 @@ def cross_validate(
     (3,)
     """
     scorers = scorers_of(scoring)
+    Y, params = _without_names(Y, params)
     X, Y = _rows(X, Y)
     jobs = (
-        delayed(_fitted_and_scored)(clone(estimator), X, Y, train, test, scorers, params or {})
+        delayed(_fitted_and_scored)(clone(estimator), X, Y, train, test, scorers, params)
         for train, test in _folds(cv, X, Y)
     )
     results = Parallel(n_jobs=n_jobs)(jobs)
@@ -270,11 +272,25 @@ def _for_training_rows(measure: Any, Y: Any) -> Any:
     return measure.with_propensities(Y) if isinstance(measure, RankingScorer) else measure
 
 
+def _without_names(Y: Any, params: Mapping[str, Any] | None) -> tuple[Any, Mapping[str, Any]]:
+    """Convert lists of names to an indicator matrix, and pass the names to `fit` as `label_names`."""
+    given = dict(params or {})
+    if not isinstance(Y, list) or not all(isinstance(row, list | tuple | set) for row in Y):
+        return Y, given
+    if any(not isinstance(name, str) for row in Y for name in row):
+        return Y, given
+    given["label_names"], Y = named_indicator(Y, given.get("label_names"))
+    return Y, given
+
+
 def _fit(estimator: Any, X: Any, Y: Any, train: Any, params: Mapping[str, Any]) -> Any:
     n_rows = Y.shape[0]
     of_rows = {
         name: _safe_indexing(value, train)
-        if hasattr(value, "__len__") and not isinstance(value, str) and len(value) == n_rows
+        if name != "label_names"
+        and hasattr(value, "__len__")
+        and not isinstance(value, str)
+        and len(value) == n_rows
         else value
         for name, value in params.items()
     }

@@ -8,7 +8,7 @@ from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array, issparse, vstack
 from sklearn.base import clone
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.utils.validation import check_is_fitted
@@ -427,6 +427,35 @@ class TextTagger(EditableTagger):
             for begin, end in pairwise(ends):
                 found.append(_ranked(names, top.indices[begin:end], top.data[begin:end]))
         return found
+
+    def predict_topk(self, texts: Any, k: int = 5) -> csr_array:
+        """Predict the k best labels of each text, as a sparse matrix. `suggest` returns their names.
+
+        Parameters
+        ----------
+        texts : iterable of str, or matrix of shape (n_samples, n_features)
+            The texts. If `vectorizer` is None, a matrix of features.
+        k : int, default=5
+            Number of labels per text, >= 1.
+
+        Returns
+        -------
+        csr_array of shape (n_samples, n_labels), dtype float32
+            The scores that `suggest` returns. Column j belongs to ``label_names_[j]``.
+
+        Raises
+        ------
+        ValueError
+            If an argument is not valid.
+        sklearn.exceptions.NotFittedError
+            If the tagger is not fitted.
+        """
+        self._check_fitted()
+        found = [self._topk(X, k) for X in self._blocks(texts)]
+        if not found:
+            return csr_array(np.empty((0, len(self.label_names_)), dtype=np.float32))
+        every: csr_array = vstack(found, format="csr")
+        return every
 
     def _shown_names(self, ids: bool) -> NDArray[Any]:
         if not ids:
