@@ -398,7 +398,7 @@ fn fit_correlated(l2_pairs: f64, epsilon: f64) -> Kernel {
         ..correlated::Params::default()
     };
     let (params, watch) = (leaked(params.check().expect("in range")), watch());
-    let fit = move || params.fit(x.into(), y.view().into(), None, None, watch);
+    let fit = move || params.fit(x.into(), y.view().into(), None, None, None, watch);
     kernel(move || fit().expect("sound data"))
 }
 
@@ -406,7 +406,7 @@ fn decode(method: correlated::Method) -> Kernel {
     let (x, y, _) = examples(FEW.examples(0));
     let (params, watch) = (correlated::Params::default(), watch());
     let params = params.check().expect("defaults");
-    let model = params.fit(x.into(), y.view().into(), None, None, watch);
+    let model = params.fit(x.into(), y.view().into(), None, None, None, watch);
     let model = leaked(model.expect("sound data"));
     let (weights, sets) = (&model.weights, &model.sets);
     let weights = (&weights.ends[..], &weights.cols[..], &weights.values[..]);
