@@ -15,6 +15,9 @@ from sklearn.base import BaseEstimator
 
 import manylabel as ml
 from manylabel import cli, metrics, shards
+from manylabel.cli import prediction
+from manylabel.cli.messages import UsageError
+from manylabel.cli.settings import set_parameter
 from manylabel.datasets import convert, dump_xc, load_xc, make_multilabel
 from manylabel.estimator.parameters import Classifier, Count, Either, Parameters
 
@@ -89,7 +92,7 @@ def test_train_reads_arff_with_its_xml(run, folder, tmp_path):
 @pytest.mark.parametrize("k", [3, 12, 40])
 @pytest.mark.parametrize("to_file", [False, True])
 def test_predict_writes_predict_topk_best_first(run, folder, tmp_path, monkeypatch, k, to_file):
-    monkeypatch.setattr(cli, "_BLOCK", 7)  # several blocks, the last one short
+    monkeypatch.setattr(prediction, "_BLOCK", 7)  # several blocks, the last one short
     path = tmp_path / "out.txt"
     code, out, err = run(f"predict model.safetensors test.txt -k {k}", *(("-o", path) if to_file else ()))
     assert (code, err) == (0, "")
@@ -116,7 +119,7 @@ def test_equal_scores_are_written_lower_label_first():
     top = csr_array(
         (np.array([0.5, 0.5, 0.75], np.float32), np.array([0, 1, 2]), np.array([0, 0, 3])), shape=(2, 3)
     )
-    assert list(cli._lines(top)) == ["", "2:0.75 0:0.5 1:0.5"]
+    assert list(prediction._lines(top)) == ["", "2:0.75 0:0.5 1:0.5"]
 
 
 def test_evaluate_prints_the_metrics(run, folder):
@@ -262,7 +265,7 @@ def test_a_device_is_not_replaced_by_a_model(run, tmp_path):
 def test_a_failed_prediction_leaves_the_older_file(run, folder, tmp_path, monkeypatch):
     path = tmp_path / "out.txt"
     path.write_text("older")
-    monkeypatch.setattr(cli, "_BLOCK", 40)
+    monkeypatch.setattr(prediction, "_BLOCK", 40)
     blocks = iter(range(1))
     whole = ml.DiSMECClassifier.predict_topk
 
@@ -302,19 +305,19 @@ def test_an_estimator_is_set_by_its_name_and_then_from_inside(monkeypatch):
     monkeypatch.setitem(cli.MODELS, "nested", Nested)
     model = Nested()
     for name, text in [("estimator", "dismec"), ("estimator__C", "3"), ("n_blocks", "4")]:
-        cli._set(model, name, text)
+        set_parameter(model, name, text)
     assert model.estimator.get_params() == ml.DiSMECClassifier(C=3.0).get_params()
     assert model.n_blocks == 4
-    cli._set(model, "n_blocks", "auto")
+    set_parameter(model, "n_blocks", "auto")
     assert model.n_blocks == "auto"
-    cli._set(model, "estimator", "None")
+    set_parameter(model, "estimator", "None")
     assert model.estimator is None
-    with pytest.raises(cli.UsageError, match="expected `estimator` to be an estimator, got None"):
-        cli._set(model, "estimator__C", "3")
+    with pytest.raises(UsageError, match="expected `estimator` to be an estimator, got None"):
+        set_parameter(model, "estimator__C", "3")
     with pytest.raises(
-        cli.UsageError, match=r"--set estimator: expected None or a multi-label classifier, got 'no'"
+        UsageError, match=r"--set estimator: expected None or a multi-label classifier, got 'no'"
     ):
-        cli._set(model, "estimator", "no")
+        set_parameter(model, "estimator", "no")
 
 
 @pytest.mark.parametrize(
@@ -334,7 +337,7 @@ def test_an_estimator_is_set_by_its_name_and_then_from_inside(monkeypatch):
 )
 def test_values_of_several_kinds(name, text, value):
     model = ml.BoostedRulesClassifier(label_binning=0.5, categorical_features=[1], max_features=1)
-    cli._set(model, name, text)
+    set_parameter(model, name, text)
     assert getattr(model, name) == value
     assert type(getattr(model, name)) is type(value)
 
@@ -342,8 +345,8 @@ def test_values_of_several_kinds(name, text, value):
 def test_a_value_of_none_of_the_kinds():
     model = ml.BoostedRulesClassifier()
     for name, kind in [("max_features", '"log2", .* or None'), ("label_binning", "a number > 0")]:
-        with pytest.raises(cli.UsageError, match=rf"--set {name}: expected .*{kind}.*, got 'all'"):
-            cli._set(model, name, "all")
+        with pytest.raises(UsageError, match=rf"--set {name}: expected .*{kind}.*, got 'all'"):
+            set_parameter(model, name, "all")
 
 
 def start(*arguments, **options):
@@ -457,7 +460,7 @@ def test_probabilities_need_a_calibrated_model(run):
 
 
 def test_train_in_pieces(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(shards, "_LEAST_UNITS", 1)
+    monkeypatch.setattr(shards, "_UNITS_OF_PIECE", 1)
     dump_xc(*make_multilabel(300, 60, 40, random_state=0), tmp_path / "data.txt")
     convert(tmp_path / "data.txt", tmp_path / "rows")
     common = "train --model dismec --seed 0 --jobs 1"

@@ -6,9 +6,12 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.feature_extraction.text import TfidfTransformer, TfidfVectorizer
+from sklearn.pipeline import make_pipeline
 
 import manylabel as ml
 from manylabel import cli
+from manylabel.cli import prediction
 from manylabel.datasets import dump_xc, make_multilabel
 from manylabel.tagging import read_texts
 
@@ -74,7 +77,7 @@ def test_train_on_a_table_makes_a_tagger(tagger, folder):
 
 @pytest.mark.parametrize("data", ["new.jsonl", "test.csv"])
 def test_predict_writes_names(run, folder, tagger, data, monkeypatch):
-    monkeypatch.setattr(cli, "_BLOCK", 7)
+    monkeypatch.setattr(prediction, "_BLOCK", 7)
     if data == "new.jsonl":
         texts = ["a dog", "tokyo tax"]
         options = ("--text", "title")
@@ -209,3 +212,109 @@ def test_empty_tables(run, folder):
     code, _, err = run("train", "empty.csv", *COLUMNS, "-o", "nothing")
     assert code == 1
     assert "empty.csv: expected at least one row, got an empty table" in err
+
+
+@pytest.fixture
+def pipelines(folder):
+    """A pipeline for texts, and one for features; both in files."""
+    texts, labels = zip(*read_texts(folder / "docs.csv", "title,abstract", "subjects"), strict=True)
+    names = list(WORDS)
+    Y = pd.DataFrame([[int(name in row) for name in names] for row in labels], columns=names)
+    of_texts = make_pipeline(TfidfVectorizer(), ml.DiSMECClassifier(1.0, random_state=0)).fit(texts, Y)
+    ml.save(of_texts, folder / "texts.pipeline")
+    X, Y = make_multilabel(100, 30, 4, random_state=0)
+    of_rows = make_pipeline(TfidfTransformer(), ml.DiSMECClassifier(1.0, random_state=0)).fit(X, Y)
+    ml.save(of_rows, folder / "rows.pipeline")
+    return ml.TextTagger.from_pipeline(of_texts), of_rows, X
+
+
+def test_pipelines_predict_and_are_measured(run, folder, pipelines):
+    tagger, of_rows, X = pipelines
+    texts, labels = zip(*read_texts(folder / "test.csv", "title,abstract", "subjects"), strict=True)
+    code, out, err = run("predict", "texts.pipeline", "test.csv", *COLUMNS, "-k", 2)
+    assert (code, err) == (0, "")
+    found = [[pair.rpartition(":") for pair in line.split("\t")] for line in out.splitlines()]
+    wanted = tagger.suggest(texts, k=2)
+    assert [[(name, np.float32(score)) for name, _, score in line] for line in found] == wanted
+    code, out, _ = run("predict", "texts.pipeline", "test.csv", *COLUMNS, "--sets")
+    assert [line.split("\t") if line else [] for line in out.splitlines()] == tagger.predict(texts)
+    code, out, _ = run("evaluate", "texts.pipeline", "test.csv", *COLUMNS, "-k", 1, "--json")
+    best = [row[0][0] for row in tagger.suggest(texts, k=1)]
+    hits = [name in row for name, row in zip(best, labels, strict=True)]
+    assert json.loads(out)["P@1"] == pytest.approx(np.mean(hits))
+    code, out, _ = run("predict", "rows.pipeline", "data.txt", "-k", 1)
+    assert code == 0
+    top = of_rows[-1].predict_topk(of_rows[:-1].transform(X), k=1)
+    assert [int(line.partition(":")[0]) for line in out.splitlines()] == top.indices.tolist()
+    code, out, _ = run("predict", "rows.pipeline", "data.txt", "--sets")
+    sets = of_rows.predict(X)
+    assert [list(map(int, line.split())) for line in out.splitlines()] == [
+        sets[[row]].indices.tolist() for row in range(100)
+    ]
+    code, out, _ = run("evaluate", "rows.pipeline", "data.txt", "-k", 1, "--json")
+    Y = make_multilabel(100, 30, 4, random_state=0)[1]
+    assert json.loads(out)["P@1"] == pytest.approx(ml.metrics.precision_at_k(Y, top, 1))
+
+
+def test_pipelines_are_explained_and_shown(run, pipelines):
+    tagger, of_rows, X = pipelines
+    code, out, _ = run("explain", "texts.pipeline", "cats & dogs", "a dog")
+    assert (code, out) == (0, f"{tagger.explain('a dog', 'cats & dogs')!r}\n")
+    code, out, _ = run("explain", "rows.pipeline", 2, 5, "--data", "data.txt", "--json")
+    assert code == 0
+    assert json.loads(out)["score"] == pytest.approx(of_rows.decision_function(X[[5]])[0, 2], abs=1e-6)
+    for model, n_features in (("texts.pipeline", 9), ("rows.pipeline", 30)):
+        code, out, _ = run("inspect", model)
+        assert code == 0
+        lines = dict(line.split(maxsplit=1) for line in out.splitlines())
+        assert lines["class"] == "Pipeline"
+        assert lines["features"] == str(n_features)
+        assert lines["dismecclassifier.coef_"].startswith("csc_array")
+    code, out, _ = run("params", "rows.pipeline")
+    assert code == 0
+    assert "\ndismecclassifier__C=1.0\n" in out
+    assert all("=" in line for line in out.splitlines())
+
+
+def test_other_pipelines_are_refused(run, folder):
+    ml.save(make_pipeline(TfidfVectorizer()).fit(["a cat"]), folder / "no.pipeline")
+    ml.save(TfidfVectorizer().fit(["a cat"]), folder / "vectorizer")
+    for model, name in (("no.pipeline", "TfidfVectorizer"), ("vectorizer", "TfidfVectorizer")):
+        code, _, err = run("predict", model, "test.csv", *COLUMNS)
+        assert code == 1
+        assert f"{model}: expected a classifier, got {name}" in err
+        assert run("inspect", model)[0] == 0
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_wrong_separator_warns(run, folder):
+    lines = "".join(f"a text,cats; topic {at}\n" for at in range(20))
+    (folder / "commas.csv").write_text("text,labels\n" + lines, encoding="utf-8")
+    code, _, err = run("doctor", "commas.csv", "--sep", ",")
+    assert code == 0
+    assert "manylabel: warning: commas.csv: " in err
+    assert "--sep ';'" in err
+
+
+def test_names_that_lines_cannot_hold_need_json(run, folder):
+    texts, names = ["a cat", "tax"] * 10, [["two\nlines"], ["a\ttab"]] * 10
+    ml.TextTagger(ml.DiSMECClassifier(1.0, random_state=0)).fit(texts, names).save(folder / "odd")
+    (folder / "one.csv").write_text("text\na cat\n")
+    code, out, err = run("predict", "odd", "one.csv")
+    assert (code, out) == (2, "")
+    assert "--json: required, since the name 'a\\ttab' has a tab or a line break" in err
+    code, out, _ = run("predict", "odd", "one.csv", "-k", 1, "--json")
+    assert code == 0
+    assert json.loads(out)["labels"][0]["label"] == "two\nlines"
+
+
+def test_a_rule_sees_all_rows(run, folder, monkeypatch):
+    monkeypatch.setattr(prediction, "_BLOCK", 7)
+    texts, labels = zip(*read_texts(folder / "docs.csv", "title,abstract", "subjects"), strict=True)
+    rule = ml.decision.F1Inference(threshold="test")
+    tagger = ml.TextTagger(ml.DiSMECClassifier(1.0, random_state=0), decision=rule).fit(texts, labels)
+    tagger.save(folder / "ruled")
+    code, out, _ = run("predict", "ruled", "test.csv", *COLUMNS, "--sets")
+    assert code == 0
+    held = [text for text, _ in read_texts(folder / "test.csv", "title,abstract")]
+    assert [line.split("\t") if line else [] for line in out.splitlines()] == tagger.predict(held)

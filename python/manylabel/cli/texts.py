@@ -18,7 +18,15 @@ from manylabel.estimator.documentation import parameter_texts
 from manylabel.estimator.names import named_indicator
 from manylabel.tagging import read_texts
 
-__all__ = ["is_table", "named_lines", "parameter_lines", "read_rows", "test_rows"]
+__all__ = [
+    "is_table",
+    "name_lines",
+    "named_lines",
+    "parameter_lines",
+    "read_rows",
+    "table_rows",
+    "test_rows",
+]
 
 _ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 
@@ -36,6 +44,15 @@ def is_table(path: str) -> bool:
 def read_rows(path: str, arguments: Namespace) -> Iterator[tuple[str, list[str]]]:
     """Read the texts and names of a table, as the options ``--text``, ``--labels`` and ``--sep`` say."""
     return read_texts(path, arguments.text, arguments.labels, separator=arguments.sep)
+
+
+def table_rows(path: str, arguments: Namespace) -> Iterator[tuple[str, list[str]]]:
+    """Read a table of texts for a tagger. Raise an error if the file is no table."""
+    if not is_table(path):
+        raise ValueError(
+            f"{path}: expected a table of texts, such as a CSV file, since the model is a tagger"
+        )
+    return read_rows(path, arguments)
 
 
 def test_rows(

@@ -1,0 +1,54 @@
+"""Model files on the command line: taggers, classifiers, and pipelines that end with a classifier."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.pipeline import Pipeline
+
+from manylabel.persistence import load
+from manylabel.tagging import TextTagger
+from manylabel.tagging.features import names_of_features, takes_texts
+
+__all__ = ["Model", "load_model"]
+
+
+class Model:
+    """A classifier, and the steps of a pipeline before it, which convert features.
+
+    Parameters
+    ----------
+    fitted : estimator
+        A fitted classifier, or a fitted pipeline that ends with one.
+    """
+
+    def __init__(self, fitted: Any) -> None:
+        self._before = fitted[:-1] if isinstance(fitted, Pipeline) and len(fitted.steps) > 1 else None
+        self.classifier = fitted.steps[-1][1] if isinstance(fitted, Pipeline) else fitted
+        self.n_features = fitted.n_features_in_
+        self.label_names = getattr(self.classifier, "label_names_", None)
+
+    @property
+    def n_labels(self) -> int:
+        """Number of labels."""
+        return int(self.classifier._n_labels)
+
+    def features(self, X: Any) -> Any:
+        """Convert the features of a data file to those of the classifier."""
+        return X if self._before is None else self._before.transform(X)
+
+    def explain(self, row: Any, label: Any) -> Any:
+        """Explain the score of a label for a row of a data file."""
+        names = None if self._before is None else names_of_features(self._before)
+        return self.classifier.explain(self.features(row), label, feature_names=names)
+
+
+def load_model(path: str) -> TextTagger | Model:
+    """Load a model file. A pipeline whose first step converts texts becomes a tagger."""
+    fitted = load(path)
+    last = fitted.steps[-1][1] if isinstance(fitted, Pipeline) else fitted
+    if not isinstance(last, TextTagger) and not hasattr(last, "predict_topk"):
+        raise ValueError(f"{path}: expected a classifier, got {type(last).__name__}")
+    if isinstance(fitted, TextTagger):
+        return fitted
+    return TextTagger.from_pipeline(fitted) if takes_texts(fitted) else Model(fitted)
