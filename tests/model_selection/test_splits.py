@@ -120,6 +120,37 @@ def test_wrong_arguments_are_refused(call, message):
         call()
 
 
+def test_no_exchange_is_left_that_would_be_better():
+    """Labels that were set aside during the search are tried again before it ends."""
+    rng = np.random.default_rng(0)
+    Y = ml.estimator.validation.check_labels((rng.random((120, 7)) < 0.3).astype(int))
+    shares = np.full(4, 0.25)
+    part = splits.stratified_parts(Y, shares, splits._IN_ORDER)
+    assert splits._Parts(Y, shares, part.copy()).find() is None
+
+
+def test_sums_follow_the_exchanges():
+    rng = np.random.default_rng(1)
+    Y = ml.estimator.validation.check_labels((rng.random((60, 5)) < 0.4).astype(int))
+    shares, part = np.array([0.5, 0.3, 0.2]), rng.integers(0, 3, 60)
+    state = splits._Parts(Y, shares, part)
+    for source, target, leaving, coming in ((0, 1, 0, -1), (1, 2, 1, 2)):
+        source, target = part[leaving], part[coming] if coming >= 0 else target
+        if source != target:
+            state.exchange(source, target, leaving, coming)
+    fresh = splits._Parts(Y, shares, part)
+    for name in ("_more", "_sums", "_deviation"):
+        np.testing.assert_allclose(getattr(state, name), getattr(fresh, name), atol=1e-9)
+
+
+def test_unknown_entries_count_as_zeros():
+    Y = np.tile(np.eye(3), (8, 1))
+    unknown = np.where((Y == 0) & (np.arange(24)[:, None] % 2 == 0), np.nan, Y)
+    assert np.array_equal(iterative_split(Y, random_state=0)[1], iterative_split(unknown, random_state=0)[1])
+    for (_, a), (_, b) in zip(*(MultilabelStratifiedKFold(4).split(y, y) for y in (Y, unknown)), strict=True):
+        assert np.array_equal(a, b)
+
+
 def test_other_formats():
     Y = np.tile(np.eye(3, dtype=int), (8, 1))
     wanted = [test.tolist() for _, test in MultilabelStratifiedKFold(4).split(Y, Y)]

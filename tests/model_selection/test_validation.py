@@ -1,6 +1,8 @@
 """Cross-validation with a sparse Y gives what scikit-learn's gives with a dense one."""
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from scipy.sparse import csr_array, issparse
 from scipy.stats import loguniform
@@ -82,7 +84,7 @@ def test_probabilities():
 
 def test_a_search_finds_the_best_of_its_scores():
     grid = {"C": [0.01, 0.1, 1.0]}
-    found = search(MODEL, grid, X, Y, scoring="nDCG@3", cv=3)
+    found = search(MODEL, X, Y, grid, scoring="nDCG@3", cv=3)
     scores = [
         cross_validate(ml.DiSMECClassifier(C, random_state=0), X, Y, scoring="nDCG@3", cv=3)[
             "test_nDCG@3"
@@ -92,7 +94,7 @@ def test_a_search_finds_the_best_of_its_scores():
     np.testing.assert_allclose(found.cv_results_["mean_test_score"], scores, rtol=0, atol=1e-12)
     assert found.best_params_["C"] == grid["C"][int(np.argmax(scores))]
     assert found.best_estimator_.sparse_output_
-    drawn = search(MODEL, {"C": loguniform(0.1, 1)}, X, Y, scoring="PSP@1", n_iter=2, cv=3, random_state=0)
+    drawn = search(MODEL, X, Y, {"C": loguniform(0.1, 1)}, scoring="PSP@1", n_iter=2, cv=3, random_state=0)
     assert len(drawn.cv_results_["params"]) == 2
 
 
@@ -139,8 +141,8 @@ def test_scorers_by_name():
         (lambda: cross_validate(MODEL, X[:9], Y), "inconsistent numbers of samples"),
         (lambda: cross_val_predict(MODEL, X, Y, method="fit"), "`method` must be one of"),
         (lambda: cross_val_predict(MODEL, X, Y, cv=[(np.arange(9), np.arange(9))]), "exactly one fold"),
-        (lambda: search(MODEL, {"C": [1]}, X, Y, scoring=["P@1", "P@3"]), "one name or one function"),
-        (lambda: search(MODEL, {"C": [1]}, X, Y, n_iter=0), "`n_iter` must be"),
+        (lambda: search(MODEL, X, Y, {"C": [1]}, scoring=["P@1", "P@3"]), "one name or one function"),
+        (lambda: search(MODEL, X, Y, {"C": [1]}, n_iter=0), "`n_iter` must be"),
     ],
 )
 def test_wrong_arguments_are_refused(call, message):
@@ -152,6 +154,52 @@ def test_sparse_rows_stay_sparse(monkeypatch):
     monkeypatch.setattr(csr_array, "toarray", lambda self, *_: pytest.fail("Y was made dense"))
     cross_validate(MODEL, X, Y, cv=3)
     cross_val_predict(MODEL, X, Y, method="predict_topk", cv=3)
+
+
+TEXTS = [" ".join(f"w{j}" for j in X[[row]].indices) for row in range(X.shape[0])]
+LISTS = [[f"label {chr(97 + j)}" for j in Y[[row]].indices] for row in range(X.shape[0])]
+ALL = [f"label {chr(97 + j)}" for j in range(12)]
+
+
+@pytest.mark.parametrize("form", [list, tuple, pd.Series, pl.Series], ids=lambda form: form.__module__)
+def test_lists_of_names_are_those_of_a_matrix(form):
+    tagger, fit = ml.TextTagger(MODEL), {"label_names": ALL}
+    lists = form([*LISTS])
+    found = cross_validate(tagger, TEXTS, lists, cv=3, params=fit)
+    matrix = cross_validate(tagger, TEXTS, Y, cv=3, params=fit)
+    assert np.array_equal(found["test_P@1"], matrix["test_P@1"])
+    top = cross_val_predict(tagger, TEXTS, lists, method="predict_topk", cv=3, params=fit)
+    wanted = cross_val_predict(tagger, TEXTS, Y, method="predict_topk", cv=3, params=fit)
+    assert np.array_equal(top.toarray(), wanted.toarray())
+    chosen = search(tagger, TEXTS, lists, {"classifier__C": [0.1, 1.0]}, cv=3, params=fit)
+    by_matrix = search(tagger, TEXTS, Y, {"classifier__C": [0.1, 1.0]}, cv=3, params=fit)
+    name = "mean_test_score"
+    assert np.array_equal(chosen.cv_results_[name], by_matrix.cv_results_[name])
+    assert chosen.best_estimator_.label_names_.tolist() == ALL
+
+
+def test_predicted_names_are_in_the_order_of_the_rows():
+    cv = KFold(3, shuffle=True, random_state=0)
+    tagger = ml.TextTagger(MODEL)
+    found = cross_val_predict(tagger, TEXTS, LISTS, cv=cv, params={"label_names": ALL})
+    for train, test in cv.split(TEXTS):
+        tagger.fit([TEXTS[row] for row in train], [LISTS[row] for row in train], label_names=ALL)
+        assert [found[row] for row in test] == tagger.predict([TEXTS[row] for row in test])
+
+
+def test_as_many_names_as_rows_are_not_divided_into_folds():
+    texts, lists = TEXTS[:24], [[f"label {row}", f"label {(row + 12) % 24}"] for row in range(24)]
+    assert len({name for row in lists for name in row}) == 24
+    folds = [(np.arange(12), np.arange(12, 24)), (np.arange(12, 24), np.arange(12))]
+    tagger = ml.TextTagger(MODEL)
+    assert cross_validate(tagger, texts, lists, cv=folds)["test_P@1"].shape == (2,)
+    assert search(tagger, texts, lists, {"classifier__C": [1.0]}, cv=folds).best_score_ >= 0
+
+
+def test_frames_of_labels_of_polars():
+    frame = pl.DataFrame(DENSE.astype(np.int8), ALL)
+    found = cross_validate(MODEL, X, frame, cv=3)
+    assert np.array_equal(found["test_P@1"], cross_validate(MODEL, X, DENSE, cv=3)["test_P@1"])
 
 
 def test_rankings_of_a_pipeline_are_measured():

@@ -104,6 +104,13 @@ def test_wrong_lists_are_refused(rows, message):
         named_indicator(rows, None)
 
 
+def test_arrays_of_names_are_lists_of_names():
+    for dtype in (str, object):
+        names, found = named_indicator(np.array([["b", "a"], ["a", "a"]], dtype=dtype), None)
+        assert names.tolist() == ["a", "b"]
+        assert found.toarray().tolist() == [[1, 1], [1, 0]]
+
+
 def test_known_names_fix_the_columns():
     names, found = named_indicator([["b"], [], ["a", "b", "b"]], ["c", "b", "a"])
     assert names.tolist() == ["c", "b", "a"]

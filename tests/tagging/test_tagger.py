@@ -1,5 +1,6 @@
 """The tagger: what it says is what its parts say, and one file holds all of it."""
 
+import inspect
 import os
 import pickle
 
@@ -8,11 +9,11 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import csr_array
+from scipy.sparse import csc_array, csr_array, issparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import Normalizer
 
 import manylabel as ml
@@ -27,6 +28,7 @@ VECTORIZERS = [
     TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4)),
     HashingVectorizer(n_features=2**10),
     make_pipeline(CountVectorizer(), Normalizer()),
+    make_union(TfidfVectorizer(), TfidfVectorizer(analyzer="char")),
 ]
 
 
@@ -103,6 +105,39 @@ def test_features_instead_of_texts(train, tmp_path):
         tagger.suggest("text")
     with pytest.raises(ValueError, match="`labels` must be given if `vectorizer` is None"):
         ml.TextTagger(DISMEC, vectorizer=None).fit(X)
+
+
+@pytest.mark.parametrize("form", ["list", "int", "float16", "frame", "csr", "csc of int8"])
+def test_features_of_any_form_are_kept_and_saved(form, train, tmp_path):
+    _, labels = train
+    X = np.random.default_rng(0).integers(0, 5, (len(labels), 7))
+    forms = {
+        "list": X.tolist,
+        "int": X.copy,
+        "float16": lambda: X.astype(np.float16),
+        "frame": lambda: pd.DataFrame(X, columns=list("abcdefg")),
+        "csr": lambda: csr_array(X.astype(np.float32)),
+        "csc of int8": lambda: csc_array(X.astype(np.int8)),
+    }
+    given = forms[form]()
+    tagger = ml.TextTagger(DISMEC, vectorizer=None, keep_rows=True).fit(given, labels)
+    wanted = ml.TextTagger(DISMEC, vectorizer=None).fit(forms[form](), labels).suggest(given)
+    assert tagger.suggest(given) == wanted
+    if isinstance(given, np.ndarray):
+        given[:] = 0  # the kept rows are copies
+    kept = tagger.rows_.toarray() if issparse(tagger.rows_) else tagger.rows_
+    assert np.array_equal(kept, X)
+    tagger.save(tmp_path / "tagger")
+    loaded = ml.load(tmp_path / "tagger")
+    for each in (tagger, loaded):
+        each.update(given[:1] if form == "list" else X[:1], [["cats"]])
+        assert each.rows_.shape == (121, 7)
+
+
+def test_weights_are_not_kept(train):
+    texts, labels = train
+    with pytest.raises(ValueError, match="`sample_weight` must be None if `keep_rows` is True"):
+        ml.TextTagger(DISMEC, keep_rows=True).fit(texts, labels, np.ones(len(texts)))
 
 
 def test_identifiers(train, held, tmp_path):
@@ -191,6 +226,36 @@ def test_rankings_are_those_of_suggest(train, held):
     assert tagger.predict_topk([]).shape == (0, len(tagger.label_names_))
 
 
+def test_kept_rows_and_a_decision_rule_exclude_each_other(train):
+    tagger = ml.TextTagger(DISMEC, decision=ExpectedF1(), keep_rows=True)
+    with pytest.raises(ValueError, match="`keep_rows` must be False if `decision` is given"):
+        tagger.fit(*train)
+    assert not hasattr(tagger, "classifier_")
+
+
+@pytest.mark.parametrize(("verbose", "shown"), [(0, False), (1, True)])
+def test_progress_of_texts_is_shown(verbose, shown, train, capsys):
+    ml.TextTagger(DISMEC, verbose=verbose).fit(*train)
+    assert ("120 texts" in capsys.readouterr().err) == shown
+    ml.TextTagger(clone(DISMEC).set_params(verbose=verbose)).fit(*train)
+    assert ("120 texts" in capsys.readouterr().err) == shown
+
+
+def test_a_callback_stops_the_reading_of_texts(train):
+    def stop(done):
+        raise RuntimeError(f"stopped at {done}")
+
+    texts = iter(train[0] * 100)
+    with pytest.raises(RuntimeError, match="stopped at 0"):
+        ml.TextTagger(DISMEC).fit(texts, train[1] * 100, progress=stop)
+    assert next(texts, None) is not None  # long before the end
+
+
+@pytest.mark.parametrize("method", ["fit", "drop_labels", "add_labels", "update"])
+def test_signatures_show_what_is_returned(method):
+    assert inspect.signature(getattr(ml.TextTagger, method)).return_annotation == "Self"
+
+
 def test_kept_rows_come_back(train, tmp_path):
     texts, labels = train
     tagger = ml.TextTagger(DISMEC, keep_rows=True).fit(texts, labels)
@@ -269,8 +334,11 @@ def test_calls_before_fit_and_of_wrong_kind(train):
     tagger = ml.TextTagger(DISMEC).fit(*train)
     with pytest.raises(ValueError, match="a single text is"):
         tagger.predict("text")
-    with pytest.raises(ValueError, match="`k` must be an integer >= 1"):
-        tagger.suggest("text", k=0)
+    for wrong in (0, 1.5, True, "5"):
+        for ask in (tagger.suggest, tagger.predict_topk):
+            with pytest.raises(ValueError, match="`k` must be an integer >= 1"):
+                ask([], k=wrong)
+    assert tagger.suggest("cat", k=10**30) == tagger.suggest("cat", k=5)
     assert tagger.suggest([]) == tagger.predict([]) == []
     assert tagger.suggest("") == tagger.suggest([""])[0]
 

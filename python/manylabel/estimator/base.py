@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,8 +34,8 @@ P = ParamSpec("P")
 T = TypeVar("T", bound="MultiLabelClassifier")
 
 # The scorers of fitted estimators. A scorer is an object of the Rust core that computes scores. Scorers are
-# not attributes of the estimators. A prediction therefore does not change an estimator, and copies, pickles
-# and model files contain no scorer.
+# not attributes of the estimators. A prediction therefore does not change the attributes of an estimator, and
+# copies, pickles and model files contain no scorer.
 _SCORERS: WeakKeyDictionary[Any, _core.Scorer] = WeakKeyDictionary()
 
 # Factor that converts margins to log-odds, for losses with a margin of 1. Factors from 1 to 8 were compared.
@@ -66,6 +67,10 @@ def built_aside(fit: Callable[Concatenate[E, P], object]) -> Callable[Concatenat
             fit(built, *args, **kwargs)
         return self
 
+    # `fit` returns None, but the decorated method returns the estimator.
+    signature = inspect.signature(fit).replace(return_annotation="Self")
+    fit_aside.__signature__ = signature  # type: ignore[attr-defined]
+    fit_aside.__annotations__ = {name: kind for name, kind in fit.__annotations__.items() if name != "return"}
     return fit_aside
 
 
@@ -190,8 +195,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         """Whether y was a 1-D array of 0 and 1 in fit."""
         return getattr(self, "one_dimensional_", False) and not self._takes_classes
 
-    # Why the loss cannot weigh labels, as the end of an error message.
-    _couples_labels: ClassVar[str] = "its loss is not a sum of separate losses of the labels"
+    # The reason why `fit` does not accept weights of labels. An error message ends with this text.
+    _couples_labels: ClassVar[str] = "its fit does not support weights of labels"
 
     @property
     def _takes_classes(self) -> bool:
@@ -297,15 +302,16 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         y : array-like or sparse matrix of shape (n_samples, n_labels), or array-like of shape (n_samples,)
             0/1 indicator matrix, or a 1-D array of 0 and 1 for a single label. All numeric dtypes are
             accepted. If y is a data frame of pandas, polars or Arrow, the names of its columns are the names
-            of the labels. NaN in an indicator matrix marks unknown entries: nobody checked whether the row
-            has the label. They are neither examples nor counterexamples of the label. The Notes section of
-            the class states what the fit does instead, if it does not simply leave them out of the loss.
+            of the labels. NaN in an indicator matrix marks an unknown entry: nobody checked whether the row
+            has the label. The fit leaves unknown entries out of the loss. If a class treats them differently
+            or does not support them, its Notes section says so.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, >= 0. The loss of a row is multiplied by its weight. Rows with weight 0 are
             ignored. None means equal weights.
         label_weight : array-like of shape (n_labels,), default=None
-            Weights of the labels. Only classes whose loss is a sum over the labels accept weights. All other
-            classes raise an error that states the reason.
+            Weights of the labels, > 0. The loss of a label is multiplied by its weight. None means equal
+            weights. Only `DiSMECClassifier` and `LabelTreeClassifier` accept weights. All other classes raise
+            a ValueError that states the reason.
         progress : callable, default=None
             Function that is called about 20 times per second. Its argument is the amount of work done so far.
             The unit is the same as in the progress bar, for example labels or rules. If the function raises
@@ -431,6 +437,15 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         -----
         The time depends on the class. Linear classifiers and label trees compute the scores of a row for all
         labels first, and then keep those of its candidates. Memory does not grow with rows × labels.
+
+        Examples
+        --------
+        >>> import manylabel as ml
+        >>> X, Y = ml.datasets.make_multilabel(200, 50, 6, random_state=0)
+        >>> model = ml.DiSMECClassifier(random_state=0).fit(X, Y)
+        >>> found = model.decision_at(X[[0, 1]], [[0, 1, 0, 0, 0, 1], [0, 0, 1, 0, 0, 0]])
+        >>> found.indices.tolist()
+        [1, 5, 2]
         """
         X = self._features(X)
         pairs = check_labels(candidates, "candidates")
@@ -477,6 +492,15 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         For classifiers with blocks, they are those of the model of the block. For all other classifiers, the
         features are set to 0 one after the other, in the order of their numbers and in the reverse order. The
         contribution of a feature is the mean of the two changes of the score.
+
+        Examples
+        --------
+        >>> import manylabel as ml
+        >>> X, Y = ml.datasets.make_multilabel(200, 50, 6, random_state=0)
+        >>> model = ml.DiSMECClassifier(random_state=0).fit(X, Y)
+        >>> explanation = model.explain(X[[0]], 3)
+        >>> abs(sum(part.contribution for part in explanation) - explanation.score) < 1e-5
+        True
         """
         self._check_fitted()
         row = check_row(self, x)

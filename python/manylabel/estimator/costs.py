@@ -1,4 +1,4 @@
-"""The weights of labels in a loss: given label weights, and propensities of labels that may be missing."""
+"""Factors of the losses of labels, computed from the weights and the propensities of the labels."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["LabelCosts", "check_label_weight", "check_propensities", "label_cost
 
 
 class LabelCosts(NamedTuple):
-    """What the labels count in a loss; see `label_costs`."""
+    """The weights and propensities of the labels; see `label_costs`."""
 
     weight: NDArray[np.float64]
-    """Weight of each label."""
+    """Weight of each label, shape (n_labels,)."""
     propensity: NDArray[np.float64]
-    """Propensity of each label."""
+    """Propensity of each label, shape (n_labels,)."""
 
     def of(self, labels: NDArray[np.intp]) -> LabelCosts:
         """Return the weights and propensities of some of the labels."""
@@ -24,26 +24,26 @@ class LabelCosts(NamedTuple):
 
     @property
     def positive(self) -> NDArray[np.float32]:
-        """Factors of the losses of the rows that have the label."""
+        """For each label, the factor of the losses of the rows that have it."""
         return (self.weight * (2 / self.propensity - 1)).astype(np.float32)
 
     @property
     def negative(self) -> NDArray[np.float32]:
-        """Factors of the losses of the rows that do not have the label."""
+        """For each label, the factor of the losses of the rows that do not have it."""
         return self.weight.astype(np.float32)
 
     @property
     def gain(self) -> NDArray[np.float64]:
-        """What a hit of the label counts in rankings."""
+        """For each label, the weight of a correct prediction in the precision of rankings."""
         return self.weight / self.propensity
 
 
 def label_costs(n_labels: int, label_weight: Any, propensities: Any) -> LabelCosts | None:
     """Check the weights and propensities of the labels.
 
-    The loss of a label is multiplied by its weight. With the propensity p of a label, the losses of the rows
-    that have the label are also multiplied by ``2/p - 1`` [1]_. If both arguments are None, the result is
-    None.
+    The propensity of a label is the probability that a row to which the label applies has the label in Y. The
+    loss of a label is multiplied by its weight. If the label has the propensity p, the losses of the rows
+    that have the label are also multiplied by ``2/p - 1`` [1]_.
 
     Parameters
     ----------
@@ -57,7 +57,8 @@ def label_costs(n_labels: int, label_weight: Any, propensities: Any) -> LabelCos
     Returns
     -------
     LabelCosts or None
-        The weights and propensities. A missing argument becomes ones.
+        The weights and propensities. If only one of the arguments is None, it is replaced by ones. If both
+        are None, the result is None.
 
     Raises
     ------
@@ -83,15 +84,16 @@ def check_label_weight(label_weight: Any, n_labels: int) -> NDArray[np.float64]:
         single = weights.astype(np.float32)
     if not (np.isfinite(single) & (single > 0)).all():
         wrong = weights[~(np.isfinite(single) & (single > 0))][0]
-        raise ValueError(f"`label_weight` must be finite and > 0 as float32 for each label, got {wrong}")
+        raise ValueError(f"`label_weight` must be finite and > 0 in float32 for each label, got {wrong}")
     return weights
 
 
 def check_propensities(propensities: Any, n_labels: int) -> NDArray[np.float64]:
     """Check that there is one propensity in (0, 1] for each label."""
     checked = _one_for_each_label(propensities, "propensities", n_labels)
-    if not ((checked > 0) & (checked <= 1)).all():
-        raise ValueError("`propensities` must all be > 0 and <= 1, got a number outside this range")
+    allowed = (checked > 0) & (checked <= 1)
+    if not allowed.all():
+        raise ValueError(f"`propensities` must all be > 0 and <= 1, got {checked[~allowed][0]}")
     return checked
 
 

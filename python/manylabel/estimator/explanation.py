@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -101,17 +102,21 @@ class LabelExplanation(list[Any]):
         Returns
         -------
         dict
-            The keys "label", "quantity", "total", "score", "rows" and "path".
+            The keys "label", "quantity", "total", "score", "rows" and "path". JSON has no infinite numbers,
+            so None stands for the score -inf of a label that occurs in no training row.
         """
 
+        def finite(value: float) -> float | None:
+            return value if math.isfinite(value) else None
+
         def listed(rows: Iterable[Any]) -> list[dict[str, Any]]:
-            return [{"part": r.part, "name": r.name, "contribution": r.contribution} for r in rows]
+            return [{"part": r.part, "name": r.name, "contribution": finite(r.contribution)} for r in rows]
 
         return {
             "label": self.label,
             "quantity": self.quantity,
-            "total": self.total,
-            "score": self.score,
+            "total": finite(self.total),
+            "score": finite(self.score),
             "rows": listed(self),
             "path": listed(self.path),
         }

@@ -1,4 +1,7 @@
-"""Functions that choose the regularization strength by the loss or by the rankings on held-out rows."""
+"""Functions that choose the regularization strength by the loss or by the rankings on held-out rows.
+
+Held-out rows are rows that a fit does not use, so that the quality of the fit can be measured on them.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,8 @@ T = TypeVar("T")
 # candidate.
 STRENGTH_STEP = 10**0.5
 
-# Minimum relative increase of the precision for which a step is accepted. Larger steps of C cost time, and on
-# large data sets the precision still rises a little at values of C far above the usual ones.
+# Minimum relative increase of the precision for which a step is accepted. On large data sets, the precision
+# still rises a little at values of C far above the usual values, but fits with such values take longer.
 _LEAST_RANK_GAIN = 0.002
 
 # Minimum relative decrease of the loss for which a step is accepted. The loss is flat near its minimum. Steps
@@ -40,14 +43,15 @@ _LEAST_GAIN = 0.02
 # What a true label at each rank adds to the sum of the precisions at 1, 3 and 5.
 _GAINS = np.array([1 + 1 / 3 + 1 / 5, 1 / 3 + 1 / 5, 1 / 3 + 1 / 5, 1 / 5, 1 / 5])
 
-# Sizes of the samples of rows and labels. The first number is the smallest size of a sample. Large data sets
-# use 1 in _ROW_IN rows and 1 in _LABEL_IN labels. The last number is the largest size of a sample. It keeps
-# the scores below 100 MB. Choosing the strength then takes a few percent of the time of a large fit.
+# Sizes of the samples of rows and labels. The first number is the smallest size of a sample. The sample of a
+# large data set has 1 in _ROW_IN rows and 1 in _LABEL_IN labels. The last number is the largest size of a
+# sample. With these limits, the scores take less than 100 MB, and choosing the strength takes a few percent
+# of the time of a large fit.
 _MANY_ROWS, _ROW_IN, _MOST_ROWS = 4096, 8, 16_384
 _MANY_LABELS, _LABEL_IN, _MOST_LABELS = 32, 64, 512
 
 # The smallest number of labels in a sample for rankings. With 32 labels of delicious or stackex-cooking, the
-# frequent labels decide, and the chosen values of C were three to ten times too small.
+# precision depended mostly on frequent labels, and the chosen values of C were three to ten times too small.
 _LABELS_TO_RANK = 128
 
 # The first split holds out one quarter of the rows. Further splits hold out the other quarters, until at
@@ -55,7 +59,8 @@ _LABELS_TO_RANK = 128
 _N_PARTS = 4
 _ENOUGH_ROWS = 512
 
-# Minimum number of ones in the held-out rows of Y. With fewer ones, the loss is too noisy.
+# Minimum number of positive entries (ones) in the held-out rows of Y. With fewer entries, the loss is too
+# noisy.
 _FEWEST_POSITIVES = 10
 
 # Multiplier of Knuth's multiplicative hash: a prime near 2**32 divided by the golden ratio. The hash spreads
@@ -81,7 +86,7 @@ class Fold(NamedTuple):
 
     @property
     def most_unknown(self) -> int:
-        """Largest number of unknown entries of a held-out row. `precisions` needs as many more labels."""
+        """Largest number of unknown entries of a held-out row."""
         return 0 if self.unknown_held is None else int(self.unknown_held.sum(axis=1).max())
 
     @property
@@ -129,16 +134,15 @@ class Fold(NamedTuple):
         """Return the sum of the precisions at 1, 3 and 5 for each held-out row.
 
         Rows are left out if none of their labels occurs in the training rows of this `Fold`. This rule does
-        not use `top`, so the result has the same length for every `top`. Unknown entries
-        are left out of the rankings.
+        not use `top`, so the result has the same length for every `top`. Unknown entries are left out of the
+        rankings.
 
         Parameters
         ----------
         top : csr_array of shape (n_held_rows, n_labels)
-            Scores of the best labels of each row, as returned by `predict_topk`: the five best labels, and as
-            many more as `most_unknown`.
+            Scores of the ``5 + most_unknown`` best labels of each row, as returned by `predict_topk`.
         costs : LabelCosts or None, default=None
-            The gains of hits of the sampled labels. None means that all gains are 1.
+            Factors of the correct predictions of the sampled labels. None means that all factors are 1.
 
         Returns
         -------
@@ -192,7 +196,7 @@ def held_out_folds(
     -------
     list of Fold
         The splits of the sampled rows. The list is empty if the held-out rows of all splits together have
-        fewer than ten ones in the sampled columns of Y.
+        fewer than ten positive entries in the sampled columns of Y.
 
     Notes
     -----
@@ -206,8 +210,9 @@ def held_out_folds(
     ones = known_ones(Y)
     if for_rankings:
         labels = _drawn_labels(ones, _LABELS_TO_RANK)
-        # A row without a sampled label says nothing about rankings. Without such rows, the sample has more of
-        # the rows of each sampled label. Their number in the whole data set decides which C is the best.
+        # A row without a sampled label has no true label to rank, so it is not sampled. The sample then has
+        # more of the rows of each sampled label. This matters because the best C depends on the number of
+        # rows of a label in the whole data set.
         rows = np.flatnonzero(np.diff(ones[:, labels].indptr))
         rows = rows[spread_rows(len(rows), n_drawn)]
     else:
@@ -261,7 +266,8 @@ def _drawn_labels(Y: csr_array, many_labels: int) -> NDArray[np.intp]:
     n_drawn = min(max(many_labels, Y.shape[1] // _LABEL_IN), _MOST_LABELS)
     if np.count_nonzero(counts) <= n_drawn:
         return np.flatnonzero(counts)
-    # Labels of equal frequency are sorted by their rows, so that their numbers do not matter.
+    # Labels of equal frequency are sorted by their rows, so that the order of the columns of Y does not
+    # matter.
     hashes = (np.arange(Y.shape[0], dtype=np.uint64) * _HASH % 2**32).astype(float)
     hashes = np.repeat(hashes, np.diff(Y.indptr))
     by_rows = np.bincount(Y.indices, weights=hashes, minlength=Y.shape[1])
@@ -349,9 +355,9 @@ def best_ranked_strength(
         return best
     below, here, above = (means[strength] for strength in tried[at - 1 : at + 2])
     if min(below, above) <= 0:
-        return best  # a neighbor ranks nothing, so it says nothing about the maximum
+        return best  # the ranking of a neighbor has no correct label, so a parabola has no meaning
     bend = below - 2 * here + above
-    # Without a maximum, the mean is higher at a neighbor, but not clearly higher.
+    # If the parabola has no maximum, the mean is higher at a neighbor, but not clearly higher.
     steps = (below - above) / (2 * bend) if bend < 0 else np.sign(above - below)
     return float(best * STRENGTH_STEP ** np.clip(steps, -0.5, 0.5))
 
@@ -360,8 +366,8 @@ def _rank_better(precisions: NDArray[np.float64], best: NDArray[np.float64]) -> 
     """Return whether the precisions of rows are clearly higher than the best precisions so far.
 
     Both arrays have an entry for each row; see `Fold.precisions`. The mean difference must exceed its
-    standard error, and 0.2 % of the mean of `best`. If two strengths rank equally well, chance exceeds the
-    standard error once in six times.
+    standard error, and 0.2 % of the mean of `best`. If two strengths rank equally well, the mean difference
+    exceeds the standard error by chance in one of six cases.
     """
     gains = precisions - best
     if len(gains) == 0:

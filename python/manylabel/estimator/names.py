@@ -22,6 +22,8 @@ __all__ = [
     "named_indicator",
     "pairs_of",
     "renamed",
+    "rows_of_names",
+    "values_of_column",
     "values_of_frame",
 ]
 
@@ -92,6 +94,52 @@ def values_of_frame(Y: Any) -> Any:
     if hasattr(Y, "column_names"):  # an Arrow table has no method that converts it to a matrix
         return np.column_stack([np.asarray(Y[name]) for name in Y.column_names])
     return Y.to_numpy() if hasattr(Y, "to_numpy") else Y
+
+
+def values_of_column(column: Any, argument: str) -> Any:
+    """Return the values of a column of Arrow as Python objects.
+
+    Parameters
+    ----------
+    column : object
+        An Arrow array, an object that exports one with the methods ``__arrow_c_array__`` or
+        ``__arrow_c_stream__`` of the Arrow PyCapsule interface, or any other object.
+    argument : str
+        Name of the argument, for error messages.
+
+    Returns
+    -------
+    object
+        A list, or `column` itself if it is not from Arrow, or if it is an iterable of Python objects.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If an object only exports an Arrow array, and pyarrow is not installed.
+    ValueError
+        If the object exports a table.
+    """
+    if hasattr(column, "to_pylist") and column_names(column) is None:
+        return column.to_pylist()  # the scalars of Arrow are not Python objects
+    exports = hasattr(column, "__arrow_c_stream__") or hasattr(column, "__arrow_c_array__")
+    if not exports or hasattr(column, "__iter__"):
+        return column
+    try:
+        import pyarrow
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"`{argument}` is an object of the Arrow PyCapsule interface, which requires pyarrow; install it "
+            "with: pip install pyarrow",
+            name=error.name,
+        ) from None
+    read = pyarrow.array if hasattr(column, "__arrow_c_array__") else pyarrow.chunked_array
+    values = read(column)
+    if pyarrow.types.is_struct(values.type):
+        raise ValueError(
+            f"`{argument}` must be one column, got a table with the columns "
+            f"{shown([values.type.field(at).name for at in range(values.type.num_fields)])}"
+        )
+    return values.to_pylist()
 
 
 def label_name(estimator: Any, label: int) -> str:
@@ -206,6 +254,14 @@ class NamedRows:
         return as_names(given, len(given)), Y
 
 
+def rows_of_names(labels: Any) -> Iterable[Any]:
+    """Return an iterable of lists of names, which may be a column of Arrow."""
+    rows = values_of_column(labels, "labels")
+    if isinstance(rows, str) or not isinstance(rows, Iterable):
+        raise ValueError(f"`labels` must be an iterable of lists of names, got {shown(rows)}")
+    return rows
+
+
 def named_indicator(labels: Any, label_names: Any) -> tuple[NDArray[Any], csr_array]:
     """Convert labels to an indicator matrix with names.
 
@@ -232,14 +288,14 @@ def named_indicator(labels: Any, label_names: Any) -> tuple[NDArray[Any], csr_ar
     if columns is not None:
         Y = check_labels(values_of_frame(labels), "labels")
         return as_names(columns if label_names is None else label_names, Y.shape[1]), Y
-    if issparse(labels) or (isinstance(labels, np.ndarray) and labels.dtype != object):
+    if issparse(labels) or (isinstance(labels, np.ndarray) and labels.dtype.kind not in "OUT"):
         Y = check_labels(labels, "labels")
         if label_names is None:
             raise ValueError("`label_names` must be given if `labels` is an indicator matrix, got None")
         return as_names(label_names, Y.shape[1]), Y
     known = None if label_names is None else as_names(label_names, len(list(label_names))).tolist()
     rows = NamedRows(known)
-    for names in labels:
+    for names in rows_of_names(labels):
         rows.add(names)
     return rows.indicator()
 

@@ -1,4 +1,4 @@
-"""The interface of estimators whose fit can be cut into pieces."""
+"""The interface of estimators whose fit can be cut into pieces, which several machines can share."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Arrays = dict[str, Any]
 
 
 class Pieces(Protocol):
-    """A training set, and fits of parts of a model.
+    """A training set, and the methods that fit parts of a model to it.
 
-    A fit consists of units that it does not divide, such as groups of labels. A piece is a range of units.
-    Its result depends only on the data, the parameters and the range. The joined results of all pieces are
-    exactly the fitted attributes of `fit`.
+    A fit consists of units, such as groups of labels. A piece is the fit of a range of units. Its result
+    depends only on the data, the parameters and the range. The joined results of all pieces are exactly the
+    fitted attributes of a fit in one piece.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Pieces(Protocol):
         costs: LabelCosts | None,
         report: Tell,
     ) -> Arrays:
-        """Choose what all pieces share, such as parameters that are "auto"."""
+        """Choose the values that all pieces share, such as values for parameters that are "auto"."""
         ...
 
     @property
@@ -75,7 +75,8 @@ def pieces_of(estimator: Any) -> type[Pieces]:
     cut = getattr(estimator, "_cut", None)
     if cut is None:
         raise TypeError(
-            f"the fit of {type(estimator).__name__} cannot be cut into pieces; DiSMECClassifier can"
+            f"the fit of {type(estimator).__name__} cannot be cut into pieces; only the fit of "
+            "DiSMECClassifier can"
         )
     found: type[Pieces] = cut()
     return found

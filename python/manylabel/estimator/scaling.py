@@ -106,8 +106,38 @@ class ScaledFeatures:
     def unscaled(
         self, coef: csc_array, intercept: NDArray[np.float32]
     ) -> tuple[csc_array, NDArray[np.float32]]:
-        """Convert weights of scaled columns to weights of the unscaled features, as `unscaled_weights`."""
+        """Convert weights of scaled columns to weights of the unscaled features; see `unscaled_weights`."""
         return unscaled_weights(coef, intercept, self.columns)
+
+    def scaled(
+        self, coef: csr_array, intercept: NDArray[np.float32]
+    ) -> tuple[csr_array, NDArray[np.float32]]:
+        """Convert weights of the unscaled features to weights of scaled columns.
+
+        This is the inverse of `unscaled`, except that constant columns get the weight 0.
+
+        Parameters
+        ----------
+        coef : csr_array of shape (n_labels, n_features), dtype float32
+            Weights of the unscaled features.
+        intercept : ndarray of shape (n_labels,), dtype float32
+            Intercepts for the unscaled features.
+
+        Returns
+        -------
+        coef : csr_array of shape (n_labels, n_features), dtype float32
+            Weights of the scaled columns.
+        intercept : ndarray of shape (n_labels,), dtype float32
+            Intercepts for the scaled columns.
+        """
+        if self._shift is None or self._scale is None:
+            return coef, intercept
+        factor = np.divide(1, self._scale, out=np.zeros(len(self._scale)), where=self._scale > 0)
+        weights = (coef.data * factor[coef.indices]).astype(np.float32)
+        return (
+            csr_array((weights, coef.indices, coef.indptr), shape=coef.shape),
+            (intercept + coef @ self._shift).astype(np.float32),
+        )
 
     def unscaled_rows(
         self, features: NDArray[np.int32], factors: NDArray[np.float32]

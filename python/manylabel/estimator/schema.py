@@ -171,13 +171,13 @@ class Array(Attribute):
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
         """Check the value of the attribute; see `Attribute.check`."""
         if not isinstance(value, np.ndarray) or value.dtype.str[1:] not in self.dtypes:
-            raise ValueError(f"`{name}` must be an array of {' or '.join(self.dtypes)}, got {_kind(value)}")
+            raise ValueError(f"`{name}` must be an array of {_named(self.dtypes)}, got {_kind(value)}")
         _agree(name, self.shape, value.shape, sizes)
         if self.precision is not None:
             size = sizes.setdefault(self.precision, value.itemsize)
             if value.itemsize != size:
                 raise ValueError(
-                    f"`{name}` must be an array of f{size}, the dtype of other weights of the model, "
+                    f"`{name}` must be an array of float{8 * size}, the dtype of other weights of the model, "
                     f"got {_kind(value)}"
                 )
         if value.dtype.kind == "f":
@@ -252,7 +252,7 @@ class SparseMatrix(Attribute):
         """Check the value of the attribute; see `Attribute.check`."""
         matrix: Any = value  # scipy's type hints do not narrow with `issparse`
         if not issparse(value) or matrix.format != self.kind or matrix.dtype.str[1:] not in self.dtypes:
-            wanted = f"a {self.kind}_array of {' or '.join(self.dtypes)}"
+            wanted = f"a {self.kind}_array of {_named(self.dtypes)}"
             raise ValueError(f"`{name}` must be {wanted}, got {_kind(value)}")
         _agree(name, self.shape, matrix.shape, sizes)
         _check_finite(name, matrix.data)
@@ -398,6 +398,10 @@ class Schema:
 def _check_two_dimensional(name: str, model: Any) -> None:
     if getattr(model, "one_dimensional_", False):
         raise ValueError(f"`{name}` must be fitted to a 2-D indicator matrix, got a model fitted to a 1-D y")
+
+
+def _named(dtypes: Sequence[str]) -> str:
+    return " or ".join(np.dtype(code).name for code in dtypes)
 
 
 def _kind(value: Any) -> str:

@@ -59,8 +59,12 @@ class EditableLabels(MultiLabelClassifier):
         progress: Progress,
         label_weight: Any = None,
         propensities: Any = None,
+        start: list[int] | None = None,
     ) -> int:
-        """Fit new labels, and append them. Return the number of labels whose fit did not converge."""
+        """Fit new labels, and append them. Return the number of labels whose fit did not converge.
+
+        `start` has one label of the model for each new label. The solver may begin with their weights.
+        """
         raise NotImplementedError
 
     @built_aside
@@ -82,6 +86,14 @@ class EditableLabels(MultiLabelClassifier):
         ------
         ValueError
             If a label is not a label of the model, or if the new names are not unique.
+
+        Examples
+        --------
+        >>> import manylabel as ml
+        >>> X, Y = ml.datasets.make_multilabel(200, 50, 6, random_state=0)
+        >>> model = ml.DiSMECClassifier(random_state=0).fit(X, Y)
+        >>> model.rename_labels(list("abcdef")).rename_labels({"a": "first"}).label_names_.tolist()
+        ['first', 'b', 'c', 'd', 'e', 'f']
         """
         self._check_fitted()
         if not isinstance(names, Mapping):
@@ -117,6 +129,15 @@ class EditableLabels(MultiLabelClassifier):
         ------
         ValueError
             If a label is not a label of the model, or if no label would remain.
+
+        Examples
+        --------
+        >>> import manylabel as ml
+        >>> X, Y = ml.datasets.make_multilabel(200, 50, 6, random_state=0)
+        >>> model = ml.DiSMECClassifier(random_state=0).fit(X, Y)
+        >>> scores = model.decision_function(X)
+        >>> bool((model.drop_labels([0, 2]).decision_function(X) == scores[:, [1, 3, 4, 5]]).all())
+        True
         """
         self._check_fitted()
         dropped = self._numbers(labels)
@@ -170,12 +191,27 @@ class EditableLabels(MultiLabelClassifier):
             If the model is not fitted.
         ValueError
             If an argument or parameter is not valid.
+
+        Examples
+        --------
+        >>> import manylabel as ml
+        >>> X, Y = ml.datasets.make_multilabel(200, 50, 6, random_state=0)
+        >>> model = ml.DiSMECClassifier(random_state=0).fit(X, Y[:, :5])
+        >>> model.add_labels(X, Y[:, [5]]).classes_.tolist()
+        [0, 1, 2, 3, 4, 5]
         """
         self._add(X, Y_new, sample_weight, names, progress, label_weight, propensities)
 
     @built_aside
     def refit_labels(
-        self, X: Any, Y: Any, labels: Labels, sample_weight: Any = None, *, progress: Progress = None
+        self,
+        X: Any,
+        Y: Any,
+        labels: Labels,
+        sample_weight: Any = None,
+        *,
+        warm_start: bool = False,
+        progress: Progress = None,
     ) -> None:
         """Fit some labels of the model again, on the given rows only.
 
@@ -188,6 +224,10 @@ class EditableLabels(MultiLabelClassifier):
             unknown entries.
         labels : int, str, or iterable of these
             The labels to fit, by number or by name.
+        warm_start : bool, default=False
+            Whether the solver begins with the present weights of the labels. It then takes fewer steps if the
+            new rows are similar to the rows of the present weights. The weights differ from those of a fit
+            from zero only within the tolerance of the solver (see Notes).
         progress : callable, default=None
             Function that is called about 20 times per second. Its argument is the number of finished labels.
 
@@ -203,13 +243,26 @@ class EditableLabels(MultiLabelClassifier):
 
         Notes
         -----
-        The fit starts from zero weights. The parameters are those of `add_labels`.
+        The parameters are those of `add_labels`.
+
+        `warm_start` has an effect only for `DiSMECClassifier`, and only for labels that at least 1 % of the
+        rows have, or with ``solver="exact"``. Dual coordinate descent, which fits all other labels and the
+        leaves of label trees, begins with dual variables, which a model does not contain. These labels get
+        the same weights, bit for bit, with and without `warm_start`.
+
+        Examples
+        --------
+        >>> import manylabel as ml
+        >>> X, Y = ml.datasets.make_multilabel(200, 50, 6, random_state=0)
+        >>> model = ml.DiSMECClassifier(random_state=0).fit(X, Y)
+        >>> model.refit_labels(X[:150], Y[:150, [3]], [3], warm_start=True).label_changes_.tolist()
+        ["refit 'label 3' on 150 rows"]
         """
         self._check_fitted()
         places = self._numbers(labels)
         X, Y, sample_weight = self._checked_rows(X, Y, sample_weight, len(places), unknown=True)
         self._log(f"refit {self._shown(places)} on {X.shape[0]} rows")
-        self._replace(places, X, Y, sample_weight, progress)
+        self._replace(places, X, Y, sample_weight, progress, warm_start=warm_start)
 
     @built_aside
     def merge_labels(
@@ -249,6 +302,14 @@ class EditableLabels(MultiLabelClassifier):
         ------
         ValueError
             If an argument or parameter is not valid.
+
+        Examples
+        --------
+        >>> import manylabel as ml
+        >>> X, Y = ml.datasets.make_multilabel(200, 50, 6, random_state=0)
+        >>> model = ml.DiSMECClassifier(random_state=0).fit(X, Y)
+        >>> model.merge_labels([1, 4], X, Y[:, [1, 4]]).predict(X).shape
+        (200, 5)
         """
         self._check_fitted()
         places = self._numbers(labels)
@@ -305,10 +366,18 @@ class EditableLabels(MultiLabelClassifier):
         self._log(f"add {self._shown(range(n_labels - n_new, n_labels))}, fitted on {X.shape[0]} rows")
 
     def _replace(
-        self, places: list[int], X: Any, Y: csr_array, sample_weight: Any, progress: Progress
+        self,
+        places: list[int],
+        X: Any,
+        Y: csr_array,
+        sample_weight: Any,
+        progress: Progress,
+        *,
+        warm_start: bool = False,
     ) -> None:
         n_labels = self._n_labels
-        self._warn_unfinished(self._append_labels(X, Y, sample_weight, progress))
+        start = places if warm_start else None
+        self._warn_unfinished(self._append_labels(X, Y, sample_weight, progress, start=start))
         order = np.arange(n_labels)
         order[places] = np.arange(n_labels, n_labels + len(places))
         self._select_labels(order)

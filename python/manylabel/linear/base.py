@@ -32,10 +32,10 @@ class LinearClassifier(MultiLabelClassifier):
         the rows have a mean squared length of about 1. Columns with mostly nonzero values are also centered
         if an intercept is fitted. With "columns", the fitted weights apply to the unscaled features. "auto"
         is "columns" if more than an eighth of the values of X are nonzero, and "rows" otherwise. False does
-        not scale the features. Scores are computed in single precision. The scores are therefore less
-        accurate if the absolute mean of a column is 10,000 times its standard deviation, or more. With
-        "columns", a column is ignored if its absolute mean is 1,000,000 times its standard deviation, or
-        more. Subtract the means of such columns before the fit.
+        not scale the features. Scores are computed in single precision. They are less accurate if the
+        absolute mean of a column is at least 10,000 times its standard deviation. With "columns", a column is
+        ignored if its absolute mean is at least 1,000,000 times its standard deviation. Subtract the means of
+        such columns before the fit.
 
     Attributes
     ----------
@@ -43,13 +43,14 @@ class LinearClassifier(MultiLabelClassifier):
         The value of `threshold`, as given or learned. It is subtracted from the intercepts, so that predicted
         labels have positive scores.
     normalize_ : bool
-        Whether rows are scaled to unit length before they are scored.
+        Whether predictions scale rows to unit length.
     """
 
     fitted: ClassVar[dict[str, Attribute]] = {
         **MultiLabelClassifier.fitted,
         "intercept_": Array(("n_labels",), "f4", or_minus_infinity=True),
-        "threshold_": Scalar(float, finite=True, optional=True),  # not in version 0.1, like the next
+        # Model files of version 0.1 do not have the following two attributes.
+        "threshold_": Scalar(float, finite=True, optional=True),
         "normalize_": Scalar(bool, optional=True),
     }
 
@@ -65,7 +66,7 @@ class LinearClassifier(MultiLabelClassifier):
 
     @property
     def _normalizes_rows(self) -> bool:
-        """Whether rows are scaled to unit length before they are scored."""
+        """Whether predictions scale rows to unit length."""
         # Models from files of version 0.1 have no `normalize_`.
         return bool(getattr(self, "normalize_", self.normalize))
 

@@ -60,7 +60,8 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     ----------
     C : float or "auto", default="auto"
         Weight of the loss relative to the regularization; finite and > 0. Smaller values regularize more
-        strongly. "auto" chooses the value on held-out rows (see Notes). Most publications use 1.
+        strongly. "auto" chooses the value on held-out rows, which the fits of the search do not use (see
+        Notes). Most publications use 1.
     prune : float, default=0.01
         Weights with an absolute value below `prune` are set to zero; finite and >= 0. If `normalize` scales
         the columns of X, `prune` applies to the weights of the scaled columns.
@@ -110,7 +111,7 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
 
     See Also
     --------
-    manylabel.metrics : Metrics for the rankings of `predict_topk`.
+    manylabel.metrics : Measures of the rankings of `predict_topk`.
 
     Notes
     -----
@@ -133,24 +134,29 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     least 32 and at most 512 labels. If there are fewer rows or labels than the minimum, all of them are used.
     Frequent labels are more likely to be in the sample. A quarter of the sampled rows is held out. On small
     data sets, several quarters are held out one after the other. The search multiplies or divides C by
-    ``sqrt(10)`` as long as a step is an improvement. C stays between 0.001 and 100. If `normalize` scales
-    rows and more than five labels occur in the training rows, the sample has at least 128 labels instead of
-    32, and each of its rows has at least one of these labels. The search then starts at ``C=0.3`` and
-    compares rankings. A step is an improvement if it increases the mean of the precisions at 1, 3 and 5 on
-    the held-out rows by more than 0.2 %, and by more than the standard error of this increase. Then a
-    parabola is fitted to the mean precisions at the best value of C and its two neighbors. C moves to the
-    maximum of the parabola, but by at most half a step, which is a factor of ``10**0.25``. In all other
-    cases, the search starts at ``C=1``, and a step is an improvement if it lowers the loss on the held-out
-    rows by more than 2 %. If Y has fewer than ten positive entries in the held-out rows, C is 1. On small
-    data sets, the search takes about 0.1 seconds, and a fit with a given C takes 0.01 seconds. On large data
-    sets, where a fit takes minutes, the search takes a few percent of the fit time.
+    ``sqrt(10)`` as long as a step is an improvement. C stays between 0.001 and 100. There are two kinds of
+    search:
+
+    - If `normalize` scales rows and more than five labels occur in the training rows, C is chosen by the
+      rankings of the held-out rows. The sample has at least 128 labels instead of 32, and each of its rows
+      has at least one of these labels. The search starts at ``C=0.3``. A step is an improvement if it
+      increases the mean of the precisions at 1, 3 and 5 by more than 0.2 %, and by more than the standard
+      error of this increase. After the search, a parabola is fitted to the mean precisions at the best value
+      of C and at the next smaller and the next larger value. C becomes the value at which the parabola is
+      highest, but it changes by at most the factor ``10**0.25``, which is half a step.
+    - Otherwise C is chosen by the loss on the held-out rows. The search starts at ``C=1``. A step is an
+      improvement if it lowers the loss by more than 2 %.
+
+    If Y has fewer than ten positive entries in the held-out rows, C is 1. On small data sets, the search
+    takes about 0.1 seconds, and a fit with a given C takes 0.01 seconds. On large data sets, where a fit
+    takes minutes, the search takes a few percent of the fit time.
 
     The solver processes 16 labels at once. A step for these 16 labels takes O(nnz(X)) time, where nnz(X) is
     the number of nonzero values of X. The fit takes 8 bytes of memory per stored value of X, or 16 bytes if
-    some labels are not rare, in addition to the weights. Each thread takes up to 400 bytes per feature and
-    200 bytes per row. The fit allocates no dense array of shape (n_samples, n_labels) or (n_labels,
-    n_features). The result of `decision_function` is a dense array. The result of `predict` is dense if Y was
-    dense in `fit`.
+    some labels are not rare, in addition to the weights. Each thread takes up to 400 bytes per feature (450
+    bytes if Y has unknown entries) and 200 bytes per row. The fit allocates no dense array of shape
+    (n_samples, n_labels) or (n_labels, n_features). The result of `decision_function` is a dense array. The
+    result of `predict` is dense if Y was dense in `fit`.
 
     On the data sets bibtex, delicious and eurlex57k with ``C=1``, the precision at 1, 3 and 5 differs by less
     than 0.2 percentage points between the solvers "fast" and "exact". If C is much larger than 1, use
@@ -234,11 +240,12 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
             Weights of the labels, > 0. The loss of a label is multiplied by its weight, as if the label had
             its own value of `C`. None means equal weights.
         propensities : array-like of shape (n_labels,), default=None
-            For each label, the probability that a label of a row is also in Y, in (0, 1];
-            `manylabel.metrics.propensities` estimates it. The losses of the rows that have a label with the
-            propensity p are multiplied by ``2/p - 1``. The loss is then a convex upper bound of an unbiased
-            estimate of the loss for the complete labels [2]_. Rare labels get higher scores. With
-            ``C="auto"``, a hit of a label counts ``1/p``. None means that Y is complete.
+            For each label, the probability that a row to which the label applies has the label in Y, in
+            (0, 1]. `manylabel.metrics.propensities` estimates these probabilities. If a label has the
+            propensity p, the losses of the rows that have the label are multiplied by ``2/p - 1``. The loss
+            is then a convex upper bound of an unbiased estimate of the loss for the complete labels [2]_.
+            Rare labels get higher scores. If C is chosen by rankings, a correct prediction of the label
+            counts ``1/p`` times its weight. None means that Y is complete.
         """
         with self._fitting(y) as (built, Y):
             built._fit(X, Y, sample_weight, progress, label_weight=label_weight, propensities=propensities)
@@ -253,6 +260,7 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         *,
         label_weight: Any = None,
         propensities: Any = None,
+        start: tuple[csr_array, NDArray[np.float32]] | None = None,
         quiet: bool = False,
     ) -> None:
         params = self.parameters.check(self)
@@ -270,6 +278,7 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
             weights, intercept, n_iter, cut = _core.fit_dismec(
                 (scaled.X, y, sample_weight),
                 prepared_for(scaled.X, y, params, report),
+                None if start is None else scaled.scaled(*start),
                 None if costs is None else (costs.positive, costs.negative),
                 params,
                 (params["n_jobs"], report),
@@ -310,6 +319,7 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         progress: Progress,
         label_weight: Any = None,
         propensities: Any = None,
+        start: list[int] | None = None,
     ) -> int:
         self.parameters.require(self)
         added: DiSMECClassifier = clone(self)
@@ -322,12 +332,24 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         elif self.normalize == "auto":
             added.normalize = "columns"
         added._fit(
-            X, Y, sample_weight, progress, label_weight=label_weight, propensities=propensities, quiet=True
+            X,
+            Y,
+            sample_weight,
+            progress,
+            label_weight=label_weight,
+            propensities=propensities,
+            start=None if start is None else self._margins(start),
+            quiet=True,
         )
         self.coef_ = csc_array(vstack([self.coef_, added.coef_], format="csc"))
         self.intercept_ = np.concatenate([self.intercept_, added.intercept_])
         self.n_iter_ = np.concatenate([self.n_iter_, added.n_iter_])
         return int(np.count_nonzero(added.n_iter_ >= self.max_iter))
+
+    def _margins(self, labels: list[int]) -> tuple[csr_array, NDArray[np.float32]]:
+        """Return the weights of some labels, and their intercepts before the threshold is subtracted."""
+        threshold = np.float32(getattr(self, "threshold_", 0.0))
+        return csr_array(self.coef_[labels]).sorted_indices(), self.intercept_[labels] + threshold
 
     def _cut(self) -> type[DiSMECPieces]:
         return DiSMECPieces

@@ -41,9 +41,9 @@ class LEMLClassifier(LinearClassifier):
     ----------
     rank : int, default=100
         Maximum number of columns of W and H; >= 1. `fit` uses fewer columns if there are fewer than `rank`
-        training rows, or if fewer than `rank` labels occur in these rows. In this case, the
-        data limit the rank of the product ``W H'`` to less than `rank`. The value of `rank` then has no
-        effect, and only `alpha` regularizes the model.
+        training rows, or if fewer than `rank` labels occur in these rows. In this case, the data limit the
+        rank of the product ``W H'`` to less than `rank`. The value of `rank` then has no effect, and only
+        `alpha` regularizes the model.
     alpha : float or "auto", default="auto"
         Strength of the regularization; from 1e-30 to 1e12. `alpha` is the weight of the squared norms of W
         and H. At the minimum, the penalty equals `alpha` times the nuclear norm of ``W H'``, which is the sum
@@ -240,8 +240,9 @@ class LEMLClassifier(LinearClassifier):
         ----------
         observed : array-like or sparse matrix of the shape of `y`, default=None
             Mask of the known entries of Y, with 1 for a known entry and 0 for an unknown entry. The values of
-            unknown entries of Y are ignored. Entries that are NaN in Y are unknown too. None means that all
-            other entries are known. If most entries are unknown, `observed` takes less memory than NaN.
+            unknown entries of Y are ignored. Entries that are NaN in Y are also unknown. None means that all
+            entries that are not NaN are known. If most entries are unknown, `observed` takes less memory than
+            NaN.
         """
         self._refuse_label_weight(label_weight)
         known = as_column(observed)

@@ -62,8 +62,8 @@ class PDSparseClassifier(SparseLinearClassifier):
     fit_intercept : bool, default=True
         Whether to add intercepts to the scores. The intercept of a label is a factor times the logarithm of
         the frequency of the label. All labels have the same factor, which is chosen on held-out rows (see
-        Notes). If `normalize` centers columns of X, it does so only with `fit_intercept`. In
-        all other cases, `fit_intercept` does not affect the weights.
+        Notes). The weights do not depend on `fit_intercept`, with one exception: if `normalize` scales the
+        columns of X, columns are centered only with `fit_intercept`.
     threshold : {"auto", "zero"} or float, default="auto"
         Number that is subtracted from all scores. `predict` then assigns the labels with positive scores.
         "auto" learns the threshold, so that the number of predicted labels on held-out rows equals the number
@@ -77,8 +77,8 @@ class PDSparseClassifier(SparseLinearClassifier):
         If `early_stopping` is True, the fit stops when the precision on held-out rows has reached no new
         maximum for this number of consecutive passes; >= 1.
     random_state : int, RandomState instance or None, default=None
-        Seed of the order of the rows, the choice among labels with equal scores in the search, the sampled
-        features and the choice of held-out rows. Pass an int for reproducible results.
+        Seed of four random choices: the order of the rows, the choice among labels with equal scores in the
+        search, the sampled features, and the held-out rows. Pass an int for reproducible results.
     n_jobs : int or None, default=None
         Number of threads. None means 1, and -1 means all cores. The result does not depend on this number.
         Predictions, the precision on held-out rows and the duality gap are computed with all threads. The
@@ -105,7 +105,7 @@ class PDSparseClassifier(SparseLinearClassifier):
 
     Notes
     -----
-    If an entry of Y is unknown (NaN), the margin of the row leaves its label out.
+    If an entry of Y is unknown (NaN), the loss of its row ignores the label of this entry.
 
     Scores are ``w.x + b``, where x is a row of X. For each label, w is the row of `coef_` and b is the value
     in `intercept_`. `predict` assigns the labels with positive scores.
@@ -153,7 +153,9 @@ class PDSparseClassifier(SparseLinearClassifier):
     (200, 10)
     """
 
-    _couples_labels = "its loss is the margin between the labels of a row, not a sum over labels"
+    _couples_labels = (
+        "its loss compares the scores of different labels of a row and is not a sum over the labels"
+    )
 
     parameters = kinds.Parameters(
         C=kinds.Number(above=0),

@@ -1,4 +1,8 @@
-"""Cuts the fit of `DiSMECClassifier` into pieces, which are ranges of labels of similar frequency."""
+"""Pieces of the fit of `DiSMECClassifier`.
+
+The fit divides the labels into panels of sixteen labels of similar frequency. A piece is the fit of a range
+of panels.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +40,7 @@ def prepared_for(X: csr_array, Y: csr_array, params: dict[str, Any], report: Tel
 
 
 class DiSMECPieces:
-    """The training set of a fit, and the fit of ranges of panels of sixteen labels."""
+    """The training set of a fit, and methods that fit ranges of panels to it; see `Pieces`."""
 
     def __init__(
         self,
@@ -70,7 +74,7 @@ class DiSMECPieces:
         costs: LabelCosts | None,
         report: Tell,
     ) -> Arrays:
-        """Choose what all pieces share: C and the scaling of the columns."""
+        """Choose the values that all pieces share: C and the scaling of the columns."""
         params = estimator.parameters.check(estimator)
         scaled = ScaledFeatures(X, sample_weight, estimator.normalize, center=params["fit_intercept"])
         C = params["C"]
@@ -83,7 +87,7 @@ class DiSMECPieces:
 
     @property
     def n_units(self) -> int:
-        """Number of panels, which pieces cannot divide."""
+        """Number of panels. A piece has whole panels."""
         return self._task.n_panels
 
     def fit(self, first: int, end: int, report: Tell) -> Arrays:
@@ -114,7 +118,7 @@ class DiSMECPieces:
             core_rows((piece["indptr"], piece["indices"], piece["data"]), (len(piece["labels"]), n_features))
             for piece in pieces
         ]
-        # The rows of labels that occur in no training row are empty. They come behind the others.
+        # The labels that occur in no training row have empty rows, which come after the other rows.
         rows.append(csr_array((n_labels - len(labels), n_features), dtype=np.float32))
         unseen = np.setdiff1d(np.arange(n_labels), labels)
         order = np.argsort(np.concatenate([labels, unseen]))

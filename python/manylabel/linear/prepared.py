@@ -1,8 +1,10 @@
-"""Stores the rows of X on disk in the form that the fit of one linear classifier per label uses.
+"""Rows of X that are prepared for the fit of `DiSMECClassifier` and stored on disk.
 
-The fit needs rows of unit length, with a column of ones for the intercept, and their transpose. If X is
-mapped from a folder of `convert`, copies in memory would need as much memory as X itself. The copies are
-therefore written to the folder, once, and mapped. Later fits and other processes use them again.
+The fit uses a copy of X. Depending on the parameters, the rows of this copy are scaled to unit length, and
+the copy has a column of ones for the intercept. If some labels are frequent, the fit also uses the transpose
+of the copy. If X is memory-mapped from a folder of `convert`, X may be larger than memory, and the copies may
+be too. They are therefore written to this folder once, and memory-mapped. Later fits and other processes use
+the same files.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ __all__ = ["has_frequent_labels", "prepared_rows"]
 _Arrays = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.float32]]
 _Prepared = tuple[_Arrays, _Arrays | None, NDArray[np.uint32], int, int]
 
-# A label is fitted with the transpose of X if at least one in this number of the rows for which it is known
-# has it, as in the Rust core.
+# A label is rare if less than one in this number of its known entries is positive, as in the Rust core. Only
+# labels that are not rare are fitted with the transpose of X.
 _RARE = 100
 
 
@@ -47,7 +49,7 @@ def has_frequent_labels(Y: csr_array, solver: str) -> bool:
 def prepared_rows(
     X: Any, *, normalize: bool, ones: bool, by_column: bool, job: tuple[int, Tell]
 ) -> _Prepared | None:
-    """Map the prepared rows of X, and write them first if necessary.
+    """Memory-map the prepared rows of X. If they do not exist, write them first.
 
     Parameters
     ----------
@@ -60,14 +62,17 @@ def prepared_rows(
     by_column : bool
         Whether the transpose is needed.
     job : tuple of int and callable
-        The number of threads, and a function that is called from time to time.
+        The number of threads, and a function that is called regularly. If it raises an exception, the
+        preparation stops.
 
     Returns
     -------
     tuple or None
-        The rows, their transpose or None, the original numbers of their columns, the number of features of X,
-        and the number of columns of the rows. None if X is not mapped from a folder of `convert`, or if this
-        folder may not be written. The fit then makes copies in memory.
+        Five values: the prepared rows; their transpose, or None if it is not needed; for each of their
+        columns except the column of ones, the number of the column in X; the number of columns of X; and the
+        number of columns of the prepared rows. The result is None if X is not memory-mapped from a folder of
+        `convert`, or if the process is not allowed to write to this folder. The fit then makes copies in
+        memory.
     """
     folder = folder_of(X)
     if folder is None:
@@ -98,7 +103,7 @@ def prepared_rows(
 
 
 def _written_once(folder: Path, write: Callable[[Path], None]) -> None:
-    """Write a folder under another name and rename it, unless it exists."""
+    """Write a folder if it does not exist. The folder has another name until it is complete."""
     if folder.exists():
         return
     aside = folder.with_name(f"{folder.name}.tmp")
@@ -113,7 +118,7 @@ def _written_once(folder: Path, write: Callable[[Path], None]) -> None:
 
 
 def _new_arrays(folder: Path, n_rows: int, n_stored: int) -> _Arrays:
-    """Map new files for the row ends, columns and values of a matrix."""
+    """Memory-map new files for the arrays indptr, indices and data of a CSR matrix."""
 
     def new(name: str, dtype: type, size: int) -> NDArray[Any]:
         # An empty file cannot be mapped.
@@ -128,9 +133,9 @@ def _new_arrays(folder: Path, n_rows: int, n_stored: int) -> _Arrays:
 
 
 def _arrays(folder: Path) -> _Arrays:
-    """Map the row ends, columns and values of a matrix."""
+    """Memory-map the files with the arrays indptr, indices and data of a CSR matrix."""
     indptr, indices, data = (
         np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("indptr", "indices", "data")
     )
-    end = int(indptr[-1])  # zeros of X are left out, so the files may be longer
+    end = int(indptr[-1])  # the files may be longer, because stored zeros of X were left out
     return indptr, indices[:end], data[:end]

@@ -14,7 +14,7 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state
 
 from manylabel.estimator.parameters import Count, Flag, Number, Seed
-from manylabel.estimator.validation import check_labels
+from manylabel.estimator.validation import check_labels, known_ones
 
 __all__ = ["MultilabelStratifiedKFold", "iterative_split", "stratified_parts"]
 
@@ -44,7 +44,8 @@ def iterative_split(
     Parameters
     ----------
     Y : array-like or sparse matrix of shape (n_samples, n_labels)
-        0/1 indicator matrix.
+        0/1 indicator matrix. Unknown entries, marked by NaN, count as 0, because the rows with a label are
+        distributed.
     test_size : float, default=0.2
         Fraction of the rows to test on; > 0 and < 1.
     random_state : int, RandomState instance or None, default=None
@@ -83,7 +84,7 @@ def iterative_split(
     """
     fraction = _FRACTION.check("test_size", test_size)
     _SEED.require("random_state", random_state)
-    rows = check_labels(Y)
+    rows = known_ones(check_labels(Y, unknown=True))
     part = stratified_parts(rows, np.array([1 - fraction, fraction]), random_state)
     train, test = np.flatnonzero(part == 0), np.flatnonzero(part == 1)
     if not len(train) or not len(test):
@@ -152,7 +153,7 @@ class MultilabelStratifiedKFold(BaseCrossValidator):  # type: ignore[misc]
         X : array-like
             Ignored, except that it must have as many rows as y.
         y : array-like or sparse matrix of shape (n_samples, n_labels)
-            0/1 indicator matrix.
+            0/1 indicator matrix. Unknown entries, marked by NaN, count as 0.
         groups : object, default=None
             Ignored.
 
@@ -164,7 +165,7 @@ class MultilabelStratifiedKFold(BaseCrossValidator):  # type: ignore[misc]
         n_splits = self.get_n_splits()
         if y is None:
             raise ValueError("y must be an indicator matrix, got None")
-        Y = check_labels(y, "y")
+        Y = known_ones(check_labels(y, "y", unknown=True))
         n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
         if n_rows != Y.shape[0]:
             raise ValueError(f"number of rows of y: expected {n_rows} as in X, got {Y.shape[0]}")
@@ -254,67 +255,140 @@ def _exchange(Y: csr_array, shares: NDArray[np.float64], part: NDArray[np.int64]
     differences between the actual and the wanted numbers of rows falls most. The number of rows of a part
     counts as the number of rows of a label that every row has.
     """
-    n_rows = Y.shape[0]
-    every: Any = hstack([Y, csr_array(np.ones((n_rows, 1), dtype=Y.dtype))], format="csr")
-    lengths = np.diff(every.indptr)
-    members = csr_array((np.ones(n_rows), (part, np.arange(n_rows))), shape=(len(shares), n_rows))
-    more = (members @ every).toarray() - np.asarray(every.sum(axis=0, dtype=np.float64)).ravel() * shares[
-        :, None
-    ]
-    by_label = csc_array(every)
-    for _ in range(min(_MOST_STEPS, _MOST_WORK // max(every.nnz, 1))):
-        pair = None
-        deviation = np.abs(more / shares[:, None]).max(axis=0)
-        for label in np.argsort(-deviation, kind="stable")[:_TRIED_LABELS].tolist():
-            order = np.argsort(-more[:, label], kind="stable")
+    state = _Parts(Y, shares, part)
+    for _ in range(min(_MOST_STEPS, _MOST_WORK // max(state.rows.nnz, 1))):
+        found = state.find()
+        if found is None:
+            return
+        state.exchange(*found)
+
+
+class _Parts:
+    """Rows in parts, and how far the parts are from their shares.
+
+    Parameters
+    ----------
+    Y : csr_array of shape (n_samples, n_labels)
+        Canonical indicator matrix.
+    shares : ndarray of shape (n_parts,)
+        Fraction of the rows of each part.
+    part : ndarray of shape (n_samples,)
+        The part of each row. `exchange` changes this array.
+    """
+
+    def __init__(self, Y: csr_array, shares: NDArray[np.float64], part: NDArray[np.int64]) -> None:
+        n_rows = Y.shape[0]
+        every: Any = hstack([Y, csr_array(np.ones((n_rows, 1), dtype=Y.dtype))], format="csr")
+        self.rows: Any = every
+        self.part = part
+        self._shares = shares[:, None]
+        self._lengths = np.diff(every.indptr)
+        self._by_label = csc_array(every)
+        members = csr_array((np.ones(n_rows), (part, np.arange(n_rows))), shape=(len(shares), n_rows))
+        # The number of rows of each part and label that are too many, and the sums over the labels of each
+        # row. Sums over all rows take as long as the rest of a step, so steps update them.
+        self._more = (members @ every).toarray() - (
+            np.asarray(every.sum(axis=0, dtype=np.float64)).ravel() * self._shares
+        )
+        self._sums = np.ascontiguousarray((every @ self._more.T).T)
+        self._deviation = np.abs(self._more / self._shares).max(axis=0)
+        # Labels for which no exchange was found. They are tried again when their numbers of rows have
+        # changed, and before the search ends.
+        self._stuck = np.zeros(every.shape[1], dtype=bool)
+
+    def find(self) -> tuple[int, int, int, int] | None:
+        """Return two parts and the rows that they exchange, or None if no exchange is better.
+
+        The second row is -1 if no row comes back.
+        """
+        found = self._find()
+        if found is None and self._stuck.any():
+            self._stuck[:] = False
+            found = self._find()
+        return found
+
+    def _find(self) -> tuple[int, int, int, int] | None:
+        for label in _first_smallest(-self._deviation, _TRIED_LABELS).tolist():
+            if self._stuck[label]:
+                continue
+            order = np.argsort(-self._more[:, label], kind="stable")
             # Not only the two extreme parts are tried, but the part with too many rows comes first.
             for source, target in product(
                 order[:_TRIED_PARTS].tolist(), order[: -_TRIED_PARTS - 1 : -1].tolist()
             ):
-                if more[source, label] <= more[target, label]:
-                    continue
-                gain = every @ (more[target] - more[source])
-                with_label = by_label.indices[by_label.indptr[label] : by_label.indptr[label + 1]]
-                has = np.zeros(n_rows, dtype=bool)
-                has[with_label] = True
-                leaving = with_label[part[with_label] == source]
-                coming = np.flatnonzero((part == target) & ~has)
-                pair = _best_exchange(every, lengths, gain, leaving, coming)
-                if pair is not None:
-                    break
-            if pair is not None:
-                break
-        if pair is None:
-            return
-        for row, old, new in ((pair[0], source, target), (pair[1], target, source)):
-            if row >= 0:
-                part[row] = new
-                labels = every.indices[every.indptr[row] : every.indptr[row + 1]]
-                more[old, labels] -= 1
-                more[new, labels] += 1
-
-
-def _best_exchange(
-    rows: csr_array,
-    lengths: NDArray[np.int32],
-    gain: NDArray[np.float64],
-    leaving: NDArray[Any],
-    coming: NDArray[Any],
-) -> tuple[int, int] | None:
-    """Return the row that leaves a part and the row that comes instead, or None if nothing is better.
-
-    The row that comes is -1 if no row comes. Exchanging rows a and b changes the sum of squares by
-    ``2 (gain_a - gain_b + |a - b|^2)``.
-    """
-    a = leaving[np.argsort(gain[leaving] + lengths[leaving], kind="stable")[:_TRIED_ROWS]]
-    b = coming[np.argsort(lengths[coming] - gain[coming], kind="stable")[:_TRIED_ROWS]]
-    alone = gain[a] + lengths[a]
-    both = alone[:, None] + (lengths[b] - gain[b]) - 2 * (rows[a] @ rows[b].T).toarray()
-    change = np.hstack([alone[:, None], both])
-    if not change.size or change.min() >= -_EQUAL:
+                if self._more[source, label] > self._more[target, label]:
+                    rows = self._best_exchange(label, source, target)
+                    if rows is not None:
+                        return source, target, *rows
+            self._stuck[label] = True
         return None
-    first, second = np.unravel_index(int(np.argmin(change)), change.shape)
-    return int(a[first]), int(b[second - 1]) if second else -1
+
+    def _best_exchange(self, label: int, source: int, target: int) -> tuple[int, int] | None:
+        """Return a row that has a label and leaves its part, and the row that comes back or -1.
+
+        The result is None if nothing is better. Exchanging rows a and b changes the sum of squares by
+        ``2 (gain_a - gain_b + |a - b|^2)``.
+        """
+        with_label = self._with(label)
+        leaving = with_label[self.part[with_label] == source]
+        has = np.zeros(len(self.part), dtype=bool)
+        has[with_label] = True
+        coming = np.flatnonzero((self.part == target) & ~has)
+        of_leaving = self._gain(leaving, source, target) + self._lengths[leaving]
+        of_coming = self._lengths[coming] - self._gain(coming, source, target)
+        first, second = (_first_smallest(each, _TRIED_ROWS) for each in (of_leaving, of_coming))
+        a, b, alone = leaving[first], coming[second], of_leaving[first]
+        both = alone[:, None] + of_coming[second] - 2 * (self.rows[a] @ self.rows[b].T).toarray()
+        change = np.hstack([alone[:, None], both])
+        if not change.size or change.min() >= -_EQUAL:
+            return None
+        at, to = np.unravel_index(int(np.argmin(change)), change.shape)
+        return int(a[at]), int(b[to - 1]) if to else -1
+
+    def _gain(self, rows: NDArray[Any], source: int, target: int) -> NDArray[np.float64]:
+        gain: NDArray[np.float64] = self._sums[target, rows] - self._sums[source, rows]
+        return gain
+
+    def exchange(self, source: int, target: int, leaving: int, coming: int) -> None:
+        """Move a row to another part, and a row of this part back unless it is -1."""
+        out, back = (self._labels(row) for row in (leaving, coming))
+        self.part[leaving] = target
+        if coming >= 0:
+            self.part[coming] = source
+        # Labels that both rows have stay in their parts.
+        for labels, old, new in (
+            (np.setdiff1d(out, back), source, target),
+            (np.setdiff1d(back, out), target, source),
+        ):
+            self._more[old, labels] -= 1
+            self._more[new, labels] += 1
+            self._stuck[labels] = False
+            self._deviation[labels] = np.abs(self._more[:, labels] / self._shares).max(axis=0)
+            for label in labels.tolist():
+                with_label = self._with(label)
+                self._sums[old, with_label] -= 1
+                self._sums[new, with_label] += 1
+
+    def _labels(self, row: int) -> NDArray[Any]:
+        """Return the labels of a row. The row -1 has none."""
+        begin, end = (0, 0) if row < 0 else self.rows.indptr[row : row + 2]
+        found: NDArray[Any] = self.rows.indices[begin:end]
+        return found
+
+    def _with(self, label: int) -> NDArray[Any]:
+        """Return the rows that have a label."""
+        found: NDArray[Any] = self._by_label.indices[
+            self._by_label.indptr[label] : self._by_label.indptr[label + 1]
+        ]
+        return found
+
+
+def _first_smallest(values: NDArray[Any], count: int) -> NDArray[np.int64]:
+    """Return the positions of the smallest values, in order. Of equal values, the first comes first."""
+    if len(values) <= count:
+        return np.argsort(values, kind="stable")
+    small = np.flatnonzero(values <= np.partition(values, count - 1)[count - 1])
+    return small[np.argsort(values[small], kind="stable")[:count]]
 
 
 def _neediest(wanted: NDArray[np.float64], room: NDArray[np.float64]) -> int:

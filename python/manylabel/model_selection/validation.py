@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -15,7 +15,7 @@ from sklearn.model_selection import GridSearchCV, KFold, RandomizedSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, indexable
 
-from manylabel.estimator.names import named_indicator
+from manylabel.estimator.names import column_names, named_indicator, values_of_column, values_of_frame
 from manylabel.estimator.parameters import check_count, shown
 from manylabel.model_selection.scorers import RankingScorer, ranking, scorers_of
 
@@ -109,22 +109,23 @@ def cross_val_predict(
     X: Any,
     Y: Any,
     *,
-    method: str = "predict",
+    method: Literal["predict", "predict_topk", "decision_function", "predict_proba"] = "predict",
     k: int = 5,
     cv: Any = 5,
     params: Mapping[str, Any] | None = None,
     n_jobs: int | None = None,
-) -> csr_array | NDArray[Any]:
+) -> csr_array | NDArray[Any] | list[list[str]]:
     """Predict every row with a model that was not fitted to this row.
 
     Parameters
     ----------
     estimator : estimator
-        The classifier, or a pipeline. It is cloned for each fold.
+        The classifier, a pipeline or a `TextTagger`. It is cloned for each fold.
     X : array-like, sparse matrix or list of texts, of n_samples rows
         Features.
-    Y : array-like or sparse matrix of shape (n_samples, n_labels)
-        0/1 indicator matrix.
+    Y : array-like or sparse matrix of shape (n_samples, n_labels), or list of lists of str
+        0/1 indicator matrix, or the names of the labels of each text for a `TextTagger`. The columns of the
+        result are then sorted by name, or in the order of ``params["label_names"]``.
     method : {"predict", "predict_topk", "decision_function", "predict_proba"}, default="predict"
         The method that is called.
     k : int, default=5
@@ -138,8 +139,9 @@ def cross_val_predict(
 
     Returns
     -------
-    csr_array or ndarray of shape (n_samples, n_labels)
+    csr_array or ndarray of shape (n_samples, n_labels), or list of list of str
         The predictions, in the order of the rows. The result is sparse if `method` returns sparse matrices.
+        The method `predict` of a `TextTagger` returns lists of names.
 
     Raises
     ------
@@ -158,6 +160,7 @@ def cross_val_predict(
     if method not in _METHODS:
         raise ValueError(f"`method` must be one of {', '.join(_METHODS)}, got {shown(method)}")
     k = check_count("k", k, 1)
+    Y, params = _without_names(Y, params)
     X, Y = _rows(X, Y)
     folds = list(_folds(cv, X, Y))
     order = np.concatenate([test for _, test in folds])
@@ -165,11 +168,14 @@ def cross_val_predict(
         raise ValueError("`cv` must have each row as a test row of exactly one fold")
     arguments = {"k": k} if method == "predict_topk" else {}
     jobs = (
-        delayed(_predicted)(clone(estimator), X, Y, train, test, method, arguments, params or {})
+        delayed(_predicted)(clone(estimator), X, Y, train, test, method, arguments, params)
         for train, test in folds
     )
     parts: list[Any] = Parallel(n_jobs=n_jobs)(jobs)
     back = np.argsort(order, kind="stable")
+    if isinstance(parts[0], list):  # the names of labels that a tagger predicts
+        rows = [row for part in parts for row in part]
+        return [rows[at] for at in back.tolist()]
     if issparse(parts[0]):
         return csr_array(csr_array(vstack(parts, format="csr"))[back])
     return np.asarray(np.concatenate(parts)[back])
@@ -177,15 +183,16 @@ def cross_val_predict(
 
 def search(
     estimator: Any,
-    parameters: Any,
     X: Any,
     Y: Any,
+    parameters: Any,
     *,
     scoring: Any = "P@1",
     n_iter: int | None = None,
     cv: Any = 5,
     random_state: Any = None,
     refit: bool = True,
+    params: Mapping[str, Any] | None = None,
     n_jobs: int | None = None,
 ) -> GridSearchCV | RandomizedSearchCV:
     """Search the parameters with the best score in cross-validation.
@@ -193,14 +200,14 @@ def search(
     Parameters
     ----------
     estimator : estimator
-        The classifier, or a pipeline.
+        The classifier, a pipeline or a `TextTagger`.
+    X : array-like, sparse matrix or list of texts, of n_samples rows
+        Features.
+    Y : array-like or sparse matrix of shape (n_samples, n_labels), or list of lists of str
+        0/1 indicator matrix, or the names of the labels of each text for a `TextTagger`.
     parameters : mapping or list of mappings
         The values to try, by the names of the parameters, as in scikit-learn's searches. With `n_iter`,
         values may also be distributions, such as the result of `smooth_link_space`.
-    X : array-like, sparse matrix or list of texts, of n_samples rows
-        Features.
-    Y : array-like or sparse matrix of shape (n_samples, n_labels)
-        0/1 indicator matrix.
     scoring : str or callable, default="P@1"
         The name of a scorer (see `scorer`), or a function of an estimator, X and Y. Propensities of "PSP@k"
         and "PSnDCG@k" are computed from Y.
@@ -212,6 +219,8 @@ def search(
         Seed of the drawn combinations.
     refit : bool, default=True
         Whether to fit the best combination to all rows.
+    params : mapping of str to object, default=None
+        Arguments of the method `fit`, as in `cross_validate`.
     n_jobs : int or None, default=None
         Number of fits at the same time, as in joblib.
 
@@ -231,13 +240,14 @@ def search(
     >>> import manylabel as ml
     >>> X, Y = ml.datasets.make_multilabel(200, 50, 10, random_state=0)
     >>> model = ml.DiSMECClassifier(random_state=0)
-    >>> found = ml.model_selection.search(model, {"C": [0.1, 1.0]}, X, Y, scoring="nDCG@3", cv=3)
+    >>> found = ml.model_selection.search(model, X, Y, {"C": [0.1, 1.0]}, scoring="nDCG@3", cv=3)
     >>> found.best_params_["C"] in (0.1, 1.0)
     True
     """
     scorers = scorers_of(scoring)
     if len(scorers) != 1:
         raise ValueError(f"`scoring` must be one name or one function, got {shown(scoring)}")
+    Y, params = _without_names(Y, params)
     X, Y = _rows(X, Y)
     measure = _for_training_rows(next(iter(scorers.values())), Y)
     folds = list(_folds(cv, X, Y))
@@ -247,7 +257,7 @@ def search(
     else:
         n_iter = check_count("n_iter", n_iter, 1)
         found = RandomizedSearchCV(estimator, parameters, n_iter=n_iter, random_state=random_state, **common)
-    return found.fit(X, Y)
+    return found.fit(X, Y, **params)
 
 
 def _rows(X: Any, Y: Any) -> tuple[Any, Any]:
@@ -275,22 +285,44 @@ def _for_training_rows(measure: Any, Y: Any) -> Any:
 def _without_names(Y: Any, params: Mapping[str, Any] | None) -> tuple[Any, Mapping[str, Any]]:
     """Convert lists of names to an indicator matrix, and pass the names to `fit` as `label_names`."""
     given = dict(params or {})
-    if not isinstance(Y, list) or not all(isinstance(row, list | tuple | set) for row in Y):
+    known = given.get("label_names")
+    if known is not None:
+        given["label_names"] = _Whole(known)
+    if column_names(Y) is not None:  # the rows of a pandas data frame can be selected
+        return Y if hasattr(Y, "iloc") else values_of_frame(Y), given
+    if issparse(Y) or (isinstance(Y, np.ndarray) and Y.dtype.kind not in "OUT"):
         return Y, given
-    if any(not isinstance(name, str) for row in Y for name in row):
+    rows = values_of_column(Y, "Y")
+    rows = list(rows) if hasattr(rows, "__iter__") and not isinstance(rows, str) else []
+    if not rows or not all(_is_names(row) for row in rows):
         return Y, given
-    given["label_names"], Y = named_indicator(Y, given.get("label_names"))
+    names, Y = named_indicator(rows, known)
+    given["label_names"] = _Whole(names)
     return Y, given
+
+
+def _is_names(row: Any) -> bool:
+    """Return whether a row is a collection of names."""
+    if isinstance(row, str) or not hasattr(row, "__len__") or not hasattr(row, "__iter__"):
+        return False
+    return all(isinstance(name, str) for name in row)
+
+
+class _Whole:
+    """An argument of `fit` that is not divided into folds, even if it has one entry for each row."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        self._values = values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
 
 
 def _fit(estimator: Any, X: Any, Y: Any, train: Any, params: Mapping[str, Any]) -> Any:
     n_rows = Y.shape[0]
     of_rows = {
         name: _safe_indexing(value, train)
-        if name != "label_names"
-        and hasattr(value, "__len__")
-        and not isinstance(value, str)
-        and len(value) == n_rows
+        if hasattr(value, "__len__") and not isinstance(value, str) and len(value) == n_rows
         else value
         for name, value in params.items()
     }

@@ -11,8 +11,16 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse, vstack
 
 from manylabel.estimator.base import Estimator, built_aside
-from manylabel.estimator.names import as_names, check_label, named_indicator, renamed
+from manylabel.estimator.names import (
+    as_names,
+    check_label,
+    column_names,
+    named_indicator,
+    renamed,
+    rows_of_names,
+)
 from manylabel.estimator.parameters import shown
+from manylabel.estimator.progress import Tell
 
 __all__ = ["EditableTagger", "identifiers"]
 
@@ -36,9 +44,18 @@ class EditableTagger(Estimator):
         raise NotImplementedError
 
     def _matrices(
-        self, texts: Any, labels: Any, label_names: Sequence[str] | None, *, fits: bool
+        self,
+        texts: Any,
+        labels: Any,
+        label_names: Sequence[str] | None,
+        *,
+        fits: bool,
+        tell: Tell | None = None,
     ) -> tuple[Any, NDArray[Any], csr_array]:
-        """Return the features, the names of the labels, and the indicator matrix of texts with labels."""
+        """Return the features, the names of the labels, and the indicator matrix of texts with labels.
+
+        `tell` is called with the number of texts that have been read.
+        """
         raise NotImplementedError
 
     @built_aside
@@ -59,6 +76,15 @@ class EditableTagger(Estimator):
         ------
         ValueError
             If an old name is not a label, or if the new names are not unique.
+
+        Examples
+        --------
+        >>> import manylabel as ml
+        >>> texts = ["my cat", "a dog", "tax law", "law"]
+        >>> labels = [["cats"], ["dogs"], ["law", "tax"], ["law"]]
+        >>> tagger = ml.TextTagger(ml.DiSMECClassifier(random_state=0)).fit(texts, labels)
+        >>> tagger.rename_labels({"cats": "felines"}).label_names_.tolist()
+        ['felines', 'dogs', 'law', 'tax']
         """
         self._check_fitted()
         self.label_names_ = renamed(self.label_names_, names)
@@ -83,6 +109,15 @@ class EditableTagger(Estimator):
         ------
         ValueError
             If a name is not a label, if no label would remain, or if the classifier cannot change its labels.
+
+        Examples
+        --------
+        >>> import manylabel as ml
+        >>> texts = ["my cat", "a dog", "tax law", "law"]
+        >>> labels = [["cats"], ["dogs"], ["law", "tax"], ["law"]]
+        >>> tagger = ml.TextTagger(ml.DiSMECClassifier(random_state=0)).fit(texts, labels)
+        >>> tagger.drop_labels(["tax"]).label_names_.tolist()
+        ['cats', 'dogs', 'law']
         """
         places = self._places(names)
         self._edit("drop_labels", places)
@@ -119,10 +154,21 @@ class EditableTagger(Estimator):
         Notes
         -----
         Terms of the texts that the vectorizer does not know are ignored.
+
+        Examples
+        --------
+        >>> import manylabel as ml
+        >>> texts = ["my cat", "a dog", "tax law", "law"]
+        >>> labels = [["cats"], ["dogs"], ["law", "tax"], ["law"]]
+        >>> tagger = ml.TextTagger(ml.DiSMECClassifier(random_state=0)).fit(texts, labels)
+        >>> tagger.add_labels(["a bird", "my cat"], [["birds"], ["cats"]]).label_names_.tolist()
+        ['cats', 'dogs', 'law', 'tax', 'birds']
+        >>> tagger.label_changes_.tolist()
+        ["add 'birds', fitted on 2 rows"]
         """
         self._check_fitted()
         known = set(self.label_names_.tolist())
-        given = [_row(names) for names in labels]
+        given = [_row(names) for names in rows_of_names(labels)]
         X, names, Y = self._matrices(texts, [_without(row, known) for row in given], None, fits=False)
         if not len(names):
             raise ValueError("`labels` must have at least one new name, got none")
@@ -169,6 +215,15 @@ class EditableTagger(Estimator):
         ValueError
             If an argument is not valid, if there are neither texts nor kept rows, or if the classifier cannot
             change its labels.
+
+        Examples
+        --------
+        >>> import manylabel as ml
+        >>> texts = ["my cat", "a dog", "tax law", "law"]
+        >>> labels = [["cats"], ["dogs"], ["law", "tax"], ["law"]]
+        >>> tagger = ml.TextTagger(ml.DiSMECClassifier(random_state=0)).fit(texts, labels)
+        >>> tagger.merge_labels(["cats", "dogs"], "pets", texts, labels).label_names_.tolist()
+        ['pets', 'law', 'tax']
         """
         places = self._places(names)
         X, Y = self._rows_for("merge_labels", texts, labels, into)
@@ -213,6 +268,16 @@ class EditableTagger(Estimator):
         ValueError
             If an argument is not valid, if there are neither texts nor kept rows, or if the classifier cannot
             change its labels.
+
+        Examples
+        --------
+        >>> import manylabel as ml
+        >>> texts = ["my cat", "a dog", "tax law", "law"]
+        >>> labels = [["cats"], ["dogs"], ["law", "tax"], ["law"]]
+        >>> tagger = ml.TextTagger(ml.DiSMECClassifier(random_state=0)).fit(texts, labels)
+        >>> more = (["my cat", "cat food", "a dog"], [["cats"], ["cats"], ["dogs"]])
+        >>> tagger.refit_labels(["cats"], *more).label_changes_.tolist()
+        ["refit 'cats' on 3 rows"]
         """
         places = self._places(names)
         X, Y = self._rows_for("refit_labels", texts, labels)
@@ -224,8 +289,8 @@ class EditableTagger(Estimator):
         """Learn from more texts, for labels that the tagger has.
 
         The texts join the kept rows, and the labels that these texts have are fitted again to all rows. Their
-        classifiers are those of a fit to all rows. The scores of the other labels do not change, although
-        the texts are new negative rows for them.
+        classifiers are those of a fit to all rows (see Notes). The scores of the other labels do not change,
+        although the texts are new negative rows for them.
 
         Parameters
         ----------
@@ -248,7 +313,20 @@ class EditableTagger(Estimator):
         Notes
         -----
         The vocabulary and the idf weights of the vectorizer do not change, and neither do the threshold and
-        the structure of the classifier. The fit of a label starts from zero weights.
+        the structure of the classifier. The fit of a label begins with its present weights if the solver
+        allows it: for `DiSMECClassifier`, if at least 1 % of the rows have the label, or with
+        ``solver="exact"``. The weights then differ from those of a fit to all rows within the tolerance of
+        the solver. All other labels are fitted as in a fit to all rows.
+
+        Examples
+        --------
+        >>> import manylabel as ml
+        >>> texts = ["my cat", "a dog", "tax law", "law"]
+        >>> labels = [["cats"], ["dogs"], ["law", "tax"], ["law"]]
+        >>> tagger = ml.TextTagger(ml.DiSMECClassifier(random_state=0), keep_rows=True)
+        >>> tagger = tagger.fit(texts, labels)
+        >>> tagger.update(["cats and dogs"], [["cats", "dogs"]]).label_changes_.tolist()
+        ["update 'cats', 'dogs' with 1 rows"]
         """
         self._check_fitted()
         if not hasattr(self, "rows_"):
@@ -260,10 +338,10 @@ class EditableTagger(Estimator):
         self.rows_, self.row_labels_ = _stacked(self.rows_, X), _stacked(self.row_labels_, Y)
         touched = np.unique(Y.indices)
         if len(touched):
-            self._edit("refit_labels", self.rows_, self.row_labels_[:, touched], touched)
+            self._edit("refit_labels", self.rows_, self.row_labels_[:, touched], touched, warm_start=True)
         self._log(f"update {_listed(self.label_names_[touched])} with {Y.shape[0]} rows")
 
-    def _edit(self, change: str, *arguments: Any) -> None:
+    def _edit(self, change: str, *arguments: Any, **options: Any) -> None:
         """Change the labels of a copy of the classifier, and use the copy."""
         if self.decision is not None:
             raise ValueError(
@@ -275,7 +353,12 @@ class EditableTagger(Estimator):
                 f"`classifier` must be a classifier whose labels can be changed, such as DiSMECClassifier or "
                 f"LabelTreeClassifier, got {type(self.classifier_).__name__}"
             )
-        edited = getattr(copy(self.classifier_), change)(*arguments)
+        edited = copy(self.classifier_)
+        # Kept rows have no names of features, so scikit-learn would warn.
+        names = None if any(map(column_names, arguments)) else vars(edited).pop("feature_names_in_", None)
+        getattr(edited, change)(*arguments, **options)
+        if names is not None:
+            edited.feature_names_in_ = names
         edited.__dict__.pop("label_changes_", None)  # the tagger keeps its own
         self.classifier_ = edited
 
@@ -303,7 +386,7 @@ class EditableTagger(Estimator):
             return self.rows_, self.row_labels_
         every = list(dict.fromkeys([*self.label_names_.tolist(), *names]))
         known = set(every)
-        rows = (_row(row) for row in labels)
+        rows = (_row(row) for row in rows_of_names(labels))
         X, _, Y = self._matrices(texts, [_among(row, known) for row in rows], every, fits=False)
         return X, Y
 

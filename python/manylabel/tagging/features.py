@@ -12,12 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.pipeline import FeatureUnion, Pipeline
 
 from manylabel.estimator.base import core_rows
-from manylabel.estimator.names import column_names
+from manylabel.estimator.names import column_names, values_of_column
 from manylabel.estimator.parameters import shown
 
-__all__ = ["at_least_one", "checked_texts", "features_of_text", "forget", "prepare_text"]
+__all__ = [
+    "at_least_one",
+    "checked_texts",
+    "features_of_text",
+    "names_of_features",
+    "prepare_text",
+    "readable",
+    "takes_texts",
+]
 
 # Functions that convert one text to a row of features, by the fitted vectorizer.
 _CONVERTERS: WeakKeyDictionary[Any, Callable[[str], Any]] = WeakKeyDictionary()
@@ -25,6 +34,7 @@ _CONVERTERS: WeakKeyDictionary[Any, Callable[[str], Any]] = WeakKeyDictionary()
 
 def checked_texts(texts: Iterable[Any]) -> Iterator[str]:
     """Yield the texts, and raise an error at the first one that is not a str."""
+    texts = values_of_column(texts, "texts")
     if isinstance(texts, str) or not hasattr(texts, "__iter__"):
         raise ValueError(f"`texts` must be an iterable of str, got {shown(texts)}")
     columns = column_names(texts)
@@ -33,9 +43,7 @@ def checked_texts(texts: Iterable[Any]) -> Iterator[str]:
             f"`texts` must be an iterable of str, such as one column, got a data frame with the columns "
             f"{shown(list(columns))}"
         )
-    # Arrow arrays yield scalars, which are no str.
-    values = texts.to_pylist() if hasattr(texts, "to_pylist") else texts
-    for at, text in enumerate(values):
+    for at, text in enumerate(texts):
         if not isinstance(text, str):
             raise ValueError(f"`texts` must be str, got {shown(text)} at position {at}")
         yield text
@@ -47,6 +55,17 @@ def at_least_one(texts: Iterator[str]) -> Iterator[str]:
     if first is None:
         raise ValueError("`texts` must have at least one text, got none")
     return chain([first], texts)
+
+
+def readable(texts: Iterator[str], vectorizer: Any) -> Iterator[str] | list[str]:
+    """Return the texts in a form that a vectorizer can read: a list, unless it reads them only once.
+
+    A `FeatureUnion` passes the texts to several vectorizers.
+    """
+    first = vectorizer
+    while isinstance(first, Pipeline):
+        first = next((step for _, step in first.steps if step not in (None, "passthrough")), None)
+    return texts if hasattr(first, "build_analyzer") else list(texts)
 
 
 def prepare_text(vectorizer: Any) -> Callable[[str], Any]:
@@ -67,9 +86,21 @@ def features_of_text(vectorizer: Any, text: str) -> Any:
     return prepare_text(vectorizer)(text)
 
 
-def forget(vectorizer: Any) -> None:
-    """Discard what was prepared for a vectorizer, after its attributes have changed."""
-    _CONVERTERS.pop(vectorizer, None)
+def takes_texts(transformer: Any) -> bool:
+    """Return whether a transformer of scikit-learn converts texts, and not numbers, to features."""
+    if isinstance(transformer, Pipeline | FeatureUnion):
+        steps = transformer.steps if isinstance(transformer, Pipeline) else transformer.transformer_list
+        used = [step[1] for step in steps if step[1] not in (None, "passthrough", "drop")]
+        return bool(used) and takes_texts(used[0])
+    return hasattr(transformer, "build_analyzer")
+
+
+def names_of_features(vectorizer: Any) -> Any:
+    """Return the names of the features of a fitted vectorizer, or None if it has no names."""
+    try:
+        return vectorizer.get_feature_names_out()
+    except AttributeError:  # the vectorizer, or a step of a pipeline, has no such method
+        return None
 
 
 class _TfidfRow:

@@ -8,6 +8,8 @@ import io
 import json
 import os
 import re
+import warnings
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +24,12 @@ Columns = str | Sequence[str]
 # A cell of a CSV file has at most this number of characters. The limit of the csv module, 131,072, is too low
 # for full texts.
 _LONGEST_CELL = 1 << 28
+
+# Usual separators between names. A file may have another separator than the given one if at least this number
+# of cells have labels, and if this share of them has a single label.
+_SEPARATORS = (";", ",", "|", "\t")
+_LEAST_CELLS = 5
+_NEARLY_ALL = 0.95
 
 
 def read_texts(
@@ -81,6 +89,12 @@ def read_texts(
     ModuleNotFoundError
         If the file is a Parquet file and pyarrow is not installed.
 
+    Warns
+    -----
+    UserWarning
+        If nearly all cells have a single label, but most of them contain another usual separator. The warning
+        follows the last row.
+
     Examples
     --------
     >>> from pathlib import Path
@@ -90,14 +104,16 @@ def read_texts(
     [('A kitten', ['cats', 'animals']), ('Taxes', ['law'])]
     """
     path = Path(path)
-    columns = None if text is None else text.split(",") if isinstance(text, str) else list(text)
-    if not separator:
+    columns = None if text is None else list(text)
+    if isinstance(text, str):
+        columns = [column.strip() for column in text.split(",")]
+    if not isinstance(separator, str) or not separator:
         raise ValueError(f"`separator` must be a non-empty str, got {shown(separator)}")
+    if encoding.lower().replace("_", "-") == "utf-8":
+        encoding = "utf-8-sig"
     if path.is_dir():
         return _folder(path, encoding)
     ending = path.name.lower().removesuffix(".gz").rpartition(".")[2]
-    if encoding.lower().replace("_", "-") == "utf-8":
-        encoding = "utf-8-sig"
     if ending == "tsv" and columns is None and labels is None:
         return _lines(path, encoding)
     if ending in ("csv", "tsv"):
@@ -105,7 +121,7 @@ def read_texts(
     elif ending in ("jsonl", "ndjson"):
         rows = _objects(path, encoding)
     elif ending == "parquet":
-        rows = _parquet(path)
+        rows = _parquet(path, [*(columns or ["text"]), "labels" if labels is None else labels])
     else:
         raise ValueError(
             f"{path}: expected a folder or a file that ends in .csv, .tsv, .jsonl, .ndjson or .parquet"
@@ -124,14 +140,15 @@ def _opened(path: Path, encoding: str) -> Iterator[IO[str]]:
                 yield opened
             except UnicodeDecodeError as error:
                 raise ValueError(f"{path}: expected text in {encoding}: {error}") from None
-            except EOFError as error:
-                raise ValueError(f"{path}: {error}") from None
+            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+                raise ValueError(f"{path}: the gzip stream is damaged: {error}") from None
 
 
 def _cells(
     path: Path, rows: Iterable[Any], columns: list[str], labels: str | None, separator: str
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield the texts and names from rows, each of which is a pair of its place and a dict."""
+    cells = _Cells(separator)
     for place, row in rows:
         for column in (*columns, *(() if labels is None else (labels,))):
             if column not in row:
@@ -147,28 +164,67 @@ def _cells(
             names = []
         elif isinstance(found, str):
             names = [name.strip() for name in found.split(separator) if name.strip()]
+            cells.add(found, names)
         elif isinstance(found, list) and all(isinstance(name, str) for name in found):
             names = found
         else:
             raise ValueError(f"{path}, {place}: expected the names of labels, got {shown(found)}")
         yield "\n".join(part for part in parts if part), names
+    cells.warn(path)
+
+
+class _Cells:
+    """Counts cells with names of labels, to find out that they have another separator than the given one."""
+
+    def __init__(self, separator: str) -> None:
+        self._separator = separator
+        self._n_cells = self._n_single = 0
+        self._n_with = {other: 0 for other in _SEPARATORS if other != separator}
+
+    def add(self, cell: str, names: list[str]) -> None:
+        if not names:
+            return
+        self._n_cells += 1
+        if len(names) == 1:
+            self._n_single += 1
+            for other in self._n_with:
+                self._n_with[other] += other in cell
+
+    def warn(self, path: Path) -> None:
+        """Warn if nearly all cells have a single name, and most of them contain another usual separator."""
+        other = max(self._n_with, key=lambda each: self._n_with[each])
+        if self._n_cells >= _LEAST_CELLS and (
+            self._n_single >= _NEARLY_ALL * self._n_cells and 2 * self._n_with[other] > self._n_cells
+        ):
+            warnings.warn(
+                f"{path}: {self._n_single} of {self._n_cells} cells have a single label with the separator "
+                f"{self._separator!r}, but {self._n_with[other]} of them contain {other!r}. If this is the "
+                f"separator, pass separator={other!r} (on the command line, --sep {other!r})",
+                stacklevel=3,
+            )
 
 
 def _table(path: Path, delimiter: str, encoding: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    limit = csv.field_size_limit(_LONGEST_CELL)
-    try:
-        with _opened(path, encoding) as file:
-            reader = csv.DictReader(file, delimiter=delimiter, restkey=None)
+    with _opened(path, encoding) as file:
+        reader = csv.DictReader(file, delimiter=delimiter, restkey=None)
+        while True:
+            # The limit is one of the process, so it is changed only while a row is read.
+            limit = csv.field_size_limit(_LONGEST_CELL)
             try:
-                for row in reader:
-                    if None in row:
-                        cells = len(reader.fieldnames or ())
-                        raise ValueError(f"{path}, line {reader.line_num}: expected {cells} cells, got more")
-                    yield f"line {reader.line_num}", row
+                row = next(reader, None)
             except csv.Error as error:
                 raise ValueError(f"{path}, line {reader.line_num}: {error}") from None
-    finally:
-        csv.field_size_limit(limit)
+            finally:
+                csv.field_size_limit(limit)
+            if row is None:
+                return
+            names = reader.fieldnames or ()
+            if None in row:
+                raise ValueError(f"{path}, line {reader.line_num}: expected {len(names)} cells, got more")
+            if len(row) < len(names):
+                twice = next(name for name in names if list(names).count(name) > 1)
+                raise ValueError(f"{path}: expected different names of columns, got {shown(twice)} twice")
+            yield f"line {reader.line_num}", row
 
 
 def _objects(path: Path, encoding: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -185,19 +241,27 @@ def _objects(path: Path, encoding: str) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"line {number}", row
 
 
-def _parquet(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _parquet(path: Path, wanted: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
-        import pyarrow.parquet as parquet
+        import pyarrow
+        from pyarrow import parquet
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             "Parquet files require pyarrow; install it with: pip install pyarrow", name=error.name
         ) from None
     number = 0
     with open(path, "rb") as file:
-        for batch in parquet.ParquetFile(file).iter_batches(batch_size=1024):
-            for row in batch.to_pylist():
-                yield f"row {number}", row
-                number += 1
+        try:
+            table = parquet.ParquetFile(file)
+            # Without one of the wanted columns, all are read, so that the error names them.
+            every = table.schema_arrow.names
+            used = wanted if set(wanted) <= set(every) else None
+            for batch in table.iter_batches(batch_size=1024, columns=used):
+                for row in batch.to_pylist():
+                    yield f"row {number}", row
+                    number += 1
+        except pyarrow.ArrowInvalid as error:
+            raise ValueError(f"{path}: {error}") from None
 
 
 def _lines(path: Path, encoding: str) -> Iterator[tuple[str, list[str]]]:
@@ -210,7 +274,7 @@ def _lines(path: Path, encoding: str) -> Iterator[tuple[str, list[str]]]:
                 raise ValueError(
                     f"{path}, line {number}: expected a text, a tab and names of labels, got no tab"
                 )
-            yield text, [a or b for a, b in re.findall(r"<([^<>\t]*)>|([^\s<>]+)", names)]
+            yield text, [a or b for a, b in re.findall(r"<([^<>\t]*)>|([^\s<>]+)", names) if a or b]
 
 
 def _folder(path: Path, encoding: str) -> Iterator[tuple[str, list[str]]]:
@@ -218,13 +282,20 @@ def _folder(path: Path, encoding: str) -> Iterator[tuple[str, list[str]]]:
     if not found:
         raise ValueError(f"{path}: expected files that end in .txt, got none")
     for file in found:
-        yield file.read_text(encoding), _names_beside(file, encoding)
+        yield _read(file, encoding), _names_beside(file, encoding)
+
+
+def _read(file: Path, encoding: str) -> str:
+    try:
+        return file.read_text(encoding)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file}: expected text in {encoding}: {error}") from None
 
 
 def _names_beside(file: Path, encoding: str) -> list[str]:
     for ending in (".key", ".tsv"):
         beside = file.with_suffix(ending)
         if beside.is_file():
-            lines = [line.strip() for line in beside.read_text(encoding).splitlines() if line.strip()]
+            lines = [line.strip() for line in _read(beside, encoding).split("\n") if line.strip()]
             return lines if ending == ".key" else [line.split("\t")[-1].strip("<>") for line in lines]
     return []

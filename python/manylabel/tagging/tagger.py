@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from itertools import islice, pairwise
 from typing import Any, overload
 
@@ -11,20 +12,30 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse, vstack
 from sklearn.base import clone
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
+from tqdm.auto import tqdm
 
 from manylabel.decision import DecisionClassifier
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import built_aside
 from manylabel.estimator.explanation import LabelExplanation
-from manylabel.estimator.names import NamedRows, check_label, named_indicator, pairs_of
-from manylabel.estimator.parameters import shown
-from manylabel.estimator.progress import Progress
+from manylabel.estimator.names import NamedRows, as_names, check_label, named_indicator, pairs_of
+from manylabel.estimator.parameters import check_count, shown
+from manylabel.estimator.progress import Progress, Tell
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Attribute, Schema, Sizes, SparseMatrix
 from manylabel.estimator.validation import canonical_csr
 from manylabel.tagging.changes import EditableTagger, identifiers
-from manylabel.tagging.features import at_least_one, checked_texts, features_of_text, prepare_text
+from manylabel.tagging.features import (
+    at_least_one,
+    checked_texts,
+    features_of_text,
+    names_of_features,
+    prepare_text,
+    readable,
+    takes_texts,
+)
 from manylabel.tree import LabelTreeClassifier
 
 __all__ = ["TextTagger"]
@@ -33,6 +44,9 @@ Suggestions = list[tuple[str, float]]
 
 # Number of texts whose features are in memory at a time.
 _BLOCK = 4096
+
+# Number of texts between two reports of progress.
+_TOLD = 256
 
 # The seed of the rows that `decision` holds out.
 _SEED = 0
@@ -103,8 +117,9 @@ class TextTagger(EditableTagger):
     n_jobs : int or None, default=None
         Number of threads of the fit of the classifier. None means the value of the classifier.
     verbose : int, default=0
-        A value of 1 or more shows the progress bar of the classifier. 0 shows the progress bar only if the
-        classifier itself has the parameter `verbose` > 0.
+        A value of 1 or more shows a progress bar of the texts that are converted to features, and then the
+        progress bar of the classifier. 0 shows them only if the classifier itself has the parameter `verbose`
+        > 0.
 
     Attributes
     ----------
@@ -207,7 +222,7 @@ class TextTagger(EditableTagger):
             The names of the labels of each text, or a 0/1 indicator matrix of shape (n_samples, n_labels). A
             data frame is an indicator matrix, and the names of its columns are the names of the labels.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the texts, >= 0. None means equal weights.
+            Weights of the texts, >= 0. None means equal weights. Must be None if `keep_rows` is True.
         label_names : sequence of str, default=None
             Names of the labels, which must be unique. They are necessary if `labels` is an ndarray or a
             sparse matrix. For lists of names, they fix the labels and their order. None then means all names
@@ -216,7 +231,8 @@ class TextTagger(EditableTagger):
             Identifiers of the labels, such as URIs: a mapping from names, or one identifier for each name.
             They must be unique.
         progress : callable, default=None
-            Passed to the method `fit` of the classifier.
+            Passed to the method `fit` of the classifier. While texts are converted to features, it is called
+            with 0, so that it can stop the work by raising an exception.
 
         Returns
         -------
@@ -228,17 +244,47 @@ class TextTagger(EditableTagger):
         ValueError
             If an argument or parameter is not valid. The message states the expected value and the given
             value.
+
+        Examples
+        --------
+        >>> import manylabel as ml
+        >>> texts = ["my cat", "a dog", "tax law", "law"]
+        >>> labels = [["cats"], ["dogs"], ["law", "tax"], ["law"]]
+        >>> tagger = ml.TextTagger(ml.DiSMECClassifier(random_state=0)).fit(texts, labels)
+        >>> tagger.label_names_.tolist()
+        ['cats', 'dogs', 'law', 'tax']
+        >>> pairs = zip(texts, labels, strict=True)  # or the result of read_texts
+        >>> tagger.fit(pairs).suggest("my cat", k=1) == tagger.suggest(["my cat"], k=1)[0]
+        True
         """
         self.parameters.check(self)
-        self.vectorizer_ = self._new_vectorizer()
-        X, names, Y = self._matrices(texts, labels, label_names, fits=True)
-        if Y.shape[1] == 0:
-            raise ValueError("`labels` must have at least one label, got none")
+        if self.keep_rows and self.decision is not None:
+            raise ValueError(
+                "`keep_rows` must be False if `decision` is given, because the labels of a tagger with a "
+                f"decision rule cannot be changed, got keep_rows=True and {type(self.decision).__name__}"
+            )
         classifier = (
             LabelTreeClassifier(random_state=0) if self.classifier is None else clone(self.classifier)
         )
         if not hasattr(classifier, "predict_topk"):
             raise ValueError(f"`classifier` must have the method predict_topk, got {classifier!r}")
+        if self.keep_rows and sample_weight is not None:
+            raise ValueError(
+                "`sample_weight` must be None if `keep_rows` is True, because the weights are not kept, got "
+                f"{shown(sample_weight)}"
+            )
+        self.vectorizer_ = self._new_vectorizer()
+        shows = bool(self.verbose or getattr(classifier, "verbose", 0))
+        with tqdm(unit=" texts", disable=self.vectorizer_ is None or not shows) as bar:
+
+            def tell(done: int) -> None:
+                bar.update(done - bar.n)
+                if progress is not None:
+                    progress(0)
+
+            X, names, Y = self._matrices(texts, labels, label_names, fits=True, tell=tell)
+        if Y.shape[1] == 0:
+            raise ValueError("`labels` must have at least one label, got none")
         if self.decision is not None:
             refit = not getattr(self.decision, "needs_fresh_rows", False)
             classifier = DecisionClassifier(classifier, self.decision, refit=refit, random_state=_SEED)
@@ -251,7 +297,7 @@ class TextTagger(EditableTagger):
         self.classifier_ = classifier.fit(X, Y, **keywords)
         # These parameters must not stay in the model file.
         self.classifier_.set_params(**{k: v for k, v in known.items() if k in run})
-        self.n_features_in_ = X.shape[1]
+        self.n_features_in_ = self.classifier_.n_features_in_
         self.label_names_ = names
         # An earlier fit may have set these attributes.
         for name in ("label_ids_", "label_changes_", "rows_", "row_labels_"):
@@ -259,7 +305,91 @@ class TextTagger(EditableTagger):
         if label_ids is not None:
             self.label_ids_ = identifiers(names, label_ids)
         if self.keep_rows:
-            self.rows_, self.row_labels_ = X, Y
+            self.rows_, self.row_labels_ = _kept(X), Y
+
+    @classmethod
+    def from_pipeline(
+        cls,
+        pipeline: Pipeline,
+        *,
+        label_names: Sequence[str] | None = None,
+        label_ids: Mapping[str, str] | Sequence[str] | None = None,
+    ) -> TextTagger:
+        """Make a fitted tagger from a fitted scikit-learn pipeline of a vectorizer and a classifier.
+
+        Nothing is fitted again. The tagger uses the fitted steps of the pipeline, without copies of their
+        arrays.
+
+        Parameters
+        ----------
+        pipeline : sklearn.pipeline.Pipeline
+            The fitted pipeline. Its first step converts texts to features, and its last step is a classifier
+            with the method `predict_topk`. Other transformers may be between them.
+        label_names : sequence of str, default=None
+            Names of the labels. None means the names that the classifier has, or the numbers of the labels if
+            it has no names.
+        label_ids : mapping of str to str, or sequence of str of length n_labels, default=None
+            Identifiers of the labels, as in `fit`.
+
+        Returns
+        -------
+        TextTagger
+            The fitted tagger. Its parameters `classifier` and `vectorizer` are unfitted clones of the steps.
+
+        Raises
+        ------
+        ValueError
+            If the first step does not convert texts, if the last step is not such a classifier, or if it was
+            fitted with a 1-D y.
+        sklearn.exceptions.NotFittedError
+            If the pipeline is not fitted.
+
+        Examples
+        --------
+        >>> import manylabel as ml
+        >>> from sklearn.feature_extraction.text import TfidfVectorizer
+        >>> from sklearn.pipeline import make_pipeline
+        >>> texts, Y = ["cats and dogs", "tax law", "dogs", "law"], [[1, 0], [0, 1], [1, 0], [0, 1]]
+        >>> pipeline = make_pipeline(TfidfVectorizer(), ml.DiSMECClassifier(random_state=0)).fit(texts, Y)
+        >>> tagger = ml.TextTagger.from_pipeline(pipeline, label_names=["pets", "money"])
+        >>> [name for name, score in tagger.suggest("two dogs", k=1)]
+        ['pets']
+        """
+        if not isinstance(pipeline, Pipeline) or len(pipeline.steps) < 2:
+            raise ValueError(
+                f"`pipeline` must be a Pipeline of a vectorizer and a classifier, got {shown(pipeline)}"
+            )
+        steps, classifier = pipeline.steps[:-1], pipeline.steps[-1][1]
+        vectorizer = steps[0][1] if len(steps) == 1 else pipeline[:-1]
+        if not takes_texts(vectorizer):
+            raise ValueError(
+                "the first step of `pipeline` must convert texts to features, such as TfidfVectorizer, got "
+                f"{type(steps[0][1]).__name__}; for other pipelines, pass pipeline[:-1].transform(X) to the "
+                "methods of pipeline[-1]"
+            )
+        if not hasattr(classifier, "predict_topk"):
+            raise ValueError(
+                "the last step of `pipeline` must have the method predict_topk, got "
+                f"{type(classifier).__name__}"
+            )
+        check_is_fitted(classifier, "classes_")
+        if getattr(classifier, "one_dimensional_", False):
+            raise ValueError("the classifier of `pipeline` must be fitted with a 2-D Y, got a 1-D y")
+        n_labels = len(classifier.classes_)
+        tagger = cls(clone(classifier), vectorizer=clone(vectorizer))
+        tagger.parameters.check(tagger)
+        if label_names is None:
+            label_names = getattr(classifier, "label_names_", [str(label) for label in range(n_labels)])
+        tagger.label_names_ = as_names(label_names, n_labels)
+        if label_ids is not None:
+            tagger.label_ids_ = identifiers(tagger.label_names_, label_ids)
+        tagger.vectorizer_ = vectorizer
+        # The tagger keeps the names, so that a change of labels changes them in one place.
+        tagger.classifier_ = copy(classifier)
+        if hasattr(tagger.classifier_, "label_names_"):
+            del tagger.classifier_.label_names_
+        tagger.n_features_in_ = classifier.n_features_in_
+        return tagger
 
     def _new_vectorizer(self) -> Any:
         if isinstance(self.vectorizer, str):
@@ -267,9 +397,18 @@ class TextTagger(EditableTagger):
         return None if self.vectorizer is None else clone(self.vectorizer)
 
     def _matrices(
-        self, texts: Any, labels: Any, label_names: Sequence[str] | None, *, fits: bool
+        self,
+        texts: Any,
+        labels: Any,
+        label_names: Sequence[str] | None,
+        *,
+        fits: bool,
+        tell: Tell | None = None,
     ) -> tuple[Any, NDArray[Any], csr_array]:
-        """Return the features, the names of the labels, and the indicator matrix of texts with labels."""
+        """Return the features, the names of the labels, and the indicator matrix of texts with labels.
+
+        `tell` is called with the number of texts that have been read.
+        """
         convert: Any = None
         if self.vectorizer_ is not None:
             convert = self.vectorizer_.fit_transform if fits else self.vectorizer_.transform
@@ -279,18 +418,20 @@ class TextTagger(EditableTagger):
             if isinstance(texts, str) or not hasattr(texts, "__iter__"):
                 raise ValueError("`texts` must be an iterable of pairs (text, names) if `labels` is None")
             rows = NamedRows(None if label_names is None else list(label_names))
-            checked = checked_texts(pairs_of(texts, rows))
-            X = convert(at_least_one(checked) if fits else checked)
+            checked = _counted(checked_texts(pairs_of(texts, rows)), tell)
+            X = convert(readable(at_least_one(checked), self.vectorizer_))
             names, Y = rows.indicator()
         else:
             X = texts
             if convert is not None:
-                checked = checked_texts(texts)
-                X = convert(at_least_one(checked) if fits else checked)
+                checked = _counted(checked_texts(texts), tell)
+                X = convert(readable(at_least_one(checked), self.vectorizer_))
             names, Y = named_indicator(labels, label_names)
         if issparse(X):
             X = canonical_csr(X, "texts")
-        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+        elif not hasattr(X, "shape"):
+            X = np.asarray(X)
+        n_rows = X.shape[0] if len(X.shape) else 0
         if n_rows != Y.shape[0]:
             raise ValueError(f"number of rows of `labels`: expected {n_rows} as in `texts`, got {Y.shape[0]}")
         return X, names, Y
@@ -317,6 +458,15 @@ class TextTagger(EditableTagger):
         ------
         ValueError
             If the tagger does not have the label, or if the classifier has no method `explain`.
+
+        Examples
+        --------
+        >>> import manylabel as ml
+        >>> texts = ["my cat", "a dog", "tax law", "law"]
+        >>> labels = [["cats"], ["dogs"], ["law", "tax"], ["law"]]
+        >>> tagger = ml.TextTagger(ml.DiSMECClassifier(random_state=0)).fit(texts, labels)
+        >>> tagger.explain("my law", "law")[0].name
+        'law'
         """
         self._check_fitted()
         number = check_label(self, label, len(self.label_names_))
@@ -328,9 +478,7 @@ class TextTagger(EditableTagger):
         if self.vectorizer_ is None:
             x, names = text, None
         elif isinstance(text, str):
-            x, names = features_of_text(self.vectorizer_, text), None
-            if hasattr(self.vectorizer_, "get_feature_names_out"):
-                names = self.vectorizer_.get_feature_names_out()
+            x, names = features_of_text(self.vectorizer_, text), names_of_features(self.vectorizer_)
         else:
             raise ValueError(f"`text` must be a str, got {shown(text)}")
         found: LabelExplanation = self.classifier_.explain(x, number, feature_names=names)
@@ -338,7 +486,9 @@ class TextTagger(EditableTagger):
         return found
 
     def _features(self, texts: Any) -> Any:
-        return texts if self.vectorizer_ is None else self.vectorizer_.transform(checked_texts(texts))
+        if self.vectorizer_ is None:
+            return texts
+        return self.vectorizer_.transform(readable(checked_texts(texts), self.vectorizer_))
 
     def _blocks(self, texts: Any) -> Iterator[Any]:
         """Yield the features of some texts at a time."""
@@ -367,6 +517,16 @@ class TextTagger(EditableTagger):
         ------
         sklearn.exceptions.NotFittedError
             If the tagger is not fitted.
+
+        Examples
+        --------
+        >>> import manylabel as ml
+        >>> texts = ["my cat", "a dog", "tax law", "law"]
+        >>> labels = [["cats"], ["dogs"], ["law", "tax"], ["law"]]
+        >>> tagger = ml.TextTagger(ml.DiSMECClassifier(random_state=0)).fit(texts, labels)
+        >>> tagger = tagger.prepare()
+        >>> len(tagger.suggest("my cat", k=2))
+        2
         """
         self._check_fitted()
         if hasattr(self.classifier_, "prepare"):
@@ -410,8 +570,18 @@ class TextTagger(EditableTagger):
         Notes
         -----
         A single short text takes well under a millisecond with a tree of 24,000 labels.
+
+        Examples
+        --------
+        >>> import manylabel as ml
+        >>> texts = ["my cat", "a dog", "tax law", "law"]
+        >>> labels = [["cats"], ["dogs"], ["law", "tax"], ["law"]]
+        >>> tagger = ml.TextTagger(ml.DiSMECClassifier(random_state=0)).fit(texts, labels)
+        >>> [name for name, score in tagger.suggest("tax law", k=2)]
+        ['law', 'tax']
         """
         self._check_fitted()
+        k = check_count("k", k, 1)
         names = self._shown_names(ids)
         if isinstance(texts, str):
             if self.vectorizer_ is None:
@@ -449,8 +619,18 @@ class TextTagger(EditableTagger):
             If an argument is not valid.
         sklearn.exceptions.NotFittedError
             If the tagger is not fitted.
+
+        Examples
+        --------
+        >>> import manylabel as ml
+        >>> texts = ["my cat", "a dog", "tax law", "law"]
+        >>> labels = [["cats"], ["dogs"], ["law", "tax"], ["law"]]
+        >>> tagger = ml.TextTagger(ml.DiSMECClassifier(random_state=0)).fit(texts, labels)
+        >>> tagger.predict_topk(["tax law", "a dog"], k=1).indices.tolist()
+        [2, 1]
         """
         self._check_fitted()
+        k = check_count("k", k, 1)
         found = [self._topk(X, k) for X in self._blocks(texts)]
         if not found:
             return csr_array(np.empty((0, len(self.label_names_)), dtype=np.float32))
@@ -496,6 +676,15 @@ class TextTagger(EditableTagger):
         -----
         With `decision`, the probabilities of all texts are computed before label sets are chosen, because the
         choice may depend on all texts.
+
+        Examples
+        --------
+        >>> import manylabel as ml
+        >>> texts = ["my cat", "a dog", "tax law", "law"]
+        >>> labels = [["cats"], ["dogs"], ["law", "tax"], ["law"]]
+        >>> tagger = ml.TextTagger(ml.DiSMECClassifier(random_state=0)).fit(texts, labels)
+        >>> tagger.predict(["law"])
+        [['law']]
         """
         self._check_fitted()
         if isinstance(texts, str):
@@ -504,6 +693,27 @@ class TextTagger(EditableTagger):
         if self.decision is not None:
             return _sets(names, self.classifier_.predict(self._features(texts)))
         return [row for X in self._blocks(texts) for row in _sets(names, self.classifier_.predict(X))]
+
+
+def _kept(X: Any) -> Any:
+    """Return features in the form in which they are kept: floats, in arrays that the caller does not have."""
+    if not issparse(X):
+        dense = np.array(X)
+        return dense if dense.dtype in (np.float32, np.float64) else dense.astype(np.float64)
+    rows: Any = X
+    kept: Any = csr_array(rows, copy=True)
+    return kept if kept.dtype in (np.float32, np.float64) else kept.astype(np.float64)
+
+
+def _counted(texts: Iterator[str], tell: Tell | None) -> Iterator[str]:
+    """Yield the texts, and call `tell` with their number from time to time."""
+    number = 0
+    for number, text in enumerate(texts, 1):
+        yield text
+        if tell is not None and number % _TOLD == 0:
+            tell(number)
+    if tell is not None:
+        tell(number)
 
 
 def _ranked(names: NDArray[Any], labels: NDArray[Any], scores: NDArray[Any]) -> Suggestions:

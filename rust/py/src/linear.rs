@@ -11,7 +11,7 @@ use crate::run::{Job, run};
 use crate::scorer::{Scorer, Source};
 use manylabel_base::{Error, collected};
 use manylabel_linear as linear;
-use manylabel_linear::dismec::{Checked, Params, Solver, Targets};
+use manylabel_linear::dismec::{Checked, Params, Solver, Start, Targets};
 use manylabel_score::Model;
 use manylabel_sparse::{ColumnScaling, with_sparse};
 use numpy::PyReadonlyArray1;
@@ -55,7 +55,8 @@ pub(crate) fn standardize_columns<'py>(
 }
 
 /// Fits DiSMEC. `prepared` has the rows of X that [`scale_rows`](crate::pieces::scale_rows) has written, or None to
-/// copy the rows of X. `factors`, if given, has the factors of the costs of each label.
+/// copy the rows of X. `start`, if given, has weights (`n_labels`, `n_features`) and intercepts from which the
+/// fit begins. `factors`, if given, has the factors of the costs of each label.
 ///
 /// Returns a tuple:
 ///
@@ -68,6 +69,7 @@ pub(crate) fn fit_dismec<'py>(
     py: Python<'py>,
     examples: Examples<'py>,
     prepared: Option<PyPrepared>,
+    start: Option<(PyCsr<'py>, PyReadonlyArray1<'py, f32>)>,
     factors: Option<PyFactors<'py>>,
     params: Named<'py>,
     job: Job,
@@ -76,17 +78,26 @@ pub(crate) fn fit_dismec<'py>(
     let (x, y, sample_weight) = examples.unchecked()?;
     let prepared = prepared.as_ref();
     let factors = factors.map(|factors| factors.to_owned()).transpose()?;
+    let start = start
+        .as_ref()
+        .map(|(weights, intercept)| {
+            Ok::<_, PyErr>((weights.unchecked("weights")?, intercept.as_slice()?))
+        })
+        .transpose()?;
     let model = job.run(py, |watch| {
         let y = y.to_labels()?;
         let targets = Targets {
             labels: y.view(),
             factors: factors.as_deref(),
         };
-        let task = match prepared {
+        let mut task = match prepared {
             Some(rows) => params.prepared_task(rows.view()?, targets, sample_weight, watch)?,
             None => params.task(x.sparse()?, targets, sample_weight, watch)?,
         };
         drop(y);
+        if let Some((weights, intercept)) = start {
+            task.start_from(Start::new(weights.to_owned()?, intercept)?)?;
+        }
         task.model(watch)
     })?;
     Ok((

@@ -24,9 +24,10 @@
 //! m_known = m + m_rest,    m_rest = (u m − Σ_unknown cost_i x_i) / (total − u)
 //! ```
 //!
-//! Here, u is the cost of the unknown rows, and total is the cost of all rows. `m_rest` is computed once for each
-//! label. `m_known · x_i` is computed once for each row of the working set. To score all rows, the solver
-//! adds `−κ m_rest` to the weights. So all products are exact, and steps take the same time.
+//! Here, u is the cost of the unknown rows, and total is the cost of all rows. `m_rest` is computed once for
+//! each label. `m_known · x_i` is computed once for each row of the working set. To score all rows, the
+//! solver adds `−κ m_rest` to the weights. So no product is approximated, and a step takes as long as for a
+//! label without unknown rows.
 //!
 //! The first run of coordinate descent uses only the positive rows. Then [`Effort::searches`]
 //! searches follow. A search scores all rows for sixteen labels in one pass, and keeps the worst
@@ -51,15 +52,14 @@ use manylabel_base::{Error, Watch, extend, few, filled, push};
 /// number. Rows with scores closer to −1 have little loss, and there are many of them.
 const MARGIN: f32 = 0.1;
 
-/// The working set is the set of rows that the solver uses for a label. All other rows form the
-/// background. This constant is the number of steps for rows of the working set between two steps
-/// for the background.
+/// The number of steps for rows of the working set between two steps for the background. The working set
+/// consists of the rows that the solver uses for a label, and all other rows form the background.
 const BACKGROUND_EVERY: usize = 16;
 
 /// The largest number of passes that adapt the weights to the rows that are not held out.
 const PASSES_TO_UNLEARN: usize = 3;
 
-/// Number of rows scored between two checks for cancellation.
+/// Number of rows scored between two checks for a stop request.
 const ROWS_PER_STEP: usize = 1 << 12;
 
 /// Name of growing vectors in error messages about memory.
@@ -80,7 +80,7 @@ struct Lane {
     alpha: Vec<f32>,
     /// The dot product of each row in `rows` and the mean row of the label.
     dots: Vec<f32>,
-    /// The factors of the costs of positive rows and of negative rows.
+    /// The factors by which the costs of positive rows and of negative rows are multiplied.
     factors: Factors,
     /// The rows for which the label is unknown.
     unknown: Vec<u32>,
@@ -120,7 +120,7 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    /// Allocates vectors for groups of sixteen labels of `problem`.
+    /// Allocates the vectors that are needed to fit groups of sixteen labels of `problem`.
     ///
     /// # Errors
     ///
@@ -148,7 +148,8 @@ impl Workspace {
         &self.lanes[lane].weights
     }
 
-    /// Returns the weights that the last call of [`unlearn`] computed, with one lane for each label.
+    /// Returns the weights that the last call of [`unlearn`] computed, with one lane for each label; shape
+    /// (dim).
     pub(crate) fn unlearned(&self) -> &[Lanes] {
         &self.panel
     }
@@ -171,8 +172,8 @@ struct Rule {
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
-/// computation was cancelled.
+/// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+/// requested a stop.
 pub(crate) fn solve(
     problem: &Problem<'_>,
     labels: &[u32],
@@ -239,8 +240,8 @@ pub(crate) fn solve(
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] if there is not enough memory, [`Error::Stopped`] if the computation
-/// was cancelled, or any error of `tell`.
+/// Returns [`Error::TooLarge`] if there is not enough memory, [`Error::Stopped`] if the caller requested a
+/// stop, or any error of `tell`.
 pub(crate) fn unlearn(
     problem: &Problem<'_>,
     unseen: &Unseen,
@@ -466,7 +467,7 @@ impl Lane {
     /// the number of rows added.
     fn join_worst(&mut self, problem: &Problem<'_>, effort: &Effort) -> Result<usize, Error> {
         let n_joining = self.n_joining(effort);
-        // Move the violators to the front. If there are too many, move the worst violators to the
+        // Move the violators to the front. If there are more than `n_joining`, move the worst of them to the
         // front.
         let mut n_violators = 0;
         for at in 0..self.found.len() {

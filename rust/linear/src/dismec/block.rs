@@ -24,8 +24,8 @@ pub struct Block<'a> {
     pub outputs: Outputs,
     /// The weights of the rows; all > 0. `None` gives every row the weight 1.
     pub weights: Option<&'a [f32]>,
-    /// If given, some rows are left out after the fit: a copy of the fitted weights is adapted to
-    /// the other rows, and this copy scores given rows.
+    /// Rows to leave out after the fit, and rows to score without them; see [`Forgotten`]. `None` if no
+    /// rows are to be scored.
     pub forgotten: Option<Forgotten<'a>>,
 }
 
@@ -49,7 +49,7 @@ pub struct Solution {
     /// `n_columns`).
     pub weights: CsrOwned,
     /// The intercepts; shape (`n_labels`). They are 0 if no intercepts are fitted. Labels without a
-    /// row have −∞.
+    /// positive row have −∞.
     pub intercept: Vec<f32>,
     /// The number of steps for each label, as in [`Model`](super::Model); shape (`n_labels`).
     pub n_iter: Vec<u32>,
@@ -165,8 +165,8 @@ impl Fit<'_> {
         } else {
             let new = || optimum::Workspace::new(problem);
             self.spaces.optimum.with(new, |space| {
-                let (tol, max_iter) = (params.0.tol, params.0.max_iter);
-                let n_iter = optimum::solve(problem, columns, labels, tol, max_iter, space, watch)?;
+                let rule = (params.0.tol, params.0.max_iter);
+                let n_iter = optimum::solve(problem, columns, labels, None, rule, space, watch)?;
                 let solved =
                     params.prune_panel(problem, labels, n_iter, |lane| space.weights(lane))?;
                 if let Some(unseen) = unseen {

@@ -13,8 +13,9 @@
 /// [`OF_BLOCK`](Self::OF_BLOCK).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Effort {
-    /// A label is rare if fewer than one in `rare` rows is positive. For rare labels, the solver
-    /// uses a small working set of rows, which is faster than using all rows.
+    /// A label is rare if fewer than one in `rare` of the rows for which it is known is positive.
+    /// For rare labels, the solver uses a small working set of rows, which is faster than using all
+    /// rows.
     pub(crate) rare: usize,
     /// For labels with at most this many positive rows, `rare_if_few` is used in place of `rare`.
     pub(crate) few: usize,
@@ -40,10 +41,10 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// The settings of `DiSMEC`. After two searches, the ranking of labels is the same as at the
-    /// minimum of the objective over all rows. With the default of `tol`, the tolerance of
-    /// coordinate descent is 0.3. A smaller tolerance does not change the rankings of test rows.
-    /// (The default tolerance of LIBLINEAR is 0.1.)
+    /// The settings of `DiSMEC`. On the data sets bibtex, delicious and eurlex57k with `C = 1`, two
+    /// searches are enough: the precision at 1, 3 and 5 differs by less than 0.2 percentage points
+    /// from the precision at the minimum of the objective over all rows. With the default of `tol`,
+    /// the tolerance of coordinate descent is 0.3. (The default tolerance of LIBLINEAR is 0.1.)
     pub const FULL: Self = Self {
         rare: 100,
         few: 0,

@@ -1,5 +1,5 @@
-//! Fits DiSMEC: all panels of sixteen labels are one piece (see `pieces.rs`). The weights that remain
-//! after pruning are collected into one sparse matrix, stored by feature.
+//! Fits all labels of DiSMEC as a single piece, which contains all panels of sixteen labels (see `pieces.rs`).
+//! The weights that remain after pruning are collected into one sparse matrix, stored by feature.
 //!
 //! The weights of a panel are pruned as soon as the panel is solved: small weights are dropped. So
 //! there are dense weights only for the panels in progress, at most one panel for each thread.
@@ -23,9 +23,8 @@ pub struct Model {
     /// a positive row.
     pub intercept: Vec<f32>,
     /// The number of steps for each label; shape (`n_labels`). It is `max_iter` for labels that did not
-    /// converge, and 0 for labels without a positive row. For rare labels with
-    /// [`Solver::Fast`](super::Solver::Fast), coordinate descent runs several times, and the number is
-    /// the largest number of passes in one of these runs.
+    /// converge, and 0 for labels without a positive row. For rare labels with [`Solver::Fast`], coordinate
+    /// descent runs several times, and the number is the largest number of passes in one of these runs.
     pub n_iter: Vec<u32>,
     /// The learned threshold. At this threshold, the number of predicted labels equals the number
     /// of true labels, counted on held-out rows. It is None if it was not requested or could not be
@@ -45,23 +44,22 @@ pub(super) struct Solved {
 }
 
 impl Checked {
-    /// Fits weights for each label of `y`. A matrix of ones, [`Labels`](manylabel_sparse::Labels) with unknown
-    /// pairs, and [`Targets`] with factors can be passed.
+    /// Fits weights for each label of `y`. `y` is a matrix of ones, [`Labels`](manylabel_sparse::Labels) with
+    /// unknown pairs, or [`Targets`] with factors.
     ///
-    /// `weights` multiplies the loss of each row, if it is given. All weights must be > 0. `watch`
-    /// counts finished labels. The fit runs on all threads of the pool.
+    /// If `weights` is given, the loss of each row is multiplied by the weight of the row. All weights must be
+    /// > 0. `watch` counts finished labels. The fit runs on all threads of the pool.
     ///
-    /// A step takes O(nnz(X)) time for sixteen labels. X takes 8 bytes per stored value, or 16 bytes if
-    /// some labels are not rare. Each thread takes up to 400 bytes per feature and 200 bytes per row.
-    /// The weights that remain after pruning take additional memory.
+    /// A step takes O(nnz(X)) time for sixteen labels. The copy of X takes 8 bytes per stored value, or 16
+    /// bytes if some labels are not rare. Each thread takes up to 400 bytes per feature (450 bytes with unknown
+    /// pairs) and 200 bytes per row. The weights that remain after pruning take additional memory.
     ///
     /// # Errors
     ///
     /// Returns [`Error::Shape`] if `x`, `y` and `weights` have different numbers of rows. Returns
-    /// [`Error::Param`] if a value is not finite as `f32`, or if `C`, `weights` and `x` are so
-    /// large or so small that results leave the range of `f32`. Returns [`Error::TooLarge`] if
-    /// there is not enough memory, or if a size does not fit in 32 bits. Returns [`Error::Stopped`]
-    /// if the computation was cancelled.
+    /// [`Error::Param`] if a value is not finite as `f32`, or if `C`, `weights` and `x` are so large or so
+    /// small that results leave the range of `f32`. Returns [`Error::TooLarge`] if there is not enough memory,
+    /// or if a size does not fit in 32 bits. Returns [`Error::Stopped`] if the caller requested a stop.
     pub fn fit<'a>(
         &self,
         x: Sparse<'_>,
@@ -72,8 +70,8 @@ impl Checked {
         self.task(x, y, weights, watch)?.model(watch)
     }
 
-    /// Returns the labels that have positive rows, the most frequent labels first, and the number of
-    /// labels that are not rare.
+    /// Returns the labels that have positive rows, and the number of labels that are not rare. Labels that are
+    /// not rare come first. Both kinds of labels are sorted by decreasing number of positive rows.
     ///
     /// # Errors
     ///
@@ -85,7 +83,8 @@ impl Checked {
     ) -> Result<(Vec<u32>, usize), Error> {
         let mut labels = collected("number of labels", 0..problem.n_labels() as u32)?;
         labels.retain(|&label| !problem.positives(label).is_empty());
-        // Without unknown pairs, a label that is less frequent than a rare label is rare too.
+        // Only the rows for which a label is known count. So with unknown pairs, a rare label can have more
+        // positive rows than a label that is not rare.
         let is_rare = |label: u32| {
             let n_positive = problem.positives(label).len();
             self.0.solver == Solver::Fast && effort.is_rare(n_positive, problem.n_known(label))
@@ -117,8 +116,8 @@ impl Checked {
         }))
     }
 
-    /// Keeps the weights of one label whose absolute value is at least `prune`. The intercept is
-    /// always kept.
+    /// Keeps those weights of one label that are not 0 and have an absolute value of at least `prune`. The
+    /// intercept is always kept.
     ///
     /// Most weights are dropped. So the weights are read in groups, and most groups take one
     /// comparison per weight.
@@ -208,7 +207,7 @@ pub(super) fn by_label(
     })
 }
 
-/// Workspaces of the two solvers that no thread is using.
+/// The workspaces of the two solvers that no thread uses at the moment.
 #[derive(Debug, Default)]
 pub(super) struct Spaces {
     pub(super) optimum: Spare<optimum::Workspace>,

@@ -43,6 +43,7 @@
 //! | `pieces.rs` | assigns labels to panels, and fits ranges of panels on all threads |
 //! | `block.rs`, `effort.rs` | fit a few labels to some of the rows, for other crates |
 //! | `problem.rs` | X, its transpose and the sums that all labels share |
+//! | `start.rs` | weights of an earlier fit, from which `optimum` begins |
 //! | `targets.rs` | the labels of the rows, unknown pairs of row and label, and factors of the costs |
 //! | `optimum.rs`, `active.rs` | the two solvers |
 //! | `unseen.rs` | scores of held-out rows, and the threshold |
@@ -55,6 +56,7 @@ mod optimum;
 mod params;
 mod pieces;
 mod problem;
+mod start;
 mod targets;
 mod unseen;
 
@@ -63,5 +65,6 @@ pub use effort::Effort;
 pub use fit::{Model, Spare};
 pub use params::{Checked, Params, Solver};
 pub use pieces::{Piece, Prepared, Task};
+pub use start::Start;
 pub use targets::{Factors, Outputs, Targets};
 pub use unseen::held_out_rows;

@@ -26,6 +26,7 @@
 //! So it has no loss, and the loops over rows need no test for unknown pairs.
 
 use super::problem::{Columns, Problem};
+use super::start::Start;
 use super::targets::UNKNOWN_SCORE;
 use super::unseen::Unseen;
 use crate::panel::{LANES, Lanes, Mask, Sums, dot, times_panel};
@@ -43,9 +44,9 @@ const LINE_STEPS: usize = 3;
 /// (rows with a nonzero loss) are not a random sample.
 const DIAGONAL_SHARE: f64 = 0.1;
 
-/// Determines how many steps adapt the weights of a panel to the rows that are not held out. This
-/// number of steps is the number of steps of the fit, divided by this constant. These steps add
-/// about a sixth to the time of the panel.
+/// The number of steps of the fit of a panel, divided by the number of steps that adapt its weights to the
+/// rows that are not held out. The second number is limited by [`STEPS_TO_UNLEARN`]. These steps add about
+/// a sixth to the time of the panel.
 const STEPS_PER_STEP_TO_UNLEARN: usize = 6;
 
 /// The smallest and the largest number of steps that adapt the weights to the rows that are not
@@ -53,7 +54,7 @@ const STEPS_PER_STEP_TO_UNLEARN: usize = 6;
 /// (`tests/linear/test_threshold.py`).
 const STEPS_TO_UNLEARN: (usize, usize) = (2, 6);
 
-/// Number of rows that a product processes between two checks for cancellation.
+/// Number of rows that a product processes between two checks for a stop request.
 const ROWS_PER_STEP: usize = 1 << 15;
 
 /// The vectors for one panel, which is a group of sixteen labels. They are reused for the next
@@ -89,7 +90,7 @@ struct Factors {
 }
 
 impl Workspace {
-    /// Allocates vectors for groups of sixteen labels of `problem`.
+    /// Allocates the vectors that are needed to fit groups of sixteen labels of `problem`.
     ///
     /// # Errors
     ///
@@ -121,7 +122,8 @@ impl Workspace {
         collected("number of features", weights)
     }
 
-    /// Returns the weights of the last call of [`solve`] or [`unlearn`], with one lane for each label.
+    /// Returns the weights of the last call of [`solve`] or [`unlearn`], with one lane for each label;
+    /// shape (dim).
     pub(crate) fn unlearned(&self) -> &[Lanes] {
         &self.weights
     }
@@ -130,24 +132,32 @@ impl Workspace {
 /// Minimizes the objectives f of up to [`LANES`] labels and leaves the weights in `space`. Returns
 /// the number of steps for each label, which is `max_iter` for a label that did not converge.
 ///
-/// Let n be the number of rows, n₊ the number of positive rows and n₋ the number of negative rows.
-/// A label has converged when `‖∇f‖ ≤ tol · max(1, min(n₊, n₋))/n · ‖∇f(0)‖` (the rule of
-/// LIBLINEAR).
+/// `from` has weights from which the steps begin. `None`, and labels without such weights, begin with the
+/// weights of [`begin`]. The weights at the end are the same within the tolerance.
+///
+/// For a label, let n be the number of rows for which it is known, n₊ the number of positive rows and n₋
+/// the number of negative rows. A label has converged when `‖∇f‖ ≤ tol · max(1, min(n₊, n₋))/n · ‖∇f(0)‖`
+/// (the rule of LIBLINEAR).
 ///
 /// # Errors
 ///
-/// Returns [`Error::Stopped`] if the computation was cancelled.
+/// Returns [`Error::Stopped`] if the caller requested a stop.
 pub(crate) fn solve(
     problem: &Problem<'_>,
     columns: &Columns<'_>,
     labels: &[u32],
-    tol: f64,
-    max_iter: usize,
+    from: Option<&Start>,
+    (tol, max_iter): (f64, usize),
     space: &mut Workspace,
     watch: &Watch,
 ) -> Result<[usize; LANES], Error> {
     space.factors = problem.has_factors().then(|| factors(problem, labels));
-    let stop = start(problem, labels, tol, space);
+    let stop = begin(problem, labels, tol, space);
+    if let Some(from) = from {
+        for (lane, &label) in labels.iter().enumerate() {
+            from.read(label, &problem.features, lane, &mut space.weights);
+        }
+    }
     product(problem.x.view(), &space.weights, &mut space.errors, watch)?;
     space.positive.fill(0);
     for (lane, &label) in labels.iter().enumerate() {
@@ -185,7 +195,7 @@ pub(crate) fn solve(
 ///
 /// # Errors
 ///
-/// Returns [`Error::Stopped`] if the computation was cancelled, or any error of `tell`.
+/// Returns [`Error::Stopped`] if the caller requested a stop, or any error of `tell`.
 pub(crate) fn unlearn(
     problem: &Problem<'_>,
     columns: &Columns<'_>,
@@ -314,11 +324,11 @@ fn descend(
 
 /// Initializes the weights. Returns, for each label, the gradient norm at which it has converged.
 ///
-/// The initial weights are a combination of the mean positive row and the mean row of all rows. With these
-/// weights, the score of the mean positive row is 1 and the score of the mean row is −1.
-/// (Schultheis, Babbar: Speeding-up one-versus-all training for extreme classification via
-/// mean-separating initialization, Machine Learning 2022.)
-fn start(problem: &Problem<'_>, labels: &[u32], tol: f64, space: &mut Workspace) -> Sums {
+/// The initial weights are a linear combination of the mean positive row and the mean of all rows. With
+/// these weights, the mean positive row has the score 1, and the mean of all rows has the score −1.
+/// (Schultheis, Babbar: Speeding-up one-versus-all training for extreme classification via mean-separating
+/// initialization, Machine Learning 2022.)
+fn begin(problem: &Problem<'_>, labels: &[u32], tol: f64, space: &mut Workspace) -> Sums {
     // First compute the sum of the positive rows, weighted by cost.
     space.weights.fill(Lanes::default());
     let mut positive_cost = [0.0f64; LANES];
@@ -332,7 +342,8 @@ fn start(problem: &Problem<'_>, labels: &[u32], tol: f64, space: &mut Workspace)
             }
         }
     }
-    // Then compute the sum of the unknown rows, for which the last gradient has room.
+    // Then compute the sum of the unknown rows, weighted by cost. It is stored in the vector of the last
+    // gradient, which is not needed yet.
     let unknown = &mut space.last_gradient;
     unknown.fill(Lanes::default());
     let mut unknown_cost = [0.0f64; LANES];
@@ -368,9 +379,9 @@ fn start(problem: &Problem<'_>, labels: &[u32], tol: f64, space: &mut Workspace)
     let (mut of_positive, mut of_mean) = (Lanes::default(), Lanes::default());
     for lane in 0..labels.len() {
         let cost = positive_cost[lane];
-        // The distance from zero to the minimum is at most the gradient norm at zero, because f is
-        // 1-strongly convex. If this norm is below the limit, start at zero. Otherwise squares
-        // would underflow in single precision.
+        // `at_zero` is the squared gradient norm at zero. The distance from zero to the minimum is at most
+        // this norm, because f is 1-strongly convex. If the norm is below 1e-12, the start is zero. With
+        // another start, squares would underflow in single precision.
         if at_zero[lane] < 1e-24 {
             continue;
         }
@@ -433,7 +444,7 @@ fn line_search(cost: &[f32], space: &Workspace, live: Mask) -> Lanes {
     step
 }
 
-/// Computes `out = x p`, and regularly checks for cancellation.
+/// Computes `out = x p`, and regularly checks for a stop request.
 fn product(x: CsrRef<'_>, p: &[Lanes], out: &mut [Lanes], watch: &Watch) -> Result<(), Error> {
     for (chunk, out) in out.chunks_mut(ROWS_PER_STEP).enumerate() {
         watch.step(0)?;
@@ -535,7 +546,7 @@ fn factor(factors: &Factors, positive: Mask, lane: usize) -> f32 {
     }
 }
 
-/// Does the same as [`advance`]. `weigh` returns the cost of a row for one label.
+/// Does the work of [`advance`]. `weigh` returns the cost of a row for one label.
 #[inline(always)]
 fn advance_by(
     weigh: impl Fn(f32, Mask, usize) -> f32,
@@ -599,7 +610,7 @@ fn slope_weighted(
     slope_by(weigh, cost, step, along, positive, errors)
 }
 
-/// Does the same as [`slope`]. `weigh` returns the cost of a row for one label.
+/// Does the work of [`slope`]. `weigh` returns the cost of a row for one label.
 #[inline(always)]
 fn slope_by(
     weigh: impl Fn(f32, Mask, usize) -> f32,

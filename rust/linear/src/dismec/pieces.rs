@@ -6,6 +6,7 @@
 use super::fit::{Model, Solved, Spaces, by_label};
 use super::params::Checked;
 use super::problem::{Columns, Problem};
+use super::start::Start;
 use super::unseen::{Sample, Unseen};
 use super::{Effort, Targets, active, optimum};
 use crate::Tally;
@@ -40,17 +41,20 @@ pub struct Task<'a> {
     problem: Problem<'a>,
     /// The transpose of the rows, if the caller owns it.
     xt: Option<CsrRef<'a>>,
-    /// The labels that have positive rows, the most frequent labels first.
+    /// The labels that have positive rows, in the order in which they are fitted. Labels that are not rare come
+    /// first.
     labels: Vec<u32>,
     /// The number of labels that are not rare.
     n_frequent: usize,
-    /// The samples of frequent and of rare labels, which score the held-out rows.
+    /// The samples of frequent and of rare labels. Held-out rows are scored for the labels in the samples.
     samples: (Sample, Sample),
     /// The held-out rows.
     unseen: Option<Unseen>,
-    /// The training set by column, once a panel of frequent labels is fitted.
+    /// Weights from which the solver of frequent labels begins.
+    start: Option<Start>,
+    /// The training set by column. It is computed when the first panel of frequent labels is fitted.
     columns: OnceLock<Columns<'a>>,
-    /// Held while `columns` is computed.
+    /// Locked by the thread that computes `columns`.
     computing: Mutex<()>,
     /// The workspaces of the solvers.
     spaces: Spaces,
@@ -67,12 +71,12 @@ pub struct Piece {
     pub intercept: Vec<f32>,
     /// The number of steps of each label, in the order of `labels`.
     pub n_iter: Vec<u32>,
-    /// The scores of held-out rows that may influence the threshold; empty if no threshold is learned.
+    /// The scores of held-out rows that may influence the threshold. `None` if no threshold is learned.
     pub tally: Option<Tally>,
 }
 
 impl Checked {
-    /// Copies a training set. The parameters of the result are those of `self`.
+    /// Copies a training set, to fit ranges of panels with these parameters.
     ///
     /// # Errors
     ///
@@ -90,7 +94,8 @@ impl Checked {
         Task::new(self, Problem::new(x, y, weights, &self.0, watch)?, None)
     }
 
-    /// Borrows a training set that has been prepared. The copy of X that [`task`](Self::task) makes is not needed.
+    /// Borrows prepared rows, to fit ranges of panels with these parameters. Unlike [`task`](Self::task), this
+    /// method does not copy X.
     ///
     /// # Errors
     ///
@@ -139,10 +144,24 @@ impl<'a> Task<'a> {
             n_frequent,
             samples,
             unseen,
+            start: None,
             columns: OnceLock::new(),
             computing: Mutex::new(()),
             spaces: Spaces::default(),
         })
+    }
+
+    /// Makes the solver of frequent labels begin with given weights, such as those of a fit to fewer rows. The
+    /// result is the same within the tolerance. Rare labels do not use these weights: coordinate descent begins
+    /// with dual variables, and with the rows that violate the margin of its own intermediate weights.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Shape`] if the numbers of labels or features differ from those of the task.
+    pub fn start_from(&mut self, start: Start) -> Result<(), Error> {
+        start.check(self.n_labels(), self.n_features())?;
+        self.start = Some(start);
+        Ok(())
     }
 
     /// Returns the number of panels.
@@ -198,7 +217,8 @@ impl<'a> Task<'a> {
         })
     }
 
-    /// Fits a range of panels. Returns the weights of the labels of each panel, and the scores of the held-out rows.
+    /// Fits a range of panels. Returns the weights of the labels of each panel, and the scores of the held-out
+    /// rows or `None`.
     pub(super) fn solve(
         &self,
         panels: Range<usize>,
@@ -242,8 +262,9 @@ impl<'a> Task<'a> {
         let columns = self.columns(watch)?;
         let new = || optimum::Workspace::new(problem);
         self.spaces.optimum.with(new, |space| {
-            let (tol, max_iter) = (params.0.tol, params.0.max_iter);
-            let n_iter = optimum::solve(problem, columns, labels, tol, max_iter, space, watch)?;
+            let rule = (params.0.tol, params.0.max_iter);
+            let start = self.start.as_ref();
+            let n_iter = optimum::solve(problem, columns, labels, start, rule, space, watch)?;
             let solved = params.prune_panel(problem, labels, n_iter, |lane| space.weights(lane))?;
             let unseen = self.unseen.as_ref().zip(tally);
             if let (Some((unseen, tally)), Some(weight)) = (unseen, self.samples.0.weight(panel)) {
@@ -280,7 +301,7 @@ impl<'a> Task<'a> {
         })
     }
 
-    /// Returns the training set by column. It is computed once.
+    /// Returns the training set by column. The first call computes it.
     fn columns(&self, watch: &Watch) -> Result<&Columns<'a>, Error> {
         if let Some(columns) = self.columns.get() {
             return Ok(columns);

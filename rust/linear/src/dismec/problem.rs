@@ -1,8 +1,8 @@
 //! Prepares the data that all labels share: X with a column of ones for the intercept, sums over X, and
 //! the transpose of X.
 //!
-//! The data are prepared once per fit on one thread, in a few passes over X. Between the passes,
-//! the fit checks for cancellation.
+//! The data are prepared once per fit on one thread, in a few passes over X. Between the passes, the fit
+//! checks for a stop request.
 
 use super::targets::{Factors, Outputs, Targets};
 use manylabel_base::{Error, Watch, collected, filled};
@@ -51,14 +51,18 @@ pub(crate) struct Columns<'a> {
 }
 
 impl<'a> Problem<'a> {
-    /// Copies the training set and computes its sums. `weights` holds the weights of the rows. If
-    /// it is None, all weights are 1.
+    /// Makes the training set of a fit from the caller's data, in a few passes over X on one thread.
+    ///
+    /// The rows of `x` are copied, without columns that have no entries. They are scaled to unit length if
+    /// `params.normalize` is true. A column of ones is appended if `params.fit_intercept` is true. Then the
+    /// sums over the rows are computed, which are the fields from `cost` to `row_squares`. `weights` has one
+    /// weight for each row; shape (n). If it is None, all weights are 1.
     ///
     /// # Errors
     ///
     /// Returns [`Error::Param`] if values or products are outside the range of `f32`. Returns
-    /// [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
-    /// computation was cancelled.
+    /// [`Error::TooLarge`] if there is not enough memory, or if `x` has more than 2³¹−2 rows or columns.
+    /// Returns [`Error::Stopped`] if the caller requested a stop.
     pub(crate) fn new(
         x: Sparse<'_>,
         y: Targets<'_>,
@@ -80,8 +84,8 @@ impl<'a> Problem<'a> {
         })
     }
 
-    /// Adds a column of ones to a training set if needed, and computes its sums. No other changes
-    /// are made.
+    /// Makes the training set of a fit from rows that are already scaled. Appends a column of ones if
+    /// `params.fit_intercept` is true, and computes the sums over the rows.
     ///
     /// Every column of `x` must have entries.
     ///
@@ -104,9 +108,10 @@ impl<'a> Problem<'a> {
         Self::of_stored(x, (features, n_features), outputs, weights, params, watch)
     }
 
-    /// Computes the sums of a training set whose rows are complete: they are scaled, without empty columns, and
-    /// with a column of ones if intercepts are fitted. `features` has the original number of each column without
-    /// the column of ones, and the number of features of the original X.
+    /// Makes the training set of a fit from rows that need no change. The rows are scaled, have no empty
+    /// columns, and have a column of ones if intercepts are fitted. This function only computes the sums over
+    /// the rows. `features` has two items: the original number of each column, without the column of ones,
+    /// and the number of features of the original X.
     ///
     /// # Errors
     ///
@@ -154,13 +159,14 @@ impl<'a> Problem<'a> {
         })
     }
 
-    /// Returns the training set by column, which the solver of the labels `frequent` needs. The result is
-    /// empty if there are no such labels.
+    /// Returns the training set by column, which the solver for frequent labels needs. `frequent` lists
+    /// these labels. If there are none, the result is empty.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if there is not enough memory, or [`Error::Stopped`] if the computation was
-    /// cancelled.
+    /// Returns [`Error::Param`] if the caller owns the rows, because only rows that the training set owns
+    /// can be transposed here. Returns [`Error::TooLarge`] if there is not enough memory, or
+    /// [`Error::Stopped`] if the caller requested a stop.
     pub(crate) fn columns(&self, frequent: &[u32], watch: &Watch) -> Result<Columns<'a>, Error> {
         if frequent.is_empty() {
             let none = CsrOwned {
@@ -187,7 +193,7 @@ impl<'a> Problem<'a> {
         self.columns_of(xt)
     }
 
-    /// Returns the training set by column, given its transpose.
+    /// Returns the training set by column, given the transpose of its rows.
     ///
     /// # Errors
     ///
@@ -265,9 +271,9 @@ fn column_sums(
     collected("number of features", sums)
 }
 
-/// Checks that intermediate results stay in the range of `f32`. Products of gradients and scores
-/// can be as large as the square of the magnitude computed here. Also checks that costs do not
-/// become zero. The costs are multiplied by factors from `least` to `most`.
+/// Checks that intermediate results stay in the range of `f32`. Products of gradients and scores can be as
+/// large as the square of the magnitude computed here. Also checks that costs do not become zero. Each cost
+/// may be multiplied by a factor from `least` to `most`, the smallest and the largest factor of all labels.
 ///
 /// # Errors
 ///

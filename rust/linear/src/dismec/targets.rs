@@ -1,4 +1,5 @@
-//! Defines what a fit must predict: the labels of the rows, and how much each pair of row and label counts.
+//! Defines what a fit learns to predict: the labels of the rows, and a factor for the cost of each pair of row
+//! and label.
 
 use manylabel_base::range::same;
 use manylabel_base::{Error, collected, copied};
@@ -96,8 +97,8 @@ impl Targets<'_> {
     }
 }
 
-/// The outputs of a block: labels, or groups of labels. The matrices have shape (outputs, rows), and their stored
-/// values are ignored.
+/// The outputs of a block. An output is a label or a group of labels, and has one linear classifier. The
+/// matrices have shape (outputs, rows), and their stored values are ignored.
 #[derive(Debug)]
 pub struct Outputs {
     /// The positive rows of each output, in increasing order.
@@ -109,7 +110,7 @@ pub struct Outputs {
 }
 
 impl Outputs {
-    /// Returns the smallest and the largest factor, and at least the interval from 1 to 1.
+    /// Returns the smallest and the largest of all factors and the number 1.
     pub(crate) fn range_of_factors(&self) -> (f32, f32) {
         let factors = self.factors.iter().flatten();
         let mut range = (1.0f32, 1.0f32);
@@ -119,7 +120,8 @@ impl Outputs {
         range
     }
 
-    /// Returns the factors of some outputs, one for each entry of `labels`.
+    /// Returns the factors of the outputs with the numbers `labels`, in this order. Returns `None` if `factors`
+    /// is `None`.
     ///
     /// # Errors
     ///

@@ -46,7 +46,7 @@ pub(crate) struct Unseen {
     pub(crate) rows: Vec<u32>,
     /// The cost of each row, which is 0 for held-out rows; shape (n).
     pub(crate) cost: Vec<f32>,
-    /// The sum of the costs of all rows.
+    /// The sum of the entries of `cost`.
     pub(crate) total_cost: f64,
     /// The total weight of the true pairs of held-out rows and sampled labels.
     wanted: f64,
