@@ -117,6 +117,16 @@ def test_labels_that_only_test_rows_have():
     Y = csr_array(Y)
     diagnosis = ml.doctor(X[:200], Y[:200], X[200:], Y[200:])
     assert found(diagnosis, "labels of the test rows that no training row has") == [4]
+    assert "labels that are never on" not in [finding.kind for finding in diagnosis.findings]
+    assert found(ml.doctor(X[:200], Y[:200]), "labels that are never on") == [4]
+
+
+def test_unknown_entries_count_as_zeros():
+    X, Y = made()
+    unknown = Y.toarray().astype(float)
+    unknown[(unknown == 0) & (np.arange(300)[:, None] % 3 == 0)] = np.nan
+    assert str(ml.doctor(X, unknown)) == str(ml.doctor(X, Y))
+    assert str(ml.doctor(X, csr_array(unknown))) == str(ml.doctor(X, Y))
 
 
 def test_text_json_and_frame():
@@ -154,11 +164,15 @@ def test_a_first_estimator_can_be_made():
         ((np.ones((3, 2)), np.ones((3, 2)), np.ones((3, 2))), "must both be given"),
         ((np.ones((3, 2)), np.ones((3, 2)), np.ones((3, 1)), np.ones((3, 2))), "must have 2 features"),
         ((np.ones((0, 2)), np.ones((0, 2))), "at least one row"),
+        ((np.ones((3, 2)), np.eye(3), None, None, "five"), "`cv` must be an integer >= 2"),
+        ((np.ones((3, 2)), np.eye(3), None, None, True), "`cv` must be an integer >= 2"),
+        ((np.ones((3, 2)), np.eye(3), None, None, 1), "`cv` must be an integer >= 2"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments, message):
+    more = {} if len(arguments) < 5 else {"cv": arguments[4]}
     with pytest.raises(ValueError, match=message):
-        ml.doctor(*arguments)
+        ml.doctor(*arguments[:4], **more)
 
 
 def test_rows_stay_sparse(monkeypatch):

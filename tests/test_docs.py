@@ -12,6 +12,8 @@ from numpydoc.validate import validate
 
 import manylabel as ml
 from manylabel.datasets import dump_xc, make_multilabel
+from manylabel.estimator.surgery import EditableLabels
+from manylabel.tagging.changes import EditableTagger
 
 README = Path(__file__).parents[1] / "README.md"
 MODULES = ["manylabel", *(module.name for module in pkgutil.walk_packages(ml.__path__, "manylabel."))]
@@ -44,10 +46,55 @@ def test_docstring(name):
     assert [error for error in result["errors"] if error[0] not in ignored] == []
 
 
+class Finder(doctest.DocTestFinder):
+    """Finds decorated functions too, whose globals are those of the decorator."""
+
+    def _from_module(self, module, object):
+        if inspect.isfunction(object):
+            return object.__module__ == module.__name__
+        return super()._from_module(module, object)
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert doctest.testmod(importlib.import_module(name)).failed == 0
+    module, runner = importlib.import_module(name), doctest.DocTestRunner()
+    for test in Finder().find(module, module.__name__):
+        runner.run(test)
+    assert runner.summarize().failed == 0
+
+
+def test_decorated_methods_have_their_examples_run():
+    module = importlib.import_module("manylabel.tagging.changes")
+    names = {test.name.rpartition(".")[2] for test in Finder().find(module, module.__name__) if test.examples}
+    assert names >= {"rename_labels", "drop_labels", "add_labels", "merge_labels", "refit_labels", "update"}
+
+
+def own(cls, base):
+    """The public methods that a class or one of its bases defines."""
+    return [
+        f"{cls.__name__}.{name}"
+        for name, value in vars(base).items()
+        if not name.startswith("_") and (isinstance(value, classmethod) or inspect.isfunction(value))
+    ]
+
+
+# Methods that only taggers have, or classifiers whose labels can be changed. Those that all estimators share,
+# such as `save`, are shown in the examples of the classes.
+OWN = [
+    *own(ml.TextTagger, ml.TextTagger),
+    *own(ml.TextTagger, EditableTagger),
+    *own(ml.DiSMECClassifier, EditableLabels),
+    "DiSMECClassifier.decision_at",
+    "DiSMECClassifier.explain",
+    "LabelTreeClassifier.add_labels",
+]
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_methods_have_examples(name):
+    cls, _, method = name.partition(".")
+    assert ">>>" in getattr(getattr(ml, cls), method).__doc__
 
 
 def test_readme(tmp_path, monkeypatch):

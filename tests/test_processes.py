@@ -166,6 +166,11 @@ def test_progress_counts_what_is_learned(classifier, small):
 
 @every_class
 def test_other_threads_run_during_a_fit(classifier, middling):
+    # A short fit can end before the operating system runs the other thread, so it is tried several times.
+    assert any(another_thread_runs_during_a_fit(classifier, *middling) for _ in range(20))
+
+
+def another_thread_runs_during_a_fit(classifier, X, Y):
     begun, counted = threading.Event(), threading.Event()
 
     def count():
@@ -183,9 +188,14 @@ def test_other_threads_run_during_a_fit(classifier, middling):
         if counted.is_set():
             raise LookupError("counted")
 
-    with pytest.raises(LookupError, match="counted"):
-        clone(classifier).fit(*middling, progress=report)
-    thread.join()
+    try:
+        clone(classifier).fit(X, Y, progress=report)
+    except LookupError:
+        return True
+    finally:
+        begun.set()
+        thread.join()
+    return False
 
 
 @every_class

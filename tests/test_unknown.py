@@ -10,22 +10,12 @@ from sklearn.tree import DecisionTreeClassifier
 
 import manylabel as ml
 from estimators import CLASSIFIERS, TRANSFORMERS
+from manylabel import decision
 from manylabel.embedding import rembrandt
 from manylabel.estimator.held_out import held_out_folds
 from oracle import leml as oracle_leml
 from oracle import linear as oracle_linear
 from oracle import unknown as oracle
-
-
-def supports(estimator):
-    """The smooth link leaves unknown entries out of stochastic gradients of the logistic loss only."""
-    parameters = estimator.get_params()
-    return not isinstance(estimator, ml.SmoothLinkClassifier) or (
-        (parameters["loss"], parameters["solver"]) == ("logistic", "psgd")
-    )
-
-
-SUPPORTED = [one for one in CLASSIFIERS if supports(one)]
 
 
 def names(estimator):
@@ -49,7 +39,7 @@ def exact(C, **parameters):
     )
 
 
-@pytest.mark.parametrize("estimator", SUPPORTED, ids=names)
+@pytest.mark.parametrize("estimator", CLASSIFIERS, ids=names)
 def test_unknown_entries_change_the_fit_in_both_formats(estimator):
     X, Y = examples(120, 8, 6)
     X = np.abs(X)
@@ -63,11 +53,10 @@ def test_unknown_entries_change_the_fit_in_both_formats(estimator):
     assert not np.allclose(dense[:, others], zeros[:, others], rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("estimator", [one for one in CLASSIFIERS if not supports(one)], ids=names)
-def test_estimators_without_support_refuse_them(estimator):
+def test_the_softmax_refuses_them():
     X, Y = examples(60, 4, 3)
     with pytest.raises(ValueError, match="must not have unknown entries"):
-        clone(estimator).fit(X, Y)
+        ml.SmoothLinkClassifier(loss="softmax").fit(X, Y)
 
 
 def test_estimators_of_other_libraries_refuse_them():
@@ -168,7 +157,34 @@ def test_tree_leaves_out_unknown_pairs_of_labels_and_of_children():
             own = log_probability(oracle.hinge_minimum(A[here], Y[here, label], 0.5))
             expected[:, label] = path + own
     found = tree.decision_function(X) + tree.threshold_
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_blocks_minimize_the_loss_of_known_entries_of_their_rows():
+    """With two blocks, one of which has fewer labels, and with one cluster, which has all."""
+    X, Y = examples(80, 5, 4)
+    X[:40, 0] += 4
+    X[40:, 0] -= 4
+    Y[:40, 3], Y[0, 3] = 0, np.nan
+    base = exact(0.7)
+    blocks = ml.BlockPartitionClassifier(base, n_blocks=2, lam=0.5, random_state=0).fit(X, Y)
+    assert len(blocks.estimators_) == 2
+    for part in (blocks, ml.CBMLCClassifier(base, 1).fit(X, Y), ml.LPSRClassifier(base, 2, 4).fit(X, Y)):
+        if isinstance(part, ml.LPSRClassifier):
+            models = [(part.estimators_[0], np.arange(80), part.labels_)]
+        else:
+            rows = [np.flatnonzero(part.row_blocks_ == block) for block in range(len(part.estimators_))]
+            models = list(zip(part.estimators_, rows, part.label_blocks_, strict=True))
+        assert models
+        for model, of_block, labels in models:
+            A = oracle_linear.design(X[of_block], normalize=False)
+            for at, label in enumerate(labels):
+                y = Y[of_block, label]
+                if not (y == 1).any():
+                    continue
+                expected = oracle.hinge_minimum(A, y, 0.7)
+                found = np.r_[model.coef_.toarray()[at], model.intercept_[at]]
+                np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_pdsparse_leaves_unknown_labels_out_of_the_margin():
@@ -207,7 +223,28 @@ def test_leml_minimizes_the_loss_of_known_entries(loss, weighted):
     slopes = oracle_leml.gradient(W, H, X, labels, 0.5, loss, known, m)
     assert max(np.abs(slope).max() for slope in slopes) < 0.02
     told = clone(model).fit(X, labels, m if weighted else None, observed=known)
-    assert model.objective_[-1] == pytest.approx(told.objective_[-1], rel=1e-3)
+    assert model.objective_[-1] == pytest.approx(told.objective_[-1], rel=1e-5)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_ridge_regressions_of_leml_leave_unknown_entries_out(weighted):
+    """Few entries are unknown. With as many factors as labels, there are no local minima."""
+    X, Y = examples(90, 5, 4, unknown=0.08)
+    m = np.random.default_rng(1).uniform(0.5, 2, 90) if weighted else np.ones(90)
+    model = ml.LEMLClassifier(
+        4, alpha=0.5, normalize=False, fit_intercept=False, threshold=0.0, max_iter=2000, tol=1e-12
+    )
+    model.set_params(cg_max_iter=200, cg_tol=1e-4, random_state=0).fit(X, Y, m if weighted else None)
+    W, H = model.feature_factors_.astype(float), model.label_factors_.T.astype(float)
+    known, labels = ~np.isnan(Y), np.nan_to_num(Y)
+    value = oracle_leml.value(W, H, X, labels, 0.5, "squared", known, m)
+    assert model.objective_[-1] == pytest.approx(value, rel=1e-5)
+    least = oracle.least_low_rank(X, labels, 4, 0.5, known, m)
+    assert value == pytest.approx(least, rel=1e-5)
+    # The same without unknown entries, but with the mask: another solver.
+    told = clone(model).fit(X, labels, m if weighted else None, observed=known)
+    assert model.objective_[-1] == pytest.approx(told.objective_[-1], rel=1e-5)
+    assert (np.diff(model.objective_) <= 1e-6 * model.objective_[0]).all(), "the objective falls"
 
 
 def test_corrlog_leaves_out_conditionals_of_unknown_entries():
@@ -368,3 +405,100 @@ def test_propensities_raise_rare_labels(estimator, dense):
     assert gains[is_rare].mean() > gains[~is_rare].mean()
     same = clone(estimator).fit(X[:800], Y[:800], propensities=np.ones(60))
     np.testing.assert_allclose(same.decision_function(X), plain.decision_function(X), rtol=1e-4, atol=1e-4)
+
+
+def probabilities_and_labels(n_rows=300, n_labels=6, unknown=0.2):
+    rng = np.random.default_rng(0)
+    P = rng.random((n_rows, n_labels)) ** 2
+    Y = (rng.random(P.shape) < P).astype(float)
+    Y[rng.random(P.shape) < unknown] = np.nan
+    return P, Y
+
+
+RULES = [
+    decision.Thresholds(),
+    decision.Thresholds("macro_f1"),
+    decision.Thresholds("macro_f1", pooling="none"),
+    decision.Thresholds("example_f1"),
+    decision.Thresholds(precision=0.6),
+    decision.Thresholds(recall=0.5),
+    decision.RiskControl(0.3),
+    decision.RiskControl(0.5, risk="false_discovery_rate", guarantee="probability"),
+]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=names)
+@pytest.mark.parametrize("form", [np.asarray, csr_array])
+def test_decision_rules_learn_nothing_from_unknown_entries(rule, form):
+    """An unknown label is like one that is never chosen and never true."""
+    P, Y = probabilities_and_labels()
+    found = clone(rule).fit(form(P), form(Y)).predict(P)
+    expected = clone(rule).fit(np.where(np.isnan(Y), 0, P), np.nan_to_num(Y)).predict(P)
+    np.testing.assert_array_equal(found, expected)
+    # Only recalls count no chosen labels that are not true.
+    zeros = clone(rule).fit(P, np.nan_to_num(Y)).predict(P)
+    recalls = "recall" in names(rule) or names(rule) == "RiskControl(alpha=0.3)"
+    assert (found == zeros).all() == recalls
+
+
+def test_a_number_of_labels_counts_unknown_entries():
+    P, Y = probabilities_and_labels()
+    found = decision.Thresholds(labels_per_row=2.0).fit(P, Y)
+    np.testing.assert_array_equal(
+        found.bounds_, decision.Thresholds(labels_per_row=2.0).fit(P, 0 * np.nan_to_num(Y)).bounds_
+    )
+
+
+def test_frequencies_of_labels_are_those_of_known_rows():
+    P, Y = probabilities_and_labels()
+    Y[:, 5] = np.nan
+    rule = decision.F1Inference().fit(P, Y)
+    np.testing.assert_allclose(rule.prior_[:5], np.nanmean(Y[:, :5], axis=0))
+    assert rule.prior_[5] == 0
+
+
+@pytest.mark.parametrize(("method", "pooling"), [("sigmoid", "none"), ("isotonic", "frequency")])
+def test_a_calibrator_leaves_out_unknown_entries(method, pooling):
+    """Rows of which nothing is known are rows that are not there."""
+    X, Y = ml.datasets.make_multilabel(900, 60, 12, random_state=0)
+    model = ml.DiSMECClassifier(1.0, random_state=0).fit(X[:400], Y[:400])
+    calibrator = decision.LabelCalibrator(model, method=method, pooling=pooling, cv="prefit", n_candidates=6)
+    told = Y[400:].toarray().astype(float)
+    told[::3] = np.nan
+    rest = np.arange(500) % 3 > 0
+    found = clone(calibrator).set_params(estimator=model).fit(X[400:], told)
+    expected = clone(calibrator).set_params(estimator=model).fit(X[400:][rest], Y[400:][rest])
+    np.testing.assert_allclose(found.predict_proba(X), expected.predict_proba(X), rtol=1e-6)
+    zeros = clone(calibrator).set_params(estimator=model).fit(X[400:], np.nan_to_num(told))
+    assert not np.allclose(found.predict_proba(X), zeros.predict_proba(X), rtol=0.01)
+    refit = decision.LabelCalibrator(ml.DiSMECClassifier(1.0), method=method, random_state=0)
+    assert np.isfinite(refit.fit(X[400:], csr_array(told)).predict_proba(X)).all()
+    with pytest.raises(ValueError, match="if `estimator` is of another library, got DecisionTreeClassifier"):
+        decision.LabelCalibrator(DecisionTreeClassifier()).fit(X[400:], told)
+
+
+def test_splits_distribute_known_ones():
+    _, Y = probabilities_and_labels()
+    for given in (Y, csr_array(Y)):
+        for found, expected in zip(
+            ml.model_selection.iterative_split(given, random_state=0),
+            ml.model_selection.iterative_split(np.nan_to_num(Y), random_state=0),
+            strict=True,
+        ):
+            np.testing.assert_array_equal(found, expected)
+    folds = ml.model_selection.MultilabelStratifiedKFold(3)
+    for found, expected in zip(folds.split(Y, Y), folds.split(Y, np.nan_to_num(Y)), strict=True):
+        np.testing.assert_array_equal(found[1], expected[1])
+    scores = ml.model_selection.cross_validate(
+        ml.DiSMECClassifier(1.0, random_state=0), np.abs(np.nan_to_num(Y)), Y, cv=folds
+    )
+    assert scores["test_P@1"].min() > 0.5
+
+
+def test_rows_that_stop_rules_have_no_loss_at_unknown_entries():
+    X, Y = examples(160, 3, 4)
+    model = ml.BoostedRulesClassifier(5, loss="label-wise-logistic", early_stopping=True, random_state=0)
+    model.fit(X[:100], Y[:100], eval_set=(X[100:], Y[100:]))
+    margins = (2 * np.nan_to_num(Y[100:]) - 1) * list(model.staged_decision_function(X[100:]))[-1]
+    expected = np.where(np.isnan(Y[100:]), 0, np.logaddexp(0, -margins)).sum(axis=1).mean()
+    assert model.validation_loss_[-1] == pytest.approx(expected, rel=1e-5)

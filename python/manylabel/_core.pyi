@@ -154,6 +154,7 @@ def fit_correlated(
 def fit_dismec(
     examples: _Examples,
     prepared: _Prepared | None,
+    start: tuple[csr_array, NDArray[np.float32]] | None,
     factors: tuple[NDArray[np.float32], NDArray[np.float32]] | None,
     params: dict[str, Any],
     job: _Job,

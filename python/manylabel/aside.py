@@ -1,8 +1,8 @@
-"""A function that writes a file completely or not at all.
+"""Functions that write a file completely or not at all, and that lock a file.
 
-The content is first written to a temporary file in the same directory. When all content is on the disk, the
-temporary file is renamed to the final name. Two processes can write to the same path at the same time. Each
-process has its own temporary file. The temporary file that is renamed last replaces the other file.
+`written_aside` first writes the content to a temporary file in the same directory. When all content is on the
+disk, the temporary file is renamed to the final name. Two processes can write to the same path at the same
+time. Each process has its own temporary file. The file that is renamed last replaces the other file.
 
 A process locks its temporary file while it writes. The operating system releases the lock when the process
 ends, even if the process is killed. If a temporary file has no lock, the process that wrote it was killed.
@@ -88,10 +88,11 @@ def written_aside(path: Path, mode: str, **options: Any) -> Iterator[IO[Any]]:
 
 @contextmanager
 def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
-    """Lock a file for the body of a ``with`` statement, so that no other process runs this body.
+    """Lock a file while the body of a ``with`` statement runs.
 
-    The operating system releases the lock when the process ends, even if the process is killed. The file
-    itself stays. On Windows, nothing is locked.
+    A process that calls this function for the same file in the meantime waits or gets an error, depending on
+    `wait`. The operating system releases the lock when the process ends, even if the process is killed. The
+    file itself is not removed. On Windows, and on file systems without locks, nothing is locked.
 
     Parameters
     ----------

@@ -1,10 +1,11 @@
 """Fits, predictions and evaluations on the workers of a Dask cluster.
 
-A fit runs the pieces of `manylabel.shards` on the workers. A piece is a file in a folder that all workers can
-reach, so neither the data nor the weights pass through the scheduler. The fitted model is the same as that of
-one fit on one machine, bit for bit, whatever the number of workers.
+The workers fit the pieces of `manylabel.shards`. They read the data from a folder that all workers can reach,
+and write each finished piece to a file in such a folder. The scheduler therefore transfers neither data nor
+weights. The fitted model is exactly the same for any number of workers, and the same as the model of the
+method ``fit``, if all workers have the same type of CPU.
 
-The package distributed is needed: ``pip install 'manylabel[dask]'``.
+This module needs the package distributed: ``pip install 'manylabel[dask]'``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy.sparse import csr_array, vstack
@@ -43,7 +44,7 @@ def fit(
     *,
     client: Any = None,
     checkpoint: str | os.PathLike[str] | None = None,
-    n_pieces: int | str = "auto",
+    n_pieces: int | Literal["auto"] = "auto",
     any_cpu: bool = False,
     label_weight: Any = None,
     propensities: Any = None,
@@ -53,26 +54,26 @@ def fit(
     Parameters
     ----------
     estimator : estimator
-        The estimator. It is not changed. `DiSMECClassifier` can be fitted on a cluster.
+        The estimator, which must be a `DiSMECClassifier`. It is not changed.
     X : array-like, sparse matrix or dask array of shape (n_samples, n_features), str or path-like
-        Features, or a folder that `manylabel.datasets.convert` wrote and that all workers can reach. The
-        blocks of a dask array are arrays or sparse matrices with all columns.
+        Features, or the path of a folder that `manylabel.datasets.convert` has written and that all workers
+        can reach. The blocks of a dask array must be arrays or sparse matrices with all columns.
     Y : array-like, sparse matrix or dask array of shape (n_samples, n_labels), default=None
-        0/1 indicator matrix. NaN marks unknown entries. None if X is a folder. If X is a dask array, Y is a
-        dask array with the same blocks of rows.
+        0/1 indicator matrix, in which NaN marks unknown entries. It must be None if X is a folder. If X is a
+        dask array, Y must be a dask array with the same blocks of rows.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the rows, >= 0. None means equal weights.
     client : distributed.Client or None, default=None
-        The client of the cluster. None is the current client.
+        The client of the cluster. None means the current client.
     checkpoint : str, path-like or None, default=None
-        The folder of the finished pieces, which all workers can reach. If the call is interrupted, or the
-        scheduler is restarted, the same call with the same folder continues. None is a temporary folder,
-        which is for workers on this machine.
+        The folder of the finished pieces, which all workers must be able to reach. If the call is interrupted
+        or the scheduler is restarted, the same call with the same folder continues. None means a temporary
+        folder, which usually only workers on this machine can reach.
     n_pieces : int or "auto", default="auto"
         Number of pieces, as in `manylabel.shards.fit`.
     any_cpu : bool, default=False
-        Whether workers may have different types of CPU. The last bits of the weights then depend on which
-        worker fitted a piece.
+        Whether workers may have different types of CPU. If they do, the last digits of the weights depend on
+        which worker fitted a piece.
     label_weight : array-like of shape (n_labels,), default=None
         Weights of the labels, > 0, as in the method ``fit`` of the estimator. None means equal weights.
     propensities : array-like of shape (n_labels,), default=None
@@ -89,10 +90,11 @@ def fit(
     ModuleNotFoundError
         If the package distributed is not installed.
     ValueError
-        If an argument is not valid, if there is no client, if a worker cannot reach the folder, or if it has
-        another type of CPU. Also raised in the cases of `manylabel.shards.fit`.
+        If an argument is not valid, if there is no client, if a worker cannot reach the folder, or if a
+        worker has another type of CPU than the machine on which the fit was begun. The error is also raised
+        in the cases that `manylabel.shards.fit` lists.
     Exception
-        If a piece fails, its error is raised, and the other pieces are cancelled.
+        If the fit of a piece raises an error, this error is raised, and all other pieces are cancelled.
 
     See Also
     --------
@@ -100,12 +102,13 @@ def fit(
 
     Notes
     -----
-    Each piece runs on all threads of its worker, one piece at a time. The parameter `n_jobs` applies only to
-    the work of the client. Pieces of a worker that dies run again on another worker. Workers may join during
-    the fit.
+    Each worker fits one piece at a time, with all its threads. The parameter `n_jobs` applies only to the
+    work of the client. If a worker dies, its piece is fitted again on another worker. Workers may join the
+    cluster during the fit.
 
-    Data in memory are written once to the folder, and every worker maps them. Workers on one machine share
-    these pages. The blocks of a dask array pass through the client, one after the other.
+    If X and Y are in memory, the client writes them to the folder once, and every worker memory-maps them.
+    Workers on one machine share the memory. The blocks of a dask array are computed on the client, one after
+    the other.
 
     Examples
     --------
@@ -132,31 +135,32 @@ def predict_topk(
     Parameters
     ----------
     model : str or path-like
-        The model file, which all workers can reach. Each worker opens it once.
+        The model file, which all workers must be able to reach. Each worker loads it once.
     X : str or path-like
         A folder that `manylabel.datasets.convert` wrote and that all workers can reach.
     k : int, default=5
         Number of labels per row, >= 1.
     client : distributed.Client or None, default=None
-        The client of the cluster. None is the current client.
+        The client of the cluster. None means the current client.
     **options
         Further arguments of the method ``predict_topk`` of the model, such as ``beam``.
 
     Returns
     -------
     csr_array of shape (n_samples, n_labels), dtype float32
-        The scores of the k best labels of each row, as from the method ``predict_topk`` of the model.
+        The scores of the k best labels of each row, as returned by the method ``predict_topk`` of the model.
 
     Raises
     ------
     ModuleNotFoundError
         If the package distributed is not installed.
     ValueError
-        If there is no client, if the folder or the model is not valid, or if they do not fit together.
+        If there is no client, if the folder or the model file is not valid, or if the model was fitted to
+        another number of features.
 
     Notes
     -----
-    A task is the prediction of 16,384 rows. Its result goes from the worker to the client directly.
+    A task predicts 16,384 rows. The worker sends the result directly to the client.
 
     Examples
     --------
@@ -184,28 +188,28 @@ def evaluate(
     Parameters
     ----------
     model : str or path-like
-        The model file, which all workers can reach.
+        The model file, which all workers must be able to reach.
     X : str or path-like
         A folder that `manylabel.datasets.convert` wrote and that all workers can reach, with X and Y.
     k : sequence of int, default=(1, 3, 5)
-        Lengths of the rankings.
+        Numbers of top-ranked labels to use; each >= 1.
     propensities : ndarray of shape (n_labels,), default=None
-        Propensities of the labels. If given, propensity-scored measures are also computed.
+        Propensities of the labels, in (0, 1]. If given, propensity-scored measures are also computed.
     client : distributed.Client or None, default=None
-        The client of the cluster. None is the current client.
+        The client of the cluster. None means the current client.
 
     Returns
     -------
     dict of str to float
-        The measures P@k, nDCG@k and R@k, and PSP@k and PSnDCG@k if there are propensities. See
-        `manylabel.metrics`.
+        The measures by name, such as "P@1": P@k, nDCG@k and R@k, and with propensities also PSP@k and
+        PSnDCG@k. The module `manylabel.metrics` defines them. All are fractions, from 0 to 1.
 
     Raises
     ------
     ModuleNotFoundError
         If the package distributed is not installed.
     ValueError
-        In the cases of `predict_topk`.
+        In the cases that `predict_topk` lists.
 
     Notes
     -----
@@ -218,7 +222,7 @@ def evaluate(
     0.7
     """
     _, Y = open_rows(X)
-    # The measures leave unknown entries out, so that further labels move up.
+    # The measures remove unknown entries from the rankings, so the rankings must be longer.
     unknown = unknown_entries(Y)
     most_unknown = 0 if unknown is None else int(np.diff(unknown.indptr).max())
     top = predict_topk(model, X, max(k) + most_unknown, client=client)
@@ -254,7 +258,7 @@ def _fit(
     sample_weight: Any,
     client: Any,
     checkpoint: Path,
-    n_pieces: int | str,
+    n_pieces: int | Literal["auto"],
     options: dict[str, Any],
 ) -> Any:
     checkpoint = checkpoint.resolve()
@@ -272,7 +276,7 @@ def _fit(
 
 
 def _finish(client: Any, futures: list[Any]) -> None:
-    """Wait for tasks. If one of them fails, or after Ctrl-C, cancel the others."""
+    """Wait for tasks. If a task fails or Ctrl-C is pressed, cancel all tasks."""
     from distributed import as_completed
 
     try:
@@ -284,7 +288,7 @@ def _finish(client: Any, futures: list[Any]) -> None:
 
 
 def _stored(work: shards.Work, folder: Path) -> Path:
-    """Return a folder with the checked data of a fit. Write it unless X is mapped from a folder."""
+    """Return a folder with the checked data of a fit. If X is not mapped from a folder, write a new one."""
     X, Y, weights, _ = work.examples
     about = work.folder.about
     mapped = folder_of(X)
@@ -306,8 +310,8 @@ def _stored_blocks(X: Any, Y: Any, folder: Path) -> Path:
         raise ValueError(f"`Y` must be a dask array, as X is, got {type(Y).__name__}")
     if X.numblocks[1] != 1 or Y.numblocks[1] != 1 or X.numblocks[0] != Y.numblocks[0]:
         raise ValueError(
-            "the blocks of X and Y must have all columns and the same rows, "
-            f"got {X.numblocks} and {Y.numblocks} blocks"
+            "each block of X and Y must have all columns, and X and Y must have equally many blocks, "
+            f"got {X.numblocks} blocks of X and {Y.numblocks} blocks of Y"
         )
 
     def blocks() -> Iterator[tuple[csr_array, csr_array]]:
@@ -323,7 +327,7 @@ def _stored_blocks(X: Any, Y: Any, folder: Path) -> Path:
 
 @lru_cache(maxsize=1)
 def _opened(checkpoint: str, data: str, made: int, n_threads: int) -> shards.Work:
-    """Open the folder of a fit once in a process. `made` distinguishes folders of the same name."""
+    """Open the folder of a fit once per process. `made` is the time at which the fit was begun."""
     X, Y = open_rows(data)
     weights = Path(data, "weights.npy")
     sample_weight = np.load(weights) if weights.exists() else None
@@ -341,8 +345,8 @@ def _work(checkpoint: str, data: str, any_cpu: bool) -> shards.Work:
     cpu, own = work.folder.about["cpu"], shards.cpu_type()
     if cpu != own and not any_cpu:
         raise ValueError(
-            f"the worker {worker.address} has the CPU {own}, the fit was begun with {cpu}; "
-            "`any_cpu=True` allows a mix, at the cost of equal bits"
+            f"the worker {worker.address} has the CPU {own}, but the fit was begun with {cpu}; "
+            "`any_cpu=True` allows this, but the weights may differ in the last digits"
         )
     return work
 

@@ -15,8 +15,8 @@ from scipy.sparse import csc_array, csr_array, issparse
 from sklearn.model_selection import KFold
 
 from manylabel.estimator.names import as_names, column_names, values_of_frame
-from manylabel.estimator.parameters import check_count
-from manylabel.estimator.validation import canonical_csr, check_labels
+from manylabel.estimator.parameters import check_count, shown
+from manylabel.estimator.validation import canonical_csr, check_labels, known_ones
 
 __all__ = ["Diagnosis", "Finding", "doctor"]
 
@@ -162,6 +162,7 @@ def doctor(
         Features of the training rows.
     Y : array-like or sparse matrix of shape (n_samples, n_labels)
         0/1 indicator matrix of the training rows. The columns of a data frame are the names of the labels.
+        Unknown entries, marked by NaN, count as 0.
     X_test, Y_test : array-like or sparse matrix, default=None
         Features and labels of the test rows, to look for faults of the split.
     cv : int, splitter or iterable, default=5
@@ -208,7 +209,8 @@ def doctor(
     rows, labels = _matrices(X, Y, "")
     n_rows, n_labels = labels.shape
     names = _Names(label_names, n_labels, feature_names, rows.shape[1])
-    found = [*_of_training(rows, labels, names), *_of_folds(cv, labels, names)]
+    found = [*_of_folds(cv, labels, names)]
+    tested_labels = np.zeros(n_labels, dtype=bool)
     shape = {"rows": n_rows, "features": rows.shape[1], "labels": n_labels}
     if X_test is not None:
         tested, of_test = _matrices(X_test, Y_test, "_test")
@@ -219,6 +221,8 @@ def doctor(
             )
         found += _of_split(rows, labels, tested, of_test, names)
         shape["test rows"] = of_test.shape[0]
+        tested_labels[of_test.indices] = True
+    found += _of_training(rows, labels, tested_labels, names)
     found.sort(key=lambda finding: _KINDS.index(finding.kind))
     return Diagnosis(shape, found, *_advice(X, rows, labels))
 
@@ -242,7 +246,7 @@ class _Names:
 def _matrices(X: Any, Y: Any, suffix: str) -> tuple[csr_array, csr_array]:
     if column_names(Y) is not None:
         Y = values_of_frame(Y)
-    labels = check_labels(Y, f"Y{suffix}")
+    labels = known_ones(check_labels(Y, f"Y{suffix}", unknown=True))
     if column_names(X) is not None:
         X = values_of_frame(X)
     if not issparse(X):
@@ -271,7 +275,7 @@ def _finding(kind: str, items: list[Any], text: str, shown: list[str]) -> Iterat
         yield Finding(kind, f"{kind.capitalize()} ({len(items):,}): {named}. {text}", len(items), items)
 
 
-def _of_training(X: csr_array, Y: csr_array, names: _Names) -> Iterator[Finding]:
+def _of_training(X: csr_array, Y: csr_array, tested: NDArray[np.bool_], names: _Names) -> Iterator[Finding]:
     n_rows = X.shape[0]
     bad = sorted(set(X.indices[~np.isfinite(X.data)].tolist())) if X.dtype.kind == "f" else []
     yield from _finding(
@@ -283,7 +287,7 @@ def _of_training(X: csr_array, Y: csr_array, names: _Names) -> Iterator[Finding]
     )
     by_label, by_feature = csc_array(Y), csc_array(X)
     counts = np.diff(by_label.indptr)
-    yield from _labels_on(counts, n_rows, names)
+    yield from _labels_on(counts, n_rows, tested, names)
     rows_of = _patterns(by_label)
     twins = [labels for labels in rows_of.values() if len(labels) > 1]
     yield from _finding(
@@ -324,8 +328,12 @@ def _of_training(X: csr_array, Y: csr_array, names: _Names) -> Iterator[Finding]
     )
 
 
-def _labels_on(counts: NDArray[Any], n_rows: int, names: _Names) -> Iterator[Finding]:
-    never, always = np.flatnonzero(counts == 0).tolist(), np.flatnonzero(counts == n_rows).tolist()
+def _labels_on(
+    counts: NDArray[Any], n_rows: int, tested: NDArray[np.bool_], names: _Names
+) -> Iterator[Finding]:
+    # Labels that only test rows have are a finding of their own.
+    never = np.flatnonzero((counts == 0) & ~tested).tolist()
+    always = np.flatnonzero(counts == n_rows).tolist()
     rare = np.flatnonzero((counts > 0) & (counts < _RARE)).tolist()
     yield from _finding(
         "labels that are never on",
@@ -447,6 +455,8 @@ def _of_folds(cv: Any, Y: csr_array, names: _Names) -> Iterator[Finding]:
         if n_folds > n_rows:
             return
         folds = list(KFold(n_folds).split(np.empty(n_rows)))
+    elif isinstance(cv, str | bool) or not (hasattr(cv, "split") or hasattr(cv, "__iter__")):
+        raise ValueError(f"`cv` must be an integer >= 2, a splitter or pairs of rows, got {shown(cv)}")
     else:
         folds = list(cv.split(np.empty((n_rows, 1)), Y) if hasattr(cv, "split") else cv)
     counts = np.bincount(Y.indices, minlength=Y.shape[1])

@@ -1,9 +1,10 @@
 """Descriptions of the scikit-learn classes that a model file can contain, such as `TfidfVectorizer`.
 
-A pipeline of these classes and of estimators of this library can be saved by `manylabel.save`. A part is
-stored in the same way as an estimator of this library: parameters and small values as JSON, arrays as
-tensors. The class name in the file has the prefix ``sklearn.``. Only parameters that differ from their
-defaults are stored, so that other versions of scikit-learn can read the file.
+`manylabel.save` can save a pipeline of instances of these classes and of estimators of this library. An
+instance of a scikit-learn class is stored in the same way as an estimator of this library: parameters and
+small values as JSON, and arrays as tensors. The class name in the file has the prefix ``sklearn.``. Only
+parameters that differ from their defaults are stored, so that other versions of scikit-learn can read the
+file.
 
 A parameter that is a function cannot be stored, since a model file contains no code.
 """
@@ -61,11 +62,11 @@ class Part(Schema):
         }
 
     def fitted(self, estimator: Any) -> dict[str, Any]:
-        """Return the fitted attributes that the description names, without those that do not exist."""
+        """Return those of the described fitted attributes that the estimator has, by name."""
         return {name: vars(estimator)[name] for name in self.attributes if name in vars(estimator)}
 
     def check_params(self, estimator: Any) -> None:
-        """Check the parameters of an estimator as its own `fit` does. Raise ValueError if one is wrong."""
+        """Check the parameters of an estimator as its own `fit` does, which may raise a ValueError."""
         if hasattr(estimator, "_parameter_constraints"):
             estimator._validate_params()
 
@@ -93,7 +94,10 @@ class _StepsPart(Part):
         steps = getattr(estimator, self.steps)
         for step in steps:
             if not isinstance(step, tuple | list) or len(step) != 2 or not isinstance(step[0], str):
-                raise ValueError(f"`{self.steps}` of {self.name} must be pairs of a name and an estimator")
+                raise ValueError(
+                    f"`{self.steps}` of {self.name} must be pairs of a name and an estimator, "
+                    f"got {shown(step)}"
+                )
             if step[1] not in ("passthrough", "drop", None) and not hasattr(step[1], "get_params"):
                 raise ValueError(f"`{self.steps}` of {self.name} must be estimators, got {shown(step[1])}")
         if not steps:
@@ -159,7 +163,10 @@ class _TextPart(_AnalyzerPart):
         if "idf_" not in self.attributes:
             return
         if (idf is not None) != bool(estimator.use_idf):
-            raise ValueError(f"{self.name} must have `idf_` if, and only if, `use_idf` is True")
+            raise ValueError(
+                f"{self.name} must have `idf_` if, and only if, `use_idf` is True, got "
+                f"use_idf={estimator.use_idf} {'without' if idf is None else 'with'} `idf_`"
+            )
         if idf is None:
             estimator._tfidf = TfidfTransformer(
                 norm=estimator.norm, use_idf=False, sublinear_tf=estimator.sublinear_tf
@@ -174,7 +181,7 @@ class _TextPart(_AnalyzerPart):
 
 
 class _BinarizerPart(Part):
-    """Description of `MultiLabelBinarizer`, which keeps a private dict of its classes once they are used."""
+    """Description of `MultiLabelBinarizer`, which caches its classes in a private attribute."""
 
     def restore(self, estimator: Any, fitted: dict[str, Any]) -> None:
         super().restore(estimator, fitted)

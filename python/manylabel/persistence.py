@@ -15,11 +15,11 @@ decreasing item size, so that all tensors are aligned without gaps between them.
 open the file. If another program rewrites the file, `load` raises an error.
 
 Security: `load` checks the whole file before the model is used. A class name in the file must be the name of
-a registered estimator (see `register`). Every parameter in the file must be a parameter of this class. Sizes,
-offsets, types and the structure of sparse matrices are checked. The nesting depth and the size of the header
-are limited. Nothing is unpickled or imported by name. The checksum detects accidental damage, but not
-manipulation. A manipulated file can contain arbitrary *numbers*. The author of the file can therefore choose
-the predictions of the model.
+a registered estimator (see `register`) or of a class that `manylabel.parts` describes. Every parameter in the
+file must be a parameter of this class. Sizes, offsets, types and the structure of sparse matrices are
+checked. The nesting depth and the size of the header are limited. Nothing is unpickled or imported by name.
+The checksum detects accidental damage, but not manipulation. A manipulated file can contain arbitrary
+*numbers*. The author of the file can therefore choose the predictions of the model.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
             file.write(_bytes_of(tensor))
 
 
-# The name before pipelines could be saved.
+# The earlier name of `save`, which still works.
 save_model = save
 
 
@@ -226,7 +226,7 @@ def description_of(estimator: Any) -> dict[str, Any]:
     Parameters
     ----------
     estimator : estimator
-        The estimator. Its parameters must be of the types that `save_model` allows, except numpy scalars.
+        The estimator. Its parameters must have types that `save` allows, but must not be numpy scalars.
 
     Returns
     -------
@@ -247,7 +247,7 @@ def description_of(estimator: Any) -> dict[str, Any]:
 
 
 def from_description(node: Any) -> Any:
-    """Return the unfitted estimator that `description_of` has described.
+    """Return the unfitted estimator that a result of `description_of` describes.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Plots that all estimators share. Plots of single classes are methods and functions of these classes."""
+"""Plots for all classifiers. The packages of the families have further plots."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def explanation(parts: LabelExplanation, *, max_parts: int = 15, ax: Any = None)
     parts : LabelExplanation
         The result of the method `explain` of a classifier.
     max_parts : int, default=15
-        Maximum number of bars; >= 1. The parts with the largest absolute contributions are drawn, and one
-        further bar shows the sum of all others.
+        Maximum number of parts with a separate bar; >= 1. These are the parts with the largest absolute
+        contributions. If there are more parts, one more bar shows the sum of their contributions.
     ax : matplotlib.axes.Axes, default=None
-        The axes to draw into. None makes a new figure.
+        Axes for the plot. None creates a new figure.
 
     Returns
     -------
     matplotlib.axes.Axes
-        The axes.
+        The axes with the plot.
 
     Raises
     ------

@@ -1,13 +1,15 @@
-"""Fits that are cut into pieces, with a folder of finished pieces.
+"""Fits that are cut into pieces and can be continued after an interruption.
 
-A fit can be interrupted at any moment, and continues later with the finished pieces. Several processes or
-machines that share the folder can fit different pieces. The fitted model is the same as that of the method
-``fit``, bit for bit, on one type of CPU.
+A piece is the fit of some of the labels. Each finished piece is stored in a file of a folder. A fit can be
+interrupted at any time, and continues later with the finished pieces. Several processes or machines that
+share the folder can fit different pieces. If all of them have the same type of CPU, the fitted model is
+exactly the same as the model of the method ``fit``.
 
-The folder has the files ``fit.json`` (the estimator, and fingerprints of the data and the CPU),
-``choice.npz`` (what all pieces share, such as a parameter that is "auto") and one file ``piece-000000.npz``
-for each piece. If labels have weights or propensities, they are in ``costs.npz``. Each file is written under
-a temporary name and renamed when it is complete.
+The folder has the file ``fit.json`` with the parameters of the estimator, checksums of the data and the type
+of the CPU. The file ``choice.npz`` has the values that all pieces share, such as the chosen value of a
+parameter that is "auto". Each piece has a file, such as ``piece-000000.npz``. If labels have weights or
+propensities, these are in ``costs.npz``. Each file is written under a temporary name and renamed when it is
+complete.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import zlib
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,11 +48,13 @@ __all__ = ["fit", "merge"]
 # Number of items of an array whose checksum is computed at a time.
 _ITEMS = 1 << 22
 
-# The version of the form of a folder.
+# Version of the folder format.
 _FORM = 1
 
-# With "auto", a piece has at least this number of units, so that all threads of a machine have work.
-_LEAST_UNITS = 32
+# With "auto", a piece has at most this number of units, unless there would be more than `_MOST_PIECES`
+# pieces. If there are several pieces, each has at least half this number, so that all threads of a machine
+# have work.
+_UNITS_OF_PIECE = 32
 # With "auto", there are at most this number of pieces.
 _MOST_PIECES = 4096
 
@@ -62,7 +66,7 @@ def fit(
     sample_weight: Any = None,
     *,
     checkpoint: str | os.PathLike[str],
-    n_pieces: int | str = "auto",
+    n_pieces: int | Literal["auto"] = "auto",
     piece: tuple[int, int] = (1, 1),
     any_cpu: bool = False,
     label_weight: Any = None,
@@ -71,43 +75,45 @@ def fit(
 ) -> Any:
     """Fit an estimator piece by piece, and store each finished piece in a folder.
 
-    If the call is interrupted or the process is killed, the same call continues with the finished pieces.
-    Only the pieces in work are lost.
+    If the call is interrupted or the process is killed, make the same call again. It continues with the
+    finished pieces. Only the piece that was being fitted is lost.
 
     Parameters
     ----------
     estimator : estimator
-        The estimator. It is not changed. `DiSMECClassifier` can be fitted in pieces.
+        The estimator, which must be a `DiSMECClassifier`. It is not changed.
     X : array-like or sparse matrix of shape (n_samples, n_features), str or path-like
-        Features, or a folder that `manylabel.datasets.convert` wrote.
+        Features, or the path of a folder that `manylabel.datasets.convert` has written.
     Y : array-like or sparse matrix of shape (n_samples, n_labels), default=None
-        0/1 indicator matrix. NaN marks unknown entries. None if X is a folder.
+        0/1 indicator matrix, in which NaN marks unknown entries. It must be None if X is a folder.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the rows, >= 0. None means equal weights.
     checkpoint : str or path-like
         The folder of the finished pieces. It is created if it does not exist.
     n_pieces : int or "auto", default="auto"
-        Number of pieces; >= 1. There are at most as many pieces as groups of sixteen labels. "auto" depends
-        only on the data and the parameters. Machines that work on the same folder must use the same value.
+        Number of pieces; >= 1. Labels are fitted in groups of sixteen, so there are at most as many pieces as
+        groups. "auto" depends only on the data and the parameters. Machines that share the folder must use
+        the same value.
     piece : tuple of two int, default=(1, 1)
-        ``(i, N)`` fits every N-th piece, beginning with the i-th; 1 <= i <= N. Use it if N machines share the
-        folder.
+        With ``(i, N)``, this call fits every N-th piece, starting with the i-th piece; 1 <= i <= N. If N
+        machines share the folder, each of them uses another i.
     any_cpu : bool, default=False
-        Whether machines with different types of CPU may work on the same folder. The last bits of the weights
-        then depend on which machine fitted a piece.
+        Whether machines with different types of CPU may share the folder. If they do, the last digits of the
+        weights depend on which machine fitted a piece.
     label_weight : array-like of shape (n_labels,), default=None
         Weights of the labels, > 0, as in the method ``fit`` of the estimator. None means equal weights.
     propensities : array-like of shape (n_labels,), default=None
         Propensities of the labels, in (0, 1], as in the method ``fit`` of the estimator. None means that Y is
         complete.
     progress : callable, default=None
-        Function that is called about 20 times per second with the number of finished labels of this call.
+        Function that is called about 20 times per second. Its argument is the number of labels that this call
+        has fitted. If the function raises an exception, the fit stops.
 
     Returns
     -------
     estimator or None
-        The fitted estimator, or None if other machines have not finished their pieces. `merge` then makes the
-        estimator later.
+        The fitted estimator, or None if other machines have not finished their pieces. In the second case,
+        `merge` makes the estimator later.
 
     Raises
     ------
@@ -117,7 +123,7 @@ def fit(
         If an argument is not valid, or if the folder was made with other data, other parameters, another
         version of manylabel or another type of CPU. The message states the difference.
     OSError
-        If the folder cannot be written, for example because the disk is full. The same call continues later.
+        If a file cannot be written, for example because the disk is full. Make the same call again later.
 
     See Also
     --------
@@ -129,9 +135,9 @@ def fit(
     With ``random_state=None``, the seed is drawn once and stored in the folder. The parameters `n_jobs` and
     `verbose` may differ between calls.
 
-    Each call copies X once, unless X is a folder. A process that fits some of the pieces needs as much memory
-    for X as a fit of all labels, but memory only for the weights of its pieces. The final estimator has all
-    weights.
+    Each call copies X once, unless X is a folder. A call that fits some of the pieces needs as much memory
+    for X as a fit of all labels, and memory for the weights of one piece. The call that returns the estimator
+    needs memory for all weights.
 
     Examples
     --------
@@ -181,7 +187,7 @@ def merge(checkpoint: str | os.PathLike[str]) -> Any:
     Raises
     ------
     ValueError
-        If pieces are missing or damaged, or if the folder is not a folder of `fit`.
+        If pieces are missing or damaged, or if the folder was not written by `fit`.
     FileNotFoundError
         If the folder does not exist.
 
@@ -203,7 +209,7 @@ def merge(checkpoint: str | os.PathLike[str]) -> Any:
 
 
 class Folder:
-    """A folder of finished pieces."""
+    """A folder of finished pieces; see the docstring of this module."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -216,7 +222,11 @@ class Folder:
 
     @classmethod
     def made(cls, path: Path, about: dict[str, Any], *, any_cpu: bool) -> Folder:
-        """Open a folder, or make it if it does not exist. Refuse a folder of another fit."""
+        """Open a folder, or create it if it does not exist.
+
+        `about` describes the fit. If the folder was made with another description, a ValueError is raised,
+        except for the entry "cpu" with ``any_cpu=True``.
+        """
         path.mkdir(parents=True, exist_ok=True)
         if not (path / "fit.json").exists():
             strange = [file.name for file in path.iterdir() if not file.name.startswith(".")]
@@ -240,7 +250,7 @@ class Folder:
 
     @property
     def choice(self) -> Arrays | None:
-        """What all pieces share, or None if it has not been chosen."""
+        """The values that all pieces share, or None if they have not been chosen."""
         return _read(self.path / "choice.npz")
 
     @property
@@ -254,7 +264,9 @@ class Folder:
         """Number of pieces."""
         choice = self.choice
         if choice is None:
-            raise ValueError(f"{self.path}: no piece is finished, not even the choice of parameters")
+            raise ValueError(
+                f"{self.path}: the fit has not been divided into pieces yet; call `shards.fit` again"
+            )
         return len(choice["cuts"]) - 1
 
     def piece_path(self, number: int) -> Path:
@@ -287,14 +299,14 @@ class Folder:
         estimator.one_dimensional_ = self.about["one_dimensional"]
         if estimator.one_dimensional_:
             estimator.classes_ = np.arange(2)
-        # The seed was stored in the place of the parameter.
+        # `random_state` in the description is a drawn seed. It is replaced by the parameter of the caller.
         if self.about["seed"] is not None:
             estimator.random_state = self.about["given_seed"]
         return estimator
 
 
 _FINGERPRINTS = {
-    "form": "another version of the folder",
+    "form": "another version of the folder format",
     "version": "another version of manylabel",
     "estimator": "other parameters",
     "seed": "another seed",
@@ -305,17 +317,17 @@ _FINGERPRINTS = {
     "n_labels": "another number of labels",
     "feature_names": "other names of features",
     "label_names": "other names of labels",
-    "sparse_output": "Y in another form",
-    "one_dimensional": "Y in another form",
+    "sparse_output": "Y in another format (True means sparse)",
+    "one_dimensional": "Y with another number of dimensions (True means 1-D)",
     "X": "another X",
     "Y": "another Y",
     "sample_weight": "other sample weights",
     "costs": "another `label_weight` or other `propensities`",
-    "cpu": "another type of CPU (`any_cpu=True` allows a mix, at the cost of equal bits)",
+    "cpu": "another type of CPU (`any_cpu=True` allows this, but the weights may differ in the last digits)",
 }
 
 
-# X, Y, the weights of the rows or None, and the weights and propensities of the labels or None.
+# X, Y, the weights of the rows or None, and the costs (weights and propensities) of the labels or None.
 Examples = tuple[Any, csr_array, NDArray[np.float32] | None, LabelCosts | None]
 
 
@@ -329,7 +341,7 @@ class Work:
         Y: Any,
         sample_weight: Any,
         checkpoint: Path,
-        n_pieces: int | str,
+        n_pieces: int | Literal["auto"],
         *,
         any_cpu: bool,
         label_weight: Any = None,
@@ -340,7 +352,7 @@ class Work:
             raise ValueError(f'`n_pieces` must be an integer >= 1 or "auto", got {n_pieces!r}')
         if isinstance(X, str | os.PathLike):
             if Y is not None:
-                raise ValueError("`Y` must be None if `X` is a folder")
+                raise ValueError(f"`Y` must be None if `X` is a folder, got {type(Y).__name__}")
             X, Y = open_rows(X)
         self.estimator = clone(estimator)
         self.estimator.parameters.check(self.estimator)
@@ -397,7 +409,7 @@ class Work:
     def opened(
         cls, folder: Folder, examples: tuple[Any, csr_array, NDArray[np.float32] | None], n_jobs: int
     ) -> Work:
-        """Open the folder of a fit in another process.
+        """Open the folder of a fit that another process has begun.
 
         `examples` are the checked data of the fit: X, Y and the weights of the rows.
         """
@@ -412,7 +424,7 @@ class Work:
 
     @property
     def examples(self) -> Examples:
-        """X, Y, the weights of the rows, and those of the labels, checked and converted."""
+        """The checked and converted X, Y and weights of the rows, and the costs of the labels."""
         return self._examples
 
     @property
@@ -421,21 +433,21 @@ class Work:
         return self.folder.n_pieces
 
     def choose(self, report: Report) -> None:
-        """Choose what all pieces share, unless the folder has the choice."""
+        """Choose the values that all pieces share, unless they are in the folder."""
         if self.folder.choice is not None:
             return
         choice = self._cut.choose(self.estimator, *self._examples, report)
         self._task = self._cut(self.estimator, *self._examples, choice, report)
         n_units = self._task.n_units
-        n_pieces = self._n_pieces
-        if n_pieces == "auto":
-            n_pieces = min(-(-n_units // _LEAST_UNITS), _MOST_PIECES)
-        n_pieces = max(1, min(int(n_pieces), n_units))
+        wanted = self._n_pieces
+        if isinstance(wanted, str):
+            wanted = min(-(-n_units // _UNITS_OF_PIECE), _MOST_PIECES)
+        n_pieces = max(1, min(int(wanted), n_units))
         choice["cuts"] = np.arange(n_pieces + 1) * n_units // n_pieces
         _write(self.folder.path / "choice.npz", choice)
 
     def fit(self, numbers: Iterable[int], report: Report) -> None:
-        """Fit the given pieces, except those that the folder has."""
+        """Fit the pieces with the given numbers, except pieces that are in the folder."""
         done = 0
         for number in numbers:
             path = self.folder.piece_path(number)
@@ -462,7 +474,7 @@ class Work:
             _write(path, result)
 
     def join(self) -> Any:
-        """Make the fitted estimator, with the parameters of the caller."""
+        """Make the fitted estimator, with `n_jobs` and `verbose` of the caller."""
         joined = self.folder.join()
         joined.set_params(n_jobs=self.estimator.n_jobs, verbose=self.estimator.verbose)
         return joined
@@ -470,7 +482,7 @@ class Work:
 
 @cache
 def cpu_type() -> str:
-    """Return the type of the CPU, by which the Rust core chooses its instructions."""
+    """Return the type of the CPU as text. The Rust core chooses its instructions by this type."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -495,7 +507,7 @@ def _checksum(*arrays: Any) -> str:
     for array in arrays:
         for first in range(0, len(array), _ITEMS):
             part = array[first : first + _ITEMS]
-            # The checksum does not depend on the width of indices.
+            # The checksum does not depend on whether indices have 32 or 64 bits.
             wide = np.ascontiguousarray(part, dtype=np.int64 if part.dtype.kind in "iu" else None)
             checksum = _core.crc32(wide.view(np.uint8), checksum)
     return f"{checksum:08x}"
@@ -545,5 +557,5 @@ def _read(path: Path) -> Arrays | None:
         return None
     except (ValueError, zipfile.BadZipFile, EOFError, OSError) as error:
         raise ValueError(
-            f"{path}: the file is damaged ({error}); delete it and fit its piece again"
+            f"{path}: the file is damaged ({error}); delete it and call `shards.fit` again"
         ) from None

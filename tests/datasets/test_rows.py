@@ -143,7 +143,7 @@ def test_unknown_labels_of_arff_files(tmp_path):
         convert(path, tmp_path / missing, missing_labels=missing)
         expected = load_arff(path, missing_labels=missing)[1].toarray()
         assert np.array_equal(open_rows(tmp_path / missing)[1].toarray(), expected, equal_nan=True)
-    with pytest.raises(ValueError, match="other files or other options"):
+    with pytest.raises(ValueError, match="other files or with other arguments"):
         convert(path, tmp_path / "absent", missing_labels="unknown")
     with pytest.raises(ValueError, match="`missing_labels` must be"):
         convert(path, tmp_path / "no", missing_labels="maybe")
@@ -233,7 +233,7 @@ def test_arguments(tmp_path, data):
     for wrong, message in [
         ({"format": "csv"}, '`format` must be "auto" or one of xc'),
         ({"n_features": 0}, "`n_features` must be an integer >= 1"),
-        ({"n_features": 79}, "expected `n_features` = 79 as in the other files, got 80"),
+        ({"n_features": 79}, "expected `n_features` = 79 as in the argument, got 80"),
         ({"columns": ("a", "b")}, "`columns` must be three names"),
     ]:
         with pytest.raises(ValueError, match=message):
@@ -253,7 +253,7 @@ def test_folder_of_other_data(tmp_path, data):
     dump_xc(X, Y, tmp_path / "b.txt")
     convert(tmp_path / "a.txt", tmp_path / "rows")
     convert(tmp_path / "a.txt", tmp_path / "rows")  # complete: nothing to do
-    with pytest.raises(ValueError, match="the data of other files or other options"):
+    with pytest.raises(ValueError, match="written from other files or with other arguments"):
         convert(tmp_path / "b.txt", tmp_path / "rows")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("x")
@@ -283,31 +283,32 @@ def test_killed_at_random_moments(tmp_path):
     files = [str(tmp_path / "a.txt"), str(tmp_path / "b.txt.gz")]
     convert(files, tmp_path / "whole")
     rng = np.random.default_rng(0)
-    n_kills = 0
-    target = tmp_path / "rows"
-    for _ in range(60):
-        child = subprocess.Popen([sys.executable, "-c", CHILD, *files, str(target)])
-        begun = (target / "convert.json").exists()
-        while not (target / "convert.json").exists() and child.poll() is None:
-            time.sleep(0.005)
-        if not begun or n_kills < 6:
-            time.sleep(rng.uniform(0, 0.6))
-            child.send_signal(signal.SIGKILL)
-            child.wait()
+    n_kills, round_number = 0, 0
+    while n_kills < 6:  # one round, or more if a conversion ends before it is killed often enough
+        target = tmp_path / f"rows {round_number}"
+        while True:
+            child = subprocess.Popen([sys.executable, "-c", CHILD, *files, str(target)])
+            while not (target / "convert.json").exists() and child.poll() is None:
+                time.sleep(0.002)
+            if n_kills < 6:
+                time.sleep(rng.uniform(0, 0.2))
+                child.send_signal(signal.SIGKILL)
+            if child.wait(60) == 0:
+                break
+            assert child.returncode == -signal.SIGKILL
             n_kills += 1
             if (target / "convert.json").exists():
                 with pytest.raises(ValueError, match="not complete"):
                     open_rows(target)
-        elif child.wait(60) == 0:
-            break
-    assert n_kills >= 6
-    for got, expected in zip(open_rows(target), open_rows(tmp_path / "whole"), strict=True):
-        assert_equal(got, expected)
-    checksums = [
-        json.loads((folder / "rows.json").read_text())["checksum"] for folder in (target, tmp_path / "whole")
-    ]
-    assert checksums[0] == checksums[1]
-    assert not list(target.glob("*.part"))
+        for got, expected in zip(open_rows(target), open_rows(tmp_path / "whole"), strict=True):
+            assert_equal(got, expected)
+        checksums = [
+            json.loads((folder / "rows.json").read_text())["checksum"]
+            for folder in (target, tmp_path / "whole")
+        ]
+        assert checksums[0] == checksums[1]
+        assert not list(target.glob("*.part"))
+        round_number += 1
 
 
 def test_resumes_in_every_batch(tmp_path, data, small_blocks, monkeypatch):

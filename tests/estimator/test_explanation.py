@@ -103,6 +103,13 @@ def test_a_label_without_rows_is_said_to_have_no_score(model):
         assert found.total == -np.inf or found.quantity.startswith("log-odds")
 
 
+def test_json_has_null_for_a_score_of_minus_infinity():
+    found = ml.DiSMECClassifier(1.0, random_state=0).fit(X, Y).explain(X[[0]], UNSEEN)
+    assert found.score == -np.inf
+    text = json.dumps(found.to_dict(), allow_nan=False)
+    assert json.loads(text)["score"] is json.loads(text)["rows"][0]["contribution"] is None
+
+
 def test_names_of_features_and_labels():
     names = [f"word {at}" for at in range(20)]
     labels = [f"topic {at}" for at in range(8)]

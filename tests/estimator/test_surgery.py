@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import csr_array
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import manylabel as ml
@@ -113,6 +114,45 @@ def test_refitted_labels(model, tmp_path):
         "refit 'label e' on 150 rows",
     ]
     assert_sound(model, tmp_path)
+
+
+@pytest.mark.parametrize("normalize", ["rows", "columns", False])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_warm_start_gives_the_same_weights_in_fewer_steps(normalize, intercept):
+    plain = ml.DiSMECClassifier(
+        0.5, normalize=normalize, fit_intercept=intercept, threshold=0.3, tol=1e-4, random_state=0
+    )
+    labels = [7, 2, 11]
+    cold, warm = (plain.fit(X[:190], Y[:190]) for plain in (clone(plain), clone(plain)))
+    before = warm.decision_function(X)
+    cold.refit_labels(X, Y[:, labels], labels)
+    warm.refit_labels(X, Y[:, labels], labels, warm_start=True)
+    whole = plain.fit(X, Y).decision_function(X)
+    assert np.array_equal(cold.decision_function(X)[:, labels], whole[:, labels])
+    after = warm.decision_function(X)
+    np.testing.assert_allclose(after[:, labels], whole[:, labels], rtol=0, atol=2e-3)
+    others = np.setdiff1d(np.arange(12), labels)
+    assert np.array_equal(after[:, others], before[:, others])
+    assert warm.n_iter_[labels].sum() < cold.n_iter_[labels].sum()
+
+
+def test_a_warm_start_of_rare_labels_and_of_trees_gives_the_same_bits():
+    Z, labels = make_multilabel(400, 30, 3, random_state=2)
+    labels = csr_array(labels.toarray() * (np.arange(400)[:, None] % 200 == np.arange(3) * 7))
+    labels = csr_array(labels + csr_array(np.eye(400)[:, [5, 6, 7]]))
+    for model in (MODELS["dismec"], MODELS["tree"]):
+        cold, warm = (clone(model).fit(Z[:390], labels[:390]) for _ in range(2))
+        cold.refit_labels(Z, labels[:, [1]], [1])
+        warm.refit_labels(Z, labels[:, [1]], [1], warm_start=True)
+        assert np.array_equal(cold.decision_function(Z), warm.decision_function(Z))
+
+
+def test_a_label_without_rows_has_no_weights_to_start_from():
+    model = ml.DiSMECClassifier(1.0, threshold=0.0, tol=1e-5, random_state=0).fit(X, Y * (np.arange(12) != 4))
+    assert (model.decision_function(X)[:, 4] == -np.inf).all()
+    model.refit_labels(X, Y[:, [4]], [4], warm_start=True)
+    whole = ml.DiSMECClassifier(1.0, threshold=0.0, tol=1e-5, random_state=0).fit(X, Y)
+    assert np.array_equal(model.decision_function(X)[:, 4], whole.decision_function(X)[:, 4])
 
 
 def test_merged_labels(model, tmp_path):

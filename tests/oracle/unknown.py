@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.optimize import minimize
 
-from oracle import correlated
+from oracle import correlated, leml
 
 
 def hinge_minimum(A, y, C, positive=1.0, negative=1.0):
@@ -81,3 +81,18 @@ def ridge(A, y, l2):
     known = ~np.isnan(y)
     A, y = A[known], y[known]
     return np.linalg.solve(A.T @ A + l2 * np.eye(A.shape[1]), A.T @ y)
+
+
+def least_low_rank(X, Y, rank, alpha, known, weights):
+    """The least objective of LEML with the squared loss."""
+    d, c = X.shape[1], Y.shape[1]
+
+    def objective(v):
+        W, H = v[: d * rank].reshape(d, rank), v[d * rank :].reshape(c, rank)
+        slopes = leml.gradient(W, H, X, Y, alpha, "squared", known, weights)
+        value = leml.value(W, H, X, Y, alpha, "squared", known, weights)
+        return value, np.concatenate([slope.ravel() for slope in slopes])
+
+    start = np.random.default_rng(0).normal(size=(d + c) * rank)
+    options = {"maxiter": 20_000, "maxfun": 50_000, "ftol": 1e-14, "gtol": 1e-8}
+    return minimize(objective, start, jac=True, method="L-BFGS-B", options=options).fun

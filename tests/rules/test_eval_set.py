@@ -62,7 +62,7 @@ def test_weights_and_other_forms():
 @pytest.mark.parametrize(
     ("eval_set", "message"),
     [
-        ((X[MORE], Y[MORE, :5]), "y of `eval_set` must have 6 labels as y, got 5"),
+        ((X[MORE], Y[MORE, :5]), "y of `eval_set` must have 6 labels, as in y, got 5"),
         ((X[MORE, :5], Y[MORE]), "5 features"),
         ((X[MORE], Y[FIT]), "number of rows of y of `eval_set`: expected 60"),
         ((X[MORE],), r"`eval_set` must be a pair \(X, y\)"),

@@ -151,7 +151,7 @@ fn sparse(kernel: Kernel) -> Box<dyn Any> {
 /// Text data to which linear classifiers and embeddings are fitted.
 const TAUGHT: Text = Text::new(200, 600, 30, 40);
 
-/// Text data in which most labels are so rare that the fast search leaves out rows.
+/// Text data in which most labels are so rare that the fast solver of `DiSMEC` uses only some of the rows.
 const MANY: Text = Text::new(600, 1_500, 20, 150);
 
 fn fit_dismec(solver: dismec::Solver) -> Kernel {

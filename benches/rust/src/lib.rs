@@ -148,7 +148,8 @@ const LABELS_OF_ROW: usize = 3;
 const WORDS_OF_LABEL: usize = 20;
 
 impl Text {
-    /// Makes a data set from its sizes, in the order in which they are displayed.
+    /// Returns a data set with these sizes. The arguments have the same order as in the output of
+    /// `Display`.
     pub const fn new(n: usize, d: usize, nnz: usize, c: usize) -> Self {
         Self { n, d, nnz, c }
     }
@@ -199,8 +200,8 @@ impl Text {
 /// The number of labels that are ranked for each row.
 const K: usize = 5;
 
-/// Measures the rankings of all rows of `text`, and then of one row. `seed` makes the rows. The benches are named
-/// by `name`, the sizes and `details`.
+/// Measures the rankings of all rows of `text`, and then of one row. The rows depend only on `text` and
+/// `seed`. The names of the benches consist of `name`, the sizes and `details`.
 pub fn measure_rankings(
     group: &mut BenchmarkGroup<'_, WallTime>,
     name: &str,

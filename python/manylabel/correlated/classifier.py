@@ -69,8 +69,8 @@ class CorrLogClassifier(MultiLabelClassifier):
     l2_features : float or "auto", default="auto"
         Strength of the penalty on the weights; finite and > 0. Each weight b adds
         ``l2_features * (b**2 + epsilon * abs(b))`` to the mean loss per row. Intercepts are not penalized.
-        "auto" chooses the value with the lowest loss on held-out rows (see Notes). With the solver
-        "reference", "auto" is 0.001.
+        "auto" chooses the value with the lowest loss on held-out rows, which are not used in the fit (see
+        Notes). With the solver "reference", "auto" is 0.001.
     l2_pairs : float or "auto", default="auto"
         Strength of the penalty on the couplings; > 0. Each pair of labels with the coupling c adds
         ``l2_pairs * (c**2 + epsilon * abs(c))`` to the mean loss per row. If `l2_pairs` is infinite, all
@@ -129,8 +129,8 @@ class CorrLogClassifier(MultiLabelClassifier):
     coef_ : csc_array of shape (n_labels, n_features_in_), dtype float64
         Weights b, in CSC format.
     intercept_ : ndarray of shape (n_labels,), dtype float64
-        Intercepts. Labels that occur in no training row have the intercept -inf. Labels that occur in all
-        training rows have a large intercept, and zero weights and couplings.
+        Intercepts, in units of log-odds. Labels that occur in no training row have the intercept -inf. Labels
+        that occur in all training rows have a large intercept, and zero weights and couplings.
     correlations_ : csr_array of shape (n_labels, n_labels), dtype float64
         Couplings c, a symmetric matrix. If label k is present, c_ik is added to the log-odds of label i.
     label_sets_ : csr_array of shape (n_sets, n_labels), dtype float32
@@ -159,9 +159,9 @@ class CorrLogClassifier(MultiLabelClassifier):
 
     Notes
     -----
-    The loss of a row is the sum of the log losses of its labels, each given all other labels of the row. If
-    an entry of Y is unknown (NaN), the log loss of its label is left out. In the log losses of the other
-    labels, its couplings are left out, as if the label were absent. `label_sets_` has the known labels only.
+    If an entry of Y is unknown (NaN), the loss of its row leaves out the logarithm for the label of this
+    entry. In the probabilities of the other labels of the row, the label counts as absent. `label_sets_`
+    contains only labels that are known to be present.
 
     `predict` first chooses a label set for each row. The scores of `decision_function` are log-odds minus
     `threshold_`. The log-odds of a label are conditional on the features and on all other labels in the
@@ -260,7 +260,8 @@ class CorrLogClassifier(MultiLabelClassifier):
         objective_=Scalar(float),
         kkt_=Scalar(float),
         n_iter_=Scalar(int),
-        l2_features_=Scalar(float, optional=True),  # not in version 0.1, like the next two
+        # Model files of version 0.1 do not have the following three attributes.
+        l2_features_=Scalar(float, optional=True),
         l2_pairs_=Scalar(float, optional=True),
         threshold_=Scalar(float, finite=True, optional=True),
     )
@@ -484,11 +485,11 @@ class CorrLogClassifier(MultiLabelClassifier):
         label : int or str, default=None
             Label to explain, by its number or by its name. None means all labels.
         feature_names : sequence of str of length n_features_in_, default=None
-            Names of the features in the ``repr`` of the result. By default, the names are
-            ``feature_names_in_`` if this attribute exists, and otherwise "feature 0", "feature 1", ...
+            Names of the features in the ``repr`` of the result. None means ``feature_names_in_`` if this
+            attribute exists, and otherwise "feature 0", "feature 1" and so on.
         label_names : sequence of str of length n_labels, default=None
-            Names of the labels in the ``repr`` of the result. By default, the names are "label 0", "label 1",
-            ...
+            Names of the labels in the ``repr`` of the result. None means ``label_names_`` if this attribute
+            exists, and otherwise "label 0", "label 1" and so on.
 
         Returns
         -------
@@ -502,8 +503,8 @@ class CorrLogClassifier(MultiLabelClassifier):
         Raises
         ------
         ValueError
-            If x is not a single row, if x does not have the same number of features as in `fit`, or if
-            `feature_names` or `label_names` has the wrong length.
+            If x is not a single row, if x does not have the same number of features as in `fit`, if the model
+            does not have the label, or if `feature_names` or `label_names` has the wrong length.
         """
         check_is_fitted(self)
         x = check_row(self, x)
@@ -545,7 +546,8 @@ class CorrLogClassifier(MultiLabelClassifier):
         Parameters
         ----------
         label_names : sequence of str of length n_labels, default=None
-            Names of the labels. By default, the names are "label 0", "label 1", ...
+            Names of the labels. None means ``label_names_`` if this attribute exists. Otherwise, the names
+            are "label 0", "label 1" and so on.
         max_labels : int, default=30
             Maximum number of labels in the heat map; >= 1. The heat map shows the labels with the strongest
             couplings.

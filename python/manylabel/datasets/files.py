@@ -1,6 +1,7 @@
 """Functions that read and write text files.
 
-Nothing is downloaded. Sparse label matrices have dtype int32, because ``Y.T @ Y`` could overflow with int8.
+Nothing is downloaded. Label matrices without unknown entries have dtype int32, because ``Y.T @ Y`` could
+overflow with int8. Label matrices with unknown entries have dtype float32, because NaN is a float.
 """
 
 import os
@@ -28,9 +29,10 @@ def load_xc(
     r"""Read a file in the text format of the Extreme Classification Repository [1]_.
 
     The first line has the numbers of examples, features and labels. Each further line is one example, in the
-    form ``label,label feature:value feature:value``. Labels and features are numbered from 0. If an example
-    has no labels, its line begins with a space. A label that a question mark follows, as in ``3,7?``, is
-    unknown: nobody checked whether the example has it. This form is an extension of the format.
+    form ``label,label feature:value feature:value``. An example becomes a row of X and a row of Y. Labels and
+    features are numbered from 0. If an example has no labels, its line begins with a space. A question mark
+    after a label, as in ``3,7?``, means that the label is unknown: nobody checked whether the example has it.
+    The question mark is an extension of the format.
 
     Parameters
     ----------
@@ -48,14 +50,15 @@ def load_xc(
     X : csr_array of shape (n_samples, n_features), dtype ``dtype``
         Features. Zeros in the file are not stored in X.
     Y : csr_array of shape (n_samples, n_labels), dtype int32, or float32 if Y has unknown entries
-        Labels. A one is stored for each label that an example has, and NaN for each unknown label.
+        Labels. A one is stored for each label that a row has, and NaN for each unknown label.
 
     Raises
     ------
     ValueError
         If the file is malformed. Possible reasons are a feature that an example has twice, a value that is
         not finite, and a wrong number of examples in the first line. The error is also raised if a line is
-        longer than 256 MiB. The message states the file, the line, the expected text and the found text.
+        longer than 256 MiB. The message states the file, the line, the expected text and the text in the
+        file.
     OSError
         If the file cannot be read. The error is a FileNotFoundError if the file does not exist.
     MemoryError
@@ -190,8 +193,7 @@ def load_arff(
     1. The file ``xml``, which MULAN uses: ``<labels><label name="..."/>...</labels>``. The file lists the
        names of the attributes that are labels. Label elements may be nested.
     2. An attribute of type ``hierarchical``, which Clus uses. The declaration of this attribute lists the
-       labels as paths. If an example has the label ``a/b/c``, the example also has the labels ``a/b`` and
-       ``a``.
+       labels as paths. If a row has the label ``a/b/c``, the row also has the labels ``a/b`` and ``a``.
     3. The option ``-C n`` in ``@relation``, which MEKA uses. The first n attributes are labels. If n is
        negative, the last -n attributes are labels.
 
@@ -209,8 +211,9 @@ def load_arff(
         features and must be listed here.
     missing_labels : {"error", "absent", "unknown"}, default="error"
         What to do if the value of a label is missing (``?``). "error" raises a ValueError, "absent" treats
-        the label as absent, and "unknown" stores NaN in Y, the mark of unknown entries. A missing value of a
-        hierarchical attribute, which holds all labels, raises a ValueError unless this argument is "absent".
+        the label as absent, and "unknown" stores NaN in Y, which marks unknown entries. A hierarchical
+        attribute contains all labels of a row. If its value is missing, a ValueError is raised unless this
+        argument is "absent".
     return_names : bool, default=False
         Whether to also return the names of the features and labels.
 
@@ -224,7 +227,7 @@ def load_arff(
         are not opposites, the feature is 1 for the second declared value. A nominal attribute with more than
         two values becomes one 0/1 feature per value.
     Y : csr_array of shape (n_samples, n_labels), dtype int32, or float32 if Y has unknown entries
-        Labels. A one is stored for each label that an example has, and NaN for each unknown label.
+        Labels. A one is stored for each label that a row has, and NaN for each unknown label.
     feature_names : list of str
         Names of the features. The feature of a numeric attribute, or of a nominal attribute with two opposite
         values, has the name of the attribute. Each feature of any other nominal attribute is named
@@ -240,7 +243,7 @@ def load_arff(
         If a file is malformed, if the labels are not declared, or if an entry of ``ignore`` is not an
         attribute. The error is also raised if a line is longer than 256 MiB, if the name of an attribute is
         longer than 4096 bytes, or if a label path such as ``a/b/c`` has more than 100 parts. The message
-        states the file, the line, the expected text and the found text.
+        states the file, the line, the expected text and the text in the file.
     OSError
         If a file cannot be read. The error is a FileNotFoundError if the file does not exist.
     MemoryError
@@ -315,9 +318,10 @@ def _csr(arrays: Any, shape: tuple[int, int]) -> sparse.csr_array:
 
 
 def with_unknown(Y: sparse.csr_array, unknown: Sequence[NDArray[Any]]) -> sparse.csr_array:
-    """Mark unknown entries of a matrix of labels by NaN. `unknown` has the row ends and the labels.
+    """Store NaN in the unknown entries of a label matrix.
 
-    A label that an example has and that is also marked as unknown is unknown.
+    `unknown` has the arrays indptr and indices of a CSR matrix with the unknown entries. An entry that is
+    both positive and unknown becomes unknown.
     """
     indptr, indices = unknown[:2]
     if len(indices) == 0:

@@ -88,7 +88,7 @@ def make_multilabel(
 ) -> tuple[sparse.csr_array, sparse.csr_array]:
     """Make a sparse synthetic data set, in which the labels depend on the features in a known way.
 
-    The features resemble word counts, and each feature is called a word. For each sample, ``n_nonzero`` words
+    The features resemble word counts, and each feature is called a word. For each row, ``n_nonzero`` words
     are drawn from a set of words. The parameter ``structure`` determines this set. The words of the set are
     numbered from 0. The probability of word j is about proportional to 1 / (j + 1). A word that is drawn k
     times has the value 1 + ln k. Each row is then scaled to unit length. Features and labels with low numbers
@@ -97,32 +97,32 @@ def make_multilabel(
     Parameters
     ----------
     n_samples, n_features, n_labels : int
-        Numbers of samples, features and labels, each >= 1.
+        Numbers of rows, features and labels, each >= 1.
     structure : {"blocks", "low-rank", "rules"}, default="blocks"
         How the labels depend on the features.
 
         - "blocks": Features and labels are divided into q = ``min(100, isqrt(n_labels), isqrt(n_features))``
-          blocks. Feature j and label j belong to block ``j % q``. Each sample belongs to one block, and all
-          its labels and words come from this block. Each label is linked to eight words of its block. About
-          half of the words of a sample are drawn from the words that the labels of the sample are linked to.
+          blocks. Feature j and label j belong to block ``j % q``. Each row belongs to one block, and all its
+          labels and words come from this block. Each label is linked to eight words of its block. About half
+          of the words of a row are drawn from the words that the labels of the row are linked to.
         - "low-rank": There are r topics, where r is the smallest integer with r(r-1)/2 >= ``n_labels``. Each
-          sample has a few topics. The words of topic t are the features j with ``j % r == t``. Each word of a
-          sample is drawn from the words of one of its topics. Each label has two topics. Label
-          ``b(b-1)/2 + a`` has the topics a and b, where a < b < r. A sample has a label if and only if it has
-          both topics of the label. A sample and a label have 0, 1 or 2 topics in common. The numbers of
-          common topics form a matrix with one row per sample and one column per label. The rank of this
-          matrix is at most r, which gives the structure its name.
-        - "rules": A sample has label ``b(b-1)/2 + a`` *if and only if* its features a and b are both nonzero.
-          Here a < b < r, and r is the same number as for "low-rank". Each sample has a few of the features 0
-          to r - 1. The ``n_nonzero`` words are drawn from the other features r, r + 1, ..., which do not
-          affect the labels.
+          row has a few topics. The words of topic t are the features j with ``j % r == t``. Each word of a
+          row is drawn from the words of one of its topics. Each label has two topics. Label ``b(b-1)/2 + a``
+          has the topics a and b, where a < b < r. A row has a label if and only if it has both topics of the
+          label. A row and a label have 0, 1 or 2 topics in common. The numbers of common topics form a matrix
+          of shape (n_samples, n_labels). The rank of this matrix is at most r, which gives the structure its
+          name.
+        - "rules": A row has label ``b(b-1)/2 + a`` *if and only if* its features a and b are both nonzero.
+          Here a < b < r, and r is the same number as for "low-rank". Each row has a few of the features 0 to
+          r - 1. The ``n_nonzero`` words are drawn from the other features r, r + 1, ..., which do not affect
+          the labels.
     n_nonzero : int, default=30
-        Number of words to draw per sample, >= 1. A word can be drawn more than once, so fewer than
-        ``n_nonzero`` different words are usually drawn.
+        Number of words to draw per row, >= 1. A word can be drawn more than once, so fewer than ``n_nonzero``
+        different words are usually drawn.
     labels_per_sample : float, default=3.0
-        Approximate mean number of labels per sample, from 1 to ``n_labels``. The actual mean is slightly
-        lower. With "blocks", the reason is that labels can be drawn more than once. With "low-rank" and
-        "rules", the reason is that some pairs of topics or features have no label.
+        Approximate mean number of labels per row, from 1 to ``n_labels``. The actual mean is slightly lower.
+        With "blocks", the reason is that labels can be drawn more than once. With "low-rank" and "rules", the
+        reason is that some pairs of topics or features have no label.
     random_state : int, RandomState or None, default=None
         Seed of all random draws. Pass an int for reproducible results.
 
@@ -131,7 +131,7 @@ def make_multilabel(
     X : csr_array of shape (n_samples, n_features), dtype float32
         Features. Rows have unit Euclidean length.
     Y : csr_array of shape (n_samples, n_labels), dtype int32
-        Labels. A one is stored for each label that an example has.
+        Labels. A one is stored for each label that a row has.
 
     Raises
     ------
@@ -165,8 +165,8 @@ def make_multilabel(
     if structure == "blocks":
         chunks = _blocks(rng, n_samples, n_features, n_labels, n_nonzero, labels_per_sample)
     elif structure in ("low-rank", "rules"):
-        # Every label is a pair of units. Units are topics or features. The larger unit of the last label is
-        # (1 + isqrt(8 n_labels - 7)) // 2.
+        # Every label is a pair of units, which are topics ("low-rank") or features ("rules"). The larger unit
+        # of the last label is (1 + isqrt(8 n_labels - 7)) // 2.
         n_units = (1 + isqrt(8 * n_labels - 7)) // 2 + 1
         if n_features < n_units + (structure == "rules"):
             raise ValueError(
@@ -181,8 +181,8 @@ def make_multilabel(
     return _assemble(chunks, n_features, n_labels)
 
 
-# Number of rows that are made at a time. It is large enough that numpy's overhead per call is small, and
-# small compared with the result.
+# Number of rows that are made at a time. With this number, numpy's overhead per call is small, and temporary
+# arrays are small compared with the result.
 _CHUNK = 8192
 
 # The content of a chunk: row and column numbers of its words, row and column numbers of its labels, and its
@@ -215,7 +215,7 @@ def _blocks(
         counts = 1 + rng.poisson(labels_per_sample - 1, n_rows)
         label_rows = np.repeat(np.arange(n_rows), counts)
         label = _zipf(rng, n_block_labels[label_rows])
-        # Each word is drawn from all words of the block, or from the eight words of one label of the sample.
+        # Each word is drawn from all words of the block, or from the eight words of one label of the row.
         rows = np.repeat(np.arange(n_rows), n_nonzero)
         chosen = (np.cumsum(counts) - counts)[rows] + (rng.random(rows.size) * counts[rows]).astype(np.int64)
         own = (label[chosen] * 7919 + rng.integers(8, size=rows.size) * 104729) % n_block_features[rows]
@@ -232,7 +232,7 @@ def _pairs(
     labels_per_sample: float,
     rules: bool,
 ) -> Iterator[_Chunk]:
-    # k units make k(k-1)/2 pairs. Each sample has k or k + 1 units, so that the mean is as requested.
+    # k units make k(k-1)/2 pairs. Each row has k or k + 1 units, so that the mean is as requested.
     few = int((1 + np.sqrt(1 + 8 * labels_per_sample)) / 2)
     share_of_more = (labels_per_sample - few * (few - 1) / 2) / few
     most = min(few + 1, n_units)

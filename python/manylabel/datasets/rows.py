@@ -4,9 +4,9 @@ A folder has six plain ``.npy`` files: ``indptr``, ``indices`` and ``data`` of t
 file ``rows.json`` has the sizes of the matrices and the checksums of the arrays. It is written last, so a
 folder with this file is complete.
 
-While `convert` runs, the arrays are in files that end in ``.part``. From time to time, it flushes these files
-and writes the position in the input to ``convert.json``. If the process is killed, the next call cuts the
-files to the lengths in ``convert.json`` and continues at this position.
+While `convert` runs, the arrays are in files that end in ``.part``. At regular intervals, `convert` flushes
+these files to the disk, and writes their lengths and the position in the input to ``convert.json``. If the
+process is killed, the next call truncates the files to these lengths and continues at this position.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path as FilePath
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +33,10 @@ from manylabel.estimator.parameters import n_threads
 
 __all__ = ["checksum_of", "convert", "folder_of", "has_rows", "open_rows", "store"]
 
-# The version of the form of a folder.
+# Version of the folder format.
 _FORM = 1
 
-# The arrays of a folder, with their types while the input is read.
+# The arrays of a folder, with their dtypes in the ``.part`` files.
 _ARRAYS: dict[str, np.dtype[Any]] = {
     "X.indptr": np.dtype("<i8"),
     "X.indices": np.dtype("<i4"),
@@ -46,7 +46,7 @@ _ARRAYS: dict[str, np.dtype[Any]] = {
     "Y.data": np.dtype("<f4"),
 }
 
-# Number of bytes that are written between two entries in `convert.json`.
+# Number of bytes that are written to the arrays before `convert.json` is written again.
 _CHECKPOINT = 256 << 20
 # Number of items of an array that are converted to another type at a time.
 _ITEMS = 1 << 20
@@ -58,7 +58,7 @@ def convert(
     paths: Path | Sequence[Path],
     folder: Path,
     *,
-    format: str = "auto",
+    format: Literal["auto", "xc", "svmlight", "arff", "parquet", "arrow"] = "auto",
     n_features: int | None = None,
     n_labels: int | None = None,
     zero_based: bool = False,
@@ -70,13 +70,13 @@ def convert(
     r"""Convert data files to a folder of arrays, which `open_rows` maps into memory.
 
     The files are read once, from the beginning to the end. If the function is interrupted or the process is
-    killed, call it again with the same arguments. It then continues where it was.
+    killed, call it again with the same arguments. It then continues at the last position that it stored.
 
     Parameters
     ----------
     paths : str, bytes or path-like, or sequence of these
-        The files to read. The rows of several files follow one another. Text files may be compressed with
-        gzip. Pipes are not supported.
+        The files to read. The rows of several files are stored in the order of the files. Text files may be
+        compressed with gzip. Pipes are not supported.
     folder : str, bytes or path-like
         The folder to write. It is created if it does not exist.
     format : {"auto", "xc", "svmlight", "arff", "parquet", "arrow"}, default="auto"
@@ -85,35 +85,37 @@ def convert(
         stream format) need the package pyarrow. "auto" chooses the format by the name of each file, and is
         "xc" for unknown names.
     n_features : int or None, default=None
-        Number of features. None is the number in the files if they state it. Otherwise, it is the largest
-        feature plus 1.
+        Number of features. None means the number that the files state. If they do not state it, None means
+        the largest feature number plus 1.
     n_labels : int or None, default=None
-        Number of labels. None has the same meaning as for `n_features`.
+        Number of labels. None means the same as for `n_features`.
     zero_based : bool, default=False
         Whether the features of svmlight files are numbered from 0. If False, they are numbered from 1. Labels
         are always numbered from 0.
     columns : tuple of three str, default=("features", "values", "labels")
-        Names of the columns of Parquet and Arrow files. They contain lists: the features of a row, counted
-        from 0, the values of these features, and the labels of the row.
+        Names of three columns of Parquet and Arrow files, which contain lists. For each row, the lists are
+        the numbers of its features, the values of these features, and the numbers of its labels. Features and
+        labels are numbered from 0.
     xml : str, bytes, path-like or None, default=None
         The file that lists the labels of ARFF files.
     missing_labels : {"error", "absent", "unknown"}, default="error"
         What to do if the value of a label of an ARFF file is missing (``?``), as in `load_arff`. "unknown"
-        stores NaN in Y. In text files, a question mark behind a label always marks an unknown label.
+        stores NaN in Y. In files of the formats "xc" and "svmlight", a question mark after a label always
+        marks an unknown label.
     n_jobs : int or None, default=None
-        Number of threads that parse text. None means 1 thread, and -1 means all cores. Two further threads
-        read and write.
+        Number of threads that parse text. None means 1 thread, and -1 means all cores. Two additional threads
+        read and write files.
 
     Raises
     ------
     ValueError
-        If a file is malformed, if files have different numbers of features or labels, or if the folder
-        contains the data of other files or other options. The message states the file and the line.
+        If a file is malformed, if files have different numbers of features or labels, or if the folder was
+        written from other files or with other arguments. The message states the file or the folder, and the
+        line in a text file.
     OSError
-        If a file cannot be read or written. After the disk is full, free some space and call the function
-        again.
+        If a file cannot be read or written. If the disk is full, free some space and call the function again.
     ModuleNotFoundError
-        If pyarrow is needed and not installed.
+        If pyarrow is needed but is not installed.
 
     See Also
     --------
@@ -125,8 +127,8 @@ def convert(
     arrays take 8 bytes for each value of X and 8 bytes for each label of a row. With 2**31 values or more,
     they take 4 bytes more, because scipy then needs 64-bit indices.
 
-    The function needs about 150 MB of memory for text and 100 MB for Parquet files, whatever their size. An
-    ARFF file is read as a whole, so it must fit in memory.
+    The function needs about 150 MB of memory for text files and 100 MB for Parquet files of any size. An ARFF
+    file is read as a whole, so its data must fit in memory.
 
     An empty line of an svmlight file is a row without features and labels, except at the end of the file.
     Comments and query ids are not supported.
@@ -204,7 +206,7 @@ def convert(
 def store(
     blocks: Iterable[tuple[sparse.csr_array, sparse.csr_array]], folder: FilePath, identity: str
 ) -> None:
-    """Write blocks of rows to a folder, unless the folder has them already.
+    """Write blocks of rows to a folder. If the folder already has them, do nothing.
 
     Parameters
     ----------
@@ -215,17 +217,20 @@ def store(
     folder : Path
         The folder to write.
     identity : str
-        Text that identifies the data. A folder with other data is refused.
+        Text that identifies the data, such as a checksum.
+
+    Raises
+    ------
+    ValueError
+        If the folder has data with another `identity`, or if there are no blocks.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder / "convert.lock", wait=True):
         if (folder / "rows.json").exists():
             _Writer(folder, {"identity": identity})
             return
-        for left in (
-            *folder.glob("*.part"),
-            folder / "convert.json",
-        ):  # blocks cannot be read from the middle
+        # `blocks` starts with the first block, so the files of an interrupted call cannot be continued.
+        for left in (*folder.glob("*.part"), folder / "convert.json"):
             left.unlink(missing_ok=True)
         shape = [0, 0]
         writer = None
@@ -238,7 +243,7 @@ def store(
                 0, Batch(*columns, Y.indptr.astype(np.int64), Y.indices.astype(np.int32), Y.data, [0])
             )
         if writer is None:
-            raise ValueError("X must have at least one block of rows")
+            raise ValueError("X must have at least one block of rows, got none")
         try:
             writer.end(1)
         finally:
@@ -257,16 +262,18 @@ def open_rows(folder: Path) -> tuple[sparse.csr_array, sparse.csr_array]:
     Returns
     -------
     X : csr_array of shape (n_samples, n_features), dtype float32
-        Features. The arrays are read-only and are mapped from the files. The operating system reads their
-        pages when they are used, and drops them when memory is needed. All processes on a machine share them.
+        Features. The arrays are read-only and memory-mapped. The operating system reads a part of a file when
+        it is used, and may remove it from memory when memory is needed. All processes on a machine share the
+        memory of these arrays.
     Y : csr_array of shape (n_samples, n_labels), dtype float32
-        Labels. A one is stored for each label that an example has, and NaN for each unknown label.
+        Labels, memory-mapped like X. A one is stored for each label that a row has, and NaN for each unknown
+        label.
 
     Raises
     ------
     ValueError
-        If the folder is not complete, for example because `convert` was interrupted, or if an array has
-        another size than `convert` wrote.
+        If the folder is not complete, for example because `convert` was interrupted, or if the size of an
+        array was changed.
     OSError
         If a file cannot be opened.
 
@@ -309,21 +316,24 @@ def open_rows(folder: Path) -> tuple[sparse.csr_array, sparse.csr_array]:
 
 
 def has_rows(folder: FilePath) -> bool:
-    """Return whether `convert` wrote a folder, or began to write it."""
+    """Return whether `convert` has written a folder or has begun to write it."""
     return any((folder / name).exists() for name in ("rows.json", "convert.json", "convert.lock"))
 
 
 def checksum_of(X: Any) -> str | None:
-    """Return the checksum of the folder that the arrays of X are mapped from.
+    """Return the checksum of the folder that the arrays of X are memory-mapped from.
 
-    The result is None if X is not the X of a folder, for example because it has only some of the rows.
+    The result is None if X is not the whole X of a folder, for example because it has only some of the rows.
     """
     folder = folder_of(X)
     return None if folder is None else str(_about(folder)["checksum"])
 
 
 def folder_of(matrix: Any, name: str = "X") -> FilePath | None:
-    """Return the folder that the arrays of X, or of Y, are mapped from, or None."""
+    """Return the folder that the arrays of a matrix are memory-mapped from, or None.
+
+    `name` is "X" or "Y". It states which of the two matrices of a folder is wanted.
+    """
     if not isinstance(matrix, sparse.csr_array):
         return None
     folders = set()
@@ -369,15 +379,18 @@ def _about(folder: FilePath) -> dict[str, Any]:
     except ValueError:
         about = None
     if not isinstance(about, dict) or about.get("form") != _FORM:
-        raise ValueError(f"{folder}: rows.json is not a description that this version of manylabel reads")
+        raise ValueError(
+            f"{folder}: rows.json is not a description of arrays that this version of manylabel can read"
+        )
     return about
 
 
 def _agreed(what: str, given: int | None, stated: list[int | None], files: Sequence[FilePath]) -> int | None:
     """Return the number of features or labels that the caller or the files state, or None."""
+    source = "as in the other files" if given is None else "as in the argument"
     for size, file in zip(stated, files, strict=True):
         if size is not None and given is not None and size != given:
-            raise ValueError(f"{file}: expected `{what}` = {given} as in the other files, got {size}")
+            raise ValueError(f"{file}: expected `{what}` = {given} {source}, got {size}")
         given = size if given is None else given
     return given
 
@@ -399,12 +412,12 @@ def _header(dtype: np.dtype[Any], n_items: int) -> bytes:
     return text.getvalue()
 
 
-# The length of the header. numpy pads it, so that it has room for any number of items.
+# The length of the header. numpy pads the header, so that its length is the same for any number of items.
 _HEADER = len(_header(np.dtype("<f4"), 0))
 
 
 class _Writer:
-    """Appends batches to the files of a folder, in a second thread."""
+    """Appends batches to the files of a folder. A second thread writes the files."""
 
     def __init__(
         self, folder: FilePath, inputs: dict[str, Any], values: np.dtype[Any] = _ARRAYS["X.data"]
@@ -421,15 +434,18 @@ class _Writer:
         self._pending: Future[None] | None = None
         if (folder / "rows.json").exists():
             if _about(folder)["inputs"] != inputs:
-                raise ValueError(f"{folder}: the folder has the data of other files or other options")
+                raise ValueError(f"{folder}: the folder was written from other files or with other arguments")
             self.is_complete = True
         elif (folder / "convert.json").exists():
             self._resume()
-        elif any(
-            not path.name.startswith((".", "convert.lock")) and path.suffix != ".part"
+        elif others := [
+            path.name
             for path in folder.iterdir()
-        ):
-            raise ValueError(f"{folder}: the folder must be empty, or have been written by `convert`")
+            if not path.name.startswith((".", "convert.lock")) and path.suffix != ".part"
+        ]:
+            raise ValueError(
+                f"{folder}: the folder must be empty or a folder of `convert`, but it has {min(others)}"
+            )
 
     def _resume(self) -> None:
         try:
@@ -441,7 +457,9 @@ class _Writer:
         except (ValueError, KeyError, TypeError):
             raise ValueError(f"{self._folder}: convert.json is damaged; delete the folder") from None
         if inputs != self._inputs:
-            raise ValueError(f"{self._folder}: the folder has the data of other files or other options")
+            raise ValueError(
+                f"{self._folder}: the folder was written from other files or with other arguments"
+            )
 
     def __enter__(self) -> _Writer:
         self._stack = ExitStack()
@@ -471,7 +489,7 @@ class _Writer:
         self._stack.close()
 
     def write(self, file: int, batch: Batch) -> None:
-        """Append a batch. The arrays are written in the background."""
+        """Wait until the previous batch is written, and let the second thread write this batch."""
         self._wait()
         self._pending = self._worker.submit(self._write, file, batch)
 
@@ -519,14 +537,14 @@ class _Writer:
         self._unsaved = 0
 
     def end(self, n_files: int) -> None:
-        """Wait for the last batch, and note that the input has been read completely."""
+        """Wait until the last batch is written, and store that the input has been read completely."""
         self._wait()
         if len(self._files) == len(_ARRAYS):
             self.file, self.position = n_files, None
             self._save()
 
     def finish(self, shape: Sequence[int | None]) -> None:
-        """Turn the parts into ``.npy`` files, and describe the folder in ``rows.json``."""
+        """Convert the ``.part`` files to ``.npy`` files, and write ``rows.json``."""
         n_features, n_labels = (
             seen if size is None else size for size, seen in zip(shape, self._columns, strict=True)
         )

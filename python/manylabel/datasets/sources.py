@@ -1,7 +1,7 @@
 """Functions that read data files batch by batch, so that files may be larger than memory.
 
-A batch is a range of rows. With every batch comes a position, from which reading can continue later. A
-position is a list of numbers. Its meaning depends on the format.
+A batch is a range of rows. Every batch has a position, at which reading can continue later. A position is a
+list of numbers. Its meaning depends on the format of the file.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _EXTENSIONS = {
     ".libsvm": "svmlight",
 }
 
-# Number of bytes of text that are parsed at a time. All threads share these bytes.
+# Number of bytes of text that all threads together parse at a time.
 _TEXT = 8 << 20
-# Room for the beginning of a line before each block.
+# Number of bytes that are reserved before each block, for the beginning of the first line of the block.
 _ROOM = 1 << 20
 # The length of a line is limited as in `load_xc`.
 _LONGEST_LINE = 256 << 20
@@ -80,12 +80,12 @@ class Source(NamedTuple):
 
     #: Numbers of features and labels, or None if the file does not state them.
     shape: tuple[int | None, int | None]
-    #: The batches from the given position on. None is the beginning of the file.
+    #: Function that takes a position and yields the batches from there on. None means the beginning.
     batches: Any
 
 
 def format_of(path: Path) -> str:
-    """Return the format that the extension of a file name stands for."""
+    """Return the format of a file, which is determined by the extension of its name."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] == ".gz":
         suffixes.pop()
@@ -162,7 +162,10 @@ def _fault(path: Path, line: int, expected: str, got: str) -> ValueError:
 
 
 def _header(path: Path, file: BinaryIO) -> tuple[tuple[int, int, int], int]:
-    """Read the header of a file in the Extreme Classification format, and return it with its length."""
+    """Read the first line of a file in the Extreme Classification format.
+
+    Return its three numbers and its length in bytes.
+    """
     line = b""
     while b"\n" not in line and len(line) < 4096 and (more := _guarded(path, 1, lambda: file.read(4096))):
         line += more
@@ -181,7 +184,7 @@ def _header(path: Path, file: BinaryIO) -> tuple[tuple[int, int, int], int]:
 
 
 def _guarded(path: Path, line: int, read: Callable[[], T]) -> T:
-    """Read from a file. A damaged gzip stream is an error of the file."""
+    """Call `read`. If the gzip stream is damaged, raise a ValueError that states the file and the line."""
     try:
         return read()
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -224,7 +227,7 @@ def _svmlight(path: Path, at: list[int] | None, zero_based: bool, threads: int) 
 def _labels(
     ones: _Positions, unknown: _Positions, n_labels: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-    """Return the ends, labels and values of rows of Y, in which NaN marks unknown entries."""
+    """Return the arrays indptr, indices and data of rows of Y, in which NaN marks unknown entries."""
     ends, labels = ones
     Y = csr_array((np.ones(len(labels), np.float32), labels, ends), shape=(len(ends) - 1, n_labels))
     Y = with_unknown(Y, unknown)
@@ -232,16 +235,18 @@ def _labels(
 
 
 class _Lines:
-    """Blocks of complete lines of a file. Empty lines at the end of the file are left out.
+    """Iterator over blocks of complete lines of a file. Empty lines at the end of the file are left out.
 
-    While the caller works on a block, the next block is read. The caller must call `count` after every block.
+    While the caller processes a block, the next block is read. The caller must call `count` after every
+    block.
 
     Attributes
     ----------
     offset : int
-        The position in the file behind the last block.
+        The position after the last block, in bytes of uncompressed text.
     line : int
-        The number of the first line of the last block, or of the next block after a call of `count`.
+        The number of the first line of the last block, counted from 1. After a call of `count`, it is the
+        number of the first line of the next block.
     """
 
     def __init__(self, path: Path, file: BinaryIO, offset: int, line: int) -> None:
@@ -250,12 +255,15 @@ class _Lines:
         file.seek(offset)
 
     def count(self, ends: NDArray[np.int64]) -> int:
-        """Count the rows of a block. Each row is a line. Return their number."""
+        """Return the number of rows of the last block, and add it to `line`. Each row is a line.
+
+        `ends` is the array indptr of the rows.
+        """
         self.line += len(ends) - 1
         return len(ends) - 1
 
     def __iter__(self) -> Iterator[NDArray[np.uint8]]:
-        # The beginning of a line that continues in the next block is copied to the room before this block.
+        # The beginning of a line that continues in the next block is copied to the bytes before this block.
         buffers = [bytearray(_ROOM + _TEXT) for _ in range(2)]
         carry = b""
         with ThreadPoolExecutor(1) as reader:
@@ -271,7 +279,7 @@ class _Lines:
                 buffers.reverse()
                 if n_read:
                     ahead = reader.submit(self._read, buffers[0])
-                # The last line, and the empty lines behind it, wait for the next block.
+                # The last line and the empty lines after it are left for the next block.
                 last = end
                 while last > begin and text[last - 1] in b"\r\n":
                     last -= 1
@@ -289,7 +297,7 @@ class _Lines:
                     return
 
     def _read(self, buffer: bytearray) -> int:
-        """Fill the buffer behind the room, and return the number of bytes."""
+        """Fill the buffer after its first `_ROOM` bytes, and return the number of bytes that were read."""
         filled = _ROOM
         with memoryview(buffer) as view:
             while filled < len(buffer):
@@ -364,12 +372,17 @@ def _of_table(path: Path, table: Any, columns: Columns, number: int) -> Batch:
     y_ends, y_columns = _list(path, table, labels, "integers")
     if not np.array_equal(x_ends, value_ends):
         row = int(np.argmax(x_ends != value_ends)) - 1
-        expected = f"{x_ends[row + 1] - x_ends[row]} entries in {values} as in {features}"
-        raise ValueError(f"{path}: row {row} of batch {number}: expected {expected}")
+        expected = f"{x_ends[row + 1] - x_ends[row]} entries in `{values}` as in `{features}`"
+        got = value_ends[row + 1] - value_ends[row]
+        raise ValueError(f"{path}: row {row} of batch {number}: expected {expected}, got {got}")
     with np.errstate(over="ignore"):
         x_values = x_values.astype(np.float32)
-    if not np.isfinite(x_values).all():
-        raise ValueError(f"{path}: `{values}` must be finite in float32 (at most 3.4e38 in absolute value)")
+    finite = np.isfinite(x_values)
+    if not finite.all():
+        raise ValueError(
+            f"{path}: `{values}` must be finite in float32 (at most 3.4e38 in absolute value), "
+            f"got {x_values[~finite][0]}"
+        )
     for name, found in ((features, x_columns), (labels, y_columns)):
         if len(found) and not 0 <= found.min() <= found.max() < _MOST_COLUMNS:
             raise ValueError(
@@ -388,7 +401,7 @@ def _of_table(path: Path, table: Any, columns: Columns, number: int) -> Batch:
 
 
 def _list(path: Path, table: Any, name: str, kind: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return the ends and the items of the lists in a column."""
+    """Return the end positions and the items of the lists in a column."""
     column = table.column(name)
     wanted = "iu" if kind == "integers" else "iuf"
     if not hasattr(column, "offsets") or column.null_count or column.flatten().null_count:

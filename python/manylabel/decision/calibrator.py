@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from scipy.sparse import csr_array, issparse, vstack
 from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core
+from manylabel.decision.rules import of_known_entries
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import MultiLabelClassifier, core_rows
 from manylabel.estimator.explanation import Explained
@@ -18,7 +19,7 @@ from manylabel.estimator.parameters import check_count, n_threads, shown
 from manylabel.estimator.progress import Progress
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Model, Scalar, Schema
-from manylabel.estimator.validation import check_training_set
+from manylabel.estimator.validation import check_training_set, known_ones, unknown_entries
 from manylabel.partition.any_classifier import AnyClassifier, rows_at_once
 from manylabel.partition.asked import DenseScorer
 from manylabel.partition.base import core_scorer
@@ -113,6 +114,9 @@ class LabelCalibrator(MultiLabelClassifier):
     over the held-out rows. A penalty that suits the data keeps rare labels near their group, and lets
     frequent labels deviate. All curves increase.
 
+    Unknown entries of Y (NaN) are passed to `estimator`, which must be from this library. The curves are
+    fitted to the known entries of the held-out rows.
+
     With ``method="isotonic"`` and ``pooling="frequency"``, each group has a curve, and labels with 200 true
     and 200 other candidates have curves of their own.
 
@@ -176,9 +180,9 @@ class LabelCalibrator(MultiLabelClassifier):
         self,
         estimator: Any,
         *,
-        method: str = "sigmoid",
-        pooling: str = "frequency",
-        cv: float | int | str = 0.1,
+        method: Literal["sigmoid", "isotonic"] = "sigmoid",
+        pooling: Literal["frequency", "none", "all"] = "frequency",
+        cv: float | int | Literal["prefit"] = 0.1,
         n_candidates: int = 100,
         refit: bool = True,
         max_memory: int = 2**30,
@@ -217,7 +221,7 @@ class LabelCalibrator(MultiLabelClassifier):
         """
         cv = params["cv"]
         sparse_output, dense = issparse(y), (not issparse(X), not issparse(y))
-        X, y, sample_weight = check_training_set(self, X, y, sample_weight, dense=True)
+        X, y, sample_weight = check_training_set(self, X, y, sample_weight, dense=True, unknown=True)
         if cv != "prefit" and not params["refit"] and isinstance(cv, int):
             raise ValueError(f'`cv` must be a fraction or "prefit" if `refit` is False, got {cv}')
         fitting = _Fitting(self.estimator, params, dense, progress)
@@ -225,7 +229,7 @@ class LabelCalibrator(MultiLabelClassifier):
         if cv == "prefit":
             self.estimator_ = fitting.prefit(n_labels)
             held = [np.arange(n_rows)]
-            frequency = np.bincount(y.indices, minlength=n_labels)
+            frequency = np.bincount(known_ones(y).indices, minlength=n_labels)
             scored = [fitting.scores(self.estimator_, X)]
         else:
             held = list(_held_out(cv, n_rows, params["random_state"]))
@@ -244,7 +248,7 @@ class LabelCalibrator(MultiLabelClassifier):
             if not params["refit"]:
                 self.estimator_ = model
             of_fit = y if params["refit"] else y[rest]
-            frequency = np.bincount(of_fit.indices, minlength=n_labels)
+            frequency = np.bincount(known_ones(of_fit).indices, minlength=n_labels)
         scores = csr_array(vstack(scored, format="csr")) if len(scored) > 1 else scored[0]
         Y = y[np.concatenate(held)]
         if params.get("spare"):
@@ -264,6 +268,11 @@ class LabelCalibrator(MultiLabelClassifier):
     ) -> None:
         for name in (*_OF_SIGMOIDS, *_OF_STEPS):  # an earlier fit may have set them
             self.__dict__.pop(f"{name}_", None)
+        unknown = unknown_entries(Y)
+        n_unknown = 0
+        if unknown is not None:
+            n_unknown = int(np.count_nonzero(frequency[unknown.indices]))
+            scores, Y = of_known_entries(scores, Y)
         arrays = _core.fit_calibration(
             scores, Y, frequency.astype(np.int32), params, (params["n_jobs"], None)
         )
@@ -272,7 +281,7 @@ class LabelCalibrator(MultiLabelClassifier):
         candidates = csr_array((np.ones(scores.nnz, np.float32), scores.indices, scores.indptr), scores.shape)
         seen = np.count_nonzero(frequency)
         n_missed = Y.nnz - int(candidates.multiply(Y).sum())
-        n_others = scores.shape[0] * seen - scores.nnz
+        n_others = scores.shape[0] * seen - n_unknown - scores.nnz
         self.tail_probability_ = float(np.clip(n_missed / n_others, 0, 1)) if n_others > 0 else 0.0
         self.unseen_ = np.flatnonzero(frequency == 0)
 
@@ -392,6 +401,11 @@ class _Fitting:
         model = seeded(settings, self.params["random_state"], 0)
         arguments = {} if sample_weight is None else {"sample_weight": sample_weight}
         if not self.is_ours:
+            if unknown_entries(Y) is not None:
+                raise ValueError(
+                    "Y must not have unknown entries (NaN) if `estimator` is of another library, got "
+                    f"{type(self.estimator).__name__}"
+                )
             wrapped = AnyClassifier(model, dense_X=self.dense[0], dense_Y=self.dense[1])
             wrapped.fit(csr_array(X), Y, **arguments)
             if wrapped.error_ is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,9 +88,9 @@ class DecisionClassifier(LabelCalibrator):
         estimator: Any,
         decision: DecisionRule,
         *,
-        method: str = "sigmoid",
-        pooling: str = "frequency",
-        cv: float | int | str = 0.1,
+        method: Literal["sigmoid", "isotonic"] = "sigmoid",
+        pooling: Literal["frequency", "none", "all"] = "frequency",
+        cv: float | int | Literal["prefit"] = 0.1,
         n_candidates: int = 100,
         refit: bool = True,
         max_memory: int = 2**30,

@@ -14,7 +14,7 @@ from manylabel.decision.rules import DecisionRule, check_probabilities, kept
 from manylabel.estimator.base import built_aside
 from manylabel.estimator.parameters import Choice, Parameters, shown
 from manylabel.estimator.registry import register
-from manylabel.estimator.validation import check_labels
+from manylabel.estimator.validation import check_labels, known_ones, unknown_entries
 
 __all__ = ["F1Inference"]
 
@@ -46,7 +46,7 @@ class F1Inference(DecisionRule):
     Attributes
     ----------
     prior_ : ndarray of shape (n_labels,), dtype float64
-        Fraction of the training rows that have the label.
+        Fraction of the training rows that have the label, among the rows for which it is known.
     thresholds_ : ndarray of shape (n_labels,), dtype float64
         The smallest probability at which a label is predicted. The value is inf for labels that occur in no
         training row. This attribute exists only with ``threshold="train"``.
@@ -97,7 +97,7 @@ class F1Inference(DecisionRule):
             method="predict_proba")`` computes such probabilities. With ``threshold="test"`` this argument is
             ignored and may be None.
         y : array-like or sparse matrix of shape (n_samples, n_labels)
-            0/1 indicator matrix of the training rows.
+            0/1 indicator matrix of the training rows. NaN marks unknown entries.
 
         Returns
         -------
@@ -112,15 +112,19 @@ class F1Inference(DecisionRule):
         """
         if self.threshold not in ("test", "train"):
             raise ValueError(f'`threshold` must be "test" or "train", got {shown(self.threshold)}')
-        labels = check_labels(y)
-        n_rows = labels.shape[0]
+        labels = check_labels(y, unknown=True)
+        n_rows, n_labels = labels.shape
         if n_rows == 0:
             raise ValueError("Y must have at least one row, got 0")
-        prior = np.bincount(labels.indices, minlength=labels.shape[1]) / n_rows
+        n_known = np.full(n_labels, float(n_rows))
+        unknown = unknown_entries(labels)
+        if unknown is not None:
+            n_known -= np.bincount(unknown.indices, minlength=n_labels)
+        prior = np.bincount(known_ones(labels).indices, minlength=n_labels) / np.maximum(n_known, 1)
         if self.threshold == "train":
             if probabilities is None:
                 raise ValueError('`probabilities` must be an array if `threshold` is "train", got None')
-            checked = _check_probabilities(probabilities, labels.shape[1])
+            checked = _check_probabilities(probabilities, n_labels)
             if checked.shape[0] != n_rows:
                 raise ValueError(
                     f"`probabilities` must have {n_rows} rows, one for each row of Y, got {checked.shape[0]}"

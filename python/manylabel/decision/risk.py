@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from scipy.stats import binom
 from sklearn.utils.validation import check_is_fitted
 
-from manylabel.decision.rules import DecisionRule, kept
+from manylabel.decision.rules import DecisionRule, kept, of_known_entries
 from manylabel.estimator.parameters import Choice, Number, Parameters
 from manylabel.estimator.registry import register
 from manylabel.metrics.calibration import hits_of
@@ -65,6 +65,9 @@ class RiskControl(DecisionRule):
     hypothesis that the risk exceeds `alpha` is above `delta`. The last bound before is used. No correction
     for multiple tests is needed, since the order of the tests is fixed.
 
+    If entries of Y are unknown (NaN), the risk of a row is computed from its known labels only. The statement
+    then holds for this risk, and for new rows in which labels are unknown in the same way.
+
     References
     ----------
     .. [1] A. N. Angelopoulos, S. Bates, A. Fisch, L. Lei and T. Schuster, "Conformal risk control", ICLR
@@ -101,8 +104,8 @@ class RiskControl(DecisionRule):
         self,
         alpha: float = 0.1,
         *,
-        risk: str = "false_negative_rate",
-        guarantee: str = "expectation",
+        risk: Literal["false_negative_rate", "false_discovery_rate"] = "false_negative_rate",
+        guarantee: Literal["expectation", "probability"] = "expectation",
         delta: float = 0.05,
     ) -> None:
         self.alpha = alpha
@@ -126,7 +129,7 @@ class RiskControl(DecisionRule):
                 'which is not monotone, got "expectation"'
             )
         n = Y.shape[0]
-        entries = _Entries(probabilities, Y)
+        entries = _Entries(*of_known_entries(probabilities, Y))
         if guarantee == "expectation":
             found = entries.largest_bound(lambda risk: (n * risk + 1) / (n + 1) <= alpha)
         else:

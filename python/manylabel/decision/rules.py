@@ -13,9 +13,10 @@ from manylabel import _core
 from manylabel.estimator.base import built_aside, core_rows
 from manylabel.estimator.parameters import Count, Number, Parameters
 from manylabel.estimator.registry import register
-from manylabel.estimator.validation import canonical_csr, check_labels
+from manylabel.estimator.validation import canonical_csr, check_labels, known_ones, unknown_entries
+from manylabel.metrics.calibration import hits_of
 
-__all__ = ["Costs", "DecisionRule", "ExpectedF1", "TopLabels", "check_probabilities"]
+__all__ = ["Costs", "DecisionRule", "ExpectedF1", "TopLabels", "check_probabilities", "of_known_entries"]
 
 
 class DecisionRule(BaseEstimator):  # type: ignore[misc]
@@ -43,7 +44,8 @@ class DecisionRule(BaseEstimator):  # type: ignore[misc]
             Probabilities of the labels, in [0, 1]. The rows must be held out: the classifier that predicted
             the probabilities was not fitted to them.
         Y : array-like or sparse matrix of shape (n_samples, n_labels)
-            0/1 indicator matrix of the true labels.
+            0/1 indicator matrix of the true labels. NaN marks unknown entries. The rule learns nothing from
+            them.
 
         Returns
         -------
@@ -58,7 +60,7 @@ class DecisionRule(BaseEstimator):  # type: ignore[misc]
         """
         params = self.parameters.check(self)
         checked = check_probabilities(probabilities)
-        labels = check_labels(Y)
+        labels = check_labels(Y, unknown=True)
         if labels.shape != checked.shape:
             raise ValueError(f"`probabilities` must have the shape of Y, {labels.shape}, got {checked.shape}")
         if labels.shape[0] == 0:
@@ -90,7 +92,10 @@ class DecisionRule(BaseEstimator):  # type: ignore[misc]
         return chosen if issparse(probabilities) else chosen.toarray()
 
     def _learn(self, probabilities: csr_array, Y: csr_array, params: dict[str, Any]) -> None:
-        """Set the fitted attributes. Most rules have nothing to learn."""
+        """Set the fitted attributes. Most rules have nothing to learn.
+
+        The values of Y are 1 or NaN; see `of_known_entries`.
+        """
 
     def _chosen(self, probabilities: csr_array, params: dict[str, Any]) -> csr_array:
         """Return a matrix whose stored entries are the chosen labels."""
@@ -114,6 +119,14 @@ def check_probabilities(probabilities: Any) -> csr_array:
             outside = most if least >= 0 else least
             raise ValueError(f"values of `probabilities` must be from 0 to 1, got {outside}")
     return kept(checked, checked.data > 0) if not checked.data.all() else checked
+
+
+def of_known_entries(probabilities: csr_array, Y: csr_array) -> tuple[csr_array, csr_array]:
+    """Return the stored entries of `probabilities` whose labels are known, and the ones of Y."""
+    unknown = unknown_entries(Y)
+    if unknown is None:
+        return probabilities, Y
+    return kept(probabilities, ~hits_of(probabilities, unknown)), known_ones(Y)
 
 
 def kept(matrix: csr_array, mask: NDArray[np.bool_]) -> csr_array:

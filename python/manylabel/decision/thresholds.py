@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from scipy.stats import beta
 from sklearn.utils.validation import check_is_fitted
 
-from manylabel.decision.rules import DecisionRule, kept
+from manylabel.decision.rules import DecisionRule, kept, of_known_entries
 from manylabel.estimator.parameters import Choice, Either, Number, Parameters
 from manylabel.estimator.registry import register
 from manylabel.metrics.calibration import hits_of
@@ -62,6 +62,9 @@ class Thresholds(DecisionRule):
     At most one of `precision`, `recall` and `labels_per_row` may be given. All of them choose one bound for
     all labels.
 
+    Unknown entries of Y (NaN) are neither chosen nor true labels in the counts of `fit`. Only
+    `labels_per_row`, which does not depend on Y, counts all labels.
+
     With ``metric="macro_f1"`` and ``pooling="frequency"``, a candidate with probability p counts as
     ``w h + (1 - w) p`` true labels, where h is 1 if it is a true label and 0 otherwise. The weight w is
     ``n / (n + 20)`` for a label with n true candidates. The bound with the largest F1 from these counts is
@@ -93,12 +96,12 @@ class Thresholds(DecisionRule):
 
     def __init__(
         self,
-        metric: str = "micro_f1",
+        metric: Literal["micro_f1", "macro_f1", "example_f1"] = "micro_f1",
         *,
         precision: float | None = None,
         recall: float | None = None,
         labels_per_row: float | None = None,
-        pooling: str = "frequency",
+        pooling: Literal["frequency", "none"] = "frequency",
     ) -> None:
         self.metric = metric
         self.precision = precision
@@ -121,6 +124,8 @@ class Thresholds(DecisionRule):
                 "at most one of `precision`, `recall` and `labels_per_row` may be given, "
                 f"got {' and '.join(given)}"
             )
+        if "labels_per_row" not in given:
+            probabilities, Y = of_known_entries(probabilities, Y)
         if not given and params["metric"] == "macro_f1":
             self.bounds_ = _macro_f1(probabilities, Y, pooled=params["pooling"] == "frequency")
             return

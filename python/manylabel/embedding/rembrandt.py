@@ -36,9 +36,14 @@ __all__ = ["Rembrandt"]
 # Number of right-hand sides of a regression that the Rust core solves together.
 _PANEL = 32
 
-# With unknown entries in Y, the fit is repeated until no prediction of an unknown entry changes by more than
-# this number, and at most this often. Labels are 0 and 1, so smaller changes do not matter.
+# With unknown entries in Y, the fit is repeated until the root mean square of the differences between the
+# values and the predictions of unknown entries is at most `_ROUNDED_TO`, but at most `_MOST_ROUNDS` times.
+# Entries of Y are 0 and 1, so smaller differences do not matter.
 _ROUNDED_TO, _MOST_ROUNDS = 1e-3, 10
+
+# Largest derivative of a prediction that is used. A larger one would make steps of more than ten times the
+# difference between a prediction and the value of its entry.
+_MOST_SLOPE = 0.9
 
 
 def _embeds_labels(estimator: Any) -> bool:
@@ -147,10 +152,12 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
 
     Notes
     -----
-    If Y has unknown entries (NaN), the fit is repeated. Each time, the unknown entries are replaced by their
-    predictions in the previous fit, ``XWU'``, until no prediction changes by more than 0.001, but at most ten
-    times. In the first fit, they are 0. If there are as many components as labels, the last fit is the
-    regression on the known entries. The time grows with the number of fits.
+    If Y has unknown entries (NaN), `fit` computes the embedding several times. Each time, the unknown entries
+    have other values; at first, they are 0. `fit` ends when the root mean square of the differences between
+    these values and their predictions ``XWU'`` is at most 0.001, or after ten computations. Usually, three or
+    four computations are enough. If `l2` or `l2_final` is "auto", the first computation chooses it, and the
+    others take less time. If there are as many components as labels, the results converge to the regression
+    on the known entries. With ``embedding="pca"``, Y is not used.
 
     Let m = n_components + n_oversamples and q = n_iter. Let t be the number of conjugate gradient steps, and
     nnz the number of nonzero values of a matrix. With "cg", the fit takes O((q + 2) (nnz(Y) + nnz(X) t) m + q
@@ -245,7 +252,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         label_embedding_=Array(("n_labels", "n_components"), "f4 f8", precision="float_bytes", optional=True),
         eigenvalues_=Array(("n_components",), "f8", optional=True),
         singular_values_=Array(("n_components",), "f8", optional=True),
-        l2_=Scalar(float, optional=True),  # no l2_ and l2_final_ in files of version 0.1
+        l2_=Scalar(float, optional=True),  # files of version 0.1 have neither l2_ nor l2_final_
         l2_final_=Scalar(float, optional=True),
         n_iter_=Scalar(int),
     )
@@ -290,7 +297,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
             Labels: a 0/1 indicator matrix Y, in which NaN marks unknown entries, or an array with one class
             per row.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows; >= 0. A row with weight 2 counts like two rows.
+            Weights of the rows; >= 0. A row with weight 2 counts as two rows.
         progress : callable, default=None
             Function that is called about 20 times per second. Its argument is the number of finished panels
             (groups of up to 32 components), summed over all passes. If the function raises an exception, the
@@ -304,7 +311,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         Raises
         ------
         ValueError
-            If an argument or parameter has an invalid value. The message states the expected and the actual
+            If an argument or parameter is not valid. The message states the expected value and the given
             value.
         MemoryError
             If the matrix that the solver factorizes does not fit in memory.
@@ -369,29 +376,46 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     def _imputed(
         self, X: Any, Y: csr_array, sample_weight: Any, params: dict[str, Any], job: tuple[int, Tell]
     ) -> Any:
-        """Fit the model several times, each time with unknown entries of Y replaced by their predictions.
+        """Fit the model several times, each time with other values for the unknown entries of Y.
 
-        A prediction is an entry of ``Z V^T``, where Z are the predicted embeddings and V^T maps them to the
-        labels that have this embedding (the pseudo-inverse of the label embedding).
+        The predictions are the entries of ``Z U^+``. Here, Z has the predicted embeddings of the rows, and
+        ``U^+`` is the pseudo-inverse of the label embedding U. It maps embeddings to labels. The fit ends
+        when the values of unknown entries are their predictions.
+
+        A prediction depends on the value of its own entry: its derivative is about the leverage of the row
+        times the diagonal entry of the label in ``U U^+``. The next value is a Newton step that uses this
+        derivative. Without it, rows with large leverages would need many fits.
         """
         places = np.flatnonzero(np.isnan(Y.data))
         row_of = np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr))[places]
         label_of = Y.indices[places]
         values = Y.data.copy()
         values[places] = 0
+        given = params
+        slopes: Any = None
         for _ in range(_MOST_ROUNDS):
             filled = csr_array((values, Y.indices, Y.indptr), shape=Y.shape)
-            fitted = _core.fit_pls(X, filled, sample_weight, params, job)
+            wanted = given if slopes is not None else given | {"leave_one_out": True}
+            fitted = _core.fit_pls(X, filled, sample_weight, wanted, job)
             label_embedding: Any = fitted[0]
             coef, intercept = fitted[1:3]
-            back = label_embedding @ np.linalg.pinv(label_embedding.T @ label_embedding)
+            back = label_embedding
+            if params["embedding"] == "gaussian":  # the columns of the others are orthonormal
+                back = back @ np.linalg.pinv(back.T @ back)
             embedded = _core.pls_project(X, (coef, intercept), job[0])
-            found = np.einsum("ij,ij->i", embedded[row_of], back[label_of]).astype(np.float32)
-            change = np.abs(found - values[places]).max()
-            if change <= _ROUNDED_TO:
+            found = np.einsum("ij,ij->i", embedded[row_of], back[label_of])
+            change = found - values[places]
+            if np.sqrt(np.mean(change**2)) <= _ROUNDED_TO:
                 break
+            if slopes is None:
+                leverages = _leverages(filled @ label_embedding, embedded, fitted[7])
+                own = np.einsum("ij,ij->i", label_embedding, back)
+                slopes = np.minimum(leverages[row_of] * own[label_of], _MOST_SLOPE)
+                # The penalties hardly depend on the values of unknown entries, and their choice takes long.
+                l2, l2_of_coef = fitted[6]
+                given = params | {"l2": l2, "l2_final": l2_of_coef / l2 if l2 > 0 else l2_of_coef}
             values = values.copy()
-            values[places] = found
+            values[places] += change / (1 - slopes)
         return fitted
 
     def transform(self, X: Any) -> NDArray[Any]:
@@ -410,7 +434,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         Raises
         ------
         ValueError
-            If X is invalid, or if its number of features differs from the number in `fit`.
+            If X is not valid, or if its number of features differs from the number in `fit`.
         """
         check_is_fitted(self)
         X = check_matrix(self, X, reset=False)
@@ -433,7 +457,8 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         Raises
         ------
         ValueError
-            If y contains an unknown class, or if its number of labels differs from the number in `fit`.
+            If y is not valid, contains a class that did not occur in `fit`, or has another number of labels
+            than in `fit`.
         """
         check_is_fitted(self)
         Y = check_labels(one_hot(y, self.classes_)[0])
@@ -460,6 +485,17 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         tags.target_tags.multi_output = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _leverages(targets: Any, fitted: Any, left_out: Any) -> NDArray[np.float64]:
+    """Return the leverages of the rows, from predictions of fits to all rows and of fits without the row.
+
+    The residual of the first prediction is that of the second times one minus the leverage.
+    """
+    inside, outside = (np.linalg.norm(targets - predicted, axis=1) for predicted in (fitted, left_out))
+    ratio = np.divide(inside, outside, out=np.ones_like(outside), where=outside > 0)
+    leverages: NDArray[np.float64] = np.clip(1 - ratio, 0, 1)
+    return leverages
 
 
 def _n_panels(params: dict[str, Any], n_features: int, n_labels: int) -> int:

@@ -178,7 +178,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     ridge_ : float
         The ridge penalty of V that was used, as a multiple of the mean diagonal entry of the Gram matrix. It
         equals `l2_link`, or a larger value if the Gram matrix was singular.
-    validation_loss_ : ndarray of shape (n_iter_,), dtype float64
+    validation_loss_ : ndarray of shape (n_iter_,) or (0,), dtype float64
         Mean loss per held-out row after each pass; empty without `early_stopping`.
     n_iter_ : int
         Number of passes of "psgd", or 1 with the squared loss. With "newton-cg", the value is the largest
@@ -200,9 +200,10 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     Notes
     -----
-    Y may have unknown entries (NaN) with ``loss="logistic"`` and ``solver="psgd"``. The embedding then treats
-    them as `Rembrandt` does. In the gradients of the link, they do not contribute. They count as 0 in the
-    least-squares solution from which the link starts, and in the choice of `gamma`.
+    Y may have unknown entries (NaN), except with ``loss="softmax"``, for which each row must have exactly one
+    label. The embedding then treats them as `Rembrandt` does. The losses of the link leave them out. They
+    count as 0 in the choice of `gamma`. With "psgd", they also count as 0 in the least-squares solution from
+    which the passes start.
 
     With ``loss="softmax"``, each row must have exactly one label, and y may be 1-D with one class per row.
     Ctrl-C ends a fit within a second, except during a large factorization of the embedding. `fit` issues a
@@ -332,7 +333,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         coef_=Array(("n_labels", "n_inputs"), "f4"),
         intercept_=Array(("n_labels",), "f4", or_minus_infinity=True),
         classes_=Classes(ANY),
-        gamma_=Scalar(float, optional=True),  # no gamma_, threshold_ and l2_ in files of version 0.1
+        # Model files of version 0.1 do not have the following three attributes.
+        gamma_=Scalar(float, optional=True),
         threshold_=Scalar(float, finite=True, optional=True),
         l2_=Scalar(float, optional=True),
         ridge_=Scalar(float),
@@ -397,13 +399,12 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         embedding = unfitted_embedding(params)
         sparse_output = issparse(y)
         y, classes = one_hot(y) if self._takes_classes else (y, None)
-        # Stochastic gradients leave unknown entries out. The other solvers and losses cannot.
-        stochastic = self.loss == "logistic" and self.solver == "psgd"
-        X, y, sample_weight = check_training_set(self, X, y, sample_weight, unknown=stochastic)
+        # With the softmax, each row must have one known label. All its other labels are then absent.
+        X, y, sample_weight = check_training_set(self, X, y, sample_weight, unknown=self.loss != "softmax")
         if self.loss == "softmax":
             check_one_label(y)
         held_out = None
-        # If there is only one row, it cannot be held out.
+        # A single row is not held out, because no row would be left for the fit.
         if X.shape[0] > 1 and params["early_stopping"] and self.solver == "psgd" and self.loss != "squared":
             held_out = held_out_rows(params["validation_fraction"], X.shape[0], params["random_state"])
         if params["n_features"] == "auto":
@@ -476,7 +477,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         Raises
         ------
         ValueError
-            If X is invalid, or if its number of features differs from the number in `fit`.
+            If X is not valid, or if its number of features differs from the number in `fit`.
         """
         if self.loss == "softmax":
             best = self.predict_topk(X, k=1)
@@ -519,7 +520,8 @@ def smooth_link_space(n_samples: int) -> dict[str, Any]:
     Parameters
     ----------
     n_samples : int
-        Number of rows of a training fold; >= 5. The range of the parameter `shrink` depends on this number.
+        Number of rows to which each setting is fitted; >= 5. The range of the parameter `shrink` depends on
+        this number.
         With fewer than 5 rows, the range of `shrink` would include 1/2, which `shrink` does not allow.
 
     Returns

@@ -32,8 +32,8 @@ _MOST_COMPONENTS = 300
 _MOST_EIGENVALUES = 1024
 
 # Number of random features per row, and the minimum and maximum number of random features. With as many
-# features as rows, the link overfits. If labels are easy to predict, a quarter of the number of rows is as
-# accurate as more features. If labels are hard to predict, it is more accurate.
+# features as rows, the link overfits. If labels are easy to predict, a quarter as many features as rows gives
+# the same accuracy as more features. If labels are hard to predict, a quarter gives a higher accuracy.
 _FEATURES_OF_A_ROW = 1 / 4
 _FEWEST_FEATURES, _MOST_FEATURES = 100, 2000
 
@@ -54,9 +54,9 @@ KERNELS = (
 
 
 class Embedding(Parameter):
-    """Type of the parameter `embedding` if its value is an instance of `Rembrandt`."""
+    """A parameter that is an instance of `Rembrandt`."""
 
-    wanted = "a Rembrandt"
+    wanted = "an instance of Rembrandt"
     documented = "Rembrandt"
     wrong = (3, Rembrandt)
 
@@ -70,7 +70,7 @@ class Embedding(Parameter):
 
 
 def core_params(params: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters for the Rust core, with `n_features` and `l2_link` as numbers.
+    """Return the parameters for the Rust core, with numbers for `n_features` and `l2_link`.
 
     If `n_features` is "auto", the result contains the largest number that "auto" can mean. The caller
     replaces this number by the result of `automatic_features` when the number of training rows is known.
@@ -118,10 +118,10 @@ def linear_predictions(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float32] | None]:
     """Fit the embedding to the rows that are not held out. Return its weights, intercepts and predictions.
 
-    If the parameter `l2` is "auto" and the parameter `embedding` is a str other than "pca", the returned
-    predictions cover all rows. They are leave-one-out predictions for the rows of the fit, and ordinary
-    predictions for held-out rows. In all other cases, None is returned instead of predictions, and the link
-    is later fitted to ordinary predictions of all rows.
+    If the parameter `l2` is "auto" and the parameter `embedding` is a str other than "pca", the predictions
+    are an array with a row for each row of X. They are leave-one-out predictions for the rows of the fit, and
+    ordinary predictions for held-out rows. In all other cases, the predictions are None, and the link is
+    later fitted to ordinary predictions for all rows.
     """
     X, Y, sample_weight = training_set
     held_out_X = None

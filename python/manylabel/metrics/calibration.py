@@ -11,7 +11,7 @@ In sparse probabilities, such as the result of ``predict_proba_topk``, the store
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,8 +61,8 @@ def calibration_error(
     probabilities: Matrix,
     *,
     n_bins: int = 15,
-    average: str = "all",
-    pairs: str = "candidates",
+    average: Literal["all", "label"] = "all",
+    pairs: Literal["candidates", "all"] = "candidates",
     above: float = 0.0,
     least_positives: int = 1,
 ) -> float:

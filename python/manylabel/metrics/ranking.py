@@ -22,12 +22,11 @@ entries are candidates. Stored zeros and negative scores are also candidates. If
 candidates, its last ranks are empty. Empty ranks count as misses. If labels have equal scores, the label with
 the lower number ranks first.
 
-An entry of ``Y_true`` may be unknown, which NaN marks: nobody checked whether the row has the label. All
-measures leave unknown entries out of the rankings. The label is removed from the candidates of the row, and
-the labels below it move up by one rank. So it is neither a hit nor a miss. If sparse scores hold the k best
-labels of each row, a row with unknown labels among them has empty ranks at its end. To avoid this, ask
-``predict_topk`` for more than k labels: k plus the largest number of unknown entries of a row is always
-enough.
+NaN in ``Y_true`` marks an unknown entry: nobody checked whether the row has the label. All measures leave
+unknown entries out of the rankings. The label is not a candidate in this row, so it is neither a hit nor a
+miss. The labels below it move up by one rank. Suppose that sparse ``scores`` have only the k best labels of
+each row. If one of these labels is unknown, the last rank of the row is empty. To avoid empty ranks, pass a
+larger k to ``predict_topk``: add the largest number of unknown entries of a row.
 
 To measure label sets instead of rankings, apply scikit-learn's functions to the result of ``predict``, which
 may be sparse. Examples are `sklearn.metrics.hamming_loss`, `sklearn.metrics.zero_one_loss` (the subset 0/1
@@ -86,8 +85,8 @@ def precision_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 
     Parameters
     ----------
     Y_true : ndarray or sparse matrix of shape (n, c)
-        True labels: a 0/1 indicator matrix of any numeric or bool dtype. NaN marks unknown entries, which are
-        left out of the rankings.
+        True labels: a 0/1 indicator matrix of any numeric or bool dtype. NaN marks unknown entries, for which
+        nobody checked whether the row has the label. They are left out of the rankings.
     scores : ndarray or sparse matrix of shape (n, c)
         Scores of the labels. Labels with higher scores rank first. Dense entries of -inf are never ranked. In
         a sparse matrix, only stored entries are ranked.
@@ -133,7 +132,7 @@ def recall_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 
     -------
     float or ndarray of shape (len(k),), dtype float64
         The recall for each k, in [0, 1]. The result is a float if `k` is an int. The average leaves out rows
-        without true labels. If no row has a true label, the result is nan.
+        without true labels. If no row has a true label, the result is NaN.
     """
     ks = check_k(k)
     Y, scores = known_pair(Y_true, scores)
@@ -174,7 +173,7 @@ def ndcg_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)
 def propensities(Y_train: Matrix, *, A: float = 0.55, B: float = 1.5) -> Floats:
     """Estimate the propensity of each label.
 
-    In large data sets, the label matrix is often incomplete: some labels apply to a row, but are missing in
+    In large data sets, the label matrix is often incomplete: some labels apply to a row but are missing in
     the matrix. The propensity of a label is the probability that a row to which the label applies has the
     label in the matrix.
 
@@ -185,8 +184,8 @@ def propensities(Y_train: Matrix, *, A: float = 0.55, B: float = 1.5) -> Floats:
     ----------
     Y_train : ndarray or sparse matrix of shape (n, c)
         0/1 indicator matrix of the **training** rows. It must have at least 3 rows, since the formula is not
-        valid for log N < 1. NaN marks unknown entries, which count as 0 here: they are labels that may be
-        missing.
+        valid for log N < 1. NaN marks unknown entries. They count as 0, because labels that are missing in
+        the matrix also count as 0 in the formula.
     A, B : float, default=0.55 and 1.5
         Constants of the formula, finite and > 0. Usual values are A=0.5, B=0.4 for Wikipedia data and A=0.6,
         B=2.6 for Amazon data.
@@ -252,7 +251,7 @@ def psp_at_k(
     -------
     float or ndarray of shape (len(k),), dtype float64
         The measure for each k, in [0, 1]. The result is a float if `k` is an int. If no row has a true label,
-        the result is nan.
+        the result is NaN.
 
     Raises
     ------
@@ -318,7 +317,7 @@ def _total(
         n_true = np.diff(Y.indptr[block.start : block.stop + 1]).astype(np.int64)
         gain = hits_of_ranks(Y, block, top) * discount
         if gains is not None:
-            gain *= gains[top]  # an empty rank is -1 and reads the gain of the last label, but is never a hit
+            gain *= gains[top]  # an empty rank, -1, gets the gain of the last label, but it is never a hit
         reached = np.cumsum(gain, axis=1)
         for at, k in enumerate(ks.tolist()):
             at_k = reached[:, min(k, depth) - 1]
@@ -439,9 +438,10 @@ def check_k(k: Any) -> NDArray[np.int64]:
 
 
 def check_pair(Y_true: Matrix, scores: Matrix, name: str = "scores") -> tuple[csr_array, Any]:
-    """Check true labels and predictions. The stored labels are 1, or NaN for unknown entries.
+    """Check true labels and predictions, and return both as canonical matrices.
 
-    `name` is the name of the predictions in error messages.
+    The stored values of the labels are 1, or NaN for unknown entries. `name` is the name of the predictions
+    in error messages.
     """
     Y = _check_indicator(Y_true, "Y_true")
     checked = _check_matrix(scores, name)
@@ -457,7 +457,7 @@ def check_pair(Y_true: Matrix, scores: Matrix, name: str = "scores") -> tuple[cs
 
 
 def known_pair(Y_true: Matrix, scores: Matrix) -> tuple[csr_array, Any]:
-    """Check true labels and scores, and leave out the unknown entries of the labels."""
+    """Check true labels and scores, and remove the unknown entries from both."""
     Y, scores = check_pair(Y_true, scores)
     unknown = unknown_entries(Y)
     return known_ones(Y), scores if unknown is None else without(scores, unknown)

@@ -235,8 +235,9 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
             # label is absent. The second column is the probability that the label is present.
             if any(each.shape[1] != 2 for each in probabilities):
                 raise ValueError(
-                    f"`estimator` must return the probabilities of 0 and 1 for every label, got other arrays "
-                    f"from {estimator!r}; check that it supports {'dense' if self.dense_Y else 'sparse'} Y"
+                    f"`estimator` must return two columns of probabilities for every label, got arrays of "
+                    f"other shapes from {estimator!r}; check that it supports "
+                    f"{'dense' if self.dense_Y else 'sparse'} Y"
                 )
             probabilities = np.column_stack([each[:, 1] for each in probabilities])
         return _finite(np.asarray(logit(np.clip(probabilities, _LEAST, 1 - _LEAST))))

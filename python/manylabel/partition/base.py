@@ -106,6 +106,8 @@ class BlockClassifier(MultiLabelClassifier):
         "speedup_": Each(Scalar(float), "n_speedups"),
     }
 
+    _couples_labels = "it does not pass weights of labels to `estimator`"
+
     label_blocks_: list[NDArray[np.int32]]
     estimators_: list[Any]
     router_coef_: csc_array
@@ -145,7 +147,7 @@ class BlockClassifier(MultiLabelClassifier):
         Raises
         ------
         ValueError
-            If X is invalid, or if its number of features differs from the number in `fit`.
+            If X is not valid, or if its number of features differs from the number in `fit`.
         """
         return self._speedup(self._features(X))
 

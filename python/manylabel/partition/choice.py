@@ -31,7 +31,7 @@ __all__ = [
     "with_fewer_labels",
 ]
 
-# The precision is compared at these ranks (P@1, P@3 and P@5).
+# The precision at these ranks is compared (P@1, P@3 and P@5).
 KS = (1, 3, 5)
 # The candidates for `lam`. Each candidate is given by a fraction: with this candidate, a single block of all
 # rows would capture this fraction of the positive entries of Y.
@@ -49,17 +49,19 @@ MOST_BLOCKS = 4
 # of all rows would capture. The first constant applies to several blocks, and the second constant to one
 # block. On citeulike-t, four blocks with the fraction 0.99 take as long as the estimator alone. With 0.95,
 # four blocks take 70 % of this time. On eurlex57k with 0.95, P@5 is 0.7 points lower than with the estimator
-# alone. On yso-finna-en, one block with 0.97 takes about 80 % of the time of the estimator alone. P@1 is 0.1
-# points lower and P@5 is 0.3 points lower.
+# alone. On yso-finna-en, one block with 0.97 takes about 80 % of the time of the estimator alone, and P@1 is
+# 0.1 points lower and P@5 is 0.3 points lower than with the estimator alone.
 RULE_SHARE = 0.95
 RULE_SHARE_OF_ONE = 0.97
 # The number of blocks is halved if the router finds the right block for less than this fraction of the
-# held-out rows. With four blocks, the router finds 97 % on eurlex57k, and P@1 is 0.2 points lower than
-# without blocks. On citeulike-t, it finds 89 % with four blocks, and P@1 is 0.4 points lower. With two
-# blocks, it finds 98 %, and P@1 is not lower. On yso-finna-en, it finds 66 % with four blocks, and P@1 is at
-# least 2 points lower. With two blocks, it finds 90 %, and P@1 is 0.8 points lower.
+# held-out rows. On eurlex57k with four blocks, the router finds the right block for 97 % of the rows, and P@1
+# is 0.2 points lower than without blocks. On citeulike-t, it finds 89 % with four blocks, and P@1 is 0.4
+# points lower. With two blocks, it finds 98 %, and P@1 is not lower. On yso-finna-en, it finds 66 % with four
+# blocks, and P@1 is at least 2 points lower. With two blocks, it finds 90 %, and P@1 is 0.8 points lower.
 FOUND = 0.92
+# Maximum number of rows that are held out to test the router.
 HELD_OUT = 2000
+# Number of folds of the cross-validation.
 FOLDS = 5
 # Largest accepted decrease of P@1, P@3 and P@5. The value for "speed" is from the published experiments.
 TOLERANCE = {"accuracy": 0.01, "speed": 0.02}
@@ -71,9 +73,10 @@ _SCORES_AT_ONCE = 1 << 23
 class Partition:
     """Partition of rows and labels into blocks.
 
-    ``objective`` is the value of the objective of `BlockPartitioner` for this partition. A positive entry of
-    Y is captured if its label is in the block of its row. ``captured`` is the fraction of the positive
-    entries that are captured.
+    ``row_blocks`` has the block of each row, and ``label_blocks`` has the labels of each block.
+    ``objective`` is the value of the objective of `BlockPartitioner` for this partition, and ``history`` has
+    the values during the optimization. A positive entry of Y is captured if its label is in the block of its
+    row. ``captured`` is the fraction of the positive entries that are captured.
     """
 
     row_blocks: NDArray[np.int32]
@@ -87,8 +90,10 @@ class Partition:
 class Chosen:
     """Result of a choice of `lam`.
 
-    ``lams`` are the candidates for `lam` in increasing order. ``precision`` is an array of shape (n_lams,
-    n_folds, 3). It contains the precision at 1, 3 and 5 of each candidate on the held-out rows of each fold.
+    ``n_blocks`` and ``lam`` are the chosen values. If ``n_blocks`` is None, `BlockPartitioner` searches for
+    the number of blocks. ``lams`` are the candidates for `lam` in increasing order. ``precision`` is an array
+    of shape (n_lams, n_folds, 3). It contains the precision at 1, 3 and 5 of each candidate on the held-out
+    rows of each fold.
     """
 
     n_blocks: int | None
@@ -446,7 +451,7 @@ def _named(scores: NDArray[Any], labels: NDArray[np.int32], k: int) -> NDArray[n
     k = min(k, scores.shape[1])
     if k == 0:
         return np.empty((len(scores), 0), dtype=np.int64)
-    # Sort only the scores that are at least the k-th largest score of the row.
+    # Only the scores that are at least the k-th largest score of the row are sorted.
     least = np.partition(scores, -k, axis=1)[:, -k]
     rows, columns = np.nonzero(scores >= least[:, None])
     reached = scores[rows, columns]
@@ -493,7 +498,6 @@ def _plain_precision(
     unknown = unknown_entries(Y_out)
     most_unknown = 0 if unknown is None else int(np.diff(unknown.indptr).max())
     top = model.predict_topk(X_out, k=max(KS) + most_unknown)
+    # The labels that occur in no training row are left out. P@k still divides by k.
     found = precision_at_k(Y_out[:, labels], top, KS)
-    # Labels that occur in no training row are removed from Y_out and from the predictions. P@k still divides
-    # by k.
     return np.asarray(found)

@@ -173,7 +173,7 @@ class BlockPartitionClassifier(BlockClassifier):
     Notes
     -----
     Unknown entries of Y (NaN) are passed to `estimator`, which must be from this library. The partition and
-    the router use the known labels only.
+    the router use only positive entries.
 
     If `sample_weight` is given, the router and `estimator` use it, and the `fit` method of `estimator` must
     accept it. The partition ignores `sample_weight`. If `estimator` is from this library, Ctrl-C ends a fit
@@ -309,7 +309,7 @@ class BlockPartitionClassifier(BlockClassifier):
         )
         sparse_output = issparse(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight, unknown=True)
-        # Blocks are chosen for known ones. The block models also learn which entries are unknown.
+        # The partition uses only positive entries. The block models also get the unknown entries.
         ones = known_ones(y)
 
         with reported(None, "label", params["verbose"], progress) as report:

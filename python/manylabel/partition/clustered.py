@@ -34,10 +34,10 @@ __all__ = ["CBMLCClassifier", "LPSRClassifier"]
 # three clusters with 4,300 rows each lower P@1 by 1.3 points.
 _ROWS_OF_A_CLUSTER = 10_000
 _MOST_CLUSTERS = 8
-# The number of clusters is halved if the clusters after the first cluster explain, on average, less than this
-# fraction of the variance of the rows per cluster. On eurlex57k, a cluster explains 1.3 % on average with 8
-# clusters, and ten clusters lower P@1 by 0.8 points. On citeulike-t and yso-finna-en, a cluster explains 0.2
-# %. Ten clusters lower P@1 by 3 points on citeulike-t and by 13 points on yso-finna-en.
+# The number c of clusters is halved if the clusters explain less than c - 1 times this fraction of the
+# variance of the rows. With 8 clusters on eurlex57k, they explain c - 1 times 1.3 %, and ten clusters lower
+# P@1 by 0.8 points. On citeulike-t and yso-finna-en, they explain c - 1 times 0.2 %, and ten clusters lower
+# P@1 by 3 and by 13 points.
 _EXPLAINED = 0.01
 # Number of labels that LPSR ranks for each row. All other labels get this number as their rank.
 _RANKS = 100
@@ -95,6 +95,11 @@ class CBMLCClassifier(BlockClassifier):
     See Also
     --------
     BlockPartitionClassifier : Uses blocks that depend on the features and on the labels.
+
+    Notes
+    -----
+    Unknown entries of Y (NaN) are passed to `estimator`, which must be from this library. The labels of a
+    cluster are the labels that are known to be present in its rows.
 
     References
     ----------
@@ -193,10 +198,11 @@ class LPSRClassifier(BlockClassifier):
     """Label partitioning for sublinear ranking: a single model that ranks only a few labels for each row.
 
     `fit` trains a base scorer, which is a classifier for all rows and labels. It then splits the rows into
-    two parts by 2-means. Large parts are split again. Each part gets a set of candidates. These are labels of
-    the rows of the part: the most frequent ones, or those that the base scorer ranks high in rows that have
-    them (see `weighting`). A new row is routed to the part with the nearest center. The base scorer then
-    ranks only the candidates of this part [1]_.
+    two parts by 2-means, which is k-means with two clusters. Large parts are split again. Each part gets a
+    list of candidates, which are labels of the rows of the part. Either the most frequent labels are chosen,
+    or the labels that the base scorer ranks high in rows that have them (see `weighting`). A new row is
+    routed to the part with the nearest center. The base scorer then ranks only the candidates of this part
+    [1]_.
 
     Parameters
     ----------
@@ -252,8 +258,8 @@ class LPSRClassifier(BlockClassifier):
 
     Notes
     -----
-    Unknown entries of Y (NaN) are passed to `estimator`, which must be from this library. The candidates are
-    chosen by the known labels only.
+    Unknown entries of Y (NaN) are passed to `estimator`, which must be from this library. The choice of the
+    candidates uses only positive entries.
 
     If the base scorer is naive Bayes, or if it is `DiSMECClassifier` and X has more than 32 rows, predictions
     compute only the scores of the candidates. With at most 32 rows, `DiSMECClassifier` computes the scores of
@@ -379,10 +385,15 @@ class LPSRClassifier(BlockClassifier):
         if not self.label_blocks_:
             return []
         if (np.diff(self.labels_) <= 0).any():
-            raise ValueError("values of labels_ must be in strictly increasing order")
+            at = int(np.argmax(np.diff(self.labels_) <= 0))
+            raise ValueError(
+                f"values of labels_ must be in strictly increasing order, got {self.labels_[at]} followed by "
+                f"{self.labels_[at + 1]}"
+            )
         every = np.concatenate(self.label_blocks_)
-        if not np.isin(every, self.labels_).all():
-            raise ValueError("labels of label_blocks_ must be among labels_")
+        others = np.setdiff1d(every, self.labels_)
+        if len(others):
+            raise ValueError(f"labels of label_blocks_ must be in labels_, got {others[0]}")
         places = np.searchsorted(self.labels_, every).astype(np.int32)
         ends = np.cumsum([len(labels) for labels in self.label_blocks_])
         return np.split(places, ends[:-1])
@@ -390,7 +401,7 @@ class LPSRClassifier(BlockClassifier):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = self._naive_bayes() or (
-            # `fit` raises the error if `estimator` is not an estimator.
+            # If `estimator` is not an estimator, `fit` raises an error.
             not isinstance(self.estimator, type)
             and hasattr(self.estimator, "__sklearn_tags__")
             and get_tags(self.estimator).input_tags.positive_only
@@ -399,7 +410,7 @@ class LPSRClassifier(BlockClassifier):
 
 
 class _RestrictedModels:
-    """Callable that returns the base scorer of `LPSRClassifier`, restricted to the candidates of a part."""
+    """Callable that takes the index of a part and returns the base scorer for its candidates only."""
 
     def __init__(self, base: Any, places: list[NDArray[np.int32]], n_labels: int) -> None:
         self._base = base

@@ -1,4 +1,4 @@
-"""Fits of block models. A clone of the estimator is fitted to the rows and labels of each block."""
+"""Functions that fit a clone of an estimator to the rows and labels of each block."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["base_estimator", "fit_models", "rows_of_blocks", "seeded"]
 
 
 # The work for the largest block may be at most this factor times the mean work per thread. At this limit, the
-# other threads are idle for a fifth of the time. Several threads for one block waste about the same time.
+# other threads are idle for a fifth of the time. Several threads for one block lose about as much time.
 _UNEVEN = 1.25
 
 
@@ -84,7 +84,7 @@ def fit_models(
     sample_weight : ndarray of shape (n_samples,), dtype float32, or None
         Weights of the rows.
     rows_of_blocks, label_blocks : sequences of ndarrays of length n_blocks
-        For each block, the positions of its rows and of its labels.
+        For each block, the positions of its rows and the numbers of its labels.
     seed : int
         Seed of the fits. In each clone and its inner estimators, every `random_state` that is None is set to
         a different number, which is computed from `seed`.
@@ -131,8 +131,8 @@ def fit_models(
     models: list[Any] = [None] * len(label_blocks)
     if not ours and unknown_entries(Y) is not None:
         raise ValueError(
-            "Y must not have unknown entries (NaN) if `estimator` is of another library, got "
-            f"{type(estimator).__name__}"
+            "Y must not have unknown entries (NaN) if `estimator` is of another library, as "
+            f"{type(estimator).__name__} is"
         )
     if ours:
         estimator = estimator._settled(X, Y, sample_weight, threads, lambda _: progress(0))

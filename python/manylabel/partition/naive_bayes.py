@@ -75,7 +75,7 @@ class NaiveBayes(MultiLabelClassifier):
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
         X, y, weights = check_training_set(self, X, y, sample_weight, unknown=True)
-        y = known_ones(y)  # all estimates are counts of ones
+        y = known_ones(y)  # the model depends only on positive entries
         if X.nnz and X.data.min() < 0:
             raise ValueError(f"values of X must be >= 0 for naive Bayes, got {X.data.min()}")
         if weights is not None:
@@ -117,7 +117,7 @@ class NaiveBayes(MultiLabelClassifier):
 
 @dataclass(frozen=True)
 class _Shares:
-    """Function that computes the scores of `NaiveBayes`.
+    """Callable that computes the scores of `NaiveBayes`.
 
     The score of label j is the logarithm of twice the product of two numbers: the probability ``P(j | x)`` of
     the label, and the mean number of labels per row. A score is therefore above 0 if the product is above one

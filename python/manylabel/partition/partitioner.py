@@ -45,10 +45,10 @@ class BlockPartitioner(Estimator):
         Initial number of clusters; >= 1. If X has fewer than `n_blocks` distinct rows, the number of distinct
         rows is used. "auto" searches for the number of clusters whose partition captures the most positive
         entries. The search first tries every number from 1 to 16. It then tries larger numbers, each about a
-        quarter larger than the one before. The search stops before the first number with which a block would
-        have no rows or no labels. A number is an improvement if its partition captures more positive entries
-        than the best earlier partition, and if the difference exceeds a thousandth of all positive entries.
-        The search also stops after five consecutive numbers without an improvement.
+        quarter larger than the one before, up to 2,048. The search stops before the first number with which a
+        block would have no rows or no labels. A number is an improvement if its partition captures more
+        positive entries than the best earlier partition, and if the difference exceeds a thousandth of all
+        positive entries. The search also stops after five consecutive numbers without an improvement.
     lam : float or "auto", default="auto"
         Weight of the term ``sum_l |L_l|^2`` in the objective; finite and >= 0. Larger values give smaller
         label sets. "auto" is 0 if `max_labels` is given. Otherwise, "auto" is about the largest weight with
@@ -103,7 +103,7 @@ class BlockPartitioner(Estimator):
 
     Notes
     -----
-    Unknown entries of Y (NaN) count as 0, because blocks capture ones.
+    Unknown entries of Y (NaN) count as 0, because only positive entries are captured.
 
     A row moves to another block only if the label set of that block contains more labels of the row. Rows
     therefore never move back and forth between equally good blocks. Every round lowers the objective, until
@@ -182,7 +182,7 @@ class BlockPartitioner(Estimator):
             Features, of any numeric dtype. Values must be finite. A sparse matrix may have int32 or int64
             indices.
         y : array-like or sparse matrix of shape (n_samples, n_labels)
-            0/1 indicator matrix Y.
+            0/1 indicator matrix Y, in which NaN marks unknown entries.
 
         Returns
         -------
@@ -192,14 +192,14 @@ class BlockPartitioner(Estimator):
         Raises
         ------
         ValueError
-            If an argument or parameter has an invalid value. The message states the expected and the actual
+            If an argument or parameter is not valid. The message states the expected value and the given
             value.
         KeyboardInterrupt
             If Ctrl-C is pressed. The fit stops within a second.
         """
         params = self.parameters.check(self)
         X, y, _ = check_training_set(self, X, y, None, unknown=True)
-        y = known_ones(y)  # blocks capture ones only
+        y = known_ones(y)  # only positive entries are captured
         n_blocks = None if params["n_blocks"] == "auto" else params["n_blocks"]
         lam = params["lam"]
         if lam == "auto":

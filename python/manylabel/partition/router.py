@@ -18,7 +18,7 @@ __all__ = ["Router", "Routing", "best_blocks", "fit_router", "nearest_center"]
 
 @dataclass(frozen=True)
 class Router:
-    """Linear model that gives a row of unit length one score per block.
+    """Linear model that computes one score per block for each row. Rows are first scaled to unit length.
 
     Parameters
     ----------

@@ -98,10 +98,11 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Search for the next condition. "exact" tries every threshold of each drawn feature (see
         `max_features`). With label binning, "exact" computes new bins for each threshold. "fast" tries at
         most 64 thresholds per numeric feature (65 if most values of the feature are 0). With the example-wise
-        loss and few label bins (up to about twice the square root of the number of labels), "fast" saves time
-        by reusing bins: a condition is tried with the bins that the rule had before this condition. With at
-        most 256 labels, bins are reused only for features with mostly nonzero values. With more labels, bins
-        are reused for all features. The head of a finished rule always has new bins.
+        loss and few label bins, "fast" also saves time by reusing bins: a condition is tried with the bins
+        that the rule had before this condition. Here, few means up to about twice the square root of the
+        number of labels. With at most 256 labels, bins are reused only for features with mostly nonzero
+        values. With more labels, bins are reused for all features. The head of a finished rule always has new
+        bins.
     learning_rate : float, default=0.3
         Factor that multiplies every head except the head of the default rule; in (0, 1].
     l2 : float, default=1.0
@@ -188,8 +189,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
     Notes
     -----
-    If an entry of Y is unknown (NaN), its gradient and its part of the loss are 0. Known label sets, which
-    some predictors use, have the known labels only.
+    If an entry of Y is unknown (NaN), its gradient and its part of the loss are 0. The label sets in
+    `label_sets_` contain only labels that are known to be present.
 
     Scores are sums of head scores, computed in double precision. With the label-wise loss, `predict_proba`
     returns ``1 / (1 + exp(-score))``. With the example-wise loss, the probability of a label set y is
@@ -202,9 +203,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     training row get the score -inf and are never predicted.
 
     The fit takes 16 bytes of memory for each pair of a row and a label, and about 16 bytes per stored value
-    of X. Each thread also stores a few matrices of shape (n_labels, n_labels) in any of these three cases:
-    there is no label binning, `search` is "exact", or there are at most 256 labels and X has features with
-    mostly zero values. The number of these matrices does not depend on the number of rows.
+    of X. Each thread also stores a few matrices of shape (n_labels, n_labels) in three cases: without label
+    binning, with ``search="exact"``, and with at most 256 labels if X has features with mostly zero values.
+    The number of these matrices does not depend on the number of rows.
 
     If two fits differ only in `n_rules`, the shorter list of rules is the beginning of the longer list.
 
@@ -328,10 +329,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Parameters
         ----------
         eval_set : tuple of two matrices (X, y), default=None
-            Further rows to measure the loss on, in the form of X and y. With ``early_stopping=True``, these
-            rows decide when to stop, and no row of X is held out. No rule is fitted to them. But with
-            ``search="fast"``, the thresholds that are tried are chosen from the values of all rows.
-            `eval_set` cannot be given without early stopping.
+            Further rows for early stopping, in the form of X and y. The fit stops when the loss on these rows
+            no longer falls, and no row of X is held out. No rule is fitted to these rows. However, with
+            ``search="fast"``, the thresholds that are tried also depend on the values of these rows. None
+            means that rows of X are held out. `eval_set` requires ``early_stopping=True``.
         """
         self._refuse_label_weight(label_weight)
         with self._fitting(y) as (built, Y):
@@ -413,7 +414,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Raises
         ------
         ValueError
-            If X is invalid, or if its number of features differs from the number in `fit`.
+            If X is not valid, or if its number of features differs from the number in `fit`.
 
         Notes
         -----
@@ -476,11 +477,11 @@ class BoostedRulesClassifier(MultiLabelClassifier):
             label are returned, in order of decreasing absolute score. If None, all rules that cover the row
             are returned, in the order in which `fit` added them.
         feature_names : sequence of str of length n_features, default=None
-            Names of the features in the ``repr`` of the result. By default, the names are
-            ``feature_names_in_`` if this attribute exists, and otherwise "feature 0", "feature 1", ...
+            Names of the features in the ``repr`` of the result. None means ``feature_names_in_`` if this
+            attribute exists, and otherwise "feature 0", "feature 1" and so on.
         label_names : sequence of str of length n_labels, default=None
-            Names of the labels in the ``repr`` of the result. By default, the names are "label 0", "label 1",
-            ...
+            Names of the labels in the ``repr`` of the result. None means ``label_names_`` if this attribute
+            exists, and otherwise "label 0", "label 1" and so on.
 
         Returns
         -------
@@ -493,8 +494,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Raises
         ------
         ValueError
-            If x is not a single row, if x does not have the same number of features as in `fit`, or if
-            `label` is not a label of the model.
+            If x is not a single row, if x does not have the same number of features as in `fit`, if the model
+            does not have the label, or if `feature_names` or `label_names` has the wrong length.
         """
         check_is_fitted(self, "heads_")
         row = check_row(self, x)
@@ -543,16 +544,22 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     def _with_rows_to_measure(
         self, X: csr_array, Y: csr_array, sample_weight: Any, eval_set: tuple[Any, Any]
     ) -> tuple[csr_array, csr_array, Any, NDArray[np.bool_]]:
-        """Append the rows of `eval_set`. Also return which rows these are."""
+        """Append the rows of `eval_set`. Also return a mask of the appended rows."""
         if not isinstance(eval_set, tuple | list) or len(eval_set) != 2:
             raise ValueError(f"`eval_set` must be a pair (X, y), got {shown(eval_set)}")
         y = eval_set[1] if column_names(eval_set[1]) is None else values_of_frame(eval_set[1])
         column = as_column(y)
         rows, labels, _ = check_training_set(
-            self, eval_set[0], y if column is None else column, None, reset=False, name="y of `eval_set`"
+            self,
+            eval_set[0],
+            y if column is None else column,
+            None,
+            reset=False,
+            name="y of `eval_set`",
+            unknown=True,
         )
         if labels.shape[1] != Y.shape[1]:
-            raise ValueError(f"y of `eval_set` must have {Y.shape[1]} labels as y, got {labels.shape[1]}")
+            raise ValueError(f"y of `eval_set` must have {Y.shape[1]} labels, as in y, got {labels.shape[1]}")
         n_rows, n_more = X.shape[0], rows.shape[0]
         if sample_weight is not None:
             sample_weight = np.concatenate([sample_weight, np.ones(n_more, dtype=sample_weight.dtype)])

@@ -90,7 +90,7 @@ class FiredRule:
     scores : ndarray of shape (n_scored,), dtype float32
         Scores that the rule adds for these labels.
     contribution : float, default=nan
-        Score that the rule adds for the explained label. It is nan if no label is explained.
+        Score that the rule adds for the explained label. It is NaN if no label is explained.
 
     Examples
     --------
@@ -112,7 +112,7 @@ class FiredRule:
 
     @property
     def part(self) -> str:
-        """The kind of this part of a score, "rule"."""
+        """The kind of the part, as in `LabelExplanation`: always "rule"."""
         return "rule"
 
     @property
@@ -143,7 +143,8 @@ def export_text(
         Names of the features. None means ``feature_names_in_`` if the model has this attribute. Otherwise,
         the names are "feature 0", "feature 1" and so on.
     label_names : sequence of str of length n_labels, default=None
-        Names of the labels. None means "label 0", "label 1" and so on.
+        Names of the labels. None means ``label_names_`` if the model has this attribute. Otherwise, the names
+        are "label 0", "label 1" and so on.
     max_rules : int, default=None
         Maximum number of rules to write, starting with the first rule; >= 1. None writes all rules.
     max_labels : int, default=10
@@ -169,7 +170,7 @@ def export_text(
     ------
     ValueError
         If the length of `feature_names` differs from the number of features, if the length of `label_names`
-        differs from the number of labels, or if another argument is invalid.
+        differs from the number of labels, or if another argument is not valid.
     sklearn.exceptions.NotFittedError
         If the model is not fitted.
 

@@ -544,6 +544,14 @@ class LabelTreeClassifier(EditableLabels):
         the leaf. For example, it takes half as long to add 428 labels to a model of eurlex57k with 3,843
         labels as to fit all labels. The arrays of the weights are copied, so the method needs memory for a
         second model, with 4 bytes for each weight.
+
+        Examples
+        --------
+        >>> import manylabel as ml
+        >>> X, Y = ml.datasets.make_multilabel(200, 50, 6, random_state=0)
+        >>> model = ml.LabelTreeClassifier(random_state=0).fit(X, Y[:, :5])
+        >>> model.add_labels(X, Y[:, [5]]).classes_.tolist()
+        [0, 1, 2, 3, 4, 5]
         """
         self._add(X, Y_new, sample_weight, names, progress, label_weight, propensities)
 
@@ -555,6 +563,7 @@ class LabelTreeClassifier(EditableLabels):
         progress: Progress,
         label_weight: Any = None,
         propensities: Any = None,
+        start: list[int] | None = None,
     ) -> int:
         params = self.parameters.check(self)
         costs = label_costs(Y.shape[1], label_weight, propensities)

@@ -34,7 +34,7 @@ pub enum Error {
     Csr {
         /// The name of the argument that holds the matrix.
         matrix: &'static str,
-        /// The number of the first invalid row.
+        /// The number of the first invalid row, counted from 0.
         row: usize,
         /// A description of the problem, with the invalid value.
         rule: String,

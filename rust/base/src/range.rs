@@ -81,11 +81,12 @@ pub fn same(what: &'static str, expected: usize, got: usize) -> Result<(), Error
     })
 }
 
-/// Checks that Y, the sample weights and the mask of held-out rows have as many rows as X.
+/// Checks that Y has as many rows as X, and that the sample weights and the mask of held-out rows have one
+/// entry for each row of X.
 ///
 /// # Errors
 ///
-/// Returns [`Error::Shape`] for the first array that does not have as many rows as X.
+/// Returns [`Error::Shape`] for the first array with another number of rows or entries.
 pub fn same_rows(
     n_rows: usize,
     n_rows_of_y: usize,

@@ -25,7 +25,7 @@ const DENSE_ROWS: usize = 256;
 /// so the rows are divided among the threads instead.
 const FEW_ROWS: usize = 512;
 
-/// Number of rows that are processed between two checks for cancellation.
+/// Number of rows that are processed between two checks for a stop request.
 const ROWS_OF_STEP: usize = 4096;
 
 /// Means and standard deviations of the features, weighted by the row weights.
@@ -58,7 +58,7 @@ impl Scales {
     /// # Errors
     ///
     /// [`Error::Param`] if the square of a value is not finite. [`Error::TooLarge`] if there is not
-    /// enough memory. [`Error::Stopped`] if the computation was cancelled.
+    /// enough memory. [`Error::Stopped`] if the caller requested a stop.
     pub(crate) fn new<I: Index, V: Value>(
         x: CsrView<'_, I, V>,
         omega: &[f64],
@@ -197,8 +197,8 @@ impl<T: Float> Design<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the computation was
-    /// cancelled.
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the caller
+    /// requested a stop.
     pub(crate) fn new<I: Index, V: Value>(
         x: CsrView<'_, I, V>,
         scales: &Scales,

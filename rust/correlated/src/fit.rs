@@ -57,19 +57,20 @@ impl Checked {
     /// same data and parameters give exactly the same result for any number of threads. A fit that
     /// does not converge is not an error; see [`Model::converged`].
     ///
-    /// `unknown`, if given, has the pairs of row and label that are unknown. None of them is stored in `y`. The
-    /// conditional of an unknown label is left out of the pseudo-likelihood of its row, and so are the pair terms of
-    /// the label in the other conditionals of the row.
+    /// `unknown`, if given, has the pairs of row and label that are unknown. None of them is stored
+    /// in `y`. The pseudo-likelihood of a row is a product of one probability per label. The
+    /// probabilities of unknown labels are left out of it. In the log-odds of the other labels, an
+    /// unknown label counts as 0.
     ///
     /// `watch` counts the labels that are finished. Labels that occur in no row are not counted.
-    /// The fit checks for cancellation every few milliseconds.
+    /// The fit checks for a stop request every few milliseconds.
     ///
     /// # Errors
     ///
     /// [`Error::Shape`] if sizes disagree. [`Error::Param`] if squares of the values of `x` are not
     /// finite, or if the reference solver diverges. [`Error::TooLarge`] if there is not enough
     /// memory, or if there are more than `i32::MAX` features or labels. [`Error::Stopped`] if the
-    /// computation was cancelled.
+    /// caller requested a stop.
     pub fn fit(
         &self,
         x: Sparse<'_>,
@@ -190,14 +191,14 @@ struct Fit<'a> {
     params: &'a Checked,
     /// Means and standard deviations of the features.
     scales: &'a Scales,
-    /// The labels that occur in some but not all rows, and for each of these labels the rows that
-    /// have it.
+    /// The labels that occur in some but not all of the rows for which they are known, and the rows
+    /// that have each of these labels.
     labels: &'a Labels,
     /// The weight of each row. The weights sum to 1.
     omega: &'a [f64],
     /// The rows of each block.
     cuts: &'a [Range<usize>],
-    /// Counts progress and holds the request to cancel.
+    /// Counts progress and holds the stop request of the caller.
     watch: &'a Watch,
 }
 
@@ -206,8 +207,8 @@ struct Fit<'a> {
 struct Descent<'a, T, const N: usize> {
     /// The objective, with the pairs of labels that have been added so far.
     objective: Objective<'a, T, N>,
-    /// The quasi-Newton solver. It is `None` if the user did not select it, if it would be too
-    /// expensive, or if it has increased the objective.
+    /// The quasi-Newton solver. It is `None` if the user did not select it, if its steps would take
+    /// too long, or if it has increased the objective.
     newton: Option<QuasiNewton<T>>,
     /// The accelerated proximal gradient solver.
     fista: Fista<T, N>,
@@ -288,8 +289,8 @@ impl<'a, T: Float, const N: usize> Descent<'a, T, N> {
 
 impl<'a> Fit<'a> {
     /// Creates the objective in one precision, without pairs of labels. `pair` is the penalty of
-    /// the couplings, or `None` if the model has no couplings. `centred` tells whether the columns
-    /// of labels are centred.
+    /// the couplings, or `None` if the model has no couplings. `centred` is true if the columns of
+    /// labels are centred.
     fn objective<T: Float, const N: usize>(
         &self,
         x: Sparse<'_>,
@@ -395,8 +396,8 @@ impl<'a> Fit<'a> {
     }
 
     /// Minimizes the objective to the tolerance `tol`. Pairs of labels are added to the objective
-    /// until no other pair needs a coupling. `warm` tells whether `point` comes from a starting
-    /// model or an earlier run. If not, independent regressions are fitted first with a loose
+    /// until no other pair needs a coupling. `warm` is true if `point` comes from a starting model
+    /// or an earlier run. Otherwise independent regressions are fitted first, with a loose
     /// tolerance.
     ///
     /// Returns the last point and whether the fit has converged.

@@ -15,8 +15,8 @@
 //! longer steps. No centred copy is stored: products are computed with the uncentred matrix and
 //! then corrected by the column means.
 //!
-//! The residuals of unknown pairs of row and label are set to 0, so their conditionals are left out of the loss.
-//! In the log-odds of other labels, an unknown label counts as 0, so its pair terms are left out.
+//! The residuals of unknown pairs of row and label are set to 0, so these pairs have no effect on
+//! the gradient. In the log-odds of other labels, an unknown label counts as 0.
 //!
 //! A pass takes O((stored values of X + stored values of Y of coupled labels) m) time for m labels.
 //! Work is divided into units of one panel and several blocks. This division depends only on the
@@ -82,7 +82,7 @@ enum Residual {
     Linear,
 }
 
-/// The data of a fit in one precision, and working space for the sums of a pass.
+/// The data of a fit in one precision, and a workspace for the sums of a pass.
 pub(crate) struct Gradient<'a, T, const N: usize> {
     /// The features.
     pub(crate) design: Design<T>,
@@ -258,7 +258,7 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
     ///
     /// `weights` holds the weights of the panel. `neighbours` lists the labels that are coupled
     /// with a label of the panel, and `couplings` has one row of couplings for each of these
-    /// labels. `scratch` is working space for the log-odds of a block.
+    /// labels. `scratch` is a workspace for the log-odds of a block.
     #[expect(
         clippy::too_many_arguments,
         reason = "a single loop for three kinds of residuals"

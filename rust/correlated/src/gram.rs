@@ -22,7 +22,7 @@ const ROWS: usize = 2;
 
 /// Cost of one multiplication in a quasi-Newton step, relative to one multiplication with a value
 /// of the training data. Quasi-Newton steps save gradients. If the training data have few stored
-/// values, gradients are cheaper than these steps.
+/// values, gradients take less time than these steps.
 const DEAR: usize = 8;
 
 /// The second moments `ZᵀΩZ`. The columns of Z are the centred features, the centred labels and a
@@ -40,8 +40,8 @@ impl<T: Float> Gram<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the computation was
-    /// cancelled.
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the caller
+    /// requested a stop.
     pub(crate) fn new<const N: usize>(
         gradient: &Gradient<'_, T, N>,
         watch: &Watch,

@@ -1,11 +1,11 @@
 //! Prepares the labels of the training rows for the fit. For each block of rows, it stores which
 //! rows have which labels.
 //!
-//! Only labels that occur in some but not all of the rows for which they are known take part in the fit. They are numbered by
-//! decreasing frequency, so that the labels of a panel (N consecutive labels) have similar
-//! frequencies. Each block stores its entries twice: by label in 2 bytes per entry, and by row in 4
-//! bytes per entry. The fit multiplies the label matrix Y and its transpose by matrices with N
-//! columns. With the two orders of entries, the sums of both products stay in registers.
+//! Only labels that occur in some but not all of the rows for which they are known take part in the fit. They
+//! are numbered by decreasing frequency, so that the labels of a panel (N consecutive labels) have similar
+//! frequencies. Each block stores its entries twice: by label in 2 bytes per entry, and by row in 4 bytes per
+//! entry. The fit multiplies the label matrix Y and its transpose by matrices with N columns. With the two
+//! orders of entries, the sums of both products stay in registers.
 
 use crate::wide::{Float, Wide};
 use manylabel_base::{Error, Watch, collected, extend, filled, push, reserved};
@@ -13,12 +13,11 @@ use manylabel_simd::wide;
 use manylabel_sparse::{CsrOwned, CsrView, Index};
 use std::ops::Range;
 
-/// Names of arrays in error messages about memory.
+/// The names of arrays in error messages about memory.
 const LABELS: &str = "number of labels";
 const STORED: &str = "number of entries of Y";
 
-/// The labels that occur in some but not all rows, sorted by decreasing frequency. Also stores
-/// which rows have these labels.
+/// The labels that take part in the fit, sorted by decreasing frequency, and the rows that have them.
 pub(crate) struct Labels {
     /// The original number of each label.
     pub(crate) kept: Vec<u32>,
@@ -48,9 +47,9 @@ struct Holders {
 }
 
 impl Labels {
-    /// Collects the labels of the rows of `y`. `counts` is the number of rows that have each
-    /// original label, and `n_known` the number of rows for which it is known. `omega` holds the row weights, which
-    /// sum to 1. `cuts` holds the rows of each block.
+    /// Collects the labels of the rows of `y`. `counts` has the number of rows that have each original label.
+    /// `n_known` has the number of rows for which each original label is known. `omega` holds the row weights,
+    /// which sum to 1. `cuts` holds the rows of each block.
     ///
     /// Labels with equal counts keep their original order. Takes O(n log b) time, where n is the
     /// number of stored entries of `y`, and b is the number of stored entries in a block.

@@ -118,11 +118,11 @@ impl Matrix {
 /// which follows the authors' published procedure, ignores the start.
 #[derive(Debug, Clone, Copy)]
 pub struct Start<'a> {
-    /// See [`Model::weights`].
+    /// The weights, of shape (`n_features`, `n_labels`), as in [`Model::weights`].
     pub weights: &'a Matrix,
-    /// See [`Model::intercept`].
+    /// The intercept of each label, as in [`Model::intercept`].
     pub intercept: &'a [f64],
-    /// See [`Model::couplings`].
+    /// The couplings, of shape (`n_labels`, `n_labels`), as in [`Model::couplings`].
     pub couplings: &'a Matrix,
 }
 
@@ -136,7 +136,7 @@ pub struct Model {
     /// Weights b, of shape (`n_features`, `n_labels`). Constant features have no weights.
     pub weights: Matrix,
     /// One intercept per label. It is −∞ for labels that occur in no row. A label that occurs in
-    /// all rows has no weights, and its intercept is `ln(2n + 1)` for n training rows.
+    /// all n rows for which it is known has no weights, and its intercept is `ln(2n + 1)`.
     pub intercept: Vec<f64>,
     /// Couplings c, of shape (`n_labels`, `n_labels`). The matrix is symmetric, and its diagonal is
     /// empty.
@@ -144,9 +144,9 @@ pub struct Model {
     /// Label sets of the training rows. At prediction, the search for the most probable label set
     /// starts from them.
     pub sets: LabelSets,
-    /// Loss plus penalties at the solution. Labels that occur in no row or in every row are not
-    /// included. With the reference solver, the value is instead the objective at the extrapolated
-    /// point where the last gradient was computed.
+    /// Loss plus penalties at the solution. Labels that occur in no row, or in every row for which
+    /// they are known, are not included. With the reference solver, the value is instead the
+    /// objective at the extrapolated point where the last gradient was computed.
     pub objective: f64,
     /// KKT violation of the solution. The violation is the largest absolute entry of the
     /// subgradient with the smallest norm. The subgradient is taken with respect to all weights and
@@ -161,8 +161,9 @@ pub struct Model {
 
 impl Model {
     /// Returns a model in which only intercepts are set, for labels that occur in no row or in
-    /// every row for which they are known. Nothing else can be learned about these labels. `counts` is the number of
-    /// rows that have each label, and `n_known` the number of rows for which it is known.
+    /// every row for which they are known. Nothing else can be learned about these labels. `counts`
+    /// has the number of rows that have each label. `n_known` has the number of rows for which each
+    /// label is known.
     ///
     /// All other labels get the intercept −∞, which the fit overwrites later.
     pub(crate) fn of_constants(

@@ -36,7 +36,7 @@ pub(crate) struct Objective<'a, T, const N: usize> {
     /// For each label, `p (1 − p)`, where p is the fraction of rows with the label. It is the
     /// curvature of the loss of the label if predictions are constant.
     pub(crate) variance: Vec<f64>,
-    /// Receives requests to cancel. Every pass over the rows checks for such a request.
+    /// The watch. Every pass over the rows checks it for a stop request of the caller.
     pub(crate) watch: &'a Watch,
 }
 
@@ -107,7 +107,7 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         &self.gradient
     }
 
-    /// Returns the number of labels that occur in some but not all rows.
+    /// Returns the number of labels that take part in the fit.
     pub(crate) fn n_labels(&self) -> usize {
         self.variance.len()
     }

@@ -26,7 +26,7 @@ pub enum Coding {
     /// labels, because a coupling has an effect only if both labels are present.
     ZeroOne,
     /// Weights w = b/2 and couplings a = c/4 of labels coded as −1 and 1, as in Li et al. (2016;
-    /// see the [crate](crate)).
+    /// see the [crate]).
     PlusMinus,
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Outcome<T, const N: usize> {
 /// again when pairs of labels are added or the tolerance becomes smaller. The reported number never
 /// decreases.
 pub(crate) struct Progress<'w> {
-    /// Receives the reported numbers, and requests to cancel.
+    /// The watch to which the numbers are reported. It also holds the stop request of the caller.
     watch: &'w Watch,
     /// The largest number of labels reported so far.
     reported: usize,
@@ -53,7 +53,7 @@ impl<'w> Progress<'w> {
     ///
     /// # Errors
     ///
-    /// [`Error::Stopped`] if the computation was cancelled.
+    /// [`Error::Stopped`] if the caller requested a stop.
     pub(crate) fn report(
         &mut self,
         violations: impl ExactSizeIterator<Item = f64>,

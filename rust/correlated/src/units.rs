@@ -86,8 +86,8 @@ impl Units<'_> {
     }
 
     /// Returns the pairs of labels that are coupled in `start`, in increasing order, and their
-    /// couplings. Labels have the numbers of the fit. Labels that occur in no training row or in
-    /// every training row are left out.
+    /// couplings. Labels have the numbers of the fit. Labels that take no part in the fit are left
+    /// out. They occur in no training row, or in every training row for which they are known.
     pub(crate) fn coupled(&self, start: &Start<'_>) -> Result<Coupled, Error> {
         let places = self.places(start.intercept.len())?;
         let mut found = Vec::new();
@@ -114,7 +114,7 @@ impl Units<'_> {
     }
 
     /// Returns the number of each original label in the fit. The number is `usize::MAX` for labels
-    /// that occur in no training row or in every training row.
+    /// that take no part in the fit.
     fn places(&self, n_labels: usize) -> Result<Vec<usize>, Error> {
         let mut places = filled("number of labels", usize::MAX, n_labels)?;
         for (place, &label) in self.labels.kept.iter().enumerate() {
@@ -126,10 +126,9 @@ impl Units<'_> {
     /// Writes the weights, intercepts and couplings of a point to a model, converted to the
     /// caller's columns.
     ///
-    /// `pairs` lists the pair of each coupling of the point. `centred` tells whether the intercepts
-    /// of the point are for centred labels. The intercepts are always for centred features, unless
-    /// the means in the scales are zero. Weights and couplings that are exactly zero are not
-    /// stored.
+    /// `pairs` lists the pair of each coupling of the point. `centred` is true if the intercepts of
+    /// the point are for centred labels. The intercepts are always for centred features, unless the
+    /// means in the scales are zero. Weights and couplings that are exactly zero are not stored.
     pub(crate) fn write<T: Float, const N: usize>(
         &self,
         point: &Iterate<T, N>,

@@ -203,8 +203,9 @@ pub(crate) fn push_decimal<V: Real>(value: V, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the digits `shortest` in the layout that Python uses. For comparison, `ryu` writes 2e-05 as
-/// "0.00002" and 1.5e-07 as "1.5e-7".
+/// Appends a number below 0.001 or from 10¹⁶ on, in the layout that [`push_decimal`] describes. `shortest`
+/// is the number as `ryu` writes it. The layouts differ: `ryu` writes 2e-05 as "0.00002" and 1.5e-07 as
+/// "1.5e-7".
 fn push_very_small_or_large(shortest: &str, out: &mut Vec<u8>) {
     let unsigned = shortest.trim_start_matches('-');
     let (number, exponent) = unsigned.split_once('e').unwrap_or((unsigned, "0"));
@@ -213,8 +214,8 @@ fn push_very_small_or_large(shortest: &str, out: &mut Vec<u8>) {
     let leading = all.len() - all.trim_start_matches('0').len();
     let (first, others) = all.trim_matches('0').split_at(1);
     let exponent = exponent.parse::<i64>().unwrap_or(0) + whole.len() as i64 - 1 - leading as i64;
-    // Only numbers such as 0.00012, with the exponent -4 and several digits, are as short without an
-    // exponent.
+    // Only numbers with the exponent -4 and several digits are as short without an exponent. An example is
+    // 0.00012.
     if exponent == -4 && !others.is_empty() {
         let _ = out.write_all(shortest.as_bytes());
         return;

@@ -114,9 +114,10 @@ impl Cholesky {
             let stack = MemStack::new(&mut memory);
             inverse::inverse(out.as_mut(), self.l.as_ref(), Par::Seq, stack);
         } else {
-            // Solve for blocks of columns of the identity matrix. In the first triangular solve, rows
-            // above the ones of a block stay zero. In the second solve, these rows belong to the upper
-            // triangle. The code skips them in these two solves.
+            // Each strip of columns of the inverse solves a system whose right-hand side is a strip of the
+            // identity matrix. In the forward substitution, the rows above the diagonal block of the strip
+            // stay zero. In the back substitution, these rows would become part of the upper triangle, which
+            // is copied from the lower triangle below. So both substitutions start at the diagonal block.
             let strips = strips(out.as_mut(), COLUMNS).into_par_iter();
             strips.zip(blocks(n)).try_for_each(|(strip, block)| {
                 let (_, mut below) = strip.split_at_row_mut(block.start);

@@ -9,16 +9,17 @@
 
 use manylabel_base::{Error, push};
 
-/// The number of scores that are collected before scores that cannot influence the threshold are
+/// When this many scores have been collected, the scores that cannot influence the threshold are
 /// removed for the first time.
 const FIRST_LOOK: usize = 1024;
 
 /// Collects scores of weighted pairs of row and label, and finds a threshold. At this threshold,
 /// the total weight of the pairs with larger scores is as close as possible to `wanted`.
 ///
-/// Only the largest scores are kept: the largest scores with the total weight `wanted`, and the
-/// next lower score. Equal scores share one entry. So the memory does not depend on the number of
-/// scores that are added. It is at most 48 bytes for each pair that will be predicted.
+/// Only two kinds of scores are needed: the largest scores, down to the total weight `wanted`, and
+/// the next lower score. All other scores are removed from time to time. Equal scores share one
+/// entry. So the memory does not grow with the number of scores that are added. It is about 48
+/// bytes for each pair that will be predicted, plus 16 KiB.
 ///
 /// If sums of weights are exact in `f64`, the result does not depend on the order in which the
 /// pairs are added. Sums are exact, for example, if all weights are small integers or small
@@ -126,8 +127,8 @@ impl Tally {
         Ok(())
     }
 
-    /// Returns the scores that may still influence the threshold, with their weights. [`push_weighted`] adds them to
-    /// another [`Tally`] with the same total weight to predict.
+    /// Returns the scores that may still influence the threshold, with their weights. They can be
+    /// added to another [`Tally`] with the same `wanted` by [`push_weighted`].
     ///
     /// [`push_weighted`]: Self::push_weighted
     pub fn pairs(&self) -> &[(f32, f64)] {
@@ -139,7 +140,7 @@ impl Tally {
         self.wanted
     }
 
-    /// Adds pairs of [`pairs`](Self::pairs).
+    /// Adds the score and the weight of one entry that [`pairs`](Self::pairs) returned.
     ///
     /// # Errors
     ///
@@ -346,7 +347,7 @@ mod tests {
         }
     }
 
-    /// Gives the same result as [`reference`], but is fast enough for many pairs.
+    /// Returns the same result as [`reference`], but is fast enough for many pairs.
     fn reference_of(wanted: f64, pairs: &[(f32, f32)]) -> Option<f32> {
         if pairs.len() < 300 {
             return reference(wanted, pairs);

@@ -57,7 +57,7 @@ proptest! {
         let params = Params {
             rank: if newton { 5 } else { 70 },
             loss,
-            // Turns of Newton's method are too slow here for a search of `alpha`.
+            // With Newton's method, a search for `alpha` would take too long here.
             alpha: newton.then_some(0.1),
             learn_cut: true,
             max_iter: if newton { 1 } else { 3 },

@@ -9,9 +9,9 @@ use manylabel_linear::pdsparse::solve_block;
 use proptest::prelude::*;
 
 proptest! {
-    /// `(u, t)` is the point of the polytope nearest to `(b, e)` if and only if no vertex lies further
-    /// in the direction from `(u, t)` to `(b, e)`. The vertices are 0 and the points with `most` at one
-    /// place of each side.
+    /// `(u, t)` is the point of the polytope nearest to `(b, e)` if and only if no vertex has a larger
+    /// scalar product with `(b − u, e − t)` than `(u, t)` has. The vertices are 0 and the points in
+    /// which one entry of u and one entry of t equal `most` and all other entries are 0.
     #[test]
     fn is_the_nearest_feasible_point(
         b in prop::collection::vec(prop_oneof![-3.0..3.0, Just(0.5), Just(-0.5)], 1..9),

@@ -4,7 +4,8 @@
 //!    targets.
 //! 2. The least-squares solution is computed from these sums and the Gram matrix. If features are
 //!    whitened (multiplied by `L⁻ᵀ`, where L is the Cholesky factor of the Gram matrix), the sums
-//!    are already the solution.
+//!    are already the solution. With the squared loss, `known.rs` then leaves out unknown pairs of row
+//!    and label.
 //! 3. For the squared loss, this is the result. For other losses, preconditioned stochastic
 //!    gradients (psgd) or Newton's method continue from the least-squares solution.
 //!
@@ -15,12 +16,12 @@
 use crate::labels::{ENTRIES, Labels};
 use crate::moments::moments;
 use crate::psgd::Problem;
-use crate::{Loss, Solver, newton, psgd};
+use crate::{Loss, Solver, known, newton, psgd};
 use manylabel_base::{Error, collected, copied, extend, filled, reserved};
 use manylabel_sparse::{CsrOwned, Labels as Known};
 use rayon::prelude::*;
 
-/// Smallest target of a label that a row has, if label smoothing is not set by the user.
+/// Smallest target of a label that a row has, if the user does not set the label smoothing.
 const LEAST_SHRINK: f64 = 0.75;
 
 /// The weights of a group of labels, and information about their fit.
@@ -36,10 +37,9 @@ pub(crate) struct Solved {
 
 /// Computes the output weights of the labels in `block`, which are in increasing order.
 ///
-/// `y` holds the labels of all rows. Its ones are used for the held-out loss, and its unknown pairs are left out of
-/// all losses of stochastic gradients. `ridge` is the absolute
-/// ridge, which only Newton's method uses. The watch receives the number of finished labels and
-/// passes.
+/// `y` holds the labels of all rows, including held-out rows, and the unknown pairs of row and label. The
+/// unknown pairs are left out of the loss. `ridge` is the absolute ridge, which only Newton's method uses. The
+/// watch counts finished labels and passes.
 pub(crate) fn solve_block(
     problem: &Problem<'_>,
     labels: &Labels,
@@ -65,6 +65,9 @@ pub(crate) fn solve_block(
     if !problem.whitened {
         factor.whiten_exactly(&mut sums, watch)?;
         factor.unwhiten_exactly(&mut sums, watch)?;
+    }
+    if params.loss == Loss::Squared && labels.unknown.is_some() {
+        known::leave_out(problem, labels, block, &mut sums)?;
     }
     let mut solution = filled("number of weights", 0.0, sums.len())?;
     solution
@@ -92,9 +95,7 @@ pub(crate) fn solve_block(
             validation_loss = psgd::refine(problem, &solution, &mut weights, of_block)?;
         }
         (_, Solver::NewtonCg) => {
-            let positive = block.iter().map(|&label| labels.rows(label));
-            let positive = collected("number of labels", positive)?;
-            n_iter = newton::refine(problem, &mut weights, &positive, shrink, ridge)?;
+            n_iter = newton::refine(problem, &mut weights, labels, block, shrink, ridge)?;
         }
     }
     Ok(Solved {

@@ -34,7 +34,7 @@ pub(crate) const PREDICTIONS: &str = "number of projected predictions";
 pub struct Projection<'a> {
     /// The weights W of the linear predictions, stored row by row.
     weights: &'a [f64],
-    /// a, of length k.
+    /// The intercepts a of the linear predictions; shape (k,).
     intercept: &'a [f64],
 }
 
@@ -127,7 +127,7 @@ impl<'a> Projection<'a> {
         first
     }
 
-    /// Appends the constant 1 to given predictions of rows, which have k numbers per row.
+    /// Appends the constant 1 to the predictions of each row. `predictions` has k numbers per row.
     pub(crate) fn given(&self, predictions: &[f32]) -> Result<Vec<f32>, Error> {
         let width = self.width();
         let n_rows = predictions.len() / (width - 1);

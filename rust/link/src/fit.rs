@@ -71,8 +71,8 @@ pub struct Model {
 
 impl Checked {
     /// Fits the link to the linear predictions and the labels of the training rows. `projection`
-    /// computes the predictions from the rows of `x`. `y` is a matrix of ones, or `Labels` with unknown pairs. Only
-    /// stochastic gradients ([`Solver::Psgd`]) support unknown pairs.
+    /// computes the predictions from the rows of `x`. `y` is a matrix of ones, or `Labels` with
+    /// unknown pairs, which [`Loss::Softmax`] does not support.
     ///
     /// - `predictions`, if given, is used in place of the predictions of `projection`, with k
     ///   numbers per row. If `projection` was fitted to the same rows, pass leave-one-out
@@ -83,13 +83,13 @@ impl Checked {
     ///   when the solver [`Solver::Psgd`] stops.
     ///
     /// The same data, parameters and seed give exactly the same result for any number of threads.
-    /// See the [crate](crate) for time and memory.
+    /// See the [crate] for time and memory.
     ///
     /// # Errors
     ///
     /// [`Error::Shape`] if the sizes of the arguments do not match. [`Error::TooLarge`] if the fit
     /// needs more memory than `max_memory` or more than the system grants. [`Error::Param`] if
-    /// weights become infinite. [`Error::Stopped`] if the computation was cancelled.
+    /// weights become infinite. [`Error::Stopped`] if the caller requested a stop.
     #[expect(clippy::too_many_arguments, reason = "a fit has this many inputs")]
     pub fn fit<'a>(
         &self,
@@ -214,7 +214,7 @@ fn best_pass(losses: &[f64]) -> Option<usize> {
 /// Decisions that depend only on the sizes of a fit.
 ///
 /// The memory of the fit is first estimated without stored features. Features are kept in memory if
-/// they fit in addition within `max_memory`, or if they take at most 2 GiB and there is no limit.
+/// they also fit within `max_memory`, or if there is no limit and they take at most 2 GiB.
 /// Otherwise they are computed again in every pass. This changes results only by rounding.
 struct Plan {
     /// Number of labels that are fitted together.

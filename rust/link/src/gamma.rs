@@ -67,8 +67,8 @@ const SHARE_OF_FIT: f64 = 0.1;
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the computation was
-/// cancelled. [`Error::Param`] if the Gram matrix is not finite.
+/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the caller requested a
+/// stop. [`Error::Param`] if the Gram matrix is not finite.
 #[expect(clippy::too_many_arguments, reason = "the choice has this many inputs")]
 pub(crate) fn choose(
     params: &Params,

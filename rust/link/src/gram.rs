@@ -4,9 +4,9 @@
 //!
 //! The lower triangle of C is stored as square tiles. Tiles are summed, factorized and updated in
 //! parallel, and each tile is processed by one thread. Results therefore do not depend on the
-//! number of threads, and a fit can be cancelled between two tiles. The tiles on the diagonal are
+//! number of threads, and a fit can be stopped between two tiles. The tiles on the diagonal are
 //! factorized by the `faer` library. Factorizing the whole matrix in one call would use one thread
-//! and could not be cancelled.
+//! and could not be stopped.
 //!
 //! Products over a few hundred rows are in single precision, and their sums are in double
 //! precision. The factor is stored in both precisions. The least-squares solution is computed in
@@ -155,7 +155,7 @@ impl Gram {
     /// # Errors
     ///
     /// [`Error::Param`] if the matrix or the ridge is not finite. [`Error::TooLarge`] if there is
-    /// not enough memory for the factor. [`Error::Stopped`] if the computation was cancelled.
+    /// not enough memory for the factor. [`Error::Stopped`] if the caller requested a stop.
     pub(crate) fn factor(&self, ridge: f64, watch: &Watch) -> Result<(Factor, f64), Error> {
         let mean = self.mean_diagonal();
         let mut relative = ridge;

@@ -33,8 +33,8 @@ const MOST_ROWS: usize = 1000;
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the computation was
-/// cancelled.
+/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the caller requested a
+/// stop.
 pub(crate) fn median_squared_distance(
     h: &[f32],
     width: usize,
@@ -83,8 +83,8 @@ pub(crate) fn median_squared_distance(
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the computation was
-/// cancelled.
+/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the caller requested a
+/// stop.
 pub(crate) fn draw(
     kernel: Kernel,
     width: usize,

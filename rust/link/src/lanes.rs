@@ -130,8 +130,8 @@ pub(crate) fn cosines(
     Ok(())
 }
 
-/// Computes the [`cosines`] of one row. Frequencies are read once, in order. `angles` is working
-/// space with one number per cosine feature.
+/// Computes the [`cosines`] of one row. Frequencies are read once, in order. `angles` is a
+/// workspace with one number per cosine feature.
 #[inline(always)]
 fn cosines_of_one(h: &[f32], waves: Waves<'_>, out: &mut [f32], angles: &mut [f64]) {
     let Waves { r, b } = waves;

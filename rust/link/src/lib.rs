@@ -94,6 +94,7 @@ mod fit;
 mod gamma;
 mod gram;
 mod kernel;
+mod known;
 mod labels;
 mod lanes;
 mod moments;

@@ -49,11 +49,11 @@ pub(crate) fn gram(
 /// Computes `ΦᵀΩỸ` for a group of labels in double precision, with one row of length `size` per
 /// label. Φ are the features, and Ω holds the weights of the rows.
 ///
-/// Ỹ are smoothed targets. Let s be `shrink`. The targets are `(2s − 1) y + (1 − s)`: s for labels
-/// that a row has, and 1 − s for other labels. For the softmax, the targets are `s y + (1 − s)/m`,
-/// where m is the number of labels that occur in at least one row. The sum of the targets of a
-/// row is then 1. The targets of unknown pairs are 0. The matrix Ỹ is never stored. Its constant part multiplies the sum of all features.
-/// Takes O(stored entries of these labels × size) time.
+/// Ỹ are smoothed targets. Let s be `shrink`. The targets are `(2s − 1) y + (1 − s)`: s for labels that a row
+/// has, and 1 − s for other labels. For the softmax, the targets are `s y + (1 − s)/m`, where m is the number
+/// of labels that occur in at least one row. The sum of the targets of a row is then 1. The targets of unknown
+/// pairs are 0. The matrix Ỹ is never stored: the part of the targets that is the same for all rows is
+/// multiplied by the sum of all features. Takes O(stored entries of these labels × size) time.
 pub(crate) fn moments(
     problem: &Problem<'_>,
     labels: &Labels,

@@ -8,10 +8,13 @@
 //! large and small curvature in similar directions. A step is halved until the loss decreases
 //! enough. Halving needs no features, because scores are linear in the step.
 //!
+//! Unknown pairs of row and label have no loss. Their targets are NaN, and their residuals and curvatures are 0.
+//!
 //! The objective is strictly convex for λ > 0, so the result does not depend on the start. For n
 //! rows and s features, a conjugate-gradient step takes O(n s) time per label for two products with
 //! the features, and O(s²) time for one solve.
 
+use crate::labels::Labels;
 use crate::lanes::softplus;
 use crate::psgd::{Problem, multiply};
 use faer::linalg::matmul::matmul;
@@ -51,28 +54,28 @@ pub(crate) fn bytes_of_a_thread(n_rows: usize, size: usize) -> u64 {
     (vectors.saturating_mul(LABELS).saturating_add(features) as u64).saturating_mul(4)
 }
 
-/// Improves the weights `start`, with one row per label, until they are optimal.
+/// Improves the weights `start`, with one row per label of `block`, until they are optimal.
 ///
-/// `positive` lists the training rows that have each label, as positions in the list of training
-/// rows. `shrink` is the target of these rows. All other rows have the target `1 − shrink`. `ridge`
-/// is the absolute ridge λ. Returns the number of Newton steps for each label. It is one more than
+/// The rows that have a label have the target `shrink`. All other rows for which the label is known have the
+/// target `1 − shrink`. `ridge` is the absolute ridge λ. Returns the number of Newton steps for each label. It is one more than
 /// the limit if the method did not converge.
 pub(crate) fn refine(
     problem: &Problem<'_>,
     start: &mut [f32],
-    positive: &[&[u32]],
+    labels: &Labels,
+    block: &[u32],
     shrink: f64,
     ridge: f64,
 ) -> Result<Vec<i32>, Error> {
     let size = problem.design.size;
-    let mut steps = filled(LABEL_NUMBERS, 0, positive.len())?;
+    let mut steps = filled(LABEL_NUMBERS, 0, block.len())?;
     start
         .par_chunks_mut(LABELS * size)
-        .zip(positive.par_chunks(LABELS))
+        .zip(block.par_chunks(LABELS))
         .zip(steps.par_chunks_mut(LABELS))
-        .try_for_each(|((weights, positive), steps)| {
-            Chunk::new(problem, positive, shrink, ridge)?.minimize(weights, steps)?;
-            problem.watch.step(positive.len())
+        .try_for_each(|((weights, block), steps)| {
+            Chunk::new(problem, labels, block, shrink, ridge)?.minimize(weights, steps)?;
+            problem.watch.step(block.len())
         })?;
     Ok(steps)
 }
@@ -83,7 +86,8 @@ struct Chunk<'a> {
     problem: &'a Problem<'a>,
     /// Number of labels, at most [`LABELS`].
     n_labels: usize,
-    /// Smoothed targets, with one row of `n_labels` numbers per training row.
+    /// Smoothed targets, with one row of `n_labels` numbers per training row. The targets of unknown pairs are
+    /// NaN.
     targets: Vec<f32>,
     /// The absolute ridge λ.
     ridge: f64,
@@ -93,16 +97,20 @@ impl<'a> Chunk<'a> {
     /// Computes the targets of up to sixteen labels. See [`refine`] for the arguments.
     fn new(
         problem: &'a Problem<'a>,
-        positive: &[&[u32]],
+        labels: &Labels,
+        block: &[u32],
         shrink: f64,
         ridge: f64,
     ) -> Result<Self, Error> {
-        let n_labels = positive.len();
+        let n_labels = block.len();
         let n_targets = problem.train.len() * n_labels;
         let mut targets = filled("number of targets", (1.0 - shrink) as f32, n_targets)?;
-        for (label, rows) in positive.iter().enumerate() {
-            for &row in *rows {
-                targets[row as usize * n_labels + label] = shrink as f32;
+        for (at, &label) in block.iter().enumerate() {
+            for &row in labels.rows(label) {
+                targets[row as usize * n_labels + at] = shrink as f32;
+            }
+            for &row in labels.unknown_rows(label) {
+                targets[row as usize * n_labels + at] = f32::NAN;
             }
         }
         Ok(Self {
@@ -183,6 +191,7 @@ impl<'a> Chunk<'a> {
     fn loss(&self, label: usize, scores: &[f32], change: &[f32], step: f64) -> f64 {
         let at = (label..scores.len()).step_by(self.n_labels);
         at.zip(self.problem.train)
+            .filter(|&(at, _)| !self.targets[at].is_nan())
             .map(|(at, &row)| {
                 let score = scores[at] + step as f32 * change[at];
                 let loss = softplus(score) - f64::from(self.targets[at]) * f64::from(score);
@@ -195,7 +204,13 @@ impl<'a> Chunk<'a> {
     /// and ỹ are the targets.
     fn gradient(&self, scores: &[f32], weights: &[f32]) -> Result<Vec<f32>, Error> {
         let residuals = scores.iter().zip(&self.targets);
-        let residuals = residuals.map(|(&score, &target)| probability(score) - target);
+        let residuals = residuals.map(|(&score, &target)| {
+            if target.is_nan() {
+                0.0
+            } else {
+                probability(score) - target
+            }
+        });
         let mut residuals = collected(SCORES, residuals)?;
         self.weigh(&mut residuals);
         self.back(&residuals, weights)
@@ -215,8 +230,14 @@ impl<'a> Chunk<'a> {
         active: &[bool; LABELS],
     ) -> Result<Vec<f32>, Error> {
         let (size, n_labels) = (self.problem.design.size, self.n_labels);
-        let curvature = scores.iter();
-        let curvature = curvature.map(|&score| probability(score) * (1.0 - probability(score)));
+        let curvature = scores.iter().zip(&self.targets);
+        let curvature = curvature.map(|(&score, target)| {
+            if target.is_nan() {
+                0.0
+            } else {
+                probability(score) * (1.0 - probability(score))
+            }
+        });
         let mut curvature = collected(SCORES, curvature)?;
         self.weigh(&mut curvature);
         let mut d = filled(WEIGHTS, 0.0, gradient.len())?;

@@ -3,7 +3,7 @@
 //!
 //! [`Params`] holds the values chosen by the caller. [`Params::check`] checks them and returns a
 //! [`Checked`]. Only a [`Checked`] can be fitted. Where Karampatziakis and Mineiro define a symbol,
-//! the same symbol is used here (see the [crate](crate)).
+//! the same symbol is used here (see the [crate]).
 //!
 //! ```
 //! use manylabel_link::{Loss, Params, Solver};
@@ -19,7 +19,7 @@ use manylabel_base::{Error, checked};
 /// The kernel that random features approximate. In the formulas, δ is the difference of the linear
 /// predictions of two rows, and q is the median of `‖δ‖²`. γ is the factor [`Params::gamma`].
 ///
-/// If there are few linear predictions per row, Karampatziakis and Mineiro (see the [crate](crate))
+/// If there are few linear predictions per row, Karampatziakis and Mineiro (see the [crate])
 /// recommend the Gaussian kernel. For many predictions they recommend the Cauchy kernel, and in
 /// between a Matérn kernel. The quasi-random kernels draw frequencies by Latin hypercube sampling,
 /// which lowers the variance of the approximation.

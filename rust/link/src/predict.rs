@@ -55,7 +55,7 @@ pub struct Scorer<'a> {
     intercept: &'a [f32],
 }
 
-/// Working space for scoring a block of rows.
+/// The workspace for scoring a block of rows.
 #[derive(Default)]
 struct Scratch {
     /// The linear predictions of each row and the constant 1.
@@ -134,7 +134,7 @@ impl<'a> Scorer<'a> {
     }
 }
 
-/// Returns the first `n` numbers of a vector as working space. If the vector is shorter, it is
+/// Returns the first `n` numbers of a vector as a workspace. If the vector is shorter, it is
 /// extended. The numbers may have any values.
 fn room<'a>(what: &'static str, vec: &'a mut Vec<f32>, n: usize) -> Result<&'a mut [f32], Error> {
     if vec.len() < n {

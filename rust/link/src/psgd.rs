@@ -44,7 +44,7 @@ use rayon::prelude::*;
 const LABELS: usize = 128;
 const FEATURES: usize = 256;
 
-/// Number of weights that one thread updates between two checks for cancellation.
+/// Number of weights that one thread updates between two checks for a stop request.
 const NUMBERS_OF_STEP: usize = 1 << 16;
 
 /// Limits the size of a batch of rows. The batch has one array of features and one array of
@@ -80,7 +80,7 @@ pub(crate) struct Problem<'a> {
     pub(crate) held_out: &'a [u32],
     /// The weight of each row.
     pub(crate) weights: &'a [f32],
-    /// Receives progress reports and holds the request to cancel.
+    /// Counts progress and holds the stop request of the caller.
     pub(crate) watch: &'a Watch,
 }
 
@@ -196,7 +196,8 @@ impl Problem<'_> {
                     Loss::Softmax => softmax(row, weight),
                     Loss::Logistic | Loss::Squared => sigmoids(row, weight),
                 }
-                // With a target of 0, an unknown pair then has no gradient.
+                // The target of an unknown pair is 0. Its probability is set to 0 too, so its
+                // gradient is 0.
                 for &label in y.unknown_of(batch[at] as usize) {
                     row[label as usize] = 0.0;
                 }
@@ -265,7 +266,7 @@ impl Problem<'_> {
     /// Returns the loss on the held-out rows. The losses of the labels of a row are summed, and the
     /// weighted mean over rows is returned.
     ///
-    /// `features` and `scores` are working space for a batch of `length` rows. The targets are not
+    /// `features` and `scores` are workspaces for a batch of `length` rows. The targets are not
     /// smoothed here.
     fn held_out_loss(
         &self,

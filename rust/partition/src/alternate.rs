@@ -1,5 +1,5 @@
 //! Improves a partition of rows and labels into blocks by two half steps, which alternate. The
-//! documentation of the [crate](crate) defines the objective.
+//! documentation of the [crate] defines the objective.
 //!
 //! With the rows of each block fixed, [`label_step`] finds the label sets that minimize the
 //! objective. With the label sets fixed, [`row_step`] finds the blocks of the rows that minimize
@@ -71,7 +71,7 @@ impl LabelSets {
 ///
 /// Returns [`Error::Shape`] if `row_blocks` does not have one block per row. Returns
 /// [`Error::Param`] if a block is not below `n_blocks`. Returns [`Error::TooLarge`] if there is not
-/// enough memory. Returns [`Error::Stopped`] if the computation was cancelled.
+/// enough memory. Returns [`Error::Stopped`] if the caller requested a stop.
 pub fn label_step(
     y: &CsrOwned,
     row_blocks: &[u32],
@@ -116,7 +116,7 @@ pub fn label_step(
     Ok(sets)
 }
 
-/// Number of rows that are processed between two checks for cancellation. A unit of parallel work
+/// Number of rows that are processed between two checks for a stop request. A unit of parallel work
 /// has the same number of rows.
 const ROWS_AT_ONCE: usize = 4096;
 
@@ -178,8 +178,8 @@ fn choose_labels(
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] if there is not enough memory, and [`Error::Stopped`] if the
-/// computation was cancelled.
+/// Returns [`Error::TooLarge`] if there is not enough memory, and [`Error::Stopped`] if the caller
+/// requested a stop.
 ///
 /// # Panics
 ///

@@ -10,7 +10,7 @@
 //! If a row is sent to one block, its scores are computed by the model of this block. All other
 //! labels have the score −∞. If a row is sent to several blocks, the probabilities that the blocks
 //! give are averaged, weighted by the router's probabilities of the blocks. The means are converted
-//! to log-odds; see [`merge`](crate::merge).
+//! to log-odds; see [`merge()`](crate::merge()).
 //!
 //! ```
 //! use manylabel_base::{Error, Watch};
@@ -439,8 +439,8 @@ struct Sent<'a> {
     x: Features<'a>,
     /// The router's scores of the blocks to which each row is sent; shape (`n_rows`, `n_blocks`).
     routes: CsrOwned,
-    /// The whole model of which the models of the blocks are parts, stored by label. None if there
-    /// are too few rows.
+    /// The whole model of which the models of the blocks are parts, stored by label. None if there is
+    /// no such model, or if the batch has at most [`FEW_ROWS`] rows.
     by_label: Option<Box<dyn ByLabel + 'a>>,
     /// True if blocks are processed one after the other, without threads.
     quick: bool,

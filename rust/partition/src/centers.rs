@@ -72,7 +72,7 @@ pub(crate) struct Centers {
 /// Number of rows in a unit of parallel work when the nearest centers are searched.
 const ROWS_AT_ONCE: usize = 256;
 
-/// Number of rows that are summed between two checks for cancellation.
+/// Number of rows that are summed between two checks for a stop request.
 const ROWS_PER_STEP: usize = 4096;
 
 impl Centers {
@@ -96,7 +96,7 @@ impl Centers {
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
-    /// computation was cancelled.
+    /// caller requested a stop.
     pub(crate) fn means(
         x: &CsrOwned,
         weights: Option<&[f32]>,
@@ -146,7 +146,7 @@ impl Centers {
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
-    /// computation was cancelled.
+    /// caller requested a stop.
     pub(crate) fn nearest(&self, x: &CsrOwned, watch: &Watch) -> Result<Vec<Nearest>, Error> {
         let nobody = Nearest {
             center: 0,
@@ -237,7 +237,7 @@ impl Centers {
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
-    /// computation was cancelled.
+    /// caller requested a stop.
     pub(crate) fn to_linear(
         &self,
         n_features: usize,

@@ -14,7 +14,7 @@ use manylabel_sparse::{CsrOwned, Sparse};
 /// The search for a number of blocks tries every number up to this one. After that, it increases
 /// the number by a quarter each time.
 const EVERY_UP_TO: usize = 16;
-/// The search ends when this many consecutive numbers of blocks have not brought a gain above
+/// The search ends when this many numbers of blocks have been tried since the last gain above
 /// [`NOTABLE`].
 const PATIENCE: usize = 5;
 /// A number of blocks replaces the best number so far only if its gain is above this value. The
@@ -68,7 +68,7 @@ impl Checked {
     ///
     /// Returns [`Error::Shape`] if the numbers of rows of `x` and `y` differ. Returns
     /// [`Error::Param`] if a value of `x` is infinite. Returns [`Error::TooLarge`] if there is not
-    /// enough memory. Returns [`Error::Stopped`] if the computation was cancelled.
+    /// enough memory. Returns [`Error::Stopped`] if the caller requested a stop.
     pub fn fit(&self, x: Sparse<'_>, y: &CsrOwned, watch: &Watch) -> Result<Partition, Error> {
         same("rows of Y", x.n_rows(), y.n_rows())?;
         let most = self
@@ -138,8 +138,9 @@ impl Checked {
 /// The search tries increasing numbers of blocks, from 1 to at most `most`. A label of a row is
 /// captured if it is in the label set of the row's block. A number replaces the best number so far
 /// only if its partition captures more labels than the best partition so far, and the difference is
-/// larger than `notable`. The search ends after [`PATIENCE`] consecutive numbers that do not replace the best number. It also
-/// ends at the first number that leaves a block without rows or labels.
+/// larger than `notable`. The search ends after [`PATIENCE`] consecutive numbers that do not
+/// replace the best number. It also ends at the first number that leaves a block without rows or
+/// labels.
 fn search(
     most: usize,
     notable: f64,

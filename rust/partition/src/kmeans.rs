@@ -61,7 +61,7 @@ const NOWHERE: f64 = 1e-6;
 /// this limit, a few rows far from all others would need many splits. With this limit, at most
 /// log(n) / log(8/7) successive splits lead to a final cluster, for n rows.
 const LEAST_SHARE: usize = 8;
-/// Number of rows that are processed between two checks for cancellation.
+/// Number of rows that are processed between two checks for a stop request.
 const ROWS_PER_STEP: usize = 4096;
 /// The maximum number of rounds that move rows away from centers with too many rows. Usually a few
 /// rounds are enough.
@@ -124,7 +124,7 @@ impl KMeans {
     ///
     /// Returns [`Error::Param`] if a parameter is below 1 or a value of `x` is infinite. Returns
     /// [`Error::Shape`] if `weights` does not have one weight per row. Returns [`Error::TooLarge`]
-    /// if there is not enough memory. Returns [`Error::Stopped`] if the computation was cancelled.
+    /// if there is not enough memory. Returns [`Error::Stopped`] if the caller requested a stop.
     pub fn fit(
         &self,
         x: Sparse<'_>,
@@ -223,7 +223,7 @@ impl<'a> Points<'a> {
     /// # Errors
     ///
     /// Returns [`Error::Param`] if a value of `x` is infinite. Returns [`Error::TooLarge`] if there
-    /// is not enough memory. Returns [`Error::Stopped`] if the computation was cancelled.
+    /// is not enough memory. Returns [`Error::Stopped`] if the caller requested a stop.
     pub(crate) fn new(
         x: Sparse<'_>,
         weights: Option<&'a [f32]>,
@@ -259,7 +259,7 @@ impl<'a> Points<'a> {
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
-    /// computation was cancelled.
+    /// caller requested a stop.
     pub(crate) fn start(&self, k: usize, seed: u64, watch: &Watch) -> Result<Start, Error> {
         let mut rng = Rng::with_seed(seed);
         let most = k.saturating_mul(ROWS_PER_CENTER);

@@ -29,7 +29,7 @@
 //! - [`Router`]: linear classifiers that find the block of a new row from its features.
 //! - [`Routing`]: the rule that determines how many blocks a row is sent to.
 //! - [`BlockModel`]: a model that scores rows with the models of their blocks.
-//! - [`merge`]: combines the scores of several blocks.
+//! - [`merge()`]: combines the scores of several blocks.
 //!
 //! # Guarantees
 //!

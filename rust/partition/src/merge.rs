@@ -71,7 +71,7 @@ pub struct Answer<'a> {
 /// Returns [`Error::Shape`] if `answers` does not have one entry per block, or if an entry does not
 /// have one score for each of its rows and labels. Returns [`Error::Param`] if the labels of a
 /// block are not increasing or not below `n_labels`. Returns [`Error::TooLarge`] if there is not
-/// enough memory. Returns [`Error::Stopped`] if the computation was cancelled.
+/// enough memory. Returns [`Error::Stopped`] if the caller requested a stop.
 pub fn merge<I: Index, T: Value>(
     routes: CsrView<'_, I, T>,
     answers: &[Answer<'_>],
@@ -326,7 +326,7 @@ impl<'a> Scratch<'a> {
             }
             best.push(label, logit(share.min(MOST)));
         }
-        extend("number of labels to name", pairs, best.drain_by_label())
+        extend("number of predicted labels", pairs, best.drain_by_label())
     }
 }
 

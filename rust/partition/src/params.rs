@@ -1,8 +1,8 @@
 //! Defines the parameters of the partition and their ranges.
 //!
 //! [`Params`] holds the values that the user gave. [`Params::check`] checks them and returns a
-//! [`Checked`](crate::Checked), which has the method `fit`. The documentation of each field starts
-//! with the name of the parameter in Python.
+//! [`Checked`], which has the method `fit`. The documentation of each field starts with the name of
+//! the parameter in Python.
 
 use manylabel_base::range::{at_least_one, not_negative, positive};
 use manylabel_base::{Error, checked};

@@ -39,7 +39,7 @@ use manylabel_base::range::{at_least_one, positive, same};
 use manylabel_base::{Error, Watch, collected, filled, push};
 use manylabel_sparse::{CsrOwned, Sparse};
 
-/// Number of rows that are visited between two checks for cancellation.
+/// Number of rows that are visited between two checks for a stop request.
 const ROWS_AT_ONCE: usize = 8192;
 /// The maximum number of Newton steps for the dual variable of one row, in one pass.
 const STEPS: usize = 100;
@@ -99,10 +99,10 @@ impl Router {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Param`] if a parameter is out of its range, if a class is not below
-    /// `n_classes`, or if a value of `x` is infinite. Returns [`Error::Shape`] if there is not
-    /// exactly one class and one weight per row. Returns [`Error::TooLarge`] if there is not enough
-    /// memory. Returns [`Error::Stopped`] if the computation was cancelled.
+    /// Returns [`Error::Param`] if a parameter is out of its range, if a class is not below `n_classes`,
+    /// or if a value of `x` is infinite. Returns [`Error::Shape`] if there is not exactly one class and
+    /// one weight per row. Returns [`Error::TooLarge`] if there is not enough memory. Returns
+    /// [`Error::Stopped`] if the caller requested a stop.
     pub fn fit(
         &self,
         x: Sparse<'_>,
@@ -282,9 +282,9 @@ impl Router {
     }
 }
 
-/// The one-dimensional problem of a visit to a row. It minimizes
-/// `½ a (z − α)² + b (z − α) + z ln z + (c − z) ln(c − z)` over z in (0, c), where α is the current value of
-/// the dual variable.
+/// The one-dimensional problem of a visit to a row: minimize
+/// `½ a (z − α)² + b (z − α) + z ln z + (c − z) ln(c − z)` over z in (0, c). Here, α is the current value
+/// of the dual variable.
 struct Visit {
     /// `‖x_i‖²`, the squared length of the row.
     a: f64,

@@ -36,8 +36,7 @@ type Sums = [f64; LANES];
 /// The solution of a regression for 32 right-hand sides, computed by conjugate gradients or by a
 /// factorization.
 pub(crate) struct Fit<T> {
-    /// The solution Z. It has one line of 32 numbers for each column of the [`Design`](crate::design::Design)
-    /// of X.
+    /// The solution Z. It has one line of 32 numbers for each column of the [`Design`] of X.
     pub(crate) z: Vec<Lanes<T>>,
     /// Number of steps taken; at least 1. It is 1 for a factorization.
     pub(crate) n_steps: usize,

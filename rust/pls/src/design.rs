@@ -3,7 +3,7 @@
 //!
 //! A [`Design`] can be multiplied from the left or the right by a panel of 32 columns. Its rows are divided
 //! into blocks, and every product processes one block after the other. A product of two designs therefore
-//! needs working space for one block only ([`cross_into`]). Sparse matrices are copied into [`RowBlocks`].
+//! needs a workspace for one block only ([`cross_into`]). Sparse matrices are copied into [`RowBlocks`].
 //! Dense matrices are borrowed.
 //!
 //! Centring never makes a sparse matrix dense. Let x̄ be the column means, p and u vectors, and 1 the vector
@@ -115,8 +115,8 @@ impl<T: Real> Rows<T> {
         self.cuts.last().map_or(0, |cut| cut.end)
     }
 
-    /// Returns a buffer of zeros for the rows of the longest block. [`cross_into`] uses the buffer as working
-    /// space.
+    /// Returns a buffer of zeros for the rows of the longest block. [`cross_into`] uses the buffer as a
+    /// workspace.
     ///
     /// # Errors
     ///

@@ -1,12 +1,12 @@
 //! Fits the embedding: a randomized range finder that uses ridge regressions, followed by one more
 //! regression.
 //!
-//! The documentation of the [crate](crate) describes the algorithm and defines the symbols. The algorithm
-//! computes the label embedding U, and the weights W that predict `YU` from X. [`Checked::fit`] follows the
-//! steps of the algorithm in order. It scales and copies the data, chooses a ridge, and finds U. It then
-//! chooses the ridge of the last regression and finds W. U and W are returned in the caller's order of
-//! columns. The steps are methods of [`Fitting`]. The matrices of these steps are of type [`Tall`], with a
-//! row for each label or feature in the order of [`Design`]. [`by_row`] restores the caller's order of rows.
+//! The documentation of the [crate] describes the algorithm and defines the symbols. The algorithm computes
+//! the label embedding U, and the weights W that predict `YU` from X. [`Checked::fit`] follows the steps of
+//! the algorithm in order. It scales and copies the data, chooses a ridge, and finds U. It then chooses the
+//! ridge of the last regression and finds W. U and W are returned in the caller's order of columns. The steps
+//! are methods of [`Fitting`]. The matrices of these steps are of type [`Tall`], with a row for each label or
+//! feature in the order of [`Design`]. [`by_row`] restores the caller's order of rows.
 //!
 //! The values of X and the row weights are multiplied by powers of two before the fit. This scaling is exact,
 //! and it is undone in the result.
@@ -411,9 +411,9 @@ impl<T: Real> Fitting<'_, T> {
         w: &Tall<T>,
     ) -> Result<Vec<f32>, Error> {
         let Problem { rows, x, y } = self.problem;
-        // Centring uses the means over all rows, including the predicted row. A mean over the other
-        // rows only would reveal the row's own target. With weak features, a downstream model would
-        // learn nothing but this from the predictions.
+        // Centring uses the means over all rows, including the predicted row. If the means were taken over
+        // the other rows only, the prediction would depend on the row's own target. With weak features, a
+        // downstream model would learn only this dependence.
         let leverages = regression.leverages(self.problem, false, self.params.seed, self.watch)?;
         let k = u.n_cols;
         let mut out = filled("number of predictions", 0.0f32, rows.n() * k)?;

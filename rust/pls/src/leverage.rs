@@ -1,11 +1,11 @@
 //! Computes leverages. The leverage of a row measures how much its prediction depends on its own
 //! target.
 //!
-//! The leverage of row i is `h_i = ω_i x_iᵀ (XᵀΩX + λI)⁻¹ x_i`. Here, `x_i` is row i of X, `ω_i` is the weight of
-//! the row, Ω is the diagonal matrix of the weights, and λ is the ridge. With centring, `ω_i / Σω` is added,
-//! because the row also contributes to the means. Let r be the residual of a row, and h its leverage. A fit
-//! without the row would have the residual `r / (1 − h)` for this row. This is exact if the ridge is the same
-//! with and without the row. One fit therefore gives the leave-one-out errors of all rows.
+//! The leverage of row i is `h_i = ω_i x_iᵀ (XᵀΩX + λI)⁻¹ x_i`. Here, `x_i` is row i of X, `ω_i` is the
+//! weight of the row, Ω is the diagonal matrix of the weights, and λ is the ridge. With centring, `ω_i / Σω`
+//! is added, because the row also contributes to the means. Let r be the residual of a row, and h its
+//! leverage. A fit without the row would have the residual `r / (1 − h)` for this row. This is exact if the
+//! ridge is the same with and without the row. One fit therefore gives the leave-one-out errors of all rows.
 //! [`choice`](crate::choice) compares these errors for several ridges.
 //!
 //! If the Gram matrix of the features is factorized, exact leverages are quadratic forms of the rows with the

@@ -1,9 +1,10 @@
 //! Fits the label embedding Rembrandt, which is a randomized form of partial least squares.
 //!
 //! Let X (n, d) be the features, Y (n, c) the labels, Ω a diagonal matrix of row weights, and λ a ridge. The
-//! best weight matrix of rank k in the sense of least squares is `W Uᵀ`. The label embedding U (c, k) holds
-//! the leading eigenvectors of `B = YᵀΩX (XᵀΩX + λI)⁻¹ XᵀΩY`. The projection W (d, k) is the ridge regression
-//! of `YU` on X. A downstream model then learns the labels from the k columns of `XW`.
+//! best weight matrix of rank k in the sense of least squares is `W Uᵀ`, where the columns of U and W are
+//! computed as follows. The label embedding U (c, k) holds the leading eigenvectors of
+//! `B = YᵀΩX (XᵀΩX + λI)⁻¹ XᵀΩY`. The projection W (d, k) is the ridge regression of `YU` on X. A downstream
+//! model then learns the labels from the k columns of `XW`.
 //!
 //! # Algorithm
 //!

@@ -1,9 +1,9 @@
 //! Defines the parameters of the embedding and their ranges.
 //!
 //! [`Params`] holds the values chosen by the user. [`Params::check`] checks the ranges and returns a
-//! [`Checked`](crate::Checked). The method `fit` belongs to [`Checked`](crate::Checked), so a fit never sees
-//! a parameter out of range. The defaults equal the defaults of the Python estimator. The documentation of
-//! the [crate](crate) defines the matrices X, Y, U, W and Ω.
+//! [`Checked`]. The method `fit` belongs to [`Checked`], so a fit never sees a parameter out of range. The
+//! defaults equal the defaults of the Python estimator. The documentation of the [crate] defines the
+//! matrices X, Y, U, W and Ω.
 
 use manylabel_base::range::{at_least_one, ensure, not_negative, positive};
 use manylabel_base::{Error, checked};
@@ -21,8 +21,8 @@ pub enum Components {
     Share(f64),
 }
 
-/// The formula for the label embedding U. It uses the last product `T = BQ` (see the
-/// [crate](crate)) and the eigenvectors V of `TᵀT`.
+/// The formula for the label embedding U. It uses the last product `T = BQ` (see the [crate]) and the
+/// eigenvectors V of `TᵀT`.
 ///
 /// The two variants give orthonormal columns and take the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub enum Variant {
     /// `U = T V diag(μ)^{−1/2}`, where μ are the eigenvalues of `TᵀT`. The code of Mineiro and Karampatziakis
     /// uses this formula. It is as accurate as one more iteration of the range finder, at no extra cost.
     Power,
-    /// `U = Q V`, as printed in the papers of Mineiro and Karampatziakis (see the [crate](crate)).
+    /// `U = Q V`, as printed in the papers of Mineiro and Karampatziakis (see the [crate]).
     Ritz,
 }
 
@@ -74,8 +74,7 @@ pub enum Solver {
     Dual,
 }
 
-/// Parameters as given by the user. [`check`](Self::check) verifies their ranges and returns a
-/// [`Checked`](crate::Checked).
+/// Parameters as given by the user. [`check`](Self::check) verifies their ranges and returns a [`Checked`].
 #[derive(Debug, Clone)]
 pub struct Params {
     /// Number of components k.

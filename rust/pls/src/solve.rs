@@ -1,6 +1,6 @@
-//! Solves ridge regressions `argmin_Z ‖YQ − XZ‖² + λ‖Z‖²` with rows weighted by Ω, for 32 right-hand sides at
-//! a time. X holds the features, Y the labels, Q has 32 columns, Ω is the diagonal matrix of the row weights,
-//! and λ is the ridge.
+//! Solves the ridge regressions `argmin_Z ‖YQ − XZ‖² + λ‖Z‖²`, with rows weighted by Ω, for 32 right-hand
+//! sides at a time. X holds the features, Y the labels, Q has 32 columns, Ω is the diagonal matrix of the row
+//! weights, and λ is the ridge.
 //!
 //! [`Regression`] solves for one ridge by one of three methods:
 //!

@@ -16,7 +16,8 @@ use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// For at most this number of rows, no threads are started, because this would take longer than the conversion.
+/// For at most this number of rows, no threads are started. Starting them would take longer than the conversion
+/// of the scores.
 const FEW_ROWS: usize = 32;
 
 /// The curves of a fitted calibrator, of one of the two methods.
@@ -25,7 +26,7 @@ enum Fitted {
     Isotonic(Steps),
 }
 
-/// Returns the pairs of the stored scores of held-out rows with their hits.
+/// Returns the stored scores of held-out rows. Each score has a hit: true if the row has the label.
 fn pairs(
     scores: &PyCsr<'_>,
     y: &PyCsr<'_>,
@@ -41,7 +42,7 @@ fn pairs(
 /// Fits the curves of probabilities.
 ///
 /// `scores` has the scores of the candidates of held-out rows, and `y` the true labels of these rows.
-/// `frequency` is the number of training rows of each label. The parameters are `method` and `pooling`.
+/// `frequency` has the number of training rows of each label. The parameters are `method` and `pooling`.
 ///
 /// Returns a dict of arrays, which [`calibrated`] accepts.
 #[pyfunction]

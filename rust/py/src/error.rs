@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `Param`, `Shape`, `Csr`, `Parse` | `ValueError` |
 //! | `TooLarge` | `MemoryError` |
-//!  `Io` | `OSError`, or its subclass for the errno |
+//! | `Io` | `OSError`, or its subclass for the errno |
 //! | `Stopped` | `KeyboardInterrupt` |
 //! | any other | `RuntimeError` |
 

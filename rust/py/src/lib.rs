@@ -1,25 +1,25 @@
 //! Defines the extension module `manylabel._core`. This is the only crate that uses pyo3 and numpy.
 //!
 //! The crate of each algorithm has a file here. The functions in this file borrow numpy arrays as views and
-//! call the algorithm through [`run`](mod@run). They return the result as numpy arrays without a copy. The
+//! call the algorithm through `run.rs`. They return the result as numpy arrays without a copy. The
 //! algorithms themselves are in the other crates.
 //!
 //! # How a call works
 //!
 //! A function that fits a model takes three kinds of arguments. They are the data, the parameters by name
-//! ([`params`]), and the number of threads with a progress callback ([`run::Job`]). Sparse matrices are
-//! borrowed by scipy's attribute names ([`csr`]), and dense matrices are borrowed as numpy arrays
-//! ([`features`]). The structure of a matrix is checked after the GIL is released, because the check takes
+//! (`params.rs`), and the number of threads with a progress callback (`Job` in `run.rs`). Sparse matrices
+//! are borrowed by scipy's attribute names (`csr.rs`), and dense matrices are borrowed as numpy arrays
+//! (`features.rs`). The structure of a matrix is checked after the GIL is released, because the check takes
 //! time. A fit returns a tuple, and its documentation lists the items in order. The Python estimator stores
 //! the items as attributes.
 //!
-//! Predictions use a [`scorer::Scorer`]. A scorer is made once from the attributes of a fitted estimator and
-//! borrows the arrays in these attributes ([`held`]).
+//! Predictions use a `Scorer` (`scorer.rs`). A scorer is made once from the attributes of a fitted estimator
+//! and borrows the arrays in these attributes (`held.rs`).
 //!
 //! # Errors
 //!
-//! [`error`] converts the error type of the library to Python exceptions. A panic in Rust code raises
-//! `RuntimeError`. A lack of memory raises `MemoryError` ([`reserve`]).
+//! `error.rs` converts the error type of the library to Python exceptions. A panic in Rust code raises
+//! `RuntimeError`. A lack of memory raises `MemoryError` (`reserve.rs`).
 //!
 //! # Where types are checked
 //!

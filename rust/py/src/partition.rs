@@ -177,8 +177,8 @@ pub(crate) fn fit_router<'py>(
 }
 
 /// Determines how many blocks each row is sent to. A row is sent to at most `most` blocks, which are its most
-/// probable blocks. If `share` is given, the row is sent to as few of these blocks as possible. These few
-/// blocks must have at least the fraction `share` of the total probability of the `most` blocks.
+/// probable blocks. If `share` is given, the row is sent only to the best of these blocks: as few of them as
+/// have at least the fraction `share` of the total probability of the `most` blocks.
 #[derive(FromPyObject, Clone, Copy)]
 pub(crate) struct PyRouting {
     most: usize,

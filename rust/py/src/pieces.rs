@@ -185,8 +185,9 @@ pub(crate) fn dismec_cut(
 /// true, rows are scaled to unit length. If `ones` is true, a column of ones is added. Columns without entries are
 /// left out.
 ///
-/// The arrays of columns and values must have room for all stored values of X, and for the ones. The last row end is
-/// the number of values that are used. Returns the original number of each column, without the column of ones.
+/// The arrays of columns and values must have one entry for each stored value of X and, if `ones` is true, one
+/// more entry for each row. The last row end is the number of entries that are used. Returns the original
+/// number of each column, without the column of ones.
 #[pyfunction]
 pub(crate) fn scale_rows<'py>(
     py: Python<'py>,

@@ -17,8 +17,8 @@ use manylabel_sparse::{Index, with_sparse};
 use numpy::{Element, PyReadonlyArray1, PyReadwriteArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
-/// Reads and checks the parameters of a fit. Python has already replaced `step` and `max_features` by
-/// numbers.
+/// Reads and checks the parameters of a fit. Python has already replaced `max_features` by a number, and the
+/// value "auto" of `step` by one of the other values.
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
     let binning: Option<f64> = params.get("label_binning")?;
     let (min_bins, max_bins): (_, Option<_>) = (params.get("min_bins")?, params.get("max_bins")?);

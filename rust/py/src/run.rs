@@ -1,9 +1,9 @@
 //! Runs long computations while the GIL is released. All long computations are started by [`run`].
 //!
-//! The work runs on its own thread pool. Meanwhile the calling thread polls signals and reports progress. The
-//! computation counts its finished units in a [`Watch`]. After Ctrl-C or an exception of the progress
-//! callback, the [`Watch`] tells the computation to stop. Work that takes less time than starting threads
-//! runs on the calling thread instead ([`run_here`], [`score`]).
+//! The work runs on its own thread pool. Meanwhile the calling thread polls signals and reports progress.
+//! The computation counts its finished units in a [`Watch`]. After Ctrl-C or an exception of the progress
+//! callback, the calling thread sets the stop flag of the [`Watch`], and the computation ends. Work that
+//! takes less time than starting threads runs on the calling thread instead ([`run_here`], [`score`]).
 
 use crate::error::to_py;
 use crate::reserve::ensure_reserve;

@@ -107,8 +107,8 @@ pub(crate) fn fit_tree<'py>(
     Ok((arrays, cut, n_iter, n_unfinished))
 }
 
-/// Adds labels to fitted label trees. Of the parameters, `max_leaf` is the largest number of labels that a leaf
-/// can have afterwards.
+/// Adds labels to fitted label trees. The parameter `max_leaf` is the largest number of labels that a leaf can
+/// have afterwards.
 ///
 /// Returns a tuple:
 ///

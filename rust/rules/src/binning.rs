@@ -92,8 +92,7 @@ impl Binner {
     /// and `h` are the sums of gradients and of Hessian diagonals over a set of rows. Diagonals below 0,
     /// which rounding may cause, count as 0.
     ///
-    /// `criteria` is working space. All four slices have the same length, which is a multiple of eight
-    /// labels.
+    /// `criteria` is a workspace. All four slices have the same length, which is a multiple of eight labels.
     #[inline(always)]
     pub(crate) fn assign(&self, g: &[f64], h: &[f64], criteria: &mut [f64], bins: &mut [f64]) {
         if self.signs_only {

@@ -1,7 +1,7 @@
 //! Stores the features of the training rows column by column, sorted by value.
 //!
 //! A fit tries thresholds of single features, so X is transposed and sorted once. The distinct values of a
-//! feature are numbered in ascending order. The number of a value is its *code*. Conditions compare codes,
+//! feature are numbered in increasing order. The number of a value is its *code*. Conditions compare codes,
 //! which are exact integers. A threshold is computed from values only after its condition has been chosen.
 //!
 //! There are two kinds of columns:
@@ -36,7 +36,7 @@ pub(crate) const GROUPS: usize = 64;
 /// One feature of the training rows.
 #[derive(Debug, Default)]
 pub(crate) struct Column {
-    /// Distinct values of the feature in ascending order. The index of a value is its code. A sparse column
+    /// Distinct values of the feature in increasing order. The index of a value is its code. A sparse column
     /// always contains the value 0.
     pub(crate) values: Vec<f32>,
     /// Row numbers, sorted by value and then by row number. A sparse column lists the rows with a
@@ -48,10 +48,10 @@ pub(crate) struct Column {
     /// For a full column, the code (index in `values`) of every training row, or [`MISSING`]. The vector is
     /// empty for a sparse column.
     by_row: Vec<u32>,
-    /// The group of each value in `values`, in ascending order, for the fast search. Groups have similar
+    /// The group of each value in `values`, in increasing order, for the fast search. Groups have similar
     /// numbers of rows. In a sparse column, the value 0 has a group of its own.
     pub(crate) groups: Vec<u8>,
-    /// Rows with a missing value, in ascending order.
+    /// Rows with a missing value, in increasing order.
     pub(crate) missing: Vec<u32>,
     /// For a sparse column, the code (index in `values`) of the value 0. Rows that are not stored have this
     /// value. `None` for a full column.
@@ -285,7 +285,7 @@ impl Column {
     }
 
     /// Splits `rows` into the rows that satisfy a condition and the rows that do not satisfy it. `rows` and
-    /// the two results are in ascending order. Rows with a missing value do not satisfy the condition.
+    /// the two results are in increasing order. Rows with a missing value do not satisfy the condition.
     /// `is_among` returns whether a row is one of `rows`.
     ///
     /// In a sparse column, only the stored rows are tested. All other rows have the value 0, so they are
@@ -310,8 +310,8 @@ impl Column {
                 select(all(), |row| !satisfies(row))?,
             ));
         };
-        // Collects the rows with another result than the implicit zero: stored rows and rows with a
-        // missing value.
+        // Collect the rows for which the condition has a different result than for the implicit zero. These
+        // are stored rows and rows with a missing value.
         let of_zeros = satisfies(zero);
         let places = self.rows.iter().zip(&self.codes);
         let places = places.filter(|&(&row, &code)| satisfies(code) != of_zeros && is_among(row));
@@ -401,7 +401,7 @@ pub(crate) fn select(
 }
 
 /// Returns `rows` without the rows in `gone`. `gone` must be a subset of `rows`. Each slice must be in
-/// ascending order.
+/// increasing order.
 ///
 /// # Errors
 ///
@@ -427,13 +427,13 @@ fn without(rows: &[u32], gone: &[u32]) -> Result<Vec<u32>, Error> {
 }
 
 /// Divides the values of a column, which are given as codes, into at most [`GROUPS`] groups. If the column is
-/// sparse, there may be up to two more groups. `codes` are the codes of the stored rows, in ascending order.
+/// sparse, there may be up to two more groups. `codes` are the codes of the stored rows, in increasing order.
 ///
 /// # Errors
 ///
 /// Returns [`Error::TooLarge`] if memory is too short for one number per value.
 fn groups(codes: &[u32], n_codes: usize, implicit: Option<u32>) -> Result<Vec<u8>, Error> {
-    // Codes ascend, and every code except the implicit zero has stored rows.
+    // Codes increase, and every code except the implicit zero has stored rows.
     let mut runs = codes.chunk_by(|a, b| a == b).map(<[u32]>::len);
     let most = n_codes - usize::from(implicit.is_some());
     let mut groups = reserved("number of values", n_codes)?;

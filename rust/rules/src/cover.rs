@@ -24,7 +24,7 @@ pub(crate) type Mask = u64;
 /// The values of one feature in a block of rows.
 type Lanes = [f32; ROWS];
 
-/// Returns the rows in a mask, in ascending order.
+/// Returns the rows in a mask, in increasing order.
 #[inline(always)]
 pub(crate) fn bits(mut mask: Mask) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
@@ -57,14 +57,14 @@ pub(crate) struct Bodies {
     ends: Vec<(u32, usize)>,
 }
 
-/// Working space for a block of rows, and the rules that cover rows of the block. [`Bodies::block`] allocates
-/// the working space, which can be reused for any number of blocks.
+/// The workspace for a block of rows, and the rules that cover rows of the block. [`Bodies::block`] allocates
+/// the workspace, which can be reused for any number of blocks.
 #[derive(Debug)]
 pub(crate) struct Block {
     /// The values of each slot (one feature for 64 rows). All values are 0 before and after the processing of
     /// a block.
     values: Vec<Lanes>,
-    /// The rules that cover at least one row of the block, in ascending order. Each rule comes with the rows
+    /// The rules that cover at least one row of the block, in increasing order. Each rule comes with the rows
     /// that it covers.
     pub(crate) fired: Vec<(u32, Mask)>,
 }

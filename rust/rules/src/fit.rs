@@ -52,8 +52,8 @@ const MOST_DEFAULT_STEPS: usize = 50;
 const DEFAULT_TOLERANCE: f64 = 1e-10;
 
 impl Checked {
-    /// Fits rules to the rows of `x`. `y` is a matrix of ones, or [`Labels`] with unknown pairs of row and label.
-    /// The gradients of unknown pairs are 0, and the losses of rows leave them out.
+    /// Fits rules to the rows of `x`. `y` is a matrix of ones, or [`Labels`] with unknown pairs of row and
+    /// label. Unknown pairs are left out of the losses of rows, so their gradients are 0.
     ///
     /// - `x` may have missing values (NaN). Features listed in `categorical` are compared by = and
     ///   ≠. All other features are compared by ≤ and >.
@@ -129,9 +129,9 @@ struct Boosting<'a> {
     watch: &'a Watch,
     /// The weight of each row used for learning, and 0 for all other rows.
     weights: Vec<f64>,
-    /// Rows with positive weight, in ascending order. Samples are drawn from these rows.
+    /// Rows with positive weight, in increasing order. Samples are drawn from these rows.
     learned: Vec<u32>,
-    /// Held-out rows, in ascending order.
+    /// Held-out rows, in increasing order.
     held_out: Vec<u32>,
     /// Weights of all rows, as the caller gave them. Empty if no rows are held out.
     held_out_weights: Vec<f64>,

@@ -1,11 +1,10 @@
 //! Computes Gram matrices of gradients, `Σ w g gᵀ` over a set of rows. Here g is the gradient of a
 //! row, with one number per label, and w is the weight of the row.
 //!
-//! Under the example-wise loss, the Hessian of a set of rows is `diag(Σ w |g|) − Σ w g gᵀ`. The
-//! second term is computed as a matrix in two cases. In the first case, the entries of the matrix
-//! are summed by bins of labels. In the second case, a head with one score per label is computed
-//! from many rows. In all other cases, products with the rows themselves are cheaper
-//! (`head/solve.rs`).
+//! Under the example-wise loss, the Hessian of a set of rows is `diag(Σ w |g|) − Σ w g gᵀ`. The second term
+//! is computed as a matrix in two cases. In the first case, the entries of the matrix are summed by bins of
+//! labels. In the second case, a head with one score per label is computed from many rows. In all other
+//! cases, products with the rows themselves take less time (`head/solve.rs`).
 //!
 //! The time to compute a matrix is O(rows · labels²). The method depends on the size:
 //!

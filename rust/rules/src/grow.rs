@@ -29,7 +29,7 @@ const MOST_DRAWS: usize = 10;
 pub(crate) struct Body {
     /// The conditions, in the order in which they were found.
     pub(crate) conditions: Vec<Candidate>,
-    /// All training rows that the body covers, in ascending order.
+    /// All training rows that the body covers, in increasing order.
     pub(crate) rows: Vec<u32>,
     /// The label of a single-label head; `None` for complete heads.
     pub(crate) label: Option<usize>,
@@ -38,7 +38,7 @@ pub(crate) struct Body {
     pub(crate) start: Vec<f64>,
 }
 
-/// Grows the bodies of rules. Working space is reused from rule to rule.
+/// Grows the bodies of rules. The workspace is reused from rule to rule.
 pub(crate) struct Grower<'a> {
     /// The parameters of the fit.
     params: &'a Params,
@@ -54,20 +54,20 @@ pub(crate) struct Grower<'a> {
     /// Index of each training row among the covered rows, or [`ABSENT`]. If the search does not need these
     /// indices, they may be outdated. Which entries are [`ABSENT`] is always up to date.
     positions: Vec<u32>,
-    /// Working space of [`covered`](Self::covered), with one mark per training row.
+    /// The workspace of [`covered`](Self::covered), with one mark per training row.
     marks: Vec<bool>,
-    /// The feature numbers. They are in ascending order before and after the growth of a body.
+    /// The feature numbers. They are in increasing order before and after the growth of a body.
     order: Vec<usize>,
-    /// Working space for statistics of rows summed by bins.
+    /// The workspace for statistics of rows summed by bins.
     binned: Vec<f64>,
 }
 
 impl<'a> Grower<'a> {
-    /// Allocates the working space.
+    /// Allocates the workspace.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if the working space does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the workspace does not fit in memory.
     pub(crate) fn new(
         params: &'a Params,
         columns: &'a Columns,
@@ -88,8 +88,8 @@ impl<'a> Grower<'a> {
         })
     }
 
-    /// Returns the training rows that satisfy all conditions, in ascending order. The time is O(conditions ·
-    /// rows).
+    /// Returns the training rows that satisfy all conditions, in increasing order. The time is O(conditions
+    /// · rows).
     ///
     /// # Errors
     ///

@@ -48,20 +48,20 @@ pub struct LabelSets {
     /// set and has no label.
     groups: Vec<(Option<u32>, usize)>,
     /// For each set, its number in the order of the caller, and the end of its labels in `labels`. Sets are
-    /// stored group by group. Within a group, their numbers ascend.
+    /// stored group by group. Within a group, their numbers increase.
     sets: Vec<(usize, usize)>,
-    /// The labels of all sets, one set after the other. The labels of a set are in ascending order.
+    /// The labels of all sets, one set after the other. The labels of a set are in increasing order.
     labels: Vec<u32>,
     /// Number of labels of the model.
     n_labels: usize,
-    /// Labels that are in no set, in ascending order.
+    /// Labels that are in no set, in increasing order.
     absent: Vec<u32>,
 }
 
-/// Working space of a search, which is reused from row to row. It has capacity for all labels.
+/// The workspace of a search, which is reused from row to row. It has capacity for all labels.
 #[derive(Debug)]
 pub(crate) struct Search {
-    /// Labels with positive scores, in ascending order.
+    /// Labels with positive scores, in increasing order.
     likely: Vec<u32>,
     /// The term of each label in the cost of a set. A set has this term if it disagrees with the sign of the
     /// label's score.
@@ -129,7 +129,7 @@ impl LabelSets {
         self.n_labels
     }
 
-    /// Returns the labels that are in no set, in ascending order. Such labels are never predicted.
+    /// Returns the labels that are in no set, in increasing order. Such labels are never predicted.
     pub fn absent(&self) -> &[u32] {
         &self.absent
     }
@@ -151,7 +151,7 @@ impl LabelSets {
     }
 
     /// Finds the stored label set with the smallest example-wise loss at these scores, and returns its labels
-    /// in ascending order. If several sets have the smallest loss, the first of these sets is returned.
+    /// in increasing order. If several sets have the smallest loss, the first of these sets is returned.
     /// `scores` must be `n_labels` finite numbers. At least one set must be stored.
     pub(crate) fn nearest(&self, scores: &[f64], search: &mut Search) -> &[u32] {
         let dearest = self.minimax(scores, search);
@@ -172,8 +172,9 @@ impl LabelSets {
         &self.labels[start..end]
     }
 
-    /// Writes the probability of each label. The probability of a label set is proportional to `1 / (1 + Σ_k
-    /// e^{−y_k p_k})`. The time is O(entries + sets · labels with positive scores). There must be at least
+    /// Writes the probability of each label to `out`. The probability of a label set is proportional to
+    /// `1 / (1 + Σ_k e^{−y_k p_k})`. Here p are the scores, and `y_k` is 1 for the labels of the set and −1
+    /// for other labels. The time is O(entries + sets · labels with positive scores). There must be at least
     /// one set.
     pub(crate) fn marginals(&self, scores: &[f64], search: &mut Search, out: &mut [f64]) {
         let scale = self.minimax(scores, search).cost;
@@ -273,7 +274,7 @@ impl LabelSets {
 }
 
 impl Search {
-    /// Allocates working space for `n_labels` labels.
+    /// Allocates a workspace for `n_labels` labels.
     ///
     /// # Errors
     ///
@@ -285,10 +286,10 @@ impl Search {
         })
     }
 
-    /// Returns the cost of a label set, and the number of labels for which the set disagrees with
-    /// the sign of the score. Returns `None` if the cost exceeds `most`. The function `join`
-    /// returns the sum or the maximum of two numbers. It is applied to the terms in ascending order
-    /// of labels, so equal sets have equal costs.
+    /// Returns the cost of a label set, and the number of labels for which the set disagrees with the sign of
+    /// the score. Returns `None` if the cost exceeds `most`. The function `join` returns the sum or the
+    /// maximum of two numbers. It is applied to the terms in increasing order of labels, so equal sets have
+    /// equal costs.
     #[inline(always)]
     fn cost_of(
         &self,

@@ -3,9 +3,9 @@
 //! All rows of scores, gradients and sums are padded to a multiple of [`WIDTH`] labels. Padding
 //! labels have gradients of 0. Sums over a padded row therefore equal sums over the labels.
 //!
-//! The functions here are inlined into the calling loop (`#[inline(always)]`). The `wide` attribute compiles
-//! this loop for several instruction sets. Each label is summed separately, in the order of the rows. Labels
-//! with equal gradients therefore have exactly equal sums.
+//! The functions here are inlined into the loops that call them (`#[inline(always)]`). The `wide` attribute
+//! compiles these loops for several instruction sets. Each label is summed separately, in the order of the
+//! rows. Labels with equal gradients therefore have exactly equal sums.
 
 use manylabel_base::{Error, filled};
 pub(crate) use manylabel_simd::{add_scaled, total};

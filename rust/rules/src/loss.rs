@@ -1,5 +1,5 @@
 //! Computes values, gradients and Hessians of the losses. Equation numbers refer to the paper on
-//! gradient-based label binning (GBLB; see the [crate](crate)).
+//! gradient-based label binning (GBLB; see the [crate]).
 //!
 //! Let p be the scores and y = ±1 the labels of a row, and let `z_k = −y_k p_k`:
 //!

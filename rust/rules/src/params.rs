@@ -3,7 +3,7 @@
 //! [`Params`] holds the values as given by the caller. `Params::check` verifies every range and returns a
 //! [`Checked`]. The method `fit` belongs to [`Checked`]. Options are enums here. The Python code uses
 //! strings, which are converted to these enums. GBLB is the paper on gradient-based label binning (see the
-//! [crate](crate)).
+//! [crate]).
 
 use manylabel_base::range::{at_least_one, ensure, not_negative, share};
 use manylabel_base::{Error, checked};

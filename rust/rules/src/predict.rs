@@ -57,7 +57,7 @@ pub struct Stage<'a, I> {
     bodies: Bodies,
 }
 
-/// Working space of one thread.
+/// The workspace of one thread.
 struct Scratch {
     /// Features of a block of rows, and the rules that cover these rows.
     block: Block,
@@ -288,11 +288,11 @@ impl<'a, I: Index> Stage<'a, I> {
         Picked::joined(picked, n_cols)
     }
 
-    /// Allocates working space for up to `n_rows` rows at a time.
+    /// Allocates a workspace for up to `n_rows` rows at a time.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if the working space does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the workspace does not fit in memory.
     fn scratch(&self, n_rows: usize) -> Result<Scratch, Error> {
         Ok(Scratch {
             block: self.bodies.block()?,
@@ -444,8 +444,8 @@ struct Batch<'a, I, J, T> {
 }
 
 impl<I: Index, J: Index, T: Value> Batch<'_, I, J, T> {
-    /// Computes the sums of some rows in the working space of a thread. The working space is allocated at the
-    /// first use. Also returns the working space for the search for label sets.
+    /// Computes the sums of some rows in the workspace of a thread. The workspace is allocated at the first
+    /// use. Also returns the workspace for the search for label sets.
     ///
     /// # Errors
     ///

@@ -54,15 +54,17 @@ pub(crate) struct Statistics<'w> {
     gradients: Aligned,
     /// `1 − Σ_k |g_k|` of each row under the example-wise loss, and 0 under the label-wise loss.
     rest: Vec<f64>,
-    /// The pairs of row and label that are unknown. Such a label counts as absent, and its score is [`PADDING`],
-    /// which heads hardly change. So its loss and its gradient are 0.
+    /// The pairs of row and label that are unknown. An unknown label counts as absent. Its score starts at
+    /// [`PADDING`], which is so low that it stays low when heads are added. So the loss and the gradient of
+    /// the pair are 0.
     unknown: Option<&'w CsrOwned>,
 }
 
 impl<'w> Statistics<'w> {
-    /// Sets all scores and all gradients to 0. The sign bits of the gradients encode the labels. Afterwards
-    /// [`refresh`](Self::refresh) must be called to compute the gradients. The time is O(rows · labels), and
-    /// the memory is 16 bytes per row and label.
+    /// Sets all scores and all gradients to 0, except that the scores of unknown pairs of row and label are
+    /// [`PADDING`]. The sign bits of the gradients encode the labels. Afterwards [`refresh`](Self::refresh)
+    /// must be called to compute the gradients. The time is O(rows · labels), and the memory is 16 bytes per
+    /// row and label.
     ///
     /// # Errors
     ///
@@ -147,7 +149,7 @@ impl<'w> Statistics<'w> {
     }
 
     /// Adds `head` to the scores of `rows`, and computes the gradients of these rows from the scores. `rows`
-    /// must be in ascending order.
+    /// must be in increasing order.
     ///
     /// # Errors
     ///
@@ -199,7 +201,7 @@ impl<'w> Statistics<'w> {
     }
 
     /// Calls `work` for each block of training rows that contains at least one of `rows`. `rows` must be in
-    /// ascending order. `work` receives the rows in the block and the block. Blocks run in parallel if there
+    /// increasing order. `work` receives the rows in the block and the block. Blocks run in parallel if there
     /// is enough work.
     ///
     /// # Errors
@@ -501,8 +503,8 @@ impl Sums {
         Ok(Self { data, ..*self })
     }
 
-    /// Adds `scale · x` to the sum of gradients. Suppose that the scores already contain the head `x`, and
-    /// that `scale` is the L2 weight. Then the regularization applies to the sum of `x` and the next head.
+    /// Adds `scale · x` to the sum of gradients. If the scores already contain the head `x` and `scale` is
+    /// the L2 weight, the regularization of the next head then applies to the sum of `x` and this head.
     pub(crate) fn shift_gradients(&mut self, scale: f64, x: &[f64]) {
         let stride = self.stride;
         add_scaled(&mut self.data[..stride], scale, x);

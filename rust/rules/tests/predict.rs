@@ -144,7 +144,8 @@ fn problem() -> impl Strategy<Value = (Arrays, Vec<Vec<(u32, f64)>>)> {
     let sizes = (
         prop::sample::select(vec![1usize, 30, 300]),
         prop::sample::select(vec![1usize, 8, 14, 33, 70]),
-        // Around one block of rows; and enough rows that one task processes several blocks.
+        // The numbers of rows are near the size of a block, or large enough that one task processes
+        // several blocks.
         prop::sample::select(vec![1usize, 63, 64, 65, 1000]),
         prop::sample::select(vec![0u32, 9]),
     );
@@ -413,7 +414,8 @@ fn a_copied_model_is_the_model() {
     );
 }
 
-/// Returns one rule for each row, which gives the row the wanted scores, and the rows.
+/// Returns rules and rows. There is one rule for each row. The rule covers only this row and gives
+/// it the wanted scores.
 fn scoring(scores: &[Vec<f32>]) -> (Arrays, Vec<Vec<(u32, f64)>>) {
     // The rows have the codes 1, 2, … of one nominal feature.
     let codes = 1..=scores.len();
@@ -464,7 +466,8 @@ fn wrong(scores: &[f32], set: &[u32]) -> Vec<f64> {
     wrong.map(|(_, score)| f64::from(score.abs())).collect()
 }
 
-/// Returns `Σ 2 sinh |p_k| e^{−scale}` over these labels.
+/// Returns `Σ_k 2 sinh(|p_k|) e^{−scale}`. `wrong` has the numbers `|p_k|` that [`wrong`](fn@wrong)
+/// returns.
 fn cost(wrong: &[f64], scale: f64) -> f64 {
     let term = |p: &f64| {
         if *p < 1.0 {

@@ -3,7 +3,7 @@
 use manylabel_simd::wide;
 
 /// Replaces scores that overflowed, which happens for rows with very large features. `scores` holds the
-/// scores of consecutive rows, one score for each label of `intercept`.
+/// scores of all labels for consecutive rows, row after row. `intercept` has one intercept for each label.
 ///
 /// The score +∞ becomes the largest finite `f32`, −∞ becomes the most negative finite `f32`, and NaN (a
 /// difference of infinities) becomes 0. Labels with intercept −∞ are never predicted and keep the score
@@ -24,7 +24,7 @@ pub fn keep_finite(scores: &mut [f32], intercept: &[f32]) {
 }
 
 /// Returns true if a score is NaN, or is infinite while the intercept of its label is finite. Such scores are
-/// rare, so most calls of [`keep_finite`] need only this check, which does not write.
+/// rare, so most calls of [`keep_finite`] only read the scores.
 #[wide]
 fn have_overflowed(scores: &[f32], intercept: &[f32]) -> bool {
     let mut found = 0;

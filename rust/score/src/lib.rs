@@ -1,4 +1,4 @@
-//! Makes predictions from a fitted model. A prediction is the best labels of each row, the labels above a
+//! Makes predictions from a fitted model. Predictions are the best labels of each row, the labels above a
 //! threshold, scores, or probabilities.
 //!
 //! The crate of an algorithm implements the traits [`Model`] and [`Rows`], which compute the scores of a few
@@ -14,7 +14,7 @@
 //! use manylabel_sparse::{CsrView, Features, Sparse};
 //! use std::ops::Range;
 //!
-//! /// Scores label j by feature j.
+//! /// The score of label j is the value of feature j.
 //! struct Identity(usize);
 //!
 //! impl Model for Identity {

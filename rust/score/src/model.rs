@@ -58,8 +58,9 @@ pub trait Model: Send + Sync {
         })
     }
 
-    /// Does the same as [`topk`](Self::topk), but with other options of the search for candidate labels. They
-    /// have an effect only on models that implement [`Rows::candidates`]. Other models score all labels.
+    /// Does the same as [`topk`](Self::topk), but with the given options for the search for candidate labels.
+    /// The options have an effect only on models that implement [`Rows::candidates`]. Other models score all
+    /// labels.
     ///
     /// # Errors
     ///
@@ -114,8 +115,8 @@ pub trait Model: Send + Sync {
         })
     }
 
-    /// Returns the probability of each label, row after row. Only models that compute probabilities
-    /// directly support this method.
+    /// Returns the probabilities of all labels, of shape (`n_rows`, `n_labels`), row after row. Only models
+    /// that compute probabilities directly support this method.
     ///
     /// # Errors
     ///
@@ -146,8 +147,8 @@ pub trait Rows: Sync {
     /// Returns the number of labels.
     fn n_labels(&self) -> usize;
 
-    /// Returns the best number of rows for one call of [`score`](Self::score). No call passes more
-    /// rows.
+    /// Returns the number of rows to pass to one call of [`score`](Self::score). A call may pass fewer rows,
+    /// but never more.
     fn at_once(&self) -> usize {
         1
     }
@@ -245,8 +246,8 @@ pub struct Options {
 /// Options of the search for candidate labels in label trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Search {
-    /// The number of nodes that the search keeps on each level for a row. `None` means the number of the
-    /// model.
+    /// The number of nodes that the search keeps on each level for a row. `None` means the beam that the
+    /// model was created with.
     pub beam: Option<usize>,
     /// The largest number of nodes whose children or labels are scored for a row, on all levels of all trees.
     /// `None` means that only `beam` limits this number.
@@ -265,7 +266,8 @@ impl Options {
 }
 
 impl From<Purpose> for Options {
-    /// Returns options with the purpose `purpose`, the search of the model and all candidates.
+    /// Returns options for a purpose. The search uses the beam of the model and has no other limit, and all
+    /// candidates are needed.
     fn from(purpose: Purpose) -> Self {
         Self {
             purpose,
@@ -301,7 +303,7 @@ pub enum Bounds<'a> {
 pub struct Task<'a> {
     /// The workspace of the thread.
     pub work: &'a mut Work,
-    /// The watch, which tells whether the caller has requested a stop.
+    /// The watch, which is checked for a stop request of the caller.
     pub watch: &'a Watch,
 }
 

@@ -340,7 +340,7 @@ impl<T: Real> RowBlock<T> {
     }
 }
 
-/// Returns `Σ_k values_k p_{at_k}`, lane by lane.
+/// Returns `Σ_k values[k] · p[at[k]]`, lane by lane.
 #[inline(always)]
 fn combination<T: Real, I: Index>(at: &[I], values: &[T], p: &[Lanes<T>]) -> Lanes<T> {
     // Two independent sums are used, so that an addition does not wait for the result of the addition

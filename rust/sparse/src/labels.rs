@@ -1,4 +1,4 @@
-//! Defines the labels of training rows, of which some may be unknown.
+//! Defines types for the labels of training rows. Some pairs of row and label may be unknown.
 
 use crate::{CsrOwned, CsrView, Index, Value};
 use manylabel_base::Error;
@@ -6,8 +6,9 @@ use manylabel_base::range::same;
 
 /// The labels of training rows. A pair of row and label is 1, 0 or unknown.
 ///
-/// An unknown pair is neither an example nor a counterexample. Fits leave it out of the loss, or say what
-/// they do instead. A matrix of ones without unknown pairs is converted with `into()`.
+/// An unknown pair is neither an example nor a counterexample. Most fits leave unknown pairs out of the loss.
+/// If a fit treats them in another way, its documentation describes how. A matrix of ones without unknown pairs
+/// is converted with `into()`.
 #[derive(Debug, Clone, Copy)]
 pub struct Labels<'a> {
     /// The pairs that are 1; shape (`n_rows`, `n_labels`). The stored values are not used.
@@ -60,7 +61,7 @@ impl Labels<'_> {
     }
 }
 
-/// Owned [`Labels`].
+/// The owned form of [`Labels`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct LabelsOwned {
     /// The pairs that are 1; shape (`n_rows`, `n_labels`).

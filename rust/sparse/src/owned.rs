@@ -61,8 +61,8 @@ impl CsrOwned {
         })
     }
 
-    /// Copies the positions of the entries of `x` whose values pass the test, in O(nnz). All values of the copy are
-    /// 1.
+    /// Copies the positions of the entries of `x` for whose values `is_one` returns true, in O(nnz). All
+    /// values of the copy are 1.
     ///
     /// # Errors
     ///
@@ -109,8 +109,8 @@ impl CsrOwned {
         Ok(())
     }
 
-    /// Calls `each` with the column and the scaled value of each entry of a row that is not 0 as `f32`. If
-    /// `normalize` is true, the row is divided by its Euclidean norm in double precision.
+    /// Calls `each` with the column and the value of each entry of a row. Entries whose values are 0 as `f32`
+    /// are left out. If `normalize` is true, the row is divided by its Euclidean norm in double precision.
     ///
     /// # Errors
     ///

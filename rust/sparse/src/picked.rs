@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn blocks_of_any_size_make_the_same_rows() {
-        // Row r has the columns from 0 to r % 3, without r % 3 itself.
+        // Row r has all columns below r % 3.
         for at_once in [1, 2, 5, 9] {
             let found = Picked::by_blocks(
                 5,

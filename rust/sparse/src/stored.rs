@@ -10,11 +10,11 @@ use manylabel_base::range::same;
 use manylabel_base::{Error, Watch, collected, copied, filled};
 use std::ops::Range;
 
-/// The number of rows between two checks for cancellation.
+/// The number of rows between two checks for a stop request of the caller.
 const ROWS_PER_STEP: usize = 4096;
 
-/// The number of stored values that [`CsrRef::transpose_into`] writes in one pass over the matrix. They take 128
-/// MiB, so that they stay in memory until they are complete.
+/// The number of stored values that [`CsrRef::transpose_into`] writes in one pass over the matrix. They take
+/// 128 MiB. So the memory pages of one pass can stay in memory until the pass has filled them.
 const VALUES_PER_PASS: usize = 1 << 24;
 
 /// A borrowed CSR matrix with `usize` row ends, `u32` columns and `f32` values, the types of [`CsrOwned`].
@@ -27,13 +27,13 @@ pub struct CsrRef<'a> {
 }
 
 impl<'a> CsrRef<'a> {
-    /// Borrows a matrix. Only the lengths of the arrays and the row ends are checked, in O(rows). A column that is
-    /// out of range causes a panic when it is used.
+    /// Borrows a matrix. The row ends and the lengths of the arrays are checked, in O(rows). Columns are not
+    /// checked: a column that is out of range causes a panic when it is used.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Csr`] for the matrix X if the row ends do not go from 0 to the number of stored values, or
-    /// if they decrease. Returns [`Error::Shape`] if there are more columns than values.
+    /// Returns [`Error::Csr`] for the matrix X if the row ends do not go from 0 to the number of stored values,
+    /// or if they decrease. Returns [`Error::Shape`] if `indices` and `values` have different lengths.
     pub fn new(
         indptr: &'a [usize],
         indices: &'a [u32],
@@ -90,8 +90,8 @@ impl<'a> CsrRef<'a> {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Shape`] if `out` has another size than the transpose. Returns [`Error::TooLarge`] if memory
-    /// is short, and [`Error::Stopped`] if the computation was cancelled.
+    /// Returns [`Error::Shape`] if `out` has another size than the transpose. Returns [`Error::TooLarge`] if
+    /// memory is short, and [`Error::Stopped`] if the caller requested a stop.
     pub fn transpose_into(self, out: &mut CsrMut<'_>, watch: &Watch) -> Result<(), Error> {
         let n_stored = self.indices.len();
         same("number of rows", self.n_cols + 1, out.indptr.len())?;
@@ -119,8 +119,8 @@ impl<'a> CsrRef<'a> {
         Ok(())
     }
 
-    /// Writes the values of some columns to their positions in the transpose. `next` has the position of the next
-    /// value of each column.
+    /// Writes the values of some columns to the rows of the transpose. `next` has the position in `values` at
+    /// which the next value of each column is written.
     fn transpose_columns(
         self,
         cols: &Range<usize>,
@@ -148,7 +148,7 @@ impl<'a> CsrRef<'a> {
     }
 }
 
-/// The arrays of a CSR matrix that a function fills.
+/// The arrays of a CSR matrix, which functions of this module fill.
 #[derive(Debug)]
 pub struct CsrMut<'a> {
     /// The row ends.
@@ -205,14 +205,15 @@ impl CsrOwned {
 /// Writes the rows of `x` into `out`, with the same result as [`CsrOwned::from_view`],
 /// [`CsrOwned::drop_empty_columns`] and, if `ones` is true, [`CsrOwned::append_ones`].
 ///
-/// `out` needs room for all stored values of `x`, and for the ones. It may have more room than needed: the last row
-/// end is the number of values that were written. Returns the old number of each remaining column, without the
-/// column of ones. The function makes two passes over `x`.
+/// The arrays of columns and values in `out` must have one entry for each stored value of `x` and, if `ones` is
+/// true, one more entry for each row. Explicit zeros are not written, so the last entries may stay unused: the
+/// last row end is the number of entries that were written. Returns the old number of each remaining column,
+/// without the column of ones. The function makes two passes over `x`.
 ///
 /// # Errors
 ///
-/// Returns the errors of [`CsrOwned::from_view`]. Also returns [`Error::Shape`] if `out` is too small, and
-/// [`Error::Stopped`] if the computation was cancelled.
+/// Returns the errors of [`CsrOwned::from_view`]. Also returns [`Error::Shape`] if an array of `out` has
+/// another length, and [`Error::Stopped`] if the caller requested a stop.
 pub fn scale_into<I: Index, T: Value>(
     x: CsrView<'_, I, T>,
     normalize: bool,

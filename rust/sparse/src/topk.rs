@@ -84,7 +84,7 @@ impl TopK {
         self.floor = f32::NEG_INFINITY;
     }
 
-    /// Offers one score. Labels may come in any order. Each label may come at most once per row.
+    /// Offers one score. The labels of a row may be offered in any order, but each label only once.
     #[inline]
     pub fn push(&mut self, label: u32, score: f32) {
         // NaN has no rank, and −∞ means "not scored".

@@ -11,7 +11,7 @@ use manylabel_base::Error;
 ///
 /// The arrays satisfy the rules listed in the documentation of [`new`](Self::new). Values are not checked:
 /// they may be zero, infinite or NaN. A view consists of three slices and a number of columns, so copying it
-/// is cheap.
+/// takes almost no time.
 #[derive(Debug, Clone, Copy)]
 pub struct CsrView<'a, I, T> {
     /// Row ends: `n_rows + 1` numbers that start at 0, never decrease and end at `indices.len()`.

@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use manylabel_base::{Error, Watch};
-use manylabel_datasets::{ArffOptions, Cells, read_arff};
+use manylabel_datasets::{ArffOptions, Cells, Missing, read_arff};
 use texts::file;
 
 fuzz_target!(|text: &[u8]| {
@@ -14,12 +14,13 @@ fuzz_target!(|text: &[u8]| {
     let xml = parts.next().map(|xml| file("xml", xml));
     let options = ArffOptions {
         xml: xml.as_deref(),
-        missing_is_absent: true,
+        missing: Missing::Unknown,
         ..ArffOptions::default()
     };
     match read_arff::<f32>(&path, &options, &Watch::new()) {
         Ok(data) => {
             let n = data.y.n_rows();
+            assert_eq!(data.unknown.n_rows(), n);
             match data.x {
                 Cells::Dense(values) => assert_eq!(values.len(), n * data.feature_names.len()),
                 Cells::Sparse(rows) => assert_eq!(rows.n_rows(), n),

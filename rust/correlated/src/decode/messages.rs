@@ -28,8 +28,9 @@ const FEW_EDGES: usize = 5000;
 #[wide]
 fn send(couplings: &[f64], last: &[f64], next: &mut [f64]) -> f64 {
     for ((next, &last), &coupling) in next.iter_mut().zip(last).zip(couplings) {
-        // log(1 + e^(r + c)) − log(1 + e^r) is computed in two parts: the difference of the terms
-        // max(0, ·), and a single logarithm for the difference of the remainders.
+        // The new message is log(1 + e^(r + c)) − log(1 + e^r), with the log-odds r from `next` and
+        // the coupling c. Each logarithm log(1 + e^x) is split into max(0, x) + log(1 + e^−|x|).
+        // The difference of the second terms takes only one logarithm.
         let (rest, coupled) = (*next, *next + coupling);
         let above = if coupled > 0.0 { coupled } else { 0.0 } - if rest > 0.0 { rest } else { 0.0 };
         let message = above + ln_ratio(exp(-coupled.abs()), exp(-rest.abs()));

@@ -9,8 +9,8 @@
 //!   labels with couplings.
 //! - A search starts from label sets of the training rows. It changes single labels or pairs as
 //!   long as the score increases.
-//! - Max-product messages are sent along the couplings, as in Li et al. (2016; see the
-//!   [crate](crate)). This method often fails if the couplings form cycles.
+//! - Max-product messages are sent along the couplings, as in Li et al. (2016; see the [crate]).
+//!   This method often fails if the couplings form cycles.
 //!
 //! The label sets found by the first two methods cannot be improved by adding or removing one
 //! label. A label is therefore in the set if and only if its log-odds, given the other labels of
@@ -114,7 +114,7 @@ impl Sets<'_> {
     }
 }
 
-/// Working space for a group of rows.
+/// The workspace for a group of rows.
 #[derive(Default)]
 pub(crate) struct Scratch {
     /// Log-odds without couplings of up to [`ROWS`] rows, row by row.
@@ -123,11 +123,11 @@ pub(crate) struct Scratch {
     /// that all other labels are as in the label set that was found. If messages are used, a score
     /// is a max-marginal.
     pub(crate) odds: Vec<f64>,
-    /// Working space for decoding each row.
+    /// The workspace for decoding each row.
     pub(crate) work: Work,
 }
 
-/// Working space for one row.
+/// The workspace for one row.
 #[derive(Default)]
 pub(crate) struct Work {
     /// For each label, whether the most probable label set contains the label.

@@ -5,9 +5,9 @@
 //! The score of a label set is the sum of u over its labels, plus the sum of the couplings within
 //! the set (the energy of the set). Here u are the log-odds of a row without couplings. The energy
 //! of a set is the same for all rows. All label sets of the training rows can therefore be scored
-//! cheaply, for sixteen rows at a time, in O(total number of labels in these sets). For each row,
-//! the search starts from the few best of these sets and from the set of all labels with positive
-//! u. The best result is used. The search may miss the maximum.
+//! in O(total number of labels in these sets) time, for sixteen rows together. For each row, the
+//! search starts from the few best of these sets and from the set of all labels with positive u.
+//! The best result is used. The search may miss the maximum.
 
 use super::{Decoder, LABELS, ROWS, SCORES, Work};
 use manylabel_base::{Error, Watch, extend};
@@ -15,9 +15,10 @@ use std::iter::repeat_n;
 
 /// Number of training label sets from which the search starts for each row.
 ///
-/// The number was chosen by measurements on the data set yeast (14 labels), with couplings
-/// penalized by 1e-4 and 1e-5. With 5 starting sets, the search misses the maximum for 0.9 % and
-/// 1.7 % of the rows. With 20 starting sets, it misses the maximum for 0.2 % of the rows.
+/// More sets take more time, and fewer sets miss the maximum more often. On the data set yeast (14
+/// labels), with penalties of the couplings of 1e-4 and 1e-5, the search misses the maximum for 0.9
+/// % and 1.7 % of the rows with 5 starting sets. With 20 starting sets, it misses the maximum for
+/// 0.2 % of the rows.
 const SEEDS: usize = 16;
 
 impl Decoder<'_> {
@@ -140,10 +141,10 @@ impl Decoder<'_> {
     /// label. If no single flip increases the score, flips of coupled pairs are tried. The flip
     /// with the largest gain in score is always chosen.
     ///
-    /// `gains` is working space for the gain of flipping each label. This gain is the log-odds of
-    /// the label, with a minus sign if the label is in the set. After a flip, only the gains of
-    /// coupled labels change. A pair is tried only if the largest coupling of its first label could
-    /// make up for the loss of flipping this label alone.
+    /// `gains` is a workspace for the gain of flipping each label. This gain is the log-odds of the
+    /// label, with a minus sign if the label is in the set. After a flip, only the gains of coupled
+    /// labels change. A pair is tried only if the largest coupling of its first label could make up
+    /// for the loss of flipping this label alone.
     fn climb(
         &self,
         u: &[f64],

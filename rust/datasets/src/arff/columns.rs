@@ -34,7 +34,8 @@ pub(crate) enum Role {
     /// A nominal attribute whose number of values is not two. Each value becomes a feature. `column` is the
     /// column of the first value.
     Choice { column: i32 },
-    /// A nominal label. `on` tells for each value whether the label is present.
+    /// A nominal label. `on` has one entry for each value, which is true if the value means that the label
+    /// is present.
     Label { label: i32, on: Vec<bool> },
     /// A numeric label. It is present if the value is 1 and absent if the value is 0.
     NumberLabel { label: i32 },

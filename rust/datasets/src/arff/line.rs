@@ -36,7 +36,8 @@ pub(crate) struct Line<'a> {
     at: usize,
     /// The watch, which is checked for a stop request of the caller at intervals within very long lines.
     watch: &'a Watch,
-    /// The position at which the watch is checked next. A line can be much longer than a block of the file.
+    /// The position at which the watch is checked next. Reading a very long line takes so much time that the
+    /// watch must be checked within the line.
     next_look: usize,
 }
 

@@ -35,8 +35,8 @@ pub(crate) struct Examples<V> {
     y: Rows<i32, ()>,
     /// The unknown labels.
     unknown: Rows<i32, ()>,
-    /// The attributes with a nonzero default: if a sparse example omits such an attribute, the entry in this
-    /// list is 1.
+    /// The attributes with a nonzero default, each with an entry of X or Y. If a sparse example omits the
+    /// attribute, this entry is 1.
     implied: Vec<(usize, Entry)>,
     /// For each attribute, the number of the last sparse example that contains it. Examples are counted
     /// from 1.
@@ -165,8 +165,8 @@ impl<V: Real> Examples<V> {
         Ok(())
     }
 
-    /// Reads the pairs `index value` in braces into `row`. If an omitted attribute has a default that is not
-    /// 0, then adds an entry of 1 for this attribute.
+    /// Reads the pairs `index value` in braces into `row`. Then adds an entry of 1 for each omitted
+    /// attribute with a default that is not 0.
     ///
     /// # Errors
     ///
@@ -337,12 +337,14 @@ impl<V: Real> Row<V> {
         Ok(())
     }
 
-    /// Stores a missing value. If the attribute is a label, the label is absent. Otherwise, all feature
-    /// columns that the attribute becomes are NaN.
+    /// Stores a missing value. If the attribute is a label, the label is absent or unknown, depending on
+    /// `missing`. If the attribute lists all labels, the example has no labels. If the attribute is a
+    /// feature, all of its columns are NaN.
     ///
     /// # Errors
     ///
-    /// Returns [`Unfit`] if the attribute is a label, and missing labels are errors.
+    /// Returns [`Unfit`] if the attribute is a label and `missing` is [`Missing::Error`]. Also returns
+    /// [`Unfit`] if the attribute lists all labels and `missing` is not [`Missing::Absent`].
     fn place_missing(
         &mut self,
         role: &Role,

@@ -86,16 +86,17 @@ pub struct Xc<I, V> {
     pub x: Rows<I, V>,
     /// The labels, without values.
     pub y: Rows<I, ()>,
-    /// The labels of each example that are unknown: those that a question mark follows. Without values.
+    /// The unknown labels of each example, without values. In the file, a question mark follows an unknown
+    /// label.
     pub unknown: Rows<I, ()>,
     /// The sizes (`n_examples`, `n_features`, `n_labels`) in the header. The rows have these sizes.
     pub shape: (usize, usize, usize),
 }
 
 impl<I, V> Xc<I, V> {
-    /// Reserves capacity for `share` times the present content. Without this capacity, the arrays would be
-    /// copied whenever they grow. Reserved pages take no physical memory until they are written. A failed
-    /// allocation is not an error here, because the size is an estimate.
+    /// Reserves capacity for `share` times the present content. Otherwise the arrays would be copied whenever
+    /// they grow. Reserved pages take no physical memory until they are written. A failed allocation is not an
+    /// error here, because the size is an estimate.
     fn reserve(&mut self, share: f64) {
         fn make_room<T>(vec: &mut Vec<T>, share: f64) {
             // Reserve three per cent more, because parts of a file differ.
@@ -159,10 +160,11 @@ impl<'w> XcFile<'w> {
     /// Reads the examples on the threads of the current rayon pool. The result does not depend on the
     /// number of threads. The progress of the watch is counted in bytes of text.
     ///
-    /// The reader accepts carriage returns before newlines, trailing blanks, tabs in place of blanks, and
-    /// empty lines at the end of the file. It also accepts features and labels in any order, and repeated
-    /// labels. A label that a question mark follows, as in `7?`, is unknown. A feature that occurs twice in an example is an error. A number of examples that differs from
-    /// the header is also an error. Values of 0 are dropped.
+    /// The reader accepts carriage returns before newlines, trailing blanks, tabs in place of blanks, and empty
+    /// lines at the end of the file. It also accepts features and labels in any order, and repeated labels. A
+    /// question mark after a label, as in `7?`, means that the label is unknown. A feature that occurs twice in
+    /// an example is an error. A number of examples that differs from the header is also an error. Values of 0
+    /// are dropped.
     ///
     /// The text is read in a single pass. The time is linear in the length of the text, plus the time
     /// to sort examples with unsorted columns. The function needs memory for the result and for a few
@@ -233,8 +235,8 @@ impl<'w> XcFile<'w> {
 }
 
 /// Parses lines without a header, on the threads of the current rayon pool. The caller has read the lines from
-/// the file `path`. `n_before` examples come before them, and the number of the first line is `first_line` (counted
-/// from 1). `text` must end with a newline, unless it is empty.
+/// the file `path`, which has `n_before` examples before them. `first_line` is the number of the first line,
+/// counted from 1. `text` must end with a newline, unless it is empty.
 ///
 /// `shape` is the largest number of examples in the file, and the numbers of features and labels. After the last
 /// example, only empty lines are allowed. All other rules are those of [`XcFile::read`].
@@ -566,8 +568,8 @@ impl<I: Index, V: Real> Part<I, V> {
         Ok(())
     }
 
-    /// Moves the examples to the end of `all`. `n_before` examples of the file are not in `all`. After the last example that the header announces, only
-    /// empty lines are allowed.
+    /// Moves the examples to the end of `all`. The file has `n_before` examples before the first example of
+    /// `all`. After the last example that the header announces, only empty lines are allowed.
     ///
     /// # Errors
     ///

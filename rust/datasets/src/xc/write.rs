@@ -28,8 +28,9 @@ const LONGEST_PIECE: usize = 64;
 /// `.gz`, the file is compressed. `watch` counts examples.
 ///
 /// Each value is written as the shortest decimal that reads back as the same `V`. Whole numbers below 10¹⁶
-/// are written as integers. Explicit zeros of `x` are left out. Every one of `y` is a label. Unknown
-/// labels follow the labels, each with a question mark, as in `7?`.
+/// are written as integers. Explicit zeros of `x` are left out. The labels of an example are the entries of
+/// its row in [`Labels::ones`]. They are followed by its unknown labels, each with a question mark, as in
+/// `7?`.
 ///
 /// The text goes to a new file in the directory of `path`. When the new file is complete, it is renamed to
 /// `path`. So `path` never names an incomplete file. Symbolic links are followed, and the permissions of an

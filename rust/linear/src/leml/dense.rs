@@ -242,7 +242,7 @@ impl Design {
     /// # Errors
     ///
     /// All methods that return a `Result` return [`Error::TooLarge`] if there is not enough memory.
-    /// They return [`Error::Stopped`] if the computation was cancelled.
+    /// They return [`Error::Stopped`] if the caller requested a stop.
     pub(super) fn new(x: CsrView<'_, u32, f32>, ones: bool, watch: &Watch) -> Result<Self, Error> {
         let order = ColumnOrder::new(x)?;
         let cuts = RowBlocks::<f32>::cut(x.n_rows(), |row| x.row(row).0.len() + 1);

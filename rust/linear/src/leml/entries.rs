@@ -82,8 +82,8 @@ pub(super) struct Side<'a> {
     /// The known entries: one row for each row of the own factor, one column for each row of the
     /// other factor.
     own: &'a CsrOwned,
-    /// True if the own factor (the factor that is being updated) has one row per row of Y. False if
-    /// it has one row per label.
+    /// True if the own factor (the factor that is being updated) has one row for each row of Y. False if it has
+    /// one row for each label.
     of_rows: bool,
     /// The matrix G of the other factor, row by row; shape (rank, rank). It is given for squared loss if all
     /// entries that are not stored are 0.
@@ -158,8 +158,8 @@ impl Side<'_> {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
-    /// computation was cancelled.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+    /// requested a stop.
     pub(super) fn answer(
         &self,
         ask: Ask<'_>,
@@ -201,8 +201,8 @@ impl Side<'_> {
         Ok((loss, all))
     }
 
-    /// Returns the weight of the row of Y that contains an entry. `own` and `other` are the rows of
-    /// the entry in the two factors.
+    /// Returns the weight of the row of Y that contains an entry. `own` and `other` are the numbers of the rows
+    /// that belong to the entry in the two factors.
     fn weight(&self, own: usize, other: usize) -> f32 {
         let row = if self.of_rows { own } else { other };
         self.entries.weights.map_or(1.0, |weights| weights[row])

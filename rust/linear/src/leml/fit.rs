@@ -48,29 +48,31 @@ pub struct Model {
 }
 
 impl Checked {
-    /// Fits W and H to the rows of `x` and `y`. A matrix of ones and `Labels` with unknown pairs can be passed.
+    /// Fits W and H to the rows of `x` and `y`. `y` is a matrix of ones, or `Labels` with unknown pairs.
     ///
     /// `observed` stores the positions of the known entries of Y. If it is None, all entries except the unknown
-    /// pairs of `y` are known. If it is given, `y` must not have unknown pairs. `weights` multiplies the loss of each row, if it is given. All weights must be > 0. A
-    /// turn updates W and then H, and `watch` counts turns. The fit runs on all threads of the
-    /// pool.
+    /// pairs of `y` are known. If it is given, `y` must not have unknown pairs. If `weights` is given, the loss
+    /// of each row is multiplied by the weight of the row. All weights must be > 0. A turn updates W and then
+    /// H, and `watch` counts turns. The fit runs on all threads of the pool.
     ///
     /// The memory is about 14 bytes per stored value of X, `4 rank` bytes per row, and `12 rank`
     /// bytes per feature and per label. Newton's method takes several times `4 rank` bytes per row.
     /// The time of a turn depends on the loss:
     ///
-    /// - For squared loss with all entries known, a turn takes O(`cg_max_iter` · `rank`) time per
-    ///   stored value of X, and O(`rank`²) time per row, feature and label.
-    /// - Otherwise each step of conjugate gradients takes O(`rank`) time per stored value of X and
-    ///   per known entry. For squared loss with unknown pairs in `y` and no `observed`, it takes O(`rank`) time
-    ///   per stored value of X, per one and per unknown pair, and O(`rank`²) time per row and label.
+    /// - For squared loss, if at most a quarter of the entries of each label are unknown and
+    ///   `observed` is None, a turn takes O(`cg_max_iter` · `rank`) time per stored value of X,
+    ///   O(`rank`) time per unknown pair, and O(`rank`²) time per row, feature and label.
+    /// - Otherwise each step of conjugate gradients takes O(`rank`) time per stored value of X and per known
+    ///   entry. For squared loss with unknown pairs in `y` and no `observed`, a step takes O(`rank`) time per
+    ///   stored value of X, per entry of Y that is 1 and per unknown pair, and O(`rank`²) time per row and per
+    ///   label.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Shape`] if the shapes of `x`, `y`, `observed` and `weights` do not agree.
-    /// Returns [`Error::Param`] if a value is not finite as `f32`, or if `x` and `weights` are so
-    /// large that results leave the range of `f32`. Returns [`Error::TooLarge`] if there is not
-    /// enough memory. Returns [`Error::Stopped`] if the computation was cancelled.
+    /// Returns [`Error::Shape`] if the shapes of `x`, `y`, `observed` and `weights` do not agree. Returns
+    /// [`Error::Param`] if a value is not finite as `f32`, or if `x` and `weights` are so large that results
+    /// leave the range of `f32`. Returns [`Error::TooLarge`] if there is not enough memory. Returns
+    /// [`Error::Stopped`] if the caller requested a stop.
     pub fn fit<'a>(
         &self,
         x: Sparse<'_>,
@@ -132,7 +134,7 @@ impl Checked {
                 objective: Vec::new(),
                 cut: None,
             }
-        } else if params.loss == Loss::Squared && known.all && known.complete {
+        } else if params.loss == Loss::Squared && Ridge::suits(&known) {
             let set = |weights| Ridge::new(params, &design, &known, weights);
             fit_factors(params, data, unit, rank, &parts, set, watch)?
         } else {
@@ -189,8 +191,8 @@ struct Parts {
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
-/// computation was cancelled.
+/// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+/// requested a stop.
 fn fit_factors<'w, T: Turns>(
     params: &Params,
     data: Data<'w>,

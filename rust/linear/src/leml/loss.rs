@@ -41,8 +41,8 @@ impl Loss {
         let margin = (2.0 * y - 1.0) * z;
         match self {
             Self::Squared => (z - y) * (z - y) / 2.0,
-            // This form is stable for large |z|, because the exponential is at most 1. A score that is
-            // not a number makes the loss not a number.
+            // This form is stable for large |z|, because the exponential is at most 1. If the score is NaN,
+            // the loss is NaN too.
             Self::Logistic => ln_1p(tail(margin)) + at_least_zero(-margin),
             Self::SquaredHinge => {
                 let gap = at_least_zero(1.0 - margin);
@@ -167,7 +167,7 @@ fn tail(z: f32) -> f32 {
     exp_f32(if x > -87.0 { x } else { -87.0 })
 }
 
-/// Returns the larger of x and 0. If x is not a number, returns x.
+/// Returns the larger of x and 0. If x is NaN, returns NaN.
 #[inline(always)]
 fn at_least_zero(x: f32) -> f32 {
     if x < 0.0 { 0.0 } else { x }
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn stretches_have_the_values_of_the_definitions() {
-        // 37 is no multiple of the number of lanes.
+        // 37 is not a multiple of the number of lanes, so that the last lanes are tested too.
         for (loss, y) in LOSSES
             .into_iter()
             .flat_map(|loss| [(loss, 0.0), (loss, 1.0)])

@@ -20,11 +20,11 @@
 //!
 //! There are two solvers for a turn:
 //!
-//! - `ridge` is for squared loss with all entries known. If W and H are multiplied by the same
+//! - `ridge` is for squared loss if few entries are unknown. If W and H are multiplied by the same
 //!   rotation, `W Hᵀ` does not change. So W and H are rotated such that `HᵀH` is diagonal. The
 //!   columns of W are then independent ridge regressions, which conjugate gradients solve 32 at a
 //!   time. The rows of H are ridge regressions that share one Cholesky factor. Only the entries of
-//!   Y that are 1 are read. Scores of entries that are 0 are not computed.
+//!   Y that are 1 or unknown are read. Scores of entries that are 0 are not computed.
 //! - `newton` is for any loss and any set of known entries. It applies Newton's method to W, then
 //!   to H. Conjugate gradients compute each step, and a line search follows. If all entries are
 //!   known, a product with the Hessian takes O(n c r) time for n rows.

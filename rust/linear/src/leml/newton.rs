@@ -190,7 +190,7 @@ impl<'a> Half<'a> {
 /// # Errors
 ///
 /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
-/// computation was cancelled.
+/// caller requested a stop.
 fn improve(
     half: &Half<'_>,
     params: &Params,

@@ -18,7 +18,8 @@ pub enum Loss {
 #[derive(Debug, Clone)]
 pub struct Params {
     /// The number of columns of the weight matrices W and H; ≥ 1. If `rank` is larger than the number
-    /// of rows or the number of labels, the smaller of these two numbers is used instead.
+    /// of rows, or larger than the number of labels with a known positive entry, the smaller of these
+    /// two numbers is used instead.
     pub rank: usize,
     /// The weight of the squared norms of W and H in the objective; from 1e-30 to 1e12. With None,
     /// the fit chooses this weight on held-out rows.

@@ -53,8 +53,8 @@ pub(super) trait Turns: Sync {
     ///
     /// # Errors
     ///
-    /// All methods return [`Error::TooLarge`] if there is not enough memory. They return
-    /// [`Error::Stopped`] if the computation was cancelled.
+    /// All methods return [`Error::TooLarge`] if there is not enough memory. They return [`Error::Stopped`] if
+    /// the caller requested a stop.
     fn start(&self, rank: usize, watch: &Watch) -> Result<Self::Factors, Error>;
 
     /// Updates the weight matrix W and then H, so that the objective decreases. Returns the

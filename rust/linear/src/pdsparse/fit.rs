@@ -38,12 +38,12 @@ pub struct Model {
 }
 
 impl Checked {
-    /// Fits weights to the rows of `x` and `y`. A matrix of ones and [`Labels`] with unknown pairs can be passed.
-    /// An unknown label has no margin in the loss of its row.
+    /// Fits weights to the rows of `x` and `y`. `y` is a matrix of ones, or [`Labels`] with unknown pairs. The
+    /// loss of a row leaves out the unknown labels of the row.
     ///
-    /// `weights` multiplies the loss of each row, if it is given. All weights must be > 0. Rows
-    /// marked in `held_out` are not used for training. After each pass, the precision on these rows
-    /// is measured, and the model of the best pass is returned. `watch` counts passes.
+    /// If `weights` is given, the loss of each row is multiplied by the weight of the row. All weights must
+    /// be > 0. Rows marked in `held_out` are not used for training. After each pass, the precision on these
+    /// rows is measured, and the model of the best pass is returned. `watch` counts passes.
     ///
     /// A visit solves for the dual variables of one row. With
     /// [`Search::Exact`](super::Search::Exact), a visit to row i takes
@@ -53,10 +53,10 @@ impl Checked {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Shape`] if `x`, `y`, `weights` and `held_out` have different numbers of
-    /// rows. Returns [`Error::Param`] if a value is not finite as `f32`, or if `C`, `weights` and
-    /// `x` are so large that results leave the range of `f32`. Returns [`Error::TooLarge`] if there
-    /// is not enough memory. Returns [`Error::Stopped`] if the computation was cancelled.
+    /// Returns [`Error::Shape`] if `x`, `y`, `weights` and `held_out` have different numbers of rows. Returns
+    /// [`Error::Param`] if a value is not finite as `f32`, or if `C`, `weights` and `x` are so large that
+    /// results leave the range of `f32`. Returns [`Error::TooLarge`] if there is not enough memory. Returns
+    /// [`Error::Stopped`] if the caller requested a stop.
     #[expect(
         clippy::too_many_lines,
         reason = "the steps of the algorithm, one after the other"
@@ -290,10 +290,9 @@ fn spread(
     })
 }
 
-/// Returns, for each label, the logarithm of the weighted fraction of `rows` that have the label, among the rows
-/// for which the label is known.
-/// Half a row of mean weight with the label and half a row without it are added. So no fraction is
-/// 0 or 1.
+/// Returns, for each label, the logarithm of a weighted fraction of `rows`: the rows that have the label,
+/// among the rows for which the label is known. Half a row of mean weight with the label and half a row
+/// without it are added. So no fraction is 0 or 1.
 fn log_frequencies(
     Problem { y, unknown, .. }: &Problem,
     rows: impl Iterator<Item = usize>,

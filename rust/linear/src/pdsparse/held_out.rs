@@ -198,8 +198,8 @@ impl<'a> Looks<'a> {
 fn mean_precision(scores: &[f32], positives: &[u32]) -> Result<f32, Error> {
     let of_positives = || positives.iter().map(|&label| scores[label as usize]);
     let least = of_positives().fold(f32::INFINITY, f32::min);
-    // Scores below the scores of all positives do not matter. In a good ranking, only a few scores
-    // are higher.
+    // Scores below the lowest score of a positive label do not matter. In a good ranking, only a
+    // few scores are left.
     let first = scores.iter().copied().filter(|&score| score >= least);
     let first = collected("number of scores of a row", first)?;
     let shares = of_positives().map(|score| {

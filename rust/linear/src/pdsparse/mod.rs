@@ -27,11 +27,13 @@
 //! visits run on one thread. Passes that only score rows (for validation, the duality gap and
 //! thresholds) run on all threads.
 //!
-//! After the last pass that updates weights, the *post-solve* fits the nonzero weights again without l1, while all other
-//! weights stay 0. This removes the shrinkage caused by l1. Then intercepts and the threshold are
-//! chosen on held-out rows.
+//! After the last pass, the *post-solve* fits the nonzero weights again without l1, while all other weights
+//! stay 0. This removes the shrinkage caused by l1. Then intercepts and the threshold are chosen on held-out
+//! rows.
 //!
-//! The fit ignores rows without features, rows without labels, and rows that have all labels.
+//! The fit ignores rows without features, rows without labels, and rows that have all of their known labels.
+//! If a pair of row and label is unknown ([`Labels::unknown`](manylabel_sparse::Labels)), the label is left
+//! out of the maximum over k in the loss of the row.
 //!
 //! | file | content |
 //! |---|---|

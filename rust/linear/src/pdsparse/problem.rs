@@ -25,8 +25,8 @@ pub(super) struct Problem {
     pub(super) x: CsrOwned,
     /// The labels of each training row; shape (n, `n_labels`). Held-out rows have no entries.
     pub(super) y: CsrOwned,
-    /// The unknown labels of each row, including the held-out rows; shape (n, `n_labels`). `None` if all pairs are
-    /// known. An unknown label is never active, so it has no margin in the loss of its row.
+    /// The unknown labels of each row, including the held-out rows; shape (n, `n_labels`). `None` if all pairs
+    /// are known. An unknown label is never active, so the loss of its row does not contain the label.
     pub(super) unknown: Option<CsrOwned>,
     /// The cost of each row, `C_i = C m_i`, where `m_i` is the weight of the row; shape (n).
     pub(super) cost: Vec<f64>,

@@ -89,7 +89,7 @@ impl Fit<'_> {
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
-    /// computation was cancelled.
+    /// caller requested a stop.
     pub(super) fn pass(
         &mut self,
         state: &mut State,
@@ -140,7 +140,7 @@ impl Fit<'_> {
     ///
     /// Without the adaptation, the scores of the removed rows would be far too low for their
     /// labels. The adaptation consists of two passes over the other rows, the first with search and
-    /// the second without. Three cheaper variants were tried: no search, no second pass, and a
+    /// the second without. Three faster variants were tried: no search, no second pass, and a
     /// second pass over only the rows farthest from the optimum. On some data sets, they led to
     /// intercepts so large that rankings became worse. A search adds only a few labels to the duals
     /// of a row, because a row has few nonzero duals. With many labels, solving for the duals would

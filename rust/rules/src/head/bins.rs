@@ -33,7 +33,7 @@ use crate::pace::Pace;
 use crate::statistics::Sums;
 use manylabel_base::{Error, filled, push, reserved};
 
-/// The linear system of one set of rows, with the working space to solve it.
+/// The linear system of one set of rows, with the workspace to solve it.
 #[derive(Debug)]
 pub(crate) struct System {
     /// The L2 weight ω.
@@ -50,7 +50,7 @@ pub(crate) struct System {
     h: Vec<f64>,
     /// Number of labels of each bin.
     sizes: Vec<f64>,
-    /// Bins that are not empty, in ascending order.
+    /// Bins that are not empty, in increasing order.
     used: Vec<usize>,
     /// The lower triangle of `H̃ + ω diag(n)` for the non-empty bins, row by row. The Cholesky factor later
     /// overwrites this matrix.
@@ -200,7 +200,7 @@ pub(crate) struct BinnedRows {
     products: Vec<f64>,
     /// For each bin, true if the current update has changed its labels.
     changed: Vec<bool>,
-    /// Working space for the sums of one row over the labels of each bin.
+    /// The workspace for the sums of one row over the labels of each bin.
     sums: Vec<f64>,
 }
 
@@ -260,8 +260,8 @@ impl BinnedRows {
         pace: &mut Pace<'_>,
     ) -> Result<(), Error> {
         let old_rows = self.n_rows;
-        // A move reads one gradient of each row, and these gradients are far apart in memory. If
-        // there are many moves, a pass over complete rows is therefore cheaper.
+        // A move reads one gradient of each row, and these gradients are far apart in memory. If there are
+        // many moves, a pass over complete rows is therefore faster.
         if moves.len() * 2 > self.bins.len() / 8 + 2 && old_rows > 0 {
             self.clear();
             for &(label, _, to) in moves {
@@ -316,8 +316,8 @@ impl BinnedRows {
     }
 }
 
-/// Writes to `moves` the labels with different bins in `old` and `new`, in ascending order. The
-/// capacity of `moves` must be sufficient for all labels.
+/// Writes to `moves` the labels with different bins in `old` and `new`, in increasing order. The capacity of
+/// `moves` must be sufficient for all labels.
 #[inline(always)]
 pub(crate) fn find_moves(old: &[f64], new: &[f64], moves: &mut Vec<Move>) {
     moves.clear();

@@ -398,7 +398,7 @@ pub(crate) const CANDIDATE_TOLERANCE: f64 = 1e-10;
 pub(crate) const HEAD_TOLERANCE: f64 = 1e-13;
 
 impl<const C: usize> Solver<C> {
-    /// Allocates the working space.
+    /// Allocates the workspace.
     ///
     /// # Errors
     ///
@@ -607,7 +607,7 @@ impl<const C: usize> Solver<C> {
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] if the working space does not fit in memory.
+/// Returns [`Error::TooLarge`] if the workspace does not fit in memory.
 fn is_definite(matrix: MatMut<'_, f64>) -> Result<bool, Error> {
     let n = matrix.nrows();
     let needed = cholesky_in_place_scratch::<f64>(n, Par::Seq, Spec::default());

@@ -51,11 +51,11 @@ pub(crate) struct Full<'a, const C: usize> {
 }
 
 impl<'a, const C: usize> Full<'a, C> {
-    /// Allocates working space for a growing set of up to `most_rows` rows.
+    /// Allocates a workspace for a growing set of up to `most_rows` rows.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if the working space does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the workspace does not fit in memory.
     pub(crate) fn new(
         statistics: &'a Statistics<'a>,
         parent: &'a Parent<'a>,

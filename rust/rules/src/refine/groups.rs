@@ -27,12 +27,12 @@ pub(crate) struct Group {
     pub(crate) count: usize,
 }
 
-/// The rows of a set in ascending order of a feature.
+/// The rows of a set in increasing order of a feature.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     /// The rows, group by group. Rows of a sparse column with the value 0 are left out.
     pub(crate) rows: Vec<u32>,
-    /// The groups, in ascending order of value.
+    /// The groups, in increasing order of value.
     pub(crate) list: Vec<Group>,
     /// Rows of the set with a missing value.
     pub(crate) missing: Vec<u32>,
@@ -44,7 +44,7 @@ pub(crate) const ABSENT: u32 = u32::MAX;
 /// A set of training rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowSet<'a> {
-    /// The rows, in ascending order.
+    /// The rows, in increasing order.
     pub(crate) rows: &'a [u32],
     /// For every training row, its index in `rows`, or [`ABSENT`]. Indices may be outdated if
     /// [`Context::needs_positions`](super::Context::needs_positions) is false.

@@ -201,18 +201,18 @@ pub(crate) struct IndependentBins {
     binner: Binner,
     /// Solves the heads of bins. The matrix of the system is diagonal here.
     system: System,
-    /// Working space: the bin of each label.
+    /// The workspace: the bin of each label.
     bins: Vec<f64>,
-    /// Working space of the binner.
+    /// The workspace of the binner.
     criteria: Vec<f64>,
 }
 
 impl IndependentBins {
-    /// Allocates the working space for `stride` labels.
+    /// Allocates the workspace for `stride` labels.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if the working space does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the workspace does not fit in memory.
     pub(crate) fn new(stride: usize, binner: Binner, l2: f64) -> Result<Self, Error> {
         Ok(Self {
             binner,

@@ -207,7 +207,7 @@ impl Moments {
 /// The parent set: the sampled rows that satisfy the conditions so far, and data that depend only
 /// on these rows.
 pub(crate) struct Parent<'a> {
-    /// The rows, in ascending order.
+    /// The rows, in increasing order.
     rows: &'a [u32],
     /// Weights of all training rows. Rows outside the sample have weight 0.
     weights: &'a [f64],
@@ -316,7 +316,7 @@ impl<'a> Context<'a> {
                 let estimated = self.params.search == Search::Fast && self.has_few_bins();
                 !estimated || self.statistics.stride <= MOST_LABELS && self.columns.any_sparse
             }
-            // With few rows, products with the rows are cheaper.
+            // With few rows, products with the rows are faster.
             Method::Full => 2 * n_rows > self.statistics.stride,
             _ => false,
         }
@@ -342,7 +342,7 @@ impl<'a> Context<'a> {
     /// there is no such condition.
     ///
     /// - `label` is the label of single-label heads, if it has already been chosen.
-    /// - `room` is working space for the statistics of rows, summed by bins.
+    /// - `room` is a workspace for the statistics of rows, summed by bins.
     ///
     /// If heads score all labels without bins, an approximate head of the rows that satisfy the condition is
     /// also returned. Among equally good conditions, the condition on the first feature in `features` is

@@ -36,9 +36,9 @@ pub(crate) struct OwnBins<'a> {
     rows: Vec<u32>,
     /// Square roots of the weights of the rows in the growing set.
     roots: Vec<f64>,
-    /// Working space: the bins of the next candidate.
+    /// The workspace: the bins of the next candidate.
     next: Vec<f64>,
-    /// Working space of the binner.
+    /// The workspace of the binner.
     criteria: Vec<f64>,
     /// Labels that change their bins from one candidate to the next.
     moves: Vec<Move>,
@@ -48,11 +48,11 @@ pub(crate) struct OwnBins<'a> {
 }
 
 impl<'a> OwnBins<'a> {
-    /// Allocates working space for up to `most_rows` rows.
+    /// Allocates a workspace for up to `most_rows` rows.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if the working space does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the workspace does not fit in memory.
     pub(crate) fn new(
         statistics: &'a Statistics<'a>,
         weights: &'a [f64],
@@ -169,11 +169,11 @@ pub(crate) struct Binned<'a> {
 }
 
 impl<'a> Binned<'a> {
-    /// Allocates working space for a growing set of up to `most_rows` rows.
+    /// Allocates a workspace for a growing set of up to `most_rows` rows.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if the working space does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the workspace does not fit in memory.
     #[expect(clippy::too_many_arguments, reason = "it has this many inputs")]
     pub(crate) fn new(
         statistics: &'a Statistics<'a>,

@@ -39,8 +39,8 @@ pub(crate) trait Evaluator {
     ///
     /// Returns the same errors as [`of_taken`](Self::of_taken).
     fn of_others(&mut self, bound: f64) -> Result<Option<f64>, Error>;
-    /// Returns two approximate numbers: the values that the evaluator processes per row, and the values that
-    /// it processes per candidate.
+    /// Returns how many values the evaluator processes per row, and how many values it processes per
+    /// candidate. Both numbers are approximate.
     fn cost(&self) -> [usize; 2];
 }
 

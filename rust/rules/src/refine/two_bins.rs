@@ -33,7 +33,7 @@ pub(crate) struct TwoBins<'a, const C: usize> {
     first: Vec<f64>,
     /// Indicator vector of the labels with negative gradients.
     second: Vec<f64>,
-    /// Working space for a product.
+    /// The workspace for a product.
     product: Vec<f64>,
 }
 
