@@ -81,7 +81,7 @@ def test_decision_at_has_the_scores_of_the_candidates(fitted, small):
     ("candidates", "message"),
     [
         (np.ones((150, 11)), r"shape of `candidates`: expected \(150, 12\), got \(150, 11\)"),
-        (np.full((150, 12), 2), "candidates must hold 0 and 1 only"),
+        (np.full((150, 12), 2), "candidates must contain only 0 and 1"),
     ],
 )
 def test_wrong_candidates_are_refused(model, small, candidates, message):

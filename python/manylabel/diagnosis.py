@@ -90,7 +90,7 @@ class Diagnosis:
     estimator : str
         The estimator to start with, as a call.
     reason : str
-        Why this estimator.
+        The reason for this estimator.
 
     Examples
     --------

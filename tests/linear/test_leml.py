@@ -166,7 +166,7 @@ def test_factors_are_few_where_rows_or_labels_are():
     [
         (np.ones((4, 3)), r"`observed` must have the shape of Y, \(50, 3\), got \(4, 3\)"),
         (np.ones((50, 2)), r"`observed` must have the shape of Y, \(50, 3\), got \(50, 2\)"),
-        (np.full((50, 3), 2), "observed must hold 0 and 1 only, got 2"),
+        (np.full((50, 3), 2), "observed must contain only 0 and 1, got 2"),
         (np.full((50, 3), np.nan), "observed must be a 2-D indicator matrix .* NaN"),
     ],
 )

@@ -234,7 +234,7 @@ def check_labels(Y: Any, name: str = "Y", *, unknown: bool = False) -> csr_array
     data = canonical.data
     if not (valid := np.isin(data, (0, 1)) | np.isnan(data)).all():
         wrong = np.unique(data[~valid])
-        raise ValueError(f"{name} must hold 0 and 1 only, got {', '.join(map(str, wrong[:3]))}")
+        raise ValueError(f"{name} must contain only 0 and 1, got {', '.join(map(str, wrong[:3]))}")
     ones = csr_array(
         (data.astype(np.float32, copy=False), canonical.indices, canonical.indptr), shape=canonical.shape
     )

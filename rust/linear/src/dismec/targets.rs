@@ -2,7 +2,7 @@
 //! and label.
 
 use manylabel_base::range::same;
-use manylabel_base::{Error, collected, copied};
+use manylabel_base::{Error, copied};
 use manylabel_sparse::{CsrOwned, Labels};
 
 /// The score that stands for an unknown pair of row and label. It is so low that the pair is never predicted
@@ -118,22 +118,5 @@ impl Outputs {
             range = (range.0.min(factor), range.1.max(factor));
         }
         range
-    }
-
-    /// Returns the factors of the outputs with the numbers `labels`, in this order. Returns `None` if `factors`
-    /// is `None`.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`Error::TooLarge`] if there is not enough memory.
-    pub fn factors_of(
-        factors: Option<&[Factors]>,
-        labels: &[u32],
-    ) -> Result<Option<Vec<Factors>>, Error> {
-        let Some(factors) = factors else {
-            return Ok(None);
-        };
-        let of_labels = labels.iter().map(|&label| factors[label as usize]);
-        collected("number of labels", of_labels).map(Some)
     }
 }
