@@ -85,8 +85,8 @@ def column_names(Y: Any) -> list[Any] | None:
 def values_of_frame(Y: Any) -> Any:
     """Return the values of a data frame as a sparse matrix or an ndarray.
 
-    A pandas data frame is returned unchanged, because scikit-learn converts it. The exception is a pandas data
-    frame of which all columns are sparse: it is converted to a sparse matrix.
+    A pandas data frame of sparse columns is converted to a sparse matrix. Any other pandas data frame is
+    returned unchanged, because scikit-learn converts it.
     """
     if hasattr(Y, "sparse") and hasattr(Y, "dtypes"):
         kinds = {type(dtype).__name__ for dtype in Y.dtypes}
