@@ -6,8 +6,7 @@
 //! row therefore do not depend on the other rows of a batch.
 
 use manylabel_base::{Error, filled};
-use manylabel_simd::exp_f32;
-use manylabel_simd::wide;
+use manylabel_simd::{exp_f32, total, wide};
 
 /// Number of SIMD lanes. Sixteen `f32` fill a cache line and one AVX-512 vector.
 pub(crate) const LANES: usize = 16;
@@ -194,28 +193,65 @@ fn cosines_of<const N: usize>(
     }
 }
 
-/// Sixteen partial sums of an inner product, one per SIMD lane.
-type Sums = [f32; LANES];
+/// Sixteen numbers, one per SIMD lane.
+type Lanes = [f32; LANES];
 
-/// Multiplies sixteen numbers of `x` by sixteen numbers of `w`, and adds each product to its
-/// partial sum.
+/// A vector that is divided into groups of sixteen numbers.
+#[derive(Clone, Copy)]
+struct Groups<'a> {
+    /// The groups that the vector fills.
+    full: &'a [Lanes],
+    /// The remaining numbers of the vector, followed by zeros.
+    rest: Lanes,
+    /// Whether there are remaining numbers.
+    has_rest: bool,
+}
+
+impl<'a> Groups<'a> {
+    #[inline(always)]
+    fn new(x: &'a [f32]) -> Self {
+        let (full, last) = x.as_chunks();
+        let mut rest = [0.0; LANES];
+        rest[..last.len()].copy_from_slice(last);
+        let has_rest = !last.is_empty();
+        Self {
+            full,
+            rest,
+            has_rest,
+        }
+    }
+}
+
+/// Multiplies sixteen numbers of `x` by sixteen numbers of `w`, and adds each product to the partial
+/// sum of its lane.
 #[inline(always)]
-fn add_products(sums: &mut Sums, x: &[f32], w: &Sums) {
-    let x: &Sums = x.try_into().expect("sixteen");
+fn add_products(sums: &mut Lanes, x: &Lanes, w: &Lanes) {
     for lane in 0..LANES {
         sums[lane] += x[lane] * w[lane];
     }
 }
 
-/// Returns the sum of the partial sums, plus the products of the numbers in `x` and `w`. These
-/// slices hold the remaining numbers, which are fewer than sixteen. The order of summation is
-/// fixed.
+/// Returns the inner products of one vector with four vectors of the same length. Each product is
+/// computed in the same order, so it does not depend on the other three vectors.
 #[inline(always)]
-fn total(mut sums: Sums, x: &[f32], w: &[f32]) -> f32 {
-    for (sum, (x, w)) in sums.iter_mut().zip(x.iter().zip(w)) {
-        *sum += x * w;
+fn dots(one: &Groups<'_>, [a, b, c, d]: [&Groups<'_>; SIDE]) -> [f32; SIDE] {
+    // The sums are in separate variables, because the compiler would keep an array of them in memory.
+    let (mut p, mut q) = ([0.0; LANES], [0.0; LANES]);
+    let (mut r, mut t) = ([0.0; LANES], [0.0; LANES]);
+    let groups = a.full.iter().zip(b.full).zip(c.full).zip(d.full);
+    for (one, (((a, b), c), d)) in one.full.iter().zip(groups) {
+        add_products(&mut p, a, one);
+        add_products(&mut q, b, one);
+        add_products(&mut r, c, one);
+        add_products(&mut t, d, one);
     }
-    manylabel_simd::total(&sums)
+    if one.has_rest {
+        add_products(&mut p, &a.rest, &one.rest);
+        add_products(&mut q, &b.rest, &one.rest);
+        add_products(&mut r, &c.rest, &one.rest);
+        add_products(&mut t, &d.rest, &one.rest);
+    }
+    [total(&p), total(&q), total(&r), total(&t)]
 }
 
 /// Computes the scores of rows: `out[i, l] = Σ_j f[i, j] v[l, j] + a[l]`.
@@ -227,69 +263,44 @@ fn total(mut sums: Sums, x: &[f32], w: &[f32]) -> f32 {
 pub(crate) fn scores(f: &[f32], stride: usize, v: &[f32], a: &[f32], out: &mut [f32]) {
     let (n_labels, n_rows) = (a.len(), f.len() / stride);
     let s = v.len() / n_labels.max(1);
-    let full = s - s % LANES;
-    let row_of = |row: usize| &f[row * stride..][..s];
     let fours = n_rows - n_rows % SIDE;
     for first in (0..n_labels).step_by(LABELS) {
         let labels = first..n_labels.min(first + LABELS);
+        let mut weights = [Groups::new(&[]); LABELS];
+        for (of_label, label) in weights.iter_mut().zip(labels.clone()) {
+            *of_label = Groups::new(&v[label * s..][..s]);
+        }
+        let weights = &weights[..labels.len()];
         for row in (0..fours).step_by(SIDE) {
-            let x: [&[f32]; SIDE] = [
-                row_of(row),
-                row_of(row + 1),
-                row_of(row + 2),
-                row_of(row + 3),
-            ];
-            for label in labels.clone() {
-                let v = &v[label * s..][..s];
-                // The sums are in separate variables, because the compiler would keep an array of
-                // them in memory.
-                let (mut p, mut q) = ([0.0; LANES], [0.0; LANES]);
-                let (mut r, mut t) = ([0.0; LANES], [0.0; LANES]);
-                for (j, w) in (0..full).step_by(LANES).zip(v.as_chunks().0) {
-                    add_products(&mut p, &x[0][j..j + LANES], w);
-                    add_products(&mut q, &x[1][j..j + LANES], w);
-                    add_products(&mut r, &x[2][j..j + LANES], w);
-                    add_products(&mut t, &x[3][j..j + LANES], w);
-                }
-                for (i, sums) in [p, q, r, t].into_iter().enumerate() {
-                    out[(row + i) * n_labels + label] =
-                        total(sums, &x[i][full..], &v[full..]) + a[label];
-                }
+            let mut x = [Groups::new(&[]); SIDE];
+            for (x, f) in x.iter_mut().zip(f[row * stride..].chunks(stride)) {
+                *x = Groups::new(&f[..s]);
+            }
+            let [x0, x1, x2, x3] = &x;
+            let mut out = out[row * n_labels..].chunks_mut(n_labels);
+            let mut next = || &mut out.next().expect("a row of scores")[labels.clone()];
+            let outs = (next().iter_mut().zip(next())).zip(next().iter_mut().zip(next()));
+            let per_label = weights.iter().zip(&a[labels.clone()]);
+            for ((w, a), ((out0, out1), (out2, out3))) in per_label.zip(outs) {
+                let [dot0, dot1, dot2, dot3] = dots(w, [x0, x1, x2, x3]);
+                (*out0, *out1) = (dot0 + a, dot1 + a);
+                (*out2, *out3) = (dot2 + a, dot3 + a);
             }
         }
         // Four labels are processed together, so that an addition does not wait for the previous
-        // addition.
+        // addition. If there are fewer labels, the last label is repeated.
         for row in fours..n_rows {
-            let x = row_of(row);
+            let x = Groups::new(&f[row * stride..][..s]);
             let out = &mut out[row * n_labels..][labels.clone()];
-            let weights = &v[labels.start * s..labels.end * s];
-            let (a, side) = (&a[labels.clone()], labels.len() - labels.len() % SIDE);
-            for label in (0..side).step_by(SIDE) {
-                let four = dots::<SIDE>(x, &weights[label * s..][..SIDE * s]);
-                for (at, dot) in (label..).zip(four) {
-                    out[at] = dot + a[at];
+            let per_four = out.chunks_mut(SIDE).zip(a[labels.clone()].chunks(SIDE));
+            for ((out, a), w) in per_four.zip(weights.chunks(SIDE)) {
+                let four = [0, 1, 2, 3].map(|i: usize| &w[i.min(w.len() - 1)]);
+                for ((out, dot), a) in out.iter_mut().zip(dots(&x, four)).zip(a) {
+                    *out = dot + a;
                 }
             }
-            for label in side..labels.len() {
-                out[label] = dots::<1>(x, &weights[label * s..][..s])[0] + a[label];
-            }
         }
     }
-}
-
-/// Returns the inner products of one row with the weights of N labels.
-#[inline(always)]
-fn dots<const N: usize>(x: &[f32], v: &[f32]) -> [f32; N] {
-    let s = x.len();
-    let full = s - s % LANES;
-    let mut sums = [[0.0; LANES]; N];
-    for j in (0..full).step_by(LANES) {
-        for label in 0..N {
-            let w = v[label * s + j..][..LANES].try_into().expect("sixteen");
-            add_products(&mut sums[label], &x[j..j + LANES], w);
-        }
-    }
-    std::array::from_fn(|label| total(sums[label], &x[full..], &v[label * s + full..][..s - full]))
 }
 
 #[cfg(test)]
