@@ -14,6 +14,7 @@ import manylabel as ml
 from manylabel import _core, metrics
 from manylabel.datasets import make_multilabel
 from manylabel.decision import DecisionClassifier, ExpectedF1, LabelCalibrator, RiskControl, TopLabels
+from manylabel.partition import choice
 from oracle import calibration as oracle
 
 
@@ -279,6 +280,31 @@ def test_chosen_values_are_used_again(data):
         again = fitted._as_chosen()
         for name in type(estimator).chosen:
             assert getattr(again, name) == getattr(fitted, f"{name}_")
+
+
+@pytest.mark.parametrize(("found_first", "n_blocks"), [(1.0, 3), (0.0, 1)])
+def test_held_out_rows_are_scored_by_as_many_blocks(data, monkeypatch, found_first, n_blocks):
+    """The scores of several blocks have another scale than those of one block."""
+    X, Y, _, _ = data
+    shares = [found_first]
+    monkeypatch.setattr(choice, "blocks_by_rule", lambda Y: 3)
+    # The router of every later fit would be judged the other way.
+    monkeypatch.setattr(choice, "_share_found", lambda *_: shares.pop() if shares else 1.0 - found_first)
+    fitted = []
+
+    class Spy(ml.BlockPartitionClassifier):
+        def _fit(self, *args):
+            super()._fit(*args)
+            fitted.append((self.n_blocks_, self._n_routes, self.lam_ > 0))
+
+    estimator = Spy(ml.DiSMECClassifier(1.0, threshold="zero"), random_state=0)
+    LabelCalibrator(estimator, cv=2, random_state=0).fit(X, Y)
+    assert fitted == [(n_blocks, None if n_blocks > 1 else 1, True)] * 3
+    fitted.clear()
+    shares.append(found_first)
+    monkeypatch.setattr(choice, "blocks_by_rule", lambda Y: 1)
+    LabelCalibrator(estimator, cv=2, random_state=0).fit(X, Y)
+    assert fitted == [(1, 1, False)] * 3
 
 
 def test_bad_input(data):
