@@ -8,6 +8,7 @@ from functools import cache
 from sklearn.utils import get_tags
 
 import manylabel as ml
+from manylabel.decision import DecisionClassifier, ExpectedF1, LabelCalibrator
 from manylabel.estimator.base import MultiLabelClassifier
 from manylabel.estimator.registry import CLASSES
 
@@ -50,6 +51,16 @@ CLASSIFIERS = [
     ml.LabelTreeClassifier(branching=3, max_leaf=4, beam=20, weights="int8", random_state=0),
 ]
 
+# Their classes are public in `manylabel.decision`.
+CALIBRATORS = [
+    LabelCalibrator(ml.DiSMECClassifier(1.0, random_state=0), random_state=0),
+    LabelCalibrator(
+        ml.LabelTreeClassifier(1.0, random_state=0), method="isotonic", cv=0.3, n_candidates=8, random_state=0
+    ),
+    DecisionClassifier(ml.DiSMECClassifier(1.0, random_state=0), ExpectedF1(), random_state=0),
+]
+CLASSIFIERS += CALIBRATORS
+
 TRANSFORMERS = [
     ml.Rembrandt(6, random_state=0),
     ml.Rembrandt(20, solver="cg", variant="ritz", n_iter=2, random_state=0),
@@ -57,6 +68,18 @@ TRANSFORMERS = [
     ml.Rembrandt(6, embedding="gaussian", solver="cg", tol=0.1, max_iter=100, random_state=0),
     ml.Rembrandt(6, embedding="pca", random_state=0),
 ]
+
+# Parameters without a default.
+REQUIRED = {
+    LabelCalibrator: {"estimator": ml.DiSMECClassifier()},
+    DecisionClassifier: {"estimator": ml.DiSMECClassifier(), "decision": ExpectedF1()},
+}
+
+
+def made(cls, **params):
+    """An estimator with these parameters, and with the others that its class requires."""
+    return cls(**REQUIRED.get(cls, {}) | params)
+
 
 # What is no classifier.
 PARTITIONERS = [ml.BlockPartitioner(3, random_state=0)]
@@ -90,6 +113,8 @@ def as_written(value):
 
 def predicts_signs(classifier):
     """Whether `predict` is where scores are positive."""
+    if isinstance(classifier, LabelCalibrator):
+        return False  # goes by probabilities
     least_squares = getattr(classifier, "loss", None) == "squared"
     # The linear classifiers lower their intercepts by the threshold, that of least squares as well.
     least_squares &= not hasattr(classifier, "threshold")

@@ -25,6 +25,7 @@ from estimators import (
     scales_rows,
     takes_missing_values,
 )
+from manylabel.decision import LabelCalibrator
 from manylabel.estimator.schema import Array
 
 N, D, C = 40, 6, 4
@@ -533,6 +534,10 @@ def test_rows_of_zeros_and_one_label(classifier):
     scores = fitted(classifier, X=np.zeros((N, D))).decision_function(X)
     assert (scores == scores[0]).all()  # nothing is said about features
     assert fitted(classifier, Y=Y[:, :1]).predict(X).shape == (N, 1)
+    if isinstance(classifier, LabelCalibrator):
+        with pytest.raises(ValueError, match="X must have at least two rows, so that rows can be held out"):
+            fitted(classifier, X=X[:1], Y=[[1, 0]])
+        return
     model = fitted(classifier, X=X[:1], Y=[[1, 0]])
     assert model.predict_topk(X[:1], k=2).indices.tolist() == [0]
     assert model.predict(X[:1]).tolist() == [[not compares_labels(classifier), 0]]

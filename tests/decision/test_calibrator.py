@@ -14,6 +14,7 @@ import manylabel as ml
 from manylabel import _core, metrics
 from manylabel.datasets import make_multilabel
 from manylabel.decision import DecisionClassifier, ExpectedF1, LabelCalibrator, RiskControl, TopLabels
+from manylabel.partition import choice
 from oracle import calibration as oracle
 
 
@@ -208,6 +209,27 @@ def test_held_out_rows_are_not_seen(data):
     assert seen == [600, 450, 450, 450, 450]
 
 
+def test_auto_means_five_folds_for_few_ones_and_a_tenth_for_many():
+    rng = np.random.default_rng(8)
+    X, Y = rng.normal(size=(1500, 3)), rng.random((1500, 100)) < 0.7
+    few, many = Y[:1400], Y
+    assert few.sum() < 100_000 <= many.sum()
+    dismec = ml.DiSMECClassifier(1.0, threshold="zero")
+    for rows, expected in ((few, 5), (many, 0.1)):
+        auto = LabelCalibrator(dismec, random_state=0).fit(X[: len(rows)], rows.astype(int))
+        given = LabelCalibrator(dismec, cv=expected, random_state=0).fit(X[: len(rows)], rows.astype(int))
+        assert auto.cv_ == given.cv_ == expected
+        np.testing.assert_array_equal(auto.intercept_, given.intercept_)
+    # One model is needed without a second fit, and folds cannot be more than rows.
+    few = few.astype(int)
+    assert LabelCalibrator(dismec, refit=False, random_state=0).fit(X[:1400], few).cv_ == 0.1
+    assert LabelCalibrator(dismec, random_state=0).fit(X[:3], few[:3]).cv_ == 3
+    model = LabelCalibrator(dismec.fit(X[:1400], few), cv="prefit").fit(X[:1400], few)
+    assert not hasattr(model, "cv_")
+    with pytest.raises(ValueError, match="X must have at least two rows, so that rows can be held out"):
+        LabelCalibrator(dismec).fit(X[:1], few[:1])
+
+
 @pytest.mark.parametrize(
     "estimator",
     [
@@ -258,6 +280,31 @@ def test_chosen_values_are_used_again(data):
         again = fitted._as_chosen()
         for name in type(estimator).chosen:
             assert getattr(again, name) == getattr(fitted, f"{name}_")
+
+
+@pytest.mark.parametrize(("found_first", "n_blocks"), [(1.0, 3), (0.0, 1)])
+def test_held_out_rows_are_scored_by_as_many_blocks(data, monkeypatch, found_first, n_blocks):
+    """The scores of several blocks have another scale than those of one block."""
+    X, Y, _, _ = data
+    shares = [found_first]
+    monkeypatch.setattr(choice, "blocks_by_rule", lambda Y: 3)
+    # The router of every later fit would be judged the other way.
+    monkeypatch.setattr(choice, "_share_found", lambda *_: shares.pop() if shares else 1.0 - found_first)
+    fitted = []
+
+    class Spy(ml.BlockPartitionClassifier):
+        def _fit(self, *args):
+            super()._fit(*args)
+            fitted.append((self.n_blocks_, self._n_routes, self.lam_ > 0))
+
+    estimator = Spy(ml.DiSMECClassifier(1.0, threshold="zero"), random_state=0)
+    LabelCalibrator(estimator, cv=2, random_state=0).fit(X, Y)
+    assert fitted == [(n_blocks, None if n_blocks > 1 else 1, True)] * 3
+    fitted.clear()
+    shares.append(found_first)
+    monkeypatch.setattr(choice, "blocks_by_rule", lambda Y: 1)
+    LabelCalibrator(estimator, cv=2, random_state=0).fit(X, Y)
+    assert fitted == [(1, 1, False)] * 3
 
 
 def test_bad_input(data):

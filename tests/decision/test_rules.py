@@ -105,14 +105,33 @@ def test_closed_sets_have_the_largest_expected_f1_of_all_closed_sets(problem):
     assert oracle.expected_f1(coherent, chosen, 1.0) == pytest.approx(best, abs=1e-6)
 
 
+@given(hierarchies(), st.integers(1, 5))
+def test_top_labels_are_the_closed_set_with_the_largest_sum(problem, k):
+    p, pairs = problem
+    rule = HierarchicalSets(TopLabels(k), pairs)
+    chosen = rule.predict(p[None])[0]
+    coherent = rule._coherent(csr_array(p[None])).toarray()[0]
+    assert is_closed(chosen, pairs)
+    assert chosen.sum() == min(k, np.count_nonzero(coherent))
+    best = max(coherent @ each for each in oracle.sets(len(p)) if is_closed(each, pairs) and each.sum() <= k)
+    assert coherent @ chosen == pytest.approx(best, abs=1e-6)
+
+
+def test_parents_are_chosen_before_their_children():
+    # The parents have higher numbers, and all corrected probabilities are equal.
+    pairs, P = [(2, 1), (1, 0)], [[0.9, 0.1, 0.2]]
+    for k, expected in enumerate([[0, 0, 1], [0, 1, 1], [1, 1, 1]], start=1):
+        np.testing.assert_array_equal(HierarchicalSets(TopLabels(k), pairs).predict(P), [expected])
+
+
 @pytest.mark.parametrize("rule", [TopLabels(3), RiskControl(0.4)], ids=lambda rule: type(rule).__name__)
 def test_other_rules_are_closed_too(rule):
     rng = np.random.default_rng(1)
     P, Y = draw(rng, 100, 10)
-    pairs = [(0, 5), (5, 7), (1, 7), (2, 8)]
+    pairs = [(9, 5), (5, 7), (1, 7), (8, 2)]
     Y[:, [5, 1]] |= Y[:, [7]]
-    Y[:, 0] |= Y[:, 5]
-    Y[:, 2] |= Y[:, 8]
+    Y[:, 9] |= Y[:, 5]
+    Y[:, 8] |= Y[:, 2]
     for chosen in HierarchicalSets(rule, pairs).fit(P, Y).predict(P):
         assert is_closed(chosen, pairs)
 

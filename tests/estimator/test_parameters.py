@@ -11,7 +11,7 @@ import joblib
 import numpy as np
 import pytest
 
-from estimators import CLASSIFIERS, PARTITIONERS, TRANSFORMERS
+from estimators import CLASSIFIERS, PARTITIONERS, REQUIRED, TRANSFORMERS, made
 from manylabel import BoostedRulesClassifier
 from manylabel.estimator import parameters
 from manylabel.estimator.parameters import (
@@ -34,12 +34,20 @@ CLASSES = sorted(
 every_class = pytest.mark.parametrize("cls", CLASSES)
 
 
+def defaults(cls):
+    """The parameters that have a default, with their defaults."""
+    signature = inspect.signature(cls).parameters
+    assert {name for name, each in signature.items() if each.default is each.empty} == set(
+        REQUIRED.get(cls, {})
+    )
+    return {name: each.default for name, each in signature.items() if each.default is not each.empty}
+
+
 @every_class
 def test_the_table_has_the_signature(cls):
-    signature = inspect.signature(cls).parameters
-    assert list(cls.parameters) == list(signature)
-    for name, parameter in signature.items():
-        assert cls.parameters[name].takes(parameter.default), name
+    assert list(cls.parameters) == list(inspect.signature(cls).parameters)
+    for name, default in (defaults(cls) | REQUIRED.get(cls, {})).items():
+        assert cls.parameters[name].takes(default), name
 
 
 def literals(annotation):
@@ -64,20 +72,23 @@ def test_the_docstring_gives_the_types_of_the_table(cls):
     section = re.search(r"Parameters\n-+\n(.*?)\n\n", cls.__doc__, re.DOTALL).group(1)
     documented = dict(re.findall(r"^(\w+) : (.*)$", section, re.MULTILINE))
     assert list(documented) == list(cls.parameters)
-    for name, parameter in inspect.signature(cls).parameters.items():
-        default = parameter.default
-        shown = f'"{default}"' if isinstance(default, str) else str(default)
+    given = defaults(cls)
+    for name, kind in cls.parameters.items():
         types, _, of_docstring = documented[name].rpartition(", default=")
-        assert of_docstring == shown or float(of_docstring) == float(shown), name
-        kind = cls.parameters[name]
+        if name in given:
+            default = given[name]
+            shown = f'"{default}"' if isinstance(default, str) else str(default)
+            assert of_docstring == shown or float(of_docstring) == float(shown), name
+        else:
+            types = documented[name]
         assert types in (kind.documented, f"{kind.documented} or None"), name
 
 
 @every_class
 def test_defaults_are_read_from_text(cls):
-    for name, parameter in inspect.signature(cls).parameters.items():
+    for name, default in defaults(cls).items():
         if name not in ("verbose", "categorical_features"):
-            assert cls.parameters[name].read(str(parameter.default)) == parameter.default, name
+            assert cls.parameters[name].read(str(default)) == default, name
 
 
 @every_class
@@ -103,7 +114,7 @@ def test_fits_refuse_wrong_values(cls, name, value):
     # Wrong before there are data to look at: no range is checked after hours.
     X, Y = (None, None) if name != "categorical_features" else (np.ones((N, D)), np.ones((N, C)))
     with pytest.raises(ValueError, match=f"^`{name}` must be {re.escape(wanted)}, got "):
-        cls(**{name: value}).fit(X, Y)
+        made(cls, **{name: value}).fit(X, Y)
 
 
 BEYOND = [
@@ -130,7 +141,7 @@ def test_numbers_beyond_all_floats_are_refused_by_name_or_mean_much(cls, value):
             assert type(checked) in (int, bool) or checked == np.inf, name
         else:
             with pytest.raises(ValueError, match=f"^`{name}` must be {re.escape(kind.wanted)}, got "):
-                cls(**{name: value}).fit(None, None)
+                made(cls, **{name: value}).fit(None, None)
 
 
 @pytest.mark.parametrize("value", [[10**400], [10**5000], 10**5000], ids=["1e400", "1e5000", "no list"])

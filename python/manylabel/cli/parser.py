@@ -93,7 +93,7 @@ def make_parser() -> argparse.ArgumentParser:
     train.add_argument(
         "--calibrate",
         action="store_true",
-        help="hold out a tenth of the rows to calibrate probabilities; see `predict --probabilities`",
+        help="hold out rows to calibrate probabilities; see `predict --probabilities`",
     )
     train.add_argument(
         "--decide",

@@ -32,6 +32,11 @@ _OF_SIGMOIDS = ("knot_scores", "knot_log_odds", "intercept", "slope", "variance"
 _OF_STEPS = ("curve_ends", "curves", "curve_scores", "curve_probabilities")
 
 
+# With "auto", folds are used if Y has fewer ones than this number; see the Notes of `LabelCalibrator`.
+_FEW_ONES = 100_000
+_FOLDS, _SHARE = 5, 0.1
+
+
 @register
 class LabelCalibrator(MultiLabelClassifier):
     """Calibrated probabilities for any multi-label classifier.
@@ -57,24 +62,28 @@ class LabelCalibrator(MultiLabelClassifier):
         Which labels share data. "frequency" is described above and in Notes. With "none", every label has a
         curve of its own, from its own candidates: Platt's sigmoid [1]_ or isotonic regression [2]_. With
         "all", one such curve serves all labels.
-    cv : float, int or "prefit", default=0.1
+    cv : {"auto", "prefit"}, int or float, default="auto"
         Which rows are held out. A float between 0 and 1 is the fraction of the rows to hold out. An int >= 2
-        is a number of folds: each fold is scored by a model that is fitted to the other folds. This is
-        slower, and better for small data sets, where a tenth of the rows has too few labels. "prefit" means
-        that `estimator` is already fitted, and that all rows of `fit` are held out. The caller is responsible
-        for passing only rows that `estimator` has not seen.
+        is a number of folds: each fold is scored by a model that is fitted to the other folds. "auto" means
+        five folds if Y has fewer than 100,000 ones, and otherwise a tenth of the rows; see Notes. "prefit"
+        means that `estimator` is already fitted, and that all rows of `fit` are held out. The caller is
+        responsible for passing only rows that `estimator` has not seen.
     n_candidates : int, default=100
         Number of candidates per row, >= 1.
     refit : bool, default=True
         Whether to fit `estimator` to all rows after calibration. If False, the model that scored the held-out
-        rows is used, so `cv` must be a fraction. Ignored if `cv` is "prefit".
-    max_memory : int, default=2**30
-        Largest size in bytes of the result of `predict_proba`, which has a number for each row and label.
+        rows is used, so `cv` must be a fraction, and "auto" means a tenth of the rows. Ignored if `cv` is
+        "prefit".
+    max_memory : int, default=1073741824
+        Largest size in bytes of the result of `predict_proba`, which has a number for each row and label. The
+        default is 1 GiB.
 
     Attributes
     ----------
     estimator_ : estimator
         The fitted classifier.
+    cv_ : int or float
+        The value of `cv`, as given or chosen. Missing if `cv` is "prefit".
     tail_probability_ : float
         Probability of each label that is not a candidate of a row: the fraction of true labels among the
         labels that were not candidates of the held-out rows.
@@ -114,6 +123,12 @@ class LabelCalibrator(MultiLabelClassifier):
     over the held-out rows. A penalty that suits the data keeps rare labels near their group, and lets
     frequent labels deviate. All curves increase.
 
+    With ``cv="auto"``, five folds are used if a tenth of the rows has fewer than 10,000 ones. With DiSMEC and
+    label trees, five folds instead of a tenth of the rows lowered the log loss of test rows by 2 % on bibtex
+    (a tenth has 1,200 ones), by 0.6 % on 3,000 rows of delicious (5,700 ones), and by 0.4 % on 6,000 rows
+    (11,400 ones). They also need four more fits, so larger data sets are not worth the time. With a tenth of
+    the rows, calibration took 0.4 to 1.1 times as long as a fit without it.
+
     Unknown entries of Y (NaN) are passed to `estimator`, which must be from this library. The curves are
     fitted to the known entries of the held-out rows.
 
@@ -149,7 +164,7 @@ class LabelCalibrator(MultiLabelClassifier):
         estimator=kinds.Classifier(),
         method=kinds.Choice("sigmoid", "isotonic"),
         pooling=kinds.Choice("frequency", "none", "all"),
-        cv=kinds.Either("prefit", kinds.Count(2), kinds.Number(above=0, below=1)),
+        cv=kinds.Either("auto", "prefit", kinds.Count(2), kinds.Number(above=0, below=1)),
         n_candidates=kinds.Count(1),
         refit=kinds.Flag(),
         max_memory=kinds.Count(1, 2**62),
@@ -159,6 +174,7 @@ class LabelCalibrator(MultiLabelClassifier):
     schema = Schema(
         **MultiLabelClassifier.fitted,
         estimator_=Model(),
+        cv_=Scalar(float, finite=True, optional=True),
         tail_probability_=Scalar(float, finite=True),
         unseen_=Array(("n_unseen",), "i8", below="n_labels"),
         knot_scores_=Array(("n_knots",), "f8", optional=True),
@@ -172,7 +188,10 @@ class LabelCalibrator(MultiLabelClassifier):
         curve_probabilities_=Array(("n_points",), "f8", optional=True),
     )
 
+    chosen = ("cv",)
+
     estimator_: Any
+    cv_: int | float
     tail_probability_: float
     unseen_: NDArray[np.int64]
 
@@ -182,7 +201,7 @@ class LabelCalibrator(MultiLabelClassifier):
         *,
         method: Literal["sigmoid", "isotonic"] = "sigmoid",
         pooling: Literal["frequency", "none", "all"] = "frequency",
-        cv: float | int | Literal["prefit"] = 0.1,
+        cv: int | float | Literal["auto", "prefit"] = "auto",
         n_candidates: int = 100,
         refit: bool = True,
         max_memory: int = 2**30,
@@ -222,6 +241,7 @@ class LabelCalibrator(MultiLabelClassifier):
         cv = params["cv"]
         sparse_output, dense = issparse(y), (not issparse(X), not issparse(y))
         X, y, sample_weight = check_training_set(self, X, y, sample_weight, dense=True, unknown=True)
+        self.__dict__.pop("cv_", None)  # an earlier fit may have set it
         if cv != "prefit" and not params["refit"] and isinstance(cv, int):
             raise ValueError(f'`cv` must be a fraction or "prefit" if `refit` is False, got {cv}')
         fitting = _Fitting(self.estimator, params, dense, progress)
@@ -232,6 +252,10 @@ class LabelCalibrator(MultiLabelClassifier):
             frequency = np.bincount(known_ones(y).indices, minlength=n_labels)
             scored = [fitting.scores(self.estimator_, X)]
         else:
+            if cv == "auto":
+                folds = params["refit"] and n_rows > 1 and known_ones(y).nnz < _FEW_ONES
+                cv = min(_FOLDS, n_rows) if folds else _SHARE
+            self.cv_ = cv
             held = list(_held_out(cv, n_rows, params["random_state"]))
             settings = self.estimator
             if params["refit"]:
@@ -287,6 +311,7 @@ class LabelCalibrator(MultiLabelClassifier):
 
     def _calibrated(self, scores: csr_array) -> csr_array:
         """Convert scores of candidates to probabilities."""
+        self._check_arrays(scores.shape[1])
         curves = {**self.calibration_, "method": "isotonic" if hasattr(self, "curves_") else "sigmoid"}
         curves = {
             name: np.require(value, requirements=["C", "A"]) if isinstance(value, np.ndarray) else value
@@ -295,9 +320,20 @@ class LabelCalibrator(MultiLabelClassifier):
         found = _core.calibrated(scores, curves, n_threads(self.n_jobs))
         return core_rows((scores.indptr, scores.indices, found), scores.shape)
 
+    def _check_arrays(self, n_labels: int) -> None:
+        """Check that the fitted arrays belong to a classifier with `n_labels` labels."""
+        if self._n_labels != n_labels:
+            raise ValueError(
+                f"`classes_` must have {n_labels} labels, like `estimator_`, got {self._n_labels}"
+            )
+        sizes = {"n_labels": n_labels}
+        for name in ("unseen_", *(f"{name}_" for name in self.calibration_)):
+            self.schema.attributes[name].check(name, getattr(self, name), sizes)
+
     def _candidates(self, X: Any, k: int) -> csr_array:
         """Return the probabilities of the candidates of every row, at least k if there are so many."""
-        return self._calibrated(_topk(self.estimator_, X, max(k, self.n_candidates), self.n_jobs))
+        k = max(k, check_count("n_candidates", self.n_candidates, 1))
+        return self._calibrated(_topk(self.estimator_, X, k, self.n_jobs))
 
     def predict_proba_topk(self, X: Any, k: int = 5) -> csr_array:
         """Estimate the probabilities of the k most probable labels of every row.
@@ -367,6 +403,7 @@ class LabelCalibrator(MultiLabelClassifier):
                 f"the probabilities of {n_rows} rows and {n_labels} labels take {size} bytes, more than "
                 f"`max_memory`={self.max_memory}; use predict_proba_topk, which returns a sparse matrix"
             )
+        self._check_arrays(self._scorer().n_labels)
         dense = np.full((n_rows, n_labels), self.tail_probability_, dtype=np.float32)
         dense[:, self.unseen_] = 0
         for rows in rows_at_once(n_rows, self.n_candidates):
@@ -454,8 +491,10 @@ def _topk(model: Any, X: Any, k: int, n_jobs: int | None) -> csr_array:
     return top
 
 
-def _held_out(cv: float | int, n_rows: int, seed: int) -> Iterator[NDArray[np.intp]]:
+def _held_out(cv: int | float, n_rows: int, seed: int) -> Iterator[NDArray[np.intp]]:
     """Yield the held-out rows of each model, in increasing order."""
+    if n_rows == 1:
+        raise ValueError("X must have at least two rows, so that rows can be held out, got n_samples = 1")
     order = np.random.default_rng(seed).permutation(n_rows)
     if isinstance(cv, float):
         n_held = max(1, round(cv * n_rows))

@@ -10,8 +10,8 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 
 from manylabel.decision.calibrator import LabelCalibrator
-from manylabel.decision.rules import DecisionRule
-from manylabel.estimator.parameters import Anything, Parameters, shown
+from manylabel.decision.rules import AnyRule, DecisionRule
+from manylabel.estimator.parameters import Parameters
 from manylabel.estimator.progress import Progress
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Attribute, Schema
@@ -68,7 +68,7 @@ class DecisionClassifier(LabelCalibrator):
 
     parameters = Parameters(
         estimator=LabelCalibrator.parameters["estimator"],
-        decision=Anything("DecisionRule", "a", None),
+        decision=AnyRule(),
         **{name: kind for name, kind in LabelCalibrator.parameters.items() if name != "estimator"},
     )
 
@@ -90,7 +90,7 @@ class DecisionClassifier(LabelCalibrator):
         *,
         method: Literal["sigmoid", "isotonic"] = "sigmoid",
         pooling: Literal["frequency", "none", "all"] = "frequency",
-        cv: float | int | Literal["prefit"] = 0.1,
+        cv: int | float | Literal["auto", "prefit"] = "auto",
         n_candidates: int = 100,
         refit: bool = True,
         max_memory: int = 2**30,
@@ -102,8 +102,6 @@ class DecisionClassifier(LabelCalibrator):
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
         params = self.parameters.check(self)
-        if not isinstance(self.decision, DecisionRule):
-            raise ValueError(f"`decision` must be a decision rule, got {shown(self.decision)}")
         decision = clone(self.decision)
         if decision.needs_fresh_rows:
             if params["cv"] != "prefit" and (params["refit"] or isinstance(params["cv"], int)):
@@ -124,4 +122,5 @@ class DecisionClassifier(LabelCalibrator):
         ndarray or csr_array of shape (n_samples, n_labels), or (n_samples,) if y was 1-D, dtype int64
             0/1 indicator matrix. It is sparse if Y was sparse in fit.
         """
-        return self._indicator(csr_array(self.decision_.predict(self._candidates(self._features(X), 1))))
+        X = self._features(X)  # raises an error if the model is not fitted
+        return self._indicator(csr_array(self.decision_.predict(self._candidates(X, 1))))

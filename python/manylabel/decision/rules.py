@@ -11,12 +11,20 @@ from sklearn.base import BaseEstimator
 
 from manylabel import _core
 from manylabel.estimator.base import built_aside, core_rows
-from manylabel.estimator.parameters import Count, Number, Parameters
+from manylabel.estimator.parameters import Count, Number, Parameter, Parameters
 from manylabel.estimator.registry import register
 from manylabel.estimator.validation import canonical_csr, check_labels, known_ones, unknown_entries
 from manylabel.metrics.calibration import hits_of
 
-__all__ = ["Costs", "DecisionRule", "ExpectedF1", "TopLabels", "check_probabilities", "of_known_entries"]
+__all__ = [
+    "AnyRule",
+    "Costs",
+    "DecisionRule",
+    "ExpectedF1",
+    "TopLabels",
+    "check_probabilities",
+    "of_known_entries",
+]
 
 
 class DecisionRule(BaseEstimator):  # type: ignore[misc]
@@ -100,6 +108,22 @@ class DecisionRule(BaseEstimator):  # type: ignore[misc]
     def _chosen(self, probabilities: csr_array, params: dict[str, Any]) -> csr_array:
         """Return a matrix whose stored entries are the chosen labels."""
         raise NotImplementedError
+
+
+class AnyRule(Parameter):
+    """A parameter that is a decision rule."""
+
+    wanted = "a decision rule"
+    documented = "DecisionRule"
+    wrong = ("a", 3, None)
+
+    def takes(self, value: Any) -> bool:
+        """Return whether a value is allowed."""
+        return isinstance(value, DecisionRule)
+
+    def read(self, text: str) -> Any:
+        """Raise ValueError, since text cannot be converted to a rule."""
+        raise ValueError
 
 
 def check_probabilities(probabilities: Any) -> csr_array:

@@ -22,6 +22,8 @@ from manylabel.estimator.validation import (
 from manylabel.linear import DiSMECClassifier
 from manylabel.partition.base import BlockClassifier
 from manylabel.partition.choice import (
+    RULE_SHARE,
+    RULE_SHARE_OF_ONE,
     Chosen,
     Setting,
     choose_lam,
@@ -261,11 +263,28 @@ class BlockPartitionClassifier(BlockClassifier):
     def _as_chosen(self) -> BlockPartitionClassifier:
         model: BlockPartitionClassifier = clone(self)
         # The models of blocks have values for parameters that were "auto", except for thresholds, which
-        # differ between blocks. The number of blocks stays "auto", since `_n_routes` depends on it.
+        # differ between blocks. The parameters of the blocks stay "auto", since `_n_routes` depends on them.
+        if self._goes_by_rule():
+            model._blocks_of_rule = (self.n_blocks_, self.lam_ > 0)
         inner = next((each for each in self.estimators_ if isinstance(each, MultiLabelClassifier)), None)
         if inner is not None:
             model.estimator = clone(inner)
         return model
+
+    # What an earlier fit has chosen by ``mode="rule"``: the number of blocks, and whether `lam` is positive.
+    # Scores of several blocks have another scale than scores of one block. So models that are fitted to parts
+    # of the rows must have as many blocks as the model of all rows.
+    _blocks_of_rule: tuple[int, bool] | None = None
+
+    def __sklearn_clone__(self) -> BlockPartitionClassifier:
+        model: BlockPartitionClassifier = super().__sklearn_clone__()
+        if self._blocks_of_rule is not None:
+            model._blocks_of_rule = self._blocks_of_rule
+        return model
+
+    def _goes_by_rule(self) -> bool:
+        """Return whether the number of blocks and `lam` are chosen by ``mode="rule"``."""
+        return (self.n_blocks, self.lam, self.max_labels, self.mode) == ("auto", "auto", None, "rule")
 
     def __init__(
         self,
@@ -317,7 +336,11 @@ class BlockPartitionClassifier(BlockClassifier):
                 lam = 0.0
             found = None
             if lam is None and self.mode == "rule":
-                if n_blocks is None:
+                if n_blocks is None and self._blocks_of_rule is not None:
+                    n_blocks, is_positive = self._blocks_of_rule
+                    share = RULE_SHARE if n_blocks > 1 else RULE_SHARE_OF_ONE
+                    lam = default_lam(ones, share) if is_positive else 0.0
+                elif n_blocks is None:
                     found, lam = partition_by_rule(X, ones, sample_weight, setting, report)
                 else:
                     lam = lam_by_rule(ones, n_blocks)
@@ -378,6 +401,5 @@ class BlockPartitionClassifier(BlockClassifier):
     def _n_routes(self) -> int | None:
         n_routes = self.parameters["n_routes"].check("n_routes", self.n_routes)  # may be set after fit
         if n_routes == "auto":
-            by_rule = (self.n_blocks, self.lam, self.max_labels, self.mode) == ("auto", "auto", None, "rule")
-            return None if by_rule and len(self.label_blocks_) > 1 else 1
+            return None if self._goes_by_rule() and len(self.label_blocks_) > 1 else 1
         return min(int(n_routes), len(self.label_blocks_))

@@ -109,8 +109,8 @@ class TextTagger(EditableTagger):
         of its vectorizer is a function. None means that the user passes features instead of texts.
     decision : DecisionRule or None, default=None
         Rule of :mod:`manylabel.decision` that chooses the label sets of `predict` from probabilities, such as
-        ``Thresholds("example_f1")``. The probabilities are those of a `DecisionClassifier`, which holds a
-        tenth of the rows out to calibrate them. None means that the classifier chooses the label sets.
+        ``Thresholds("example_f1")``. The probabilities are those of a `DecisionClassifier`, which holds rows
+        out to calibrate them. None means that the classifier chooses the label sets.
     keep_rows : bool, default=False
         Whether to keep the features and labels of the training rows in the model, so that labels can be
         fitted again with more rows (see `update`).

@@ -4,10 +4,13 @@
 //! at most the probability of each parent. [`coherent`] replaces the probabilities of a row by the closest
 //! numbers with this property (isotonic regression: the smallest sum of squared differences).
 //!
-//! The corrected probabilities have two properties. For every bound t, the labels with corrected probabilities
-//! above t are the set S that contains the parents of its labels and has the largest sum of `p - t` over its
-//! labels, where p are the original probabilities. So the set of least expected cost is found by one bound. And
-//! every set of the most probable labels contains the parents of its labels.
+//! For every bound t, the labels with corrected probabilities above t are the set S that contains the parents of
+//! its labels and has the largest sum of `p - t` over its labels, where p are the original probabilities. So the
+//! set of least expected cost is found by one bound.
+//!
+//! A label often has the same corrected probability as its parent. The probability of the label is then lowered
+//! to the next `f32`, so that every label is less probable than its parents. So the k most probable labels
+//! contain the parents of their labels, for every k and without a rule for ties.
 //!
 //! The regression is computed by recursive partition (R. Luss, S. Rosset and M. Shahar, "Efficient regularized
 //! isotonic regression with application to gene-gene interaction search", Annals of Applied Statistics 2012). A
@@ -104,13 +107,13 @@ impl Hierarchy {
     }
 }
 
-/// Corrects the probabilities of all rows. The result also has the ancestors of the stored labels. Labels that
-/// are not stored have the probability 0.
+/// Corrects the probabilities of all rows. The result has the stored labels and their ancestors, except those
+/// with the corrected probability 0. Labels that are not stored have the probability 0.
 ///
 /// # Errors
 ///
 /// Returns [`Error::Shape`] if the hierarchy has another number of labels, [`Error::TooLarge`] if memory is
-/// short, and [`Error::Stopped`] if the watch was stopped.
+/// short, and [`Error::Stopped`] if the caller requested a stop.
 pub fn coherent<I: Index, T: Value>(
     probabilities: CsrView<'_, I, T>,
     hierarchy: &Hierarchy,
@@ -149,7 +152,8 @@ pub fn coherent<I: Index, T: Value>(
     Ok(out)
 }
 
-/// Corrects the probabilities of a row. Returns its labels and their ancestors, by increasing label.
+/// Corrects the probabilities of a row. Returns its labels and their ancestors with positive probabilities, by
+/// increasing label.
 fn corrected(
     entries: &[(u32, f64)],
     hierarchy: &Hierarchy,
@@ -204,7 +208,40 @@ fn corrected(
         )?);
         blocks.push(upper);
     }
-    collected(NODES, labels.into_iter().zip(found))
+    put_parents_first(&mut found, &edges)?;
+    let positive = labels.into_iter().zip(found).filter(|&(_, p)| p > 0.0);
+    collected(NODES, positive)
+}
+
+/// Lowers the probabilities of nodes that are not below those of their parents to the next `f32`. `edges` are
+/// pairs (child, parent).
+fn put_parents_first(found: &mut [f32], edges: &[[usize; 2]]) -> Result<(), Error> {
+    let mut n_waiting = filled(NODES, 0usize, found.len())?;
+    let mut first = filled(NODES, NONE, found.len())?;
+    // The edges of a parent are a linked list: edge e is followed by edge `next[e]`.
+    let mut next = filled(NODES, NONE, edges.len())?;
+    for (edge, &[child, parent]) in edges.iter().enumerate() {
+        n_waiting[child] += 1;
+        next[edge] = first[parent];
+        first[parent] = edge as u32;
+    }
+    // A node is ready when its parents are done.
+    let mut ready = collected(NODES, (0..found.len()).filter(|&node| n_waiting[node] == 0))?;
+    while let Some(parent) = ready.pop() {
+        let mut edge = first[parent];
+        while edge != NONE {
+            let child = edges[edge as usize][0];
+            if found[child] >= found[parent] {
+                found[child] = found[parent].next_down().max(0.0);
+            }
+            n_waiting[child] -= 1;
+            if n_waiting[child] == 0 {
+                push(NODES, &mut ready, child)?;
+            }
+            edge = next[edge as usize];
+        }
+    }
+    Ok(())
 }
 
 /// Returns the nodes of the set with the largest sum of `weight - mean` that contains the parents of its nodes.
@@ -381,16 +418,21 @@ mod tests {
             let n = p.len();
             let hierarchy = Hierarchy::new(&pairs, n).unwrap();
             let entries: Vec<_> = (0..n as u32).zip(p.iter().copied()).collect();
-            let found = corrected(&entries, &hierarchy, &Watch::new()).unwrap();
+            let mut found = [0.0f32; 8];
+            for (label, p) in corrected(&entries, &hierarchy, &Watch::new()).unwrap() {
+                prop_assert!(p > 0.0);
+                found[label as usize] = p;
+            }
             for &[parent, child] in &pairs {
-                prop_assert!(found[parent as usize].1 >= found[child as usize].1);
+                let (parent, child) = (found[parent as usize], found[child as usize]);
+                prop_assert!(parent > child || parent == 0.0 && child == 0.0);
             }
             for bound in [0.1, 0.3, 0.55, 0.8] {
                 let sum = |set: u32| -> f64 {
                     (0..n).filter(|&j| set >> j & 1 == 1).map(|j| p[j] - bound).sum()
                 };
                 let chosen = (0..n)
-                    .filter(|&j| f64::from(found[j].1) > bound)
+                    .filter(|&j| f64::from(found[j]) > bound)
                     .fold(0, |set, j| set | 1 << j);
                 for set in 0..1u32 << n {
                     let closed = pairs

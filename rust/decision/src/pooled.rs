@@ -72,7 +72,7 @@ pub(crate) fn platt(points: impl Iterator<Item = Point> + Clone) -> [f64; 2] {
         mean: [0.0; 2],
         precision: [FLAT; 2],
     };
-    let [intercept, slope] = fit(&scaled, &flat);
+    let [intercept, slope] = fit(&scaled, &flat, [0.0; 2]);
     [intercept - slope * mean / unit, slope / unit]
 }
 

@@ -5,7 +5,7 @@ use crate::pairs::{Pairs, groups};
 use crate::pooled::{Knots, fit_knots, platt, platt_of_all, targets};
 use crate::{Curves, Pooling};
 use manylabel_base::range::same;
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, extend, filled};
 use rayon::prelude::*;
 
 /// The sigmoids of all labels. The log-odds of label l with score s are `intercept[l] + slope[l] f(s)`.
@@ -152,15 +152,29 @@ fn shrink(
         .par_iter_mut()
         .zip(slope.par_iter_mut())
         .enumerate();
-    each.try_for_each(|(label, (intercept, slope))| {
+    each.try_for_each_init(Vec::new, |points, (label, (intercept, slope))| {
         watch.step(1)?;
-        let [a, b] = design.fit_label(label, of_groups[group_of[label] as usize], *variance, None);
+        let mean = of_groups[group_of[label] as usize];
+        design.collect(label, None, points)?;
+        let [a, b] = fit_label(points, mean, *variance, mean);
         // f + a + b (f - center), as a function of f
         (*intercept, *slope) = (a - b * center, 1.0 + b);
         Ok::<_, Error>(())
     })?;
     curves.knots = knots;
     Ok(())
+}
+
+/// Fits the deviation of a label, shrunk to the deviation `mean` of its group. Newton's method starts from `start`.
+fn fit_label(points: &[Point], mean: [f64; 2], variance: f64, start: [f64; 2]) -> [f64; 2] {
+    if variance == 0.0 || points.is_empty() {
+        return mean;
+    }
+    let penalty = Penalty {
+        mean,
+        precision: [1.0 / variance, OF_SLOPES / variance],
+    };
+    fit_with_slope_at_least(&points.iter().copied(), &penalty, FLAT, start)
 }
 
 /// The data of the shrunken sigmoids.
@@ -206,28 +220,21 @@ impl Design<'_> {
                 let labels = (0..self.group_of.len())
                     .filter(|&label| self.group_of[label] as usize == group);
                 let points = labels.flat_map(|label| self.points(label, left_out));
-                *found = fit_with_slope_at_least(&points, &penalty, FLAT);
+                *found = fit_with_slope_at_least(&points, &penalty, FLAT, [0.0; 2]);
                 Ok::<_, Error>(())
             })?;
         Ok(found)
     }
 
-    /// Fits the deviation of a label, shrunk to the deviation of its group.
-    fn fit_label(
+    /// Replaces the elements of `points` by the points of a label without the pairs in the fold `left_out`.
+    fn collect(
         &self,
         label: usize,
-        mean: [f64; 2],
-        variance: f64,
         left_out: Option<u32>,
-    ) -> [f64; 2] {
-        if variance == 0.0 || self.pairs.of(label).is_empty() {
-            return mean;
-        }
-        let penalty = Penalty {
-            mean,
-            precision: [1.0 / variance, OF_SLOPES / variance],
-        };
-        fit_with_slope_at_least(&self.points(label, left_out), &penalty, FLAT)
+        points: &mut Vec<Point>,
+    ) -> Result<(), Error> {
+        points.clear();
+        extend("number of candidates", points, self.points(label, left_out))
     }
 
     /// Returns the variance with the smallest loss of the left-out rows. The rows are divided into folds.
@@ -237,24 +244,28 @@ impl Design<'_> {
         for fold in 0..FOLDS {
             let of_groups = self.fit_groups(Some(fold), watch)?;
             let mut of_labels = filled("number of labels", [0.0; VARIANCES.len()], n_labels)?;
-            of_labels
-                .par_iter_mut()
-                .enumerate()
-                .try_for_each(|(label, losses)| {
+            of_labels.par_iter_mut().enumerate().try_for_each_init(
+                Vec::new,
+                |points, (label, losses)| {
                     watch.step(0)?;
                     if !self.pairs.of(label).any(|at| self.is_in(at, fold)) {
                         return Ok(());
                     }
+                    self.collect(label, Some(fold), points)?;
                     let mean = of_groups[self.group_of[label] as usize];
+                    let mut found = mean;
                     for (sum, &variance) in losses.iter_mut().zip(&VARIANCES) {
-                        let [a, b] = self.fit_label(label, mean, variance, Some(fold));
+                        // The solution changes little from one variance to the next.
+                        found = fit_label(points, mean, variance, found);
+                        let [a, b] = found;
                         for at in self.pairs.of(label).filter(|&at| self.is_in(at, fold)) {
                             let z = self.x[at] + self.center + a + b * self.x[at];
                             *sum += loss(z, f64::from(u8::from(self.pairs.hits[at])));
                         }
                     }
                     Ok::<_, Error>(())
-                })?;
+                },
+            )?;
             for of_label in &of_labels {
                 for (sum, loss) in losses.iter_mut().zip(of_label) {
                     *sum += loss;
