@@ -21,6 +21,7 @@ from manylabel.diagnosis import doctor
 from manylabel.embedding import Rembrandt
 from manylabel.linear import DiSMECClassifier, LEMLClassifier, PDSparseClassifier
 from manylabel.link import SmoothLinkClassifier
+from manylabel.memory import memory_limit
 from manylabel.partition import BlockPartitionClassifier, BlockPartitioner, CBMLCClassifier, LPSRClassifier
 from manylabel.persistence import load, save
 from manylabel.rules import BoostedRulesClassifier
@@ -48,6 +49,7 @@ __all__ = [
     "doctor",
     "link",
     "load",
+    "memory_limit",
     "metrics",
     "model_selection",
     "partition",

@@ -32,6 +32,7 @@
 )]
 
 mod arrays;
+mod budget;
 mod correlated;
 mod csr;
 mod datasets;
@@ -60,6 +61,8 @@ use pyo3::prelude::*;
 /// same names.
 #[pymodule(gil_used = false)]
 pub mod _core {
+    #[pymodule_export]
+    use crate::budget::{memory_held, restart_memory_peak, set_memory_limit};
     #[pymodule_export]
     use crate::correlated::{check_correlated, correlated_scorer, fit_correlated};
     #[pymodule_export]
