@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 __all__ = [
     "DismecTask",
     "Scorer",
+    "TreeTask",
     "block_scorer",
     "calibrated",
     "check_correlated",
@@ -34,6 +35,7 @@ __all__ = [
     "fit_rules",
     "fit_tree",
     "is_canonical",
+    "join_tree",
     "linear_scorer",
     "link_scorer",
     "low_rank_scorer",
@@ -117,6 +119,27 @@ class Scorer:
         beam: int | None = None,
         max_nodes: int | None = None,
     ) -> _Csr: ...
+
+@final
+class TreeTask:
+    def __new__(
+        cls,
+        examples: _Examples,
+        prepared: _Prepared | None,
+        factors: tuple[NDArray[np.float32], NDArray[np.float32]] | None,
+        params: dict[str, Any],
+        trees: dict[str, Any] | None,
+        vectors: Any,
+        job: _Job,
+    ) -> TreeTask: ...
+    @property
+    def first_node(self) -> int: ...
+    @property
+    def levels(self) -> NDArray[np.int64]: ...
+    def complete(self, pieces: list[dict[str, Any]], job: _Job) -> None: ...
+    def fit(self, first: int, end: int, job: _Job) -> dict[str, Any]: ...
+    def learn(self, job: _Job) -> tuple[float, float | None]: ...
+    def trees(self) -> dict[str, Any]: ...
 
 def block_scorer(
     router: Scorer,
@@ -261,6 +284,12 @@ def fit_tree(
     job: _Job,
 ) -> tuple[dict[str, Any], float | None, int, int]: ...
 def is_canonical(matrix: Any) -> bool: ...
+def join_tree(
+    trees: dict[str, Any],
+    shape: tuple[int, int],
+    pieces: list[dict[str, Any]],
+    params: dict[str, Any],
+) -> tuple[dict[str, Any], int, int]: ...
 def linear_scorer(model: Any) -> Scorer: ...
 def link_scorer(model: Any) -> Scorer: ...
 def low_rank_scorer(model: Any) -> Scorer: ...

@@ -54,6 +54,7 @@ mod rules;
 mod run;
 mod scorer;
 mod tree;
+mod tree_pieces;
 
 use pyo3::prelude::*;
 
@@ -96,4 +97,6 @@ pub mod _core {
     use crate::scorer::Scorer;
     #[pymodule_export]
     use crate::tree::{fit_tree, tree_add_labels, tree_scorer};
+    #[pymodule_export]
+    use crate::tree_pieces::{TreeTask, join_tree};
 }
