@@ -24,6 +24,7 @@ from manylabel.link import SmoothLinkClassifier
 from manylabel.memory import memory_limit
 from manylabel.partition import BlockPartitionClassifier, BlockPartitioner, CBMLCClassifier, LPSRClassifier
 from manylabel.persistence import load, save
+from manylabel.planning import Plan, plan
 from manylabel.rules import BoostedRulesClassifier
 from manylabel.tagging import TextTagger
 from manylabel.tree import LabelTreeClassifier
@@ -39,6 +40,7 @@ __all__ = [
     "LPSRClassifier",
     "LabelTreeClassifier",
     "PDSparseClassifier",
+    "Plan",
     "Rembrandt",
     "SmoothLinkClassifier",
     "TextTagger",
@@ -53,6 +55,7 @@ __all__ = [
     "metrics",
     "model_selection",
     "partition",
+    "plan",
     "plotting",
     "rules",
     "save",
