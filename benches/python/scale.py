@@ -26,6 +26,8 @@ REPEATS = 3
 COPIES = 8
 # Rows of the made data, which have 1,920 bytes each.
 N_ROWS = 500_000
+# Files of a data set with the rows to fit.
+FILES = ("train.txt.gz", "all.txt.gz")
 CGROUPS = Path("/sys/fs/cgroup/memory")
 
 CONVERT = """
@@ -79,6 +81,55 @@ for line in open("/proc/self/status"):
         print(line.split()[0], int(line.split()[1]) // 1024, end=" ")
 print("seconds", seconds, "checksum", float(abs(model.coef_.data).sum()))
 """
+
+
+PLAN = """
+import json, sys, threading, time
+import manylabel as ml
+kind, sets, name = sys.argv[1:4]
+model = eval(name, vars(ml))
+X, Y = ml.datasets.load_xc(sets)
+def private():
+    lines = open("/proc/self/status")
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("RssAnon"))
+if kind == "plan":
+    plan = ml.plan(model, X, Y, n_jobs=1)
+    print(plan.fit_memory, plan.model_bytes, plan.seconds, max(plan.rows) / X.shape[0])
+else:
+    from manylabel.planning import _size_of
+    # A fit to a few rows imports and allocates what does not belong to the fit.
+    ml.DiSMECClassifier(C=1.0).fit(X[:50], Y[:50])
+    before, most, done = private(), 0, False
+    def look():
+        global most
+        while not done:
+            most = max(most, private())
+            time.sleep(0.003)
+    thread = threading.Thread(target=look)
+    thread.start()
+    begun = time.process_time()
+    model.set_params(n_jobs=1).fit(X, Y)
+    seconds = time.process_time() - begun
+    done = True
+    thread.join()
+    print(most - before, _size_of(model), seconds, 1)
+"""
+
+# Sets and estimators for `--plan`.
+PLANS = [
+    ("delicious", "DiSMECClassifier(random_state=0)"),
+    ("eurlex57k", "DiSMECClassifier(random_state=0)"),
+    ("eurlex57k", "LabelTreeClassifier(random_state=0)"),
+    ("citeulike-t", "LabelTreeClassifier(n_trees=3, random_state=0)"),
+    ("eurlex57k", "PDSparseClassifier(random_state=0)"),
+    ("bibtex", "LEMLClassifier(random_state=0)"),
+    ("delicious", "Rembrandt(random_state=0)"),
+    ("reuters-21578", "Rembrandt(random_state=0)"),
+    ("tmc2007-500", "BoostedRulesClassifier(n_rules=100, random_state=0)"),
+    ("bibtex", "SmoothLinkClassifier(random_state=0)"),
+    ("tmc2007-500", "CorrLogClassifier(random_state=0)"),
+    ("rcv1-subset1", "BlockPartitionClassifier(n_blocks=5, random_state=0)"),
+]
 
 
 def child(program, *arguments):
@@ -152,6 +203,29 @@ def fits(folder, text):
         record.write("scale_fits", "eurlex57k", name, figures)
 
 
+def plans(folder, chosen):
+    """Forecasts of `plan` against fits with one thread."""
+    for name, model in PLANS:
+        if chosen and chosen not in f"{name} {model}":
+            continue
+        path = folder / f"{name}.txt"
+        if not path.exists():
+            of_set = Path(os.environ["MANYLABEL_DATA"], name)
+            source = next(of_set / file for file in FILES if (of_set / file).exists())
+            path.write_bytes(gzip.decompress(source.read_bytes()))
+        forecast = [float(word) for word in child(PLAN, "plan", path, model)]
+        truth = [float(word) for word in child(PLAN, "fit", path, model)]
+        figures = {"share of the rows in the largest sample": round(forecast[3], 2)}
+        for what, unit, got, wanted in zip(
+            ("memory", "model", "time"), (1e6, 1e6, 1), forecast, truth, strict=False
+        ):
+            name_of = f"{what} ({'s' if unit == 1 else 'MB'})"
+            figures[name_of] = round(wanted / unit, 2)
+            figures[f"forecast over {what}"] = round(got / wanted, 2)
+        print(name, model, figures, flush=True)
+        record.write("scale_plan", name, model, figures)
+
+
 def made_rows():
     """Yield blocks of rows with 240 of 40,000 features, one frequent label, and 47 rare labels."""
     rng = np.random.default_rng(0)
@@ -206,6 +280,7 @@ def main():
     )
     parser.add_argument("--memory", action="store_true", help="measure a fit in a memory cgroup")
     parser.add_argument("--convert", action="store_true", help="measure `convert` only")
+    parser.add_argument("--plan", nargs="?", const="", help="measure `plan` only, for sets with this text")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -215,7 +290,9 @@ def main():
         if not os.environ.get("MANYLABEL_DATA"):
             sys.exit("MANYLABEL_DATA must be the path of the folder of data sets")
         text = gzip.decompress(Path(os.environ["MANYLABEL_DATA"], "eurlex57k", "train.txt.gz").read_bytes())
-        if args.convert:
+        if args.plan is not None:
+            plans(folder, args.plan)
+        elif args.convert:
             conversions(folder, text)
         else:
             fits(folder, text)

@@ -21,8 +21,10 @@ from manylabel.diagnosis import doctor
 from manylabel.embedding import Rembrandt
 from manylabel.linear import DiSMECClassifier, LEMLClassifier, PDSparseClassifier
 from manylabel.link import SmoothLinkClassifier
+from manylabel.memory import memory_limit
 from manylabel.partition import BlockPartitionClassifier, BlockPartitioner, CBMLCClassifier, LPSRClassifier
 from manylabel.persistence import load, save
+from manylabel.planning import Plan, plan
 from manylabel.rules import BoostedRulesClassifier
 from manylabel.tagging import TextTagger
 from manylabel.tree import LabelTreeClassifier
@@ -38,6 +40,7 @@ __all__ = [
     "LPSRClassifier",
     "LabelTreeClassifier",
     "PDSparseClassifier",
+    "Plan",
     "Rembrandt",
     "SmoothLinkClassifier",
     "TextTagger",
@@ -48,9 +51,11 @@ __all__ = [
     "doctor",
     "link",
     "load",
+    "memory_limit",
     "metrics",
     "model_selection",
     "partition",
+    "plan",
     "plotting",
     "rules",
     "save",

@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 __all__ = [
     "DismecTask",
     "Scorer",
+    "TreeTask",
     "block_scorer",
     "calibrated",
     "check_correlated",
@@ -34,9 +35,11 @@ __all__ = [
     "fit_rules",
     "fit_tree",
     "is_canonical",
+    "join_tree",
     "linear_scorer",
     "link_scorer",
     "low_rank_scorer",
+    "memory_held",
     "merge_blocks",
     "parse_xc",
     "partition_labels",
@@ -44,11 +47,13 @@ __all__ = [
     "pls_project",
     "read_arff",
     "read_xc",
+    "restart_memory_peak",
     "route",
     "rules_add",
     "rules_fired",
     "rules_scorer",
     "scale_rows",
+    "set_memory_limit",
     "standardize_columns",
     "topk_of_rows",
     "transpose_rows",
@@ -114,6 +119,27 @@ class Scorer:
         beam: int | None = None,
         max_nodes: int | None = None,
     ) -> _Csr: ...
+
+@final
+class TreeTask:
+    def __new__(
+        cls,
+        examples: _Examples,
+        prepared: _Prepared | None,
+        factors: tuple[NDArray[np.float32], NDArray[np.float32]] | None,
+        params: dict[str, Any],
+        trees: dict[str, Any] | None,
+        vectors: Any,
+        job: _Job,
+    ) -> TreeTask: ...
+    @property
+    def first_node(self) -> int: ...
+    @property
+    def levels(self) -> NDArray[np.int64]: ...
+    def complete(self, pieces: list[dict[str, Any]], job: _Job) -> None: ...
+    def fit(self, first: int, end: int, job: _Job) -> dict[str, Any]: ...
+    def learn(self, job: _Job) -> tuple[float, float | None]: ...
+    def trees(self) -> dict[str, Any]: ...
 
 def block_scorer(
     router: Scorer,
@@ -258,9 +284,16 @@ def fit_tree(
     job: _Job,
 ) -> tuple[dict[str, Any], float | None, int, int]: ...
 def is_canonical(matrix: Any) -> bool: ...
+def join_tree(
+    trees: dict[str, Any],
+    shape: tuple[int, int],
+    pieces: list[dict[str, Any]],
+    params: dict[str, Any],
+) -> tuple[dict[str, Any], int, int]: ...
 def linear_scorer(model: Any) -> Scorer: ...
 def link_scorer(model: Any) -> Scorer: ...
 def low_rank_scorer(model: Any) -> Scorer: ...
+def memory_held() -> tuple[int, int]: ...
 def merge_blocks(
     routes: csr_array,
     labels: list[NDArray[np.int32]],
@@ -299,6 +332,7 @@ def read_arff(
     path: str, xml: str | None, *, ignore: list[str], missing_labels: str, double: bool
 ) -> tuple[NDArray[Any] | _Csr, _Csr, _Csr, list[str], list[str]]: ...
 def read_xc(path: str, *, double: bool, n_threads: int) -> tuple[tuple[int, int, int], _Csr, _Csr, _Csr]: ...
+def restart_memory_peak() -> int: ...
 def route(router: Scorer, x: _Features, routing: Any, n_threads: int) -> _Csr: ...
 def rules_add(
     model: Any, x: csr_array, scores: NDArray[np.float64], begin: int, end: int, n_threads: int
@@ -306,6 +340,7 @@ def rules_add(
 def rules_fired(model: Any, x: csr_array, n_threads: int) -> _Csr: ...
 def rules_scorer(model: Any) -> Scorer: ...
 def scale_rows(x: csr_array, normalize: bool, ones: bool, out: _Rows, job: _Job) -> NDArray[np.uint32]: ...
+def set_memory_limit(limit: int | None) -> int | None: ...
 def standardize_columns(
     x: csr_array, sample_weight: NDArray[np.float32] | None, center: bool
 ) -> tuple[_Csr, NDArray[np.float64], NDArray[np.float64]]: ...

@@ -54,7 +54,7 @@ def fit(
     Parameters
     ----------
     estimator : estimator
-        The estimator, which must be a `DiSMECClassifier`. It is not changed.
+        The estimator: a `DiSMECClassifier` or a `LabelTreeClassifier`. It is not changed.
     X : array-like, sparse matrix or dask array of shape (n_samples, n_features), str or path-like
         Features, or the path of a folder that `manylabel.datasets.convert` has written and that all workers
         can reach. The blocks of a dask array must be arrays or sparse matrices with all columns.
@@ -270,8 +270,10 @@ def _fit(
     arguments = {"checkpoint": str(checkpoint), "data": str(data), "any_cpu": options["any_cpu"]}
     if work.folder.choice is None:
         _finish(client, [client.submit(_choose, **arguments, pure=False)])
-    missing = work.folder.missing()
-    _finish(client, client.map(_fit_piece, missing, **arguments, pure=False))
+    missing = set(work.folder.missing())
+    for stage in work.folder.stages:
+        numbers = [number for number in stage if number in missing]
+        _finish(client, client.map(_fit_piece, numbers, **arguments, pure=False))
     return work.join()
 
 

@@ -1,9 +1,9 @@
 """Fits that are cut into pieces and can be continued after an interruption.
 
-A piece is the fit of some of the labels. Each finished piece is stored in a file of a folder. A fit can be
-interrupted at any time, and continues later with the finished pieces. Several processes or machines that
-share the folder can fit different pieces. If all of them have the same type of CPU, the fitted model is
-exactly the same as the model of the method ``fit``.
+A piece is the fit of some of the labels, or of some of the nodes of label trees. Each finished piece is
+stored in a file of a folder. A fit can be interrupted at any time, and continues later with the finished
+pieces. Several processes or machines that share the folder can fit different pieces. If all of them have the
+same type of CPU, the fitted model is exactly the same as the model of the method ``fit``.
 
 The folder has the file ``fit.json`` with the parameters of the estimator, checksums of the data and the type
 of the CPU. The file ``choice.npz`` has the values that all pieces share, such as the chosen value of a
@@ -23,6 +23,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,7 +40,7 @@ from manylabel.estimator.costs import LabelCosts, label_costs
 from manylabel.estimator.names import as_names, column_names, values_of_frame
 from manylabel.estimator.parameters import shown
 from manylabel.estimator.pieces import Arrays, Pieces, pieces_of
-from manylabel.estimator.progress import Progress, Report, reported
+from manylabel.estimator.progress import Progress, Report, Tell, reported
 from manylabel.estimator.validation import as_column, check_training_set
 from manylabel.persistence import description_of, from_description
 
@@ -51,11 +52,7 @@ _ITEMS = 1 << 22
 # Version of the folder format.
 _FORM = 1
 
-# With "auto", a piece has at most this number of units, unless there would be more than `_MOST_PIECES`
-# pieces. If there are several pieces, each has at least half this number, so that all threads of a machine
-# have work.
-_UNITS_OF_PIECE = 32
-# With "auto", there are at most this number of pieces.
+# With "auto", a stage has at most this number of pieces.
 _MOST_PIECES = 4096
 
 
@@ -81,7 +78,7 @@ def fit(
     Parameters
     ----------
     estimator : estimator
-        The estimator, which must be a `DiSMECClassifier`. It is not changed.
+        The estimator: a `DiSMECClassifier` or a `LabelTreeClassifier`. It is not changed.
     X : array-like or sparse matrix of shape (n_samples, n_features), str or path-like
         Features, or the path of a folder that `manylabel.datasets.convert` has written.
     Y : array-like or sparse matrix of shape (n_samples, n_labels), default=None
@@ -91,12 +88,14 @@ def fit(
     checkpoint : str or path-like
         The folder of the finished pieces. It is created if it does not exist.
     n_pieces : int or "auto", default="auto"
-        Number of pieces; >= 1. Labels are fitted in groups of sixteen, so there are at most as many pieces as
-        groups. "auto" depends only on the data and the parameters. Machines that share the folder must use
-        the same value.
+        Number of pieces; >= 1. `DiSMECClassifier` fits labels in groups of sixteen, so there are at most as
+        many pieces as groups. With `LabelTreeClassifier`, it is the number of pieces of each level of the
+        trees, and there are at most as many pieces as nodes. "auto" depends only on the data and the
+        parameters. Machines that share the folder must use the same value.
     piece : tuple of two int, default=(1, 1)
         With ``(i, N)``, this call fits every N-th piece, starting with the i-th piece; 1 <= i <= N. If N
-        machines share the folder, each of them uses another i.
+        machines share the folder, each of them uses another i. The pieces of a level of a tree need the
+        pieces of the levels above. If the other machines have not finished these, this call fits them, too.
     any_cpu : bool, default=False
         Whether machines with different types of CPU may share the folder. If they do, the last digits of the
         weights depend on which machine fitted a piece.
@@ -137,7 +136,8 @@ def fit(
 
     Each call copies X once, unless X is a folder. A call that fits some of the pieces needs as much memory
     for X as a fit of all labels, and memory for the weights of one piece. The call that returns the estimator
-    needs memory for all weights.
+    needs memory for all weights. With `LabelTreeClassifier`, each call sends all rows through the levels of
+    the trees that are complete. It needs memory for the weights of these levels.
 
     Examples
     --------
@@ -213,6 +213,7 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._choice: Arrays | None = None
         try:
             self.about = json.loads((path / "fit.json").read_text())
         except ValueError:
@@ -251,7 +252,10 @@ class Folder:
     @property
     def choice(self) -> Arrays | None:
         """The values that all pieces share, or None if they have not been chosen."""
-        return _read(self.path / "choice.npz")
+        if self._choice is None:
+            self._choice = _read(self.path / "choice.npz")
+        # A copy of the dict, so that callers can add values.
+        return None if self._choice is None else dict(self._choice)
 
     @property
     def costs(self) -> LabelCosts | None:
@@ -273,6 +277,31 @@ class Folder:
         """Return the path of a piece."""
         return self.path / f"piece-{number:06}.npz"
 
+    def piece(self, number: int) -> Arrays:
+        """Return the result of a piece."""
+        found = _read(self.piece_path(number))
+        if found is None:
+            raise ValueError(f"{self.path}: piece {number} is missing")
+        return found
+
+    @property
+    def stages(self) -> list[range]:
+        """The numbers of the pieces of each stage."""
+        choice = self.choice
+        assert choice is not None
+        return [range(*bounds) for bounds in pairwise([*choice["stages"].tolist(), self.n_pieces])]
+
+    def stage_of(self, number: int) -> int:
+        """Return the stage of a piece."""
+        return next(stage for stage, numbers in enumerate(self.stages) if number in numbers)
+
+    def units_of(self, number: int) -> tuple[int, int]:
+        """Return the first unit of a piece, and the unit after the last one."""
+        choice = self.choice
+        assert choice is not None
+        first, end = choice["cuts"][number : number + 2].tolist()
+        return first, end
+
     def missing(self) -> list[int]:
         """Return the numbers of the pieces that are not finished."""
         return [number for number in range(self.n_pieces) if not self.piece_path(number).exists()]
@@ -288,7 +317,7 @@ class Folder:
             )
         estimator = from_description(self.about["estimator"])
         n_features, n_labels = self.about["n_features"], self.about["n_labels"]
-        pieces = [_read(self.piece_path(number)) or {} for number in range(n_pieces)]
+        pieces = [self.piece(number) for number in range(n_pieces)]
         estimator.n_features_in_ = n_features
         if self.about["feature_names"] is not None:
             estimator.feature_names_in_ = np.array(self.about["feature_names"], dtype=object)
@@ -404,6 +433,7 @@ class Work:
         self.estimator.random_state = from_description(self.folder.about["estimator"]).random_state
         self._n_pieces = n_pieces
         self._task: Pieces | None = None
+        self._stage = 0
 
     @classmethod
     def opened(
@@ -420,6 +450,7 @@ class Work:
         work._examples = (*examples, folder.costs)
         work._n_pieces = folder.about["n_pieces"]
         work._task = None
+        work._stage = 0
         return work
 
     @property
@@ -437,47 +468,92 @@ class Work:
         if self.folder.choice is not None:
             return
         choice = self._cut.choose(self.estimator, *self._examples, report)
-        self._task = self._cut(self.estimator, *self._examples, choice, report)
-        n_units = self._task.n_units
-        wanted = self._n_pieces
-        if isinstance(wanted, str):
-            wanted = min(-(-n_units // _UNITS_OF_PIECE), _MOST_PIECES)
-        n_pieces = max(1, min(int(wanted), n_units))
-        choice["cuts"] = np.arange(n_pieces + 1) * n_units // n_pieces
+        self._begin(choice, report)
+        assert self._task is not None
+        bounds = [*self._task.stages, self._task.n_units]
+        cuts, stages = [0], []
+        for first, end in pairwise(bounds):
+            stages.append(len(cuts) - 1)
+            n_units, wanted = end - first, self._n_pieces
+            if isinstance(wanted, str):
+                # All pieces have about the same size. If a stage has several pieces, each has at least half
+                # of `most_units` units, so that all threads of a machine have work.
+                wanted = min(-(-n_units // self._cut.most_units), _MOST_PIECES)
+            n_pieces = max(1, min(int(wanted), n_units))
+            cuts += [first + (piece + 1) * n_units // n_pieces for piece in range(n_pieces)]
+        choice["cuts"], choice["stages"] = np.array(cuts), np.array(stages)
         _write(self.folder.path / "choice.npz", choice)
 
     def fit(self, numbers: Iterable[int], report: Report) -> None:
-        """Fit the pieces with the given numbers, except pieces that are in the folder."""
-        done = 0
+        """Fit the pieces with the given numbers, except pieces that are in the folder.
+
+        If pieces of an earlier stage are missing, they are fitted too, since the others need them.
+        """
+        tell = _Sum(report)
+        last = self.n_pieces - 1
         for number in numbers:
-            path = self.folder.piece_path(number)
-            if path.exists():
+            if self._cut.has_end and number == last:
                 continue
+            if not self.folder.piece_path(number).exists():
+                self._reach(self.folder.stage_of(number), tell)
+                self._fit_piece(number, tell)
+        if self._cut.has_end and self.folder.missing() == [last]:
+            self._reach(len(self.folder.stages) - 1, tell)
+            self._fit_piece(last, tell)
+
+    def _begin(self, choice: Arrays, report: Tell) -> None:
+        self._task = self._cut(self.estimator, *self._examples, choice, report)
+        self._stage = 0
+
+    def _reach(self, stage: int, tell: _Sum) -> None:
+        """Make the training set ready for the pieces of a stage."""
+        if self._task is None or self._stage > stage:
             choice = self.folder.choice
             assert choice is not None
-            if self._task is None:
-                self._task = self._cut(self.estimator, *self._examples, choice, report)
-            first, end = choice["cuts"][number : number + 2].tolist()
-            before = done
+            self._begin(choice, tell)
+        assert self._task is not None
+        while self._stage < stage:
+            numbers = self.folder.stages[self._stage]
+            # Another machine begins with the first of its pieces, so this one begins with the last.
+            for number in reversed(numbers):
+                if not self.folder.piece_path(number).exists():
+                    self._fit_piece(number, tell)
+            self._task.complete([self.folder.piece(number) for number in numbers], tell)
+            self._stage += 1
 
-            def tell(now: int, before: int = before) -> None:
-                nonlocal done
-                done = before + now
-                report(done)
-
-            try:
-                result = self._task.fit(first, end, tell)
-            except Exception as error:
-                if hasattr(error, "add_note"):  # from Python 3.11 on
-                    error.add_note(f"in piece {number} of {self.n_pieces}")
-                raise
-            _write(path, result)
+    def _fit_piece(self, number: int, tell: _Sum) -> None:
+        first, end = self.folder.units_of(number)
+        assert self._task is not None
+        tell.restart()
+        try:
+            result = self._task.fit(first, end, tell)
+        except Exception as error:
+            if hasattr(error, "add_note"):  # from Python 3.11 on
+                error.add_note(f"in piece {number} of {self.n_pieces}")
+            raise
+        _write(self.folder.piece_path(number), result)
 
     def join(self) -> Any:
         """Make the fitted estimator, with `n_jobs` and `verbose` of the caller."""
         joined = self.folder.join()
         joined.set_params(n_jobs=self.estimator.n_jobs, verbose=self.estimator.verbose)
         return joined
+
+
+class _Sum:
+    """Reports the sum of the work of several pieces."""
+
+    def __init__(self, report: Tell) -> None:
+        self._report = report
+        self._before = self._done = 0
+
+    def __call__(self, done: int) -> None:
+        self._done = self._before + done
+        self._report(self._done)
+
+    def restart(self) -> None:
+        """Begin the next piece."""
+        self._before = self._done
 
 
 @cache

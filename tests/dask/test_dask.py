@@ -242,3 +242,31 @@ def test_a_folder_that_workers_cannot_reach(two, data):
     with pytest.raises(ValueError, match="`Y` must be None"):
         ml.dask.fit(model, folder / "rows", data[1], client=two)
     assert Path(folder).exists()
+
+
+def test_trees(two, tmp_path, data):
+    """The levels of a tree are fitted one after the other, also if a worker is paused for a while."""
+    X, Y, folder, _ = data
+    model = ml.LabelTreeClassifier(max_leaf=9, branching=6, random_state=0)
+    expected = ml.LabelTreeClassifier(**model.get_params()).fit(X, Y)
+    expected.save(tmp_path / "expected")
+    paused = []
+
+    def pause():
+        pid = next(iter(two.run(os.getpid).values()))
+        while not (tmp_path / "fit" / "piece-000002.npz").exists():
+            time.sleep(0.005)
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(2)
+        paused.append(len(list((tmp_path / "fit").glob("piece-*.npz"))))
+        os.kill(pid, signal.SIGCONT)
+
+    thread = threading.Thread(target=pause)
+    thread.start()
+    fit = {"client": two, "checkpoint": tmp_path / "fit", "n_pieces": 40}
+    got = ml.dask.fit(model, folder / "rows", **fit)
+    thread.join()
+    assert paused[0] < shards.Folder(tmp_path / "fit").n_pieces  # the paused worker had a piece
+    got.save(tmp_path / "got")
+    assert (tmp_path / "got").read_bytes() == (tmp_path / "expected").read_bytes()
+    assert not hasattr(model, "chunk_weights_")

@@ -1,5 +1,6 @@
 """Fits in pieces: the bits of one fit, also after kills, and folders of other fits are refused."""
 
+import errno
 import json
 import signal
 import subprocess
@@ -283,16 +284,20 @@ CHILD = """
 import sys
 import manylabel as ml
 X, Y = ml.datasets.load_xc(sys.argv[1])
-model = ml.shards.fit(ml.DiSMECClassifier(random_state=0), X, Y, checkpoint=sys.argv[2], n_pieces=19)
-model.save(sys.argv[3])
+model = eval(sys.argv[4], vars(ml))
+ml.shards.fit(model, X, Y, checkpoint=sys.argv[2], n_pieces=19).save(sys.argv[3])
 """
 
 
-def test_killed_at_twenty_random_moments(tmp_path, data):
+@pytest.mark.parametrize(
+    "model",
+    ["DiSMECClassifier(random_state=0)", "LabelTreeClassifier(max_leaf=9, branching=6, random_state=0)"],
+)
+def test_killed_at_twenty_random_moments(tmp_path, data, model):
     """Each kill loses at most the piece in work, and the model file is the same, byte for byte."""
     dump_xc(*data, tmp_path / "data.txt")
     X, Y = load_xc(tmp_path / "data.txt")
-    ml.DiSMECClassifier(random_state=0).fit(X, Y).save(tmp_path / "expected")
+    eval(model, vars(ml)).fit(X, Y).save(tmp_path / "expected")
     arguments = [sys.executable, "-c", CHILD, str(tmp_path / "data.txt")]
     rng = np.random.default_rng(0)
     n_kills, round_number = 0, 0
@@ -300,7 +305,7 @@ def test_killed_at_twenty_random_moments(tmp_path, data):
         folder = tmp_path / f"fit {round_number}"
         while True:
             before = len(list(folder.glob("piece-*.npz")))
-            child = subprocess.Popen([*arguments, str(folder), str(tmp_path / "model")])
+            child = subprocess.Popen([*arguments, str(folder), str(tmp_path / "model"), model])
             begun = time.monotonic()
             while not (folder / "fit.json").exists() and child.poll() is None:
                 time.sleep(0.002)
@@ -315,3 +320,49 @@ def test_killed_at_twenty_random_moments(tmp_path, data):
         assert (tmp_path / "model").read_bytes() == (tmp_path / "expected").read_bytes()
         round_number += 1
     assert not list(folder.glob("*.tmp"))
+
+
+LIMITED = """
+import resource, signal, sys
+import manylabel as ml
+X, Y = ml.datasets.load_xc(sys.argv[1])
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write then fails with an error
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
+try:
+    ml.shards.fit(ml.DiSMECClassifier(C=1.0, random_state=0), X, Y, checkpoint=sys.argv[2], n_pieces=3)
+except OSError as error:
+    print(error.errno)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs RLIMIT_FSIZE")
+def test_files_that_cannot_be_written(tmp_path, data):
+    """No half-written file stays, and the same call continues when there is room."""
+    dump_xc(*data, tmp_path / "data.txt")
+    X, Y = load_xc(tmp_path / "data.txt")
+    for limit in (5000, 20_000):  # the first is too small for a piece, the second is large enough for some
+        command = [sys.executable, "-c", LIMITED, tmp_path / "data.txt", tmp_path / "fit", str(limit)]
+        run = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert run.stdout.split() == [str(errno.EFBIG)]
+        assert not list((tmp_path / "fit").glob(".*"))
+    got = shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path / "fit", n_pieces=3)
+    assert_same_bits(got, ml.DiSMECClassifier(**PLAIN).fit(X, Y))
+
+
+def test_a_full_disk(tmp_path, data):
+    """Like `test_files_that_cannot_be_written`, on a small file system."""
+    X, Y = data
+    (tmp_path / "disk").mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=60k", "tmpfs", str(tmp_path / "disk")]
+    if sys.platform != "linux" or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("the process may not mount a file system")
+    try:
+        with pytest.raises(OSError, match="No space left on device"):
+            shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path / "disk", n_pieces=19)
+        n_finished = len(list((tmp_path / "disk").glob("piece-*.npz")))
+        assert 0 < n_finished < 19
+        subprocess.run([*mount[:4], "remount,size=9M", *mount[5:]], check=True)
+        got = shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path / "disk", n_pieces=19)
+    finally:
+        subprocess.run(["umount", str(tmp_path / "disk")], check=True)
+    assert_same_bits(got, ml.DiSMECClassifier(**PLAIN).fit(X, Y))

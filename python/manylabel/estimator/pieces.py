@@ -24,7 +24,17 @@ class Pieces(Protocol):
     A fit consists of units, such as groups of labels. A piece is the fit of a range of units. Its result
     depends only on the data, the parameters and the range. The joined results of all pieces are exactly the
     fitted attributes of a fit in one piece.
+
+    A fit can have several stages, such as the levels of a tree. A piece has units of one stage only. To fit a
+    piece, the results of all pieces of the earlier stages are necessary.
     """
+
+    # With an automatic number of pieces, a piece has at most this number of units.
+    most_units: int
+
+    # Whether the last stage is a single short piece that ends the fit. The process that finds the results of
+    # all other pieces fits it.
+    has_end: bool
 
     def __init__(
         self,
@@ -55,6 +65,14 @@ class Pieces(Protocol):
         """Number of units."""
         ...
 
+    @property
+    def stages(self) -> list[int]:
+        """The first unit of each stage."""
+        ...
+
+    def complete(self, pieces: Sequence[Arrays], report: Tell) -> None:
+        """Use the results of all pieces of a stage, so that units of the next stage can be fitted."""
+
     def fit(self, first: int, end: int, report: Tell) -> Arrays:
         """Fit the units from `first` to ``end - 1``."""
         ...
@@ -75,8 +93,8 @@ def pieces_of(estimator: Any) -> type[Pieces]:
     cut = getattr(estimator, "_cut", None)
     if cut is None:
         raise TypeError(
-            f"the fit of {type(estimator).__name__} cannot be cut into pieces; only the fit of "
-            "DiSMECClassifier can"
+            f"the fit of {type(estimator).__name__} cannot be cut into pieces; only the fits of "
+            "DiSMECClassifier and LabelTreeClassifier can"
         )
     found: type[Pieces] = cut()
     return found

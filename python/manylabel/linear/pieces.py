@@ -42,6 +42,9 @@ def prepared_for(X: csr_array, Y: csr_array, params: dict[str, Any], report: Tel
 class DiSMECPieces:
     """The training set of a fit, and methods that fit ranges of panels to it; see `Pieces`."""
 
+    most_units = 32
+    has_end = False
+
     def __init__(
         self,
         estimator: DiSMECClassifier,
@@ -89,6 +92,14 @@ class DiSMECPieces:
     def n_units(self) -> int:
         """Number of panels. A piece has whole panels."""
         return self._task.n_panels
+
+    @property
+    def stages(self) -> list[int]:
+        """The first unit of each stage. There is only one stage."""
+        return [0]
+
+    def complete(self, pieces: Sequence[Arrays], report: Tell) -> None:
+        """Do nothing, since there is only one stage."""
 
     def fit(self, first: int, end: int, report: Tell) -> Arrays:
         """Fit the panels from `first` to ``end - 1``."""

@@ -25,10 +25,13 @@ from manylabel.datasets.rows import folder_of
 from manylabel.estimator.progress import Tell
 from manylabel.estimator.validation import known_ones, unknown_entries
 
-__all__ = ["has_frequent_labels", "prepared_rows"]
+__all__ = ["has_frequent_labels", "original_rows", "prepared_rows"]
 
 _Arrays = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.float32]]
 _Prepared = tuple[_Arrays, _Arrays | None, NDArray[np.uint32], int, int]
+
+# Number of columns that are renumbered at a time.
+_ITEMS = 1 << 22
 
 # A label is rare if less than one in this number of its known entries is positive, as in the Rust core. Only
 # labels that are not rare are fitted with the transpose of X.
@@ -100,6 +103,32 @@ def prepared_rows(
     features = np.load(rows / "features.npy")
     xt = _arrays(rows / "columns") if by_column else None
     return _arrays(rows), xt, features, X.shape[1], len(features) + ones
+
+
+def original_rows(X: Any, *, normalize: bool, job: tuple[int, Tell]) -> _Prepared | None:
+    """Memory-map the prepared rows of X with the original numbers of the columns.
+
+    There is no column of ones and no transpose. Arguments and result are the same as in `prepared_rows`.
+    """
+    prepared = prepared_rows(X, normalize=normalize, ones=False, by_column=False, job=job)
+    if prepared is None or len(prepared[2]) == X.shape[1]:
+        return prepared
+    folder = folder_of(X)
+    assert folder is not None
+    (indptr, indices, data), _, features, n_features, _ = prepared
+    rows = folder / ("unit" if normalize else "given")
+
+    def write(aside: Path) -> None:
+        shape = (max(len(indices), 1),)
+        out = np.lib.format.open_memmap(aside / "indices.npy", "w+", np.uint32, shape)
+        for first in range(0, len(indices), _ITEMS):
+            np.take(features, indices[first : first + _ITEMS], out=out[first : first + _ITEMS])
+            job[1](0)
+
+    with locked(folder / "prepare.lock", wait=True):
+        _written_once(rows / "original", write)
+    original = np.load(rows / "original" / "indices.npy", mmap_mode="r")[: len(indices)]
+    return (indptr, original, data), None, features, n_features, n_features
 
 
 def _written_once(folder: Path, write: Callable[[Path], None]) -> None:

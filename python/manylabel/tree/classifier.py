@@ -16,10 +16,10 @@ from manylabel import _core
 from manylabel.embedding.rembrandt import Rembrandt
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import ODDS_OF_MARGINS, built_aside, core_rows
-from manylabel.estimator.costs import label_costs
+from manylabel.estimator.costs import LabelCosts, label_costs
 from manylabel.estimator.explanation import Explained
 from manylabel.estimator.parameters import check_count, fixed_threshold, n_threads
-from manylabel.estimator.progress import Progress, reported
+from manylabel.estimator.progress import Progress, Tell, reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import holds_measurements
 from manylabel.estimator.schema import Array, Scalar, Schema
@@ -29,6 +29,7 @@ from manylabel.linear.base import unit_length
 from manylabel.linear.dismec import DiSMECClassifier
 from manylabel.tree.inspection import explained
 from manylabel.tree.outputs import without_outputs
+from manylabel.tree.pieces import TreePieces
 
 __all__ = ["LabelTreeClassifier"]
 
@@ -412,34 +413,13 @@ class LabelTreeClassifier(EditableLabels):
         label_weight: Any = None,
         propensities: Any = None,
     ) -> None:
-        params = self.parameters.check(self)
-        textbook = -1.0 if params["combine"] == "product" else 0.0
-        threshold = fixed_threshold(params["threshold"], textbook)
         sparse_output = issparse(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight, unknown=True)
-        by_row = params["normalize"]
-        if by_row == "auto":
-            by_row = not holds_measurements(X)
-        params |= {"learn_cut": threshold is None, "normalize": bool(by_row)}
         n_labels = y.shape[1]
         costs = label_costs(n_labels, label_weight, propensities)
         total = len(np.unique(known_ones(y).indices))
-        if params["max_leaf"] == "auto":
-            params["max_leaf"] = _leaf_size(total, params["beam"])
-        with reported(total, "label", params["verbose"], progress) as report:
-            if params["C"] == "auto":
-                flat = DiSMECClassifier(
-                    fit_intercept=params["fit_intercept"],
-                    solver=params["solver"],
-                    tol=params["tol"],
-                    max_iter=params["max_iter"],
-                    normalize=params["normalize"],
-                )
-                params["C"] = flat._settled(X, y, sample_weight, params["n_jobs"], report, costs).C
-            params["prune"] = _least_weight(params)
-            vectors = None
-            if params["label_vectors"] == "rembrandt" and total > params["max_leaf"]:
-                vectors = _reduced_vectors(normalize(X) if by_row else X, y, sample_weight, params)
+        with reported(total, "label", bool(self.verbose), progress) as report:
+            params, vectors = self._settled_params(X, y, sample_weight, costs, report)
             attributes, cut, n_iter, n_unfinished = _core.fit_tree(
                 (X, y, sample_weight),
                 None if costs is None else (costs.positive, costs.negative),
@@ -447,25 +427,82 @@ class LabelTreeClassifier(EditableLabels):
                 vectors,
                 (params["n_jobs"], report),
             )
+        self._set_fitted(attributes, cut, n_iter, params, n_labels)
+        self.sparse_output_ = sparse_output
+        self._warn_of_unfinished(n_unfinished, stacklevel=4)
+
+    @staticmethod
+    def _core_params(params: dict[str, Any]) -> dict[str, Any]:
+        """Return the parameters for the core. In `params`, C, `max_leaf` and `normalize` are not "auto"."""
+        learn_cut = fixed_threshold(params["threshold"]) is None
+        return params | {"learn_cut": learn_cut, "prune": _least_weight(params)}
+
+    def _settled_params(
+        self,
+        X: csr_array,
+        Y: csr_array,
+        sample_weight: NDArray[np.float32] | None,
+        costs: LabelCosts | None,
+        report: Tell,
+    ) -> tuple[dict[str, Any], Any]:
+        """Return the parameters for the core, and the vectors of the labels if they are not sums of rows."""
+        params = self.parameters.check(self)
+        by_row = params["normalize"]
+        if by_row == "auto":
+            by_row = not holds_measurements(X)
+        params["normalize"] = bool(by_row)
+        total = len(np.unique(known_ones(Y).indices))
+        if params["max_leaf"] == "auto":
+            params["max_leaf"] = _leaf_size(total, params["beam"])
+        if params["C"] == "auto":
+            flat = DiSMECClassifier(
+                fit_intercept=params["fit_intercept"],
+                solver=params["solver"],
+                tol=params["tol"],
+                max_iter=params["max_iter"],
+                normalize=params["normalize"],
+            )
+            params["C"] = flat._settled(X, Y, sample_weight, params["n_jobs"], report, costs).C
+        params = self._core_params(params)
+        vectors = None
+        if params["label_vectors"] == "rembrandt" and total > params["max_leaf"]:
+            vectors = _reduced_vectors(normalize(X) if by_row else X, Y, sample_weight, params)
+        return params, vectors
+
+    def _set_fitted(
+        self,
+        attributes: dict[str, Any],
+        cut: float | None,
+        n_iter: int,
+        params: dict[str, Any],
+        n_labels: int,
+    ) -> None:
+        """Set the fitted attributes, except those that depend on the form of Y."""
         for name in ("node_scale_", "leaf_scale_", "label_changes_"):  # an earlier fit may have set them
             self.__dict__.pop(name, None)
         for name, value in attributes.items():
             setattr(self, name, value)
+        textbook = -1.0 if params["combine"] == "product" else 0.0
+        threshold = fixed_threshold(params["threshold"], textbook)
         if threshold is None:
             threshold = textbook if cut is None else cut
         self.C_ = float(params["C"])
         self.threshold_ = float(threshold)
         self.by_leaf_ = params["combine"] == "leaf"
         self.n_iter_ = n_iter
-        self.normalize_ = bool(by_row)
+        self.normalize_ = bool(params["normalize"])
         self.classes_ = np.arange(n_labels)
-        self.sparse_output_ = sparse_output
+
+    def _warn_of_unfinished(self, n_unfinished: int, stacklevel: int) -> None:
         if n_unfinished:
             warnings.warn(
                 f"{n_unfinished} linear classifiers did not converge in max_iter={self.max_iter} steps",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=stacklevel,
             )
+
+    def _cut(self) -> type[TreePieces]:
+        return TreePieces
 
     @built_aside
     def add_labels(

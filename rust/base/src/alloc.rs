@@ -9,8 +9,10 @@
 //! module keeps a reserve of memory for small requests. When the allocator uses the reserve, it calls
 //! [`ran_low`]. Every running computation then ends with an error at its next call of
 //! [`Watch::step`](crate::Watch::step).
+//!
+//! If the caller has set a [limit](budget), a vector that would exceed the limit is an error, too.
 
-use crate::Error;
+use crate::{Error, budget};
 use rayon::iter::ParallelIterator;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -55,8 +57,24 @@ fn refused_entries(what: &'static str, n: usize, size: usize) -> Error {
     }
 }
 
+/// Returns an error if `n` entries of type `T` would exceed the limit of the [budget].
+#[inline]
+fn ask<T>(what: &'static str, n: usize) -> Result<(), Error> {
+    let bytes = n.saturating_mul(size_of::<T>());
+    if bytes < budget::COUNTED {
+        return Ok(());
+    }
+    budget::granted(what, bytes)
+}
+
 /// Reserves memory for at least `more` further entries of `vec`.
 fn reserve<T>(what: &'static str, vec: &mut Vec<T>, more: usize) -> Result<(), Error> {
+    if vec.capacity() - vec.len() >= more {
+        return Ok(());
+    }
+    // The capacity is at least doubled. Small vectors are not counted.
+    let entries = more.max(vec.capacity());
+    ask::<T>(what, entries)?;
     vec.try_reserve(more)
         .map_err(|_| refused::<T>(what, vec.len().saturating_add(more)))
 }
@@ -67,6 +85,7 @@ fn reserve<T>(what: &'static str, vec: &mut Vec<T>, more: usize) -> Result<(), E
 ///
 /// Returns [`Error::TooLarge`] if `n` entries do not fit in memory. The error message contains `what`.
 pub fn reserved<T>(what: &'static str, n: usize) -> Result<Vec<T>, Error> {
+    ask::<T>(what, n)?;
     let mut vec = Vec::new();
     vec.try_reserve_exact(n)
         .map_err(|_| refused::<T>(what, n))?;

@@ -3,6 +3,7 @@
 //! - [`Error`] is the error type of all crates.
 //! - [`Watch`] counts the progress of a computation and can stop the computation.
 //! - [`filled`] and similar functions allocate memory and return an error if memory is short.
+//! - [`budget`] compares the memory of the process with a limit.
 //! - [`range`] checks the ranges of parameters.
 //!
 //! The crate contains no mathematics, no file access and no Python code.
@@ -27,6 +28,7 @@
 )]
 
 mod alloc;
+pub mod budget;
 mod error;
 pub mod range;
 mod watch;

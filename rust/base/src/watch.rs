@@ -1,7 +1,7 @@
 //! Defines [`Watch`], a progress counter with a stop flag. It is the only link between a running computation
 //! and its caller.
 
-use crate::{Error, alloc};
+use crate::{Error, alloc, budget};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
@@ -37,7 +37,7 @@ impl Watch {
     /// # Errors
     ///
     /// Returns [`Error::Stopped`] if [`stop`](Self::stop) has been called. Returns [`Error::TooLarge`]
-    /// if memory [ran low](crate::ran_low).
+    /// if memory [ran low](crate::ran_low), or if more memory is in use than the [limit](crate::budget) allows.
     pub fn step(&self, n: usize) -> Result<(), Error> {
         self.done.fetch_add(n, Relaxed);
         if self.stop.load(Relaxed) {
@@ -45,7 +45,7 @@ impl Watch {
         } else if alloc::is_low() {
             Err(alloc::exhausted("the computation"))
         } else {
-            Ok(())
+            budget::granted("the computation", 0)
         }
     }
 

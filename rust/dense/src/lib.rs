@@ -53,7 +53,7 @@ pub use decomposed::{Pairs, eigen, eigenvalues, singular, triangle};
 use faer::dyn_stack::{MemBuffer, StackReq};
 use faer::traits::ComplexField;
 use faer::{Mat, MatRef};
-use manylabel_base::Error;
+use manylabel_base::{Error, budget};
 
 /// Returns a matrix of zeros of shape (`n_rows`, `n_cols`).
 ///
@@ -84,6 +84,8 @@ pub fn from_fn<T>(
         what,
         got: format!("{n_rows} x {n_cols} numbers do not fit in memory"),
     };
+    let n_bytes = n_rows.saturating_mul(n_cols).saturating_mul(size_of::<T>());
+    budget::granted(what, n_bytes)?;
     matrix.try_reserve(n_rows, n_cols).map_err(refused)?;
     matrix.resize_with(n_rows, n_cols, value);
     Ok(matrix)

@@ -32,6 +32,7 @@
 )]
 
 mod arrays;
+mod budget;
 mod correlated;
 mod csr;
 mod datasets;
@@ -53,6 +54,7 @@ mod rules;
 mod run;
 mod scorer;
 mod tree;
+mod tree_pieces;
 
 use pyo3::prelude::*;
 
@@ -60,6 +62,8 @@ use pyo3::prelude::*;
 /// same names.
 #[pymodule(gil_used = false)]
 pub mod _core {
+    #[pymodule_export]
+    use crate::budget::{memory_held, restart_memory_peak, set_memory_limit};
     #[pymodule_export]
     use crate::correlated::{check_correlated, correlated_scorer, fit_correlated};
     #[pymodule_export]
@@ -93,4 +97,6 @@ pub mod _core {
     use crate::scorer::Scorer;
     #[pymodule_export]
     use crate::tree::{fit_tree, tree_add_labels, tree_scorer};
+    #[pymodule_export]
+    use crate::tree_pieces::{TreeTask, join_tree};
 }

@@ -12,8 +12,10 @@
 //!
 //! The reserve is address space that is never written to. The reserve counts towards the limit of `ulimit
 //! -v`, but not towards resident memory.
+//!
+//! The allocator also counts the memory that it has allocated (`manylabel_base::budget`), without the reserve.
 
-use manylabel_base::{Error, is_low, ran_low, recovered};
+use manylabel_base::{Error, budget, is_low, ran_low, recovered};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr;
 use std::sync::atomic::{
@@ -93,29 +95,53 @@ impl WithReserve {
     }
 }
 
+/// Counts a block that was allocated, unless it is null. Small blocks are not counted.
+#[inline]
+fn counted(block: *mut u8, size: usize) -> *mut u8 {
+    if size >= budget::COUNTED && !block.is_null() {
+        budget::took(size);
+    }
+    block
+}
+
+/// Counts a block that was freed. Small blocks are not counted.
+#[inline]
+fn discounted(size: usize) {
+    if size >= budget::COUNTED {
+        budget::gave(size);
+    }
+}
+
 // SAFETY: every block comes from and goes back to `System` with the caller's own layout.
 unsafe impl GlobalAlloc for WithReserve {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the contract of `alloc`.
-        self.or_from_reserve(layout.size(), || unsafe { System.alloc(layout) })
+        let block = self.or_from_reserve(layout.size(), || unsafe { System.alloc(layout) });
+        counted(block, layout.size())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the contract of `alloc_zeroed`.
-        self.or_from_reserve(layout.size(), || unsafe { System.alloc_zeroed(layout) })
+        let block = self.or_from_reserve(layout.size(), || unsafe { System.alloc_zeroed(layout) });
+        counted(block, layout.size())
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         // SAFETY: the caller keeps the contract of `realloc`. If it is refused, the old block is unchanged
         // and the request may be repeated.
-        self.or_from_reserve(new_size, || unsafe {
+        let grown = self.or_from_reserve(new_size, || unsafe {
             System.realloc(block, layout, new_size)
-        })
+        });
+        if !grown.is_null() {
+            discounted(layout.size());
+        }
+        counted(grown, new_size)
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(block, layout) }
+        unsafe { System.dealloc(block, layout) };
+        discounted(layout.size());
     }
 }
 

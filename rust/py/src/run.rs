@@ -5,9 +5,10 @@
 //! callback, the calling thread sets the stop flag of the [`Watch`], and the computation ends. Work that
 //! takes less time than starting threads runs on the calling thread instead ([`run_here`], [`score`]).
 
+use crate::budget::look_outside;
 use crate::error::to_py;
 use crate::reserve::ensure_reserve;
-use manylabel_base::{Error, Watch};
+use manylabel_base::{Error, Watch, budget};
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
 use pyo3::prelude::*;
 use rayon::ThreadPoolBuilder;
@@ -63,6 +64,7 @@ fn run_to_end(
     work: &mut (dyn FnMut(&Watch) -> Result<(), Error> + Send),
 ) -> PyResult<()> {
     ensure_reserve().map_err(to_py)?;
+    look_outside(0);
     let n_threads = n_threads.max(1);
     let no_thread = |error: &dyn Display| no_thread(n_threads, error);
     let pool = ThreadPoolBuilder::new()
@@ -97,6 +99,7 @@ fn run_to_end(
                     }
                     Err(RecvTimeoutError::Timeout) if raised.is_err() => {} // the work is stopping
                     Err(RecvTimeoutError::Timeout) => {
+                        look_outside(budget::outside());
                         raised = Python::attach(|py| {
                             py.check_signals()?;
                             report(progress, watch.done())
@@ -139,6 +142,7 @@ pub(crate) fn run_here<T: Send>(
     work: impl FnOnce(&Watch) -> Result<T, Error> + Send,
 ) -> PyResult<T> {
     ensure_reserve().map_err(to_py)?;
+    look_outside(0);
     // After a panic, unfinished results are dropped with `work`. The borrowed arrays were only read.
     py.detach(|| catch_unwind(AssertUnwindSafe(|| work(&Watch::new()))))
         .map_err(|panic| panicked(&*panic))?

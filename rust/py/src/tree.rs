@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 /// Converts the parameters of a fit and checks their ranges.
-fn checked(params: &Named<'_>) -> PyResult<Checked> {
+pub(crate) fn checked(params: &Named<'_>) -> PyResult<Checked> {
     let linear = dismec::Params {
         c: params.get("C")?,
         prune: params.get("prune")?,
@@ -140,7 +140,7 @@ pub(crate) fn tree_add_labels<'py>(
 }
 
 /// Returns a dict from attribute names to the arrays of a model.
-fn arrays(py: Python<'_>, model: manylabel_tree::Model) -> PyResult<Bound<'_, PyDict>> {
+pub(crate) fn arrays(py: Python<'_>, model: manylabel_tree::Model) -> PyResult<Bound<'_, PyDict>> {
     let arrays = PyDict::new(py);
     arrays.set_item("node_children_", handed(py, model.children)?)?;
     arrays.set_item("node_label_ends_", handed(py, model.label_ends)?)?;

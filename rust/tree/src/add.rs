@@ -128,7 +128,7 @@ impl Checked {
         let rows_of_label = &outputs.rows_of_label;
         let mut beams = Beams::at_roots(x.n_rows(), model.n_trees())?;
         while beams.has_inner(model) {
-            beams = beams.step(&x, model, params.beam, watch)?;
+            beams = beams.step(x.view(), model, params.beam, watch)?;
         }
         let places = places(
             model,
@@ -146,7 +146,7 @@ impl Checked {
             &routed,
             &outputs,
             Examples {
-                x: &x,
+                x: x.view(),
                 weights,
                 linear: &linear,
                 effort: &Effort::OF_BLOCK,

@@ -12,19 +12,16 @@
 
 use crate::arrays::Arrays;
 use crate::grow::Forest;
-use crate::held::{HeldOut, rows_of_nodes, textbook};
 use crate::model::Model;
-use crate::node::{Desk, Examples, Fitted, Probe, Training};
-use crate::params::{Checked, Combine, Negatives, Params};
-use crate::vectors::{label_vectors, unit_vectors};
+use crate::params::{Checked, Combine};
+use crate::task::Trees;
 use crate::walk::{NODES, Visit, Walk};
 use crate::weights::WeightsOwned;
 use manylabel_base::range::same_rows;
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, parts, push, reserved};
-use manylabel_linear::dismec::{Effort, Factors, Outputs, Spare, Targets};
-use manylabel_sparse::{CsrOwned, Labels, Sparse};
+use manylabel_linear::dismec::{Factors, Outputs, Spare, Targets};
+use manylabel_sparse::{CsrOwned, CsrRef, Labels, Sparse, Stored};
 use rayon::prelude::*;
-use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The number of rows that are sent to the next level together.
@@ -74,77 +71,16 @@ impl Checked {
         vectors: Option<CsrOwned>,
         watch: &Watch,
     ) -> Result<Model, Error> {
-        let Targets {
-            labels: y, factors, ..
-        } = checked(y.into())?;
-        same_rows(x.n_rows(), y.ones.n_rows(), weights, None)?;
-        let params = &self.0;
-        let n_labels = y.ones.n_cols;
-        let x = x.to_owned(params.linear.normalize)?;
-        watch.step(0)?;
-        let outputs = outputs(y, factors)?;
-        let rows_of_label = &outputs.rows_of_label;
-        watch.step(0)?;
-        let is_seen = |&label: &u32| !rows_of_label.row(label as usize).0.is_empty();
-        let labels = collected("number of labels", (0..n_labels as u32).filter(is_seen))?;
-        let forest = {
-            let vectors = match vectors {
-                Some(vectors) => unit_vectors(vectors, labels.len())?,
-                None => label_vectors(&x, rows_of_label, &labels, watch)?,
-            };
-            Forest::grow(&vectors, &labels, params, watch)?
-        };
-        let linear = params.linear.clone().check()?;
-        let training = Training {
-            examples: Examples {
-                x: &x,
-                weights,
-                linear: &linear,
-                effort: &Effort::OF_BLOCK,
-            },
-            labels: &outputs,
-            forest: &forest,
-            max_iter: params.linear.max_iter,
-        };
-        let combine = params.combine.unwrap_or_else(textbook);
-        let mut model = empty(&forest, x.n_cols, n_labels, combine)?;
-        let mut beams = Beams::at_roots(x.n_rows(), params.n_trees)?;
-        let mut held = if params.linear.learn_cut || params.combine.is_none() {
-            HeldOut::new(y, params)?
-        } else {
-            None
-        };
-        let n_done = AtomicUsize::new(0);
-        let n_levels = forest.levels.len() - 1;
-        for level in 0..n_levels {
-            let nodes = forest.levels[level]..forest.levels[level + 1];
-            fit_level(
-                &training,
-                y,
-                nodes,
-                &beams,
-                held.as_mut(),
-                params,
-                &mut model,
-                &n_done,
-                watch,
-            )?;
-            if level + 1 < n_levels && params.negatives == Negatives::Routed {
-                beams = beams.step(&x, &model.arrays(), params.beam, watch)?;
-            }
+        let y = checked(y.into())?;
+        same_rows(x.n_rows(), y.labels.ones.n_rows(), weights, None)?;
+        let x = Stored::Owned(x.to_owned(self.0.linear.normalize)?);
+        let mut task = self.task(x, y, weights, Trees::Grow(vectors), watch)?;
+        while !task.nodes().is_empty() {
+            let level = task.fit(task.nodes(), watch)?;
+            task.complete(&[level], watch)?;
         }
-        if let Some(mut held) = held {
-            let n_trees = params.n_trees;
-            held.finish()?;
-            if params.combine.is_none() {
-                model.combine = held.best_combination(y, weights, n_trees, watch)?;
-            }
-            if params.linear.learn_cut {
-                model.cut = held.cut(y, weights, n_trees, model.combine)?;
-            }
-        }
-        model.narrow(params.weights)?;
-        Ok(model)
+        task.learn(watch)?;
+        task.into_model()
     }
 }
 
@@ -177,7 +113,7 @@ pub(crate) fn outputs(y: Labels<'_>, factors: Option<&[Factors]>) -> Result<Outp
 /// # Errors
 ///
 /// Returns [`Error::TooLarge`] if memory is short.
-fn empty(
+pub(crate) fn empty(
     forest: &Forest,
     n_features: usize,
     n_labels: usize,
@@ -218,103 +154,6 @@ fn empty(
     })
 }
 
-/// Fits the nodes of a level and appends their weights to the model. Then sends the held-out rows to the next
-/// level.
-///
-/// Nodes are fitted in parallel, and so are the outputs of a node. So levels with few nodes also use all threads.
-/// Weights are appended in the order of the nodes. `beams` has the nodes that each training row is sent to.
-/// `n_done` counts the labels of the finished leaves of all trees. The progress in `watch` is `n_done` divided by
-/// the number of trees, rounded down.
-///
-/// # Errors
-///
-/// Returns the errors of [`Desk::fit`]. Also returns [`Error::TooLarge`] if memory is short.
-#[allow(
-    clippy::too_many_arguments,
-    reason = "they are the state of the fit, which only this function changes"
-)]
-fn fit_level(
-    training: &Training<'_>,
-    y: Labels<'_>,
-    nodes: Range<usize>,
-    beams: &Beams,
-    held: Option<&mut HeldOut>,
-    params: &Params,
-    model: &mut Model,
-    n_done: &AtomicUsize,
-    watch: &Watch,
-) -> Result<(), Error> {
-    let n_rows = training.examples.x.n_rows();
-    let routed = match params.negatives {
-        Negatives::Routed => rows_of_nodes(beams.pairs(), &nodes, n_rows)?,
-        Negatives::Siblings => rows_of_nodes(std::iter::empty(), &nodes, n_rows)?,
-    };
-    let n_trees = beams.n_trees;
-    let held_rows = held
-        .as_ref()
-        .map(|held| held.rows_of_nodes(&nodes, n_trees));
-    let held_rows = held_rows.transpose()?;
-    let held_out = held.as_deref().map(|held| &held.rows[..]);
-    let spare = Spare::default();
-    let aside = watch.aside();
-    let fit_node = |node: usize| {
-        let is_leaf = training.forest.children(node).is_empty();
-        let rows = routed.row(node - nodes.start).0;
-        spare.with(
-            || Desk::new(training.examples.x),
-            |desk| {
-                let at = node - nodes.start;
-                let probe = held_out
-                    .zip(held_rows.as_ref())
-                    .map(|(rows, visits)| Probe {
-                        held_out: rows,
-                        scored: visits.row(at).0,
-                    });
-                let fitted = desk.fit(training, node, rows, probe, &aside)?;
-                if is_leaf {
-                    let n = training.forest.labels(node).len();
-                    count_labels(n_done, n, n_trees, watch)?;
-                }
-                Ok(fitted)
-            },
-        )
-    };
-    // A thread that waits for outputs of its node may begin another node. Batches limit the nodes in progress.
-    let at_once = NODES_PER_THREAD * rayon::current_num_threads();
-    let mut fitted = reserved("number of nodes", nodes.len())?;
-    for first in nodes.clone().step_by(at_once) {
-        let batch = first..nodes.end.min(first + at_once);
-        let batch = parts(batch.into_par_iter().with_max_len(1).map(fit_node))?;
-        extend("number of nodes", &mut fitted, batch)?;
-    }
-    let mut margins = Vec::new();
-    for (node, fitted) in nodes.clone().zip(fitted) {
-        let Fitted {
-            chunk,
-            intercept,
-            n_unfinished,
-            n_iter,
-            of_held_out,
-        } = fitted;
-        push("number of nodes", &mut margins, of_held_out)?;
-        let children = training.forest.children(node);
-        if children.is_empty() {
-            let labels = model.label_ends[node] as usize..model.label_ends[node + 1] as usize;
-            model.label_intercept[labels].copy_from_slice(&intercept);
-        } else {
-            model.node_intercept[children].copy_from_slice(&intercept);
-        }
-        params.weights.check(chunk.weights())?;
-        model.append(chunk)?;
-        model.n_unfinished += n_unfinished;
-        model.n_iter = model.n_iter.max(n_iter);
-    }
-    match held {
-        Some(held) => held.step(&nodes, &margins, y, model, params),
-        None => Ok(()),
-    }
-}
-
 /// Counts `n` labels of finished leaves in `n_done`, which counts the labels of all trees. The progress in `watch`
 /// is `n_done` divided by the number of trees, rounded down.
 ///
@@ -332,6 +171,7 @@ pub(crate) fn count_labels(
 }
 
 /// The beams of all training rows. The beam of a row has the nodes that the row is sent to, in all trees.
+#[derive(Debug)]
 pub(crate) struct Beams {
     /// The number of trees.
     n_trees: usize,
@@ -391,7 +231,7 @@ impl Beams {
     /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
     pub(crate) fn step(
         &self,
-        x: &CsrOwned,
+        x: CsrRef<'_>,
         model: &Arrays<'_>,
         beam: usize,
         watch: &Watch,

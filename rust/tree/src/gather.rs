@@ -4,7 +4,7 @@
 //! vectors of the solver are short for most nodes.
 
 use manylabel_base::{Error, filled, push, reserved};
-use manylabel_sparse::CsrOwned;
+use manylabel_sparse::{CsrOwned, CsrRef};
 
 /// The name of copied entries in error messages.
 const ENTRIES: &str = "stored values of some rows";
@@ -48,7 +48,7 @@ impl Columns {
     /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn gather(
         &mut self,
-        x: &CsrOwned,
+        x: CsrRef<'_>,
         rows: impl Iterator<Item = u32> + Clone,
     ) -> Result<CsrOwned, Error> {
         for &col in &self.kept {
@@ -79,7 +79,7 @@ impl Columns {
     /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn gather_known(
         &self,
-        x: &CsrOwned,
+        x: CsrRef<'_>,
         rows: impl Iterator<Item = u32> + Clone,
     ) -> Result<CsrOwned, Error> {
         let n_rows = rows.clone().count();
@@ -121,11 +121,11 @@ mod tests {
         };
         let mut columns = Columns::new(4).expect("small");
         for _ in 0..2 {
-            let some = columns.gather(&x, [2, 0].into_iter()).expect("small");
+            let some = columns.gather(x.view(), [2, 0].into_iter()).expect("small");
             assert_eq!(columns.kept(), [1, 2, 3]);
             assert_eq!(some.row(0), (&[0, 1][..], &[4.0, 5.0][..]));
             assert_eq!(some.row(1), (&[0, 2][..], &[1.0, 2.0][..]));
-            let other = columns.gather_known(&x, 1..3).expect("small");
+            let other = columns.gather_known(x.view(), 1..3).expect("small");
             assert_eq!(other.indptr, [0, 0, 2]);
         }
     }

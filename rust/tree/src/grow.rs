@@ -288,7 +288,7 @@ fn divide(
     }
     let part = spare.with(
         || Columns::new(z.n_cols),
-        |columns| columns.gather(z, items.iter().copied()),
+        |columns| columns.gather(z.view(), items.iter().copied()),
     )?;
     let mut places = collected("number of labels", 0..items.len() as u32)?;
     split(&part, &mut places, n_clusters, balanced, seed, sizes, watch)?;
@@ -375,7 +375,7 @@ mod tests {
         let rows: Vec<u32> = renamed.clone();
         let permuted = Columns::new(10)
             .expect("small")
-            .gather(&z, rows.into_iter())
+            .gather(z.view(), rows.into_iter())
             .expect("small");
         let labels: Vec<u32> = (0..80).collect();
         let leaves = |forest: &Forest, name: &dyn Fn(u32) -> u32| {

@@ -152,7 +152,7 @@ impl HeldOut {
     pub(crate) fn step(
         &mut self,
         nodes: &Range<usize>,
-        margins: &[Vec<f32>],
+        margins: &[&[f32]],
         y: Labels<'_>,
         model: &Model,
         params: &Params,

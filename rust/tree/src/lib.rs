@@ -33,6 +33,7 @@
 //! | `split.rs`, `grow.rs` | clusters of labels, and the trees that consist of these clusters |
 //! | `gather.rs`, `node.rs` | copies of the rows of a node with renumbered columns, and the fit of a node |
 //! | `fit.rs` | the fit of all levels, from the root down |
+//! | `task.rs` | the fit of a range of nodes, and the steps from one level to the next |
 //! | `add.rs` | adds labels to a fitted model |
 //! | `held.rs` | held-out rows, from which the exponent of the path and the threshold are learned |
 //! | `arrays.rs`, `model.rs` | the fitted weights: a chunk for each node, with a hash table of features |
@@ -86,6 +87,7 @@ mod node;
 mod params;
 mod predict;
 mod split;
+mod task;
 mod vectors;
 mod walk;
 mod weights;
@@ -94,4 +96,5 @@ pub use arrays::Arrays;
 pub use model::Model;
 pub use params::{Checked, Combine, MOST_OUTPUTS, Negatives, Params, Precision};
 pub use predict::Scorer;
+pub use task::{Piece, Task, TreeArrays, Trees, joined};
 pub use weights::{Weights, WeightsOwned};

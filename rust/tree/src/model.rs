@@ -105,15 +105,15 @@ impl Model {
 #[derive(Debug)]
 pub(crate) struct ChunkOwned {
     /// The hash table: 0, and then the position after the last feature of each bucket.
-    buckets: Vec<u32>,
+    pub(crate) buckets: Vec<u32>,
     /// The features that have weights, sorted by bucket.
-    features: Vec<u32>,
+    pub(crate) features: Vec<u32>,
     /// The position after the last weight of each feature.
-    row_ends: Vec<u32>,
+    pub(crate) row_ends: Vec<u32>,
     /// The output of each weight.
-    outputs: Vec<u16>,
+    pub(crate) outputs: Vec<u16>,
     /// The weights, feature after feature.
-    weights: Vec<f32>,
+    pub(crate) weights: Vec<f32>,
 }
 
 impl ChunkOwned {

@@ -11,7 +11,7 @@ use crate::grow::Forest;
 use crate::model::ChunkOwned;
 use manylabel_base::{Error, Watch, collected, extend, filled, push, reserved};
 use manylabel_linear::dismec::{Block, Checked, Effort, Factors, Forgotten, Outputs, Solution};
-use manylabel_sparse::CsrOwned;
+use manylabel_sparse::{CsrOwned, CsrRef};
 
 /// The name of the rows of a node in error messages.
 const ROWS: &str = "rows of a node";
@@ -20,7 +20,7 @@ const ROWS: &str = "rows of a node";
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Examples<'a> {
     /// The training rows, already scaled; (`n_rows`, `n_features`).
-    pub(crate) x: &'a CsrOwned,
+    pub(crate) x: CsrRef<'a>,
     /// The weights of the rows; `None` if all weights are 1.
     pub(crate) weights: Option<&'a [f32]>,
     /// The parameters of the linear classifiers.
@@ -84,9 +84,9 @@ impl Desk {
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if memory is short.
-    pub(crate) fn new(x: &CsrOwned) -> Result<Self, Error> {
+    pub(crate) fn new(x: CsrRef<'_>) -> Result<Self, Error> {
         Ok(Self {
-            columns: Columns::new(x.n_cols)?,
+            columns: Columns::new(x.n_cols())?,
             place: filled("number of rows", 0, x.n_rows())?,
         })
     }
@@ -223,7 +223,7 @@ impl Desk {
     /// Returns [`Error::TooLarge`] if memory is short.
     fn probe(
         &self,
-        x: &CsrOwned,
+        x: CsrRef<'_>,
         rows: &[u32],
         probe: Probe<'_>,
     ) -> Result<(Vec<u32>, CsrOwned), Error> {

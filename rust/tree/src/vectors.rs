@@ -9,7 +9,7 @@ use crate::gather::Columns;
 use manylabel_base::range::same;
 use manylabel_base::{Error, Watch, extend, parts, push, reserved};
 use manylabel_linear::dismec::Spare;
-use manylabel_sparse::CsrOwned;
+use manylabel_sparse::{CsrOwned, CsrRef};
 use rayon::prelude::*;
 
 /// The number of labels in a unit of work of a thread.
@@ -38,7 +38,7 @@ struct Part {
 ///
 /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
 pub(crate) fn label_vectors(
-    x: &CsrOwned,
+    x: CsrRef<'_>,
     rows_of_label: &CsrOwned,
     labels: &[u32],
     watch: &Watch,
@@ -46,7 +46,7 @@ pub(crate) fn label_vectors(
     let spare = Spare::default();
     let found = parts(labels.par_chunks(LABELS_AT_ONCE).map(|labels| {
         spare.with(
-            || Ok((Columns::new(x.n_cols)?, Vec::new())),
+            || Ok((Columns::new(x.n_cols())?, Vec::new())),
             |(columns, sums)| {
                 watch.step(0)?;
                 let mut part = Part::default();
@@ -68,7 +68,7 @@ pub(crate) fn label_vectors(
         indptr: reserved("number of labels", labels.len() + 1)?,
         indices: reserved(ENTRIES, size)?,
         values: reserved(ENTRIES, size)?,
-        n_cols: x.n_cols,
+        n_cols: x.n_cols(),
     };
     all.indptr.push(0);
     for part in found {
@@ -120,7 +120,7 @@ pub(crate) fn unit_vectors(mut vectors: CsrOwned, n_labels: usize) -> Result<Csr
 ///
 /// Returns [`Error::TooLarge`] if memory is short.
 fn add_label(
-    x: &CsrOwned,
+    x: CsrRef<'_>,
     rows: &[u32],
     columns: &mut Columns,
     sums: &mut Vec<f64>,
@@ -181,7 +181,7 @@ mod tests {
             values: vec![1.0; 3],
             n_cols: 3,
         };
-        let found = label_vectors(&x, &rows_of_label, &[0, 2], &Watch::new()).expect("small");
+        let found = label_vectors(x.view(), &rows_of_label, &[0, 2], &Watch::new()).expect("small");
         assert_eq!(found.row(0), (&[0, 1][..], &[0.6, 0.8][..]));
         assert_eq!(found.row(1), (&[2][..], &[1.0][..]));
     }

@@ -1,0 +1,91 @@
+"""A limit of the memory of the process."""
+
+from __future__ import annotations
+
+import re
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from manylabel import _core
+
+__all__ = ["as_bytes", "memory_limit"]
+
+_UNITS = {
+    "": 1,
+    "b": 1,
+    **{f"{letter}b": 1000**power for power, letter in enumerate("kmgt", start=1)},
+    **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", start=1)},
+}
+
+
+class memory_limit:  # noqa: N801  used like a function, and in `with` statements
+    """Limit the memory that this process may use.
+
+    If a fit or another computation would exceed the limit, it ends with a MemoryError that states the
+    numbers. The limit is set when this object is made. At the end of a ``with`` statement, the previous limit
+    is set again.
+
+    Parameters
+    ----------
+    limit : int, str or None
+        The largest amount of private memory of the process: a number of bytes, or a text such as "8GB" (10⁹
+        bytes) or "8GiB" (2³⁰ bytes). None removes the limit.
+
+    Raises
+    ------
+    ValueError
+        If `limit` is not a positive amount of memory.
+    TypeError
+        If `limit` is neither an integer, a text nor None.
+
+    See Also
+    --------
+    manylabel.shards.fit : Fit a model in pieces, which need less memory.
+
+    Notes
+    -----
+    Private memory is all memory except files that are memory-mapped, such as the arrays of
+    `manylabel.datasets.open_rows`. The Rust core compares each large allocation with the limit before it
+    allocates. The memory of Python and numpy is added to the memory of the core. It is read from the
+    operating system when a computation of the core begins, and then 20 times per second. Only Linux reports
+    it. On other systems, only the memory of the core counts.
+
+    A copy of X or Y that numpy or scipy makes before the computation of the core begins is not refused. The
+    limit applies to all threads of the process. Processes that are started with fork have the same limit, and
+    other processes have no limit.
+
+    Examples
+    --------
+    >>> import manylabel as ml
+    >>> X, Y = ml.datasets.make_multilabel(200, 50, 10, random_state=0)
+    >>> with ml.memory_limit("8GB"):
+    ...     model = ml.DiSMECClassifier(random_state=0).fit(X, Y)
+    """
+
+    def __init__(self, limit: int | str | None) -> None:
+        self._before = _core.set_memory_limit(None if limit is None else as_bytes(limit, "limit"))
+
+    def __enter__(self) -> memory_limit:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _core.set_memory_limit(self._before)
+
+
+def as_bytes(amount: Any, name: str) -> int:
+    """Return an amount of memory, such as "8GB", as a number of bytes."""
+    if isinstance(amount, str):
+        found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", amount)
+        unit = None if found is None else _UNITS.get(found[2].lower())
+        if found is None or unit is None or not 1 <= float(found[1]) * unit < 2**62:
+            raise ValueError(f'`{name}` must be an amount of memory such as "8GB", got {amount!r}')
+        return int(float(found[1]) * unit)
+    if isinstance(amount, bool) or not isinstance(amount, int | np.integer):
+        raise TypeError(f'`{name}` must be an integer or a text such as "8GB", got {type(amount).__name__}')
+    if not 1 <= amount < 2**62:
+        raise ValueError(f"`{name}` must be at least 1 byte, got {amount}")
+    return int(amount)

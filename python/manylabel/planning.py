@@ -1,0 +1,366 @@
+"""Forecasts of the memory and the time of a fit, before the fit."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import sys
+import time
+import tracemalloc
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.base import clone
+
+from manylabel import _core
+from manylabel.datasets.rows import folder_of
+from manylabel.embedding import Rembrandt
+from manylabel.estimator.names import column_names, values_of_frame
+from manylabel.estimator.parameters import n_threads
+from manylabel.estimator.validation import check_training_set
+from manylabel.linear.dismec import DiSMECClassifier
+from manylabel.memory import as_bytes
+from manylabel.tree.classifier import LabelTreeClassifier
+
+__all__ = ["Plan", "plan"]
+
+# The sizes of the samples, as shares of the rows. Large samples are fitted only if this takes little time.
+_SHARES = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)
+# The smallest number of rows in a sample.
+_FEWEST_ROWS = 64
+# A fit that takes less time than this, in seconds, is repeated, since short times are noisy.
+_SHORT = 0.2
+_REPEATS = 3
+# The largest exponent of a growth with the number of rows. Larger exponents are measurement errors.
+_MOST_EXPONENT = 2.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A forecast of the memory and the time of a fit; see `plan`.
+
+    Parameters
+    ----------
+    memory : int
+        Largest private memory of the process during the fit, in bytes. It includes X and Y if they are in
+        memory.
+    fit_memory : int
+        Memory that the fit adds at its peak, in bytes.
+    model_bytes : int
+        Size of the fitted attributes, in bytes.
+    seconds : float
+        Time of the fit.
+    latency : float or None
+        Time of the prediction of a single row in seconds, measured with the model of the largest sample. None
+        if the estimator has no method ``predict_topk``.
+    rows : tuple of int
+        Numbers of rows of the samples that were fitted.
+    budget : int or None
+        The given budget, in bytes.
+    advice : tuple of str
+        Changes that reduce the memory. The tuple is empty if the fit keeps the budget.
+    """
+
+    memory: int
+    fit_memory: int
+    model_bytes: int
+    seconds: float
+    latency: float | None
+    rows: tuple[int, ...]
+    budget: int | None
+    advice: tuple[str, ...]
+
+    @property
+    def keeps_budget(self) -> bool:
+        """Whether the fit needs no more memory than the budget. True if there is no budget."""
+        return self.budget is None or self.memory <= self.budget
+
+    def __str__(self) -> str:
+        lines = [
+            f"memory   {_megabytes(self.memory)}, of which the fit adds {_megabytes(self.fit_memory)}",
+            f"model    {_megabytes(self.model_bytes)}",
+            f"time     {self.seconds:.3g} s",
+        ]
+        if self.latency is not None:
+            lines.append(f"one row  {1e3 * self.latency:.2g} ms")
+        if self.budget is not None:
+            kept = "kept" if self.keeps_budget else "exceeded"
+            lines.append(f"budget   {_megabytes(self.budget)}, {kept}")
+        lines += [f"- {change}" for change in self.advice]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """What the fit of a sample of rows needed."""
+
+    n_rows: int
+    memory: float
+    model_bytes: float
+    seconds: float
+
+
+def plan(
+    estimator: Any,
+    X: Any,
+    Y: Any,
+    *,
+    memory: int | str | None = None,
+    n_jobs: int | None = None,
+    max_seconds: float = 20.0,
+    random_state: int = 0,
+) -> Plan:
+    """Forecast the memory and the time of a fit.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The estimator. It is not changed.
+    X : array-like or sparse matrix of shape (n_samples, n_features)
+        Features.
+    Y : array-like or sparse matrix of shape (n_samples, n_labels)
+        0/1 indicator matrix, in which NaN marks unknown entries.
+    memory : int, str or None, default=None
+        A budget for the private memory of the process, such as "8GB". If the fit is expected to need more,
+        the plan has advice. None means that there is no budget.
+    n_jobs : int or None, default=None
+        Number of threads of the fit. None means the parameter `n_jobs` of the estimator.
+    max_seconds : float, default=20.0
+        Time for the fits of samples. At least two samples are always fitted, even if they take longer.
+    random_state : int, default=0
+        Seed of the samples.
+
+    Returns
+    -------
+    Plan
+        The forecast.
+
+    Raises
+    ------
+    TypeError
+        If the estimator is not an estimator of this package.
+    ValueError
+        If an argument is not valid.
+
+    See Also
+    --------
+    memory_limit : Make fits stop with a MemoryError if they need more memory.
+
+    Notes
+    -----
+    The estimator is fitted to samples with 1/32, 1/16, 1/8, 1/4 and 1/2 of the rows. The last samples are
+    left out if they would take too long. The growth from the second-largest to the largest sample is
+    continued to all rows. If it is faster than proportional to the number of rows, it is continued as a power
+    of the number of rows. Otherwise, the result is the geometric mean of this power and of a straight line.
+    With ``C="auto"``, `DiSMECClassifier` and `LabelTreeClassifier` choose C on a sample of all rows, and this
+    is measured once. ``max_leaf="auto"`` gets the value of the fit to all rows.
+
+    With one thread, the time is processor time, which does not depend on other work of the machine. The
+    forecast applies to this machine. The memory is that of the core and of numpy. Blocks of less than 1 kB
+    are not counted.
+
+    Examples
+    --------
+    >>> import manylabel as ml
+    >>> X, Y = ml.datasets.make_multilabel(2000, 50, 10, random_state=0)
+    >>> plan = ml.plan(ml.DiSMECClassifier(random_state=0), X, Y, memory="8GB")
+    >>> plan.keeps_budget
+    True
+    """
+    if not hasattr(estimator, "parameters"):
+        raise TypeError(f"`estimator` must be an estimator of manylabel, got {type(estimator).__name__}")
+    if not max_seconds > 0:
+        raise ValueError(f"`max_seconds` must be > 0, got {max_seconds}")
+    budget = None if memory is None else as_bytes(memory, "memory")
+    model = clone(estimator)
+    if n_jobs is not None:
+        model.set_params(n_jobs=n_jobs)
+    model.parameters.check(model)
+    clock = time.process_time if n_threads(model.n_jobs) == 1 else time.perf_counter
+    before = _private_memory()
+    if column_names(Y) is not None:
+        Y = values_of_frame(Y)
+    dense = isinstance(model, Rembrandt)
+    in_memory = folder_of(X) is None
+    X, Y, _ = check_training_set(clone(model), X, Y, None, dense=dense, unknown=True)
+    begun, choice = clock(), 0.0
+    model = _settled(model, X, Y)
+    choice = clock() - begun
+    n_rows = X.shape[0]
+    samples: list[_Sample] = []
+    spent = 0.0
+    rng = np.random.default_rng(random_state)
+    order = rng.permutation(n_rows)
+    fitted: Any = None
+    for share in _SHARES:
+        size = max(min(n_rows, _FEWEST_ROWS), int(share * n_rows))
+        if samples and size <= samples[-1].n_rows:
+            continue
+        if (
+            len(samples) >= 2
+            and _forecast([(s.n_rows, s.seconds) for s in samples], size) > max_seconds - spent
+        ):
+            break
+        rows = np.sort(order[:size])
+        wall = time.perf_counter()
+        sample, fitted = _measured(model, X[rows], Y[rows], clock)
+        spent += time.perf_counter() - wall
+        samples.append(sample)
+
+    def all_rows(value: Callable[[_Sample], float]) -> float:
+        return _forecast([(sample.n_rows, value(sample)) for sample in samples], n_rows)
+
+    fit_memory = all_rows(lambda sample: sample.memory)
+    model_bytes = min(all_rows(lambda sample: sample.model_bytes), _most_model_bytes(model, X, Y))
+    total = before + int(fit_memory)
+    over = budget is not None and total > budget
+    return Plan(
+        memory=total,
+        fit_memory=int(fit_memory),
+        model_bytes=int(model_bytes),
+        seconds=choice + all_rows(lambda sample: sample.seconds),
+        latency=_latency(fitted, X),
+        rows=tuple(sample.n_rows for sample in samples),
+        budget=budget,
+        advice=_advice(model, in_memory) if over else (),
+    )
+
+
+def _forecast(measured: list[tuple[int, float]], n_rows: int) -> float:
+    """Return the value for `n_rows` rows, from the values of samples in the order of their sizes."""
+    (last_rows, last) = measured[-1]
+    if len(measured) == 1 or last_rows >= n_rows:
+        return last * n_rows / last_rows
+    (rows, value) = measured[-2]
+    if min(value, last) <= 0:
+        return last
+    exponent = np.log(last / value) / np.log(last_rows / rows)
+    power = last * (n_rows / last_rows) ** float(np.clip(exponent, 0.0, _MOST_EXPONENT))
+    if exponent >= 1:
+        return float(power)
+    slope = max(last - value, 0.0) / (last_rows - rows)
+    line = last + slope * (n_rows - last_rows)
+    return float(np.sqrt(power * line))
+
+
+def _measured(model: Any, X: Any, Y: Any, clock: Callable[[], float]) -> tuple[_Sample, Any]:
+    """Fit the model to a sample, and measure what the fit needs."""
+    times: list[float] = []
+    memory = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the fit to all rows will warn
+        while not times or (times[0] < _SHORT and len(times) < _REPEATS):
+            fitted = clone(model)
+            gc.collect()
+            traced = tracemalloc.is_tracing()
+            if not times and not traced:
+                tracemalloc.start()
+            if not times:
+                tracemalloc.reset_peak()
+                python, core = tracemalloc.get_traced_memory()[0], _core.restart_memory_peak()
+            begun = clock()
+            fitted.fit(X, Y)
+            times.append(clock() - begun)
+            if len(times) == 1:
+                memory = tracemalloc.get_traced_memory()[1] - python + _core.memory_held()[1] - core
+                if not traced:
+                    tracemalloc.stop()
+    sample = _Sample(X.shape[0], max(memory, 0), _size_of(fitted), statistics.median(times))
+    return sample, fitted
+
+
+def _settled(model: Any, X: Any, Y: Any) -> Any:
+    """Return the model with values for the parameters that are "auto" and depend on the number of rows."""
+    threads = n_threads(model.n_jobs)
+    if isinstance(model, DiSMECClassifier):
+        return clone(model._settled(X, Y, None, threads, lambda _: None))
+    if isinstance(model, LabelTreeClassifier):
+        # The vectors of the labels do not matter for the choice.
+        chooser = clone(model).set_params(label_vectors="rows")
+        params, _ = chooser._settled_params(X, Y, None, None, lambda _: None)
+        model.set_params(C=params["C"], max_leaf=params["max_leaf"])
+    return model
+
+
+def _size_of(fitted: Any) -> int:
+    """Return the number of bytes of the fitted arrays, also of those in fitted estimators."""
+    seen: set[int] = set()
+
+    def size(value: Any) -> int:
+        if id(value) in seen:
+            return 0
+        seen.add(id(value))
+        if isinstance(value, np.ndarray):
+            return value.nbytes
+        if issparse(value):
+            return sum(size(getattr(value, part)) for part in ("indptr", "indices", "data"))
+        if isinstance(value, list | tuple):
+            return sum(map(size, value))
+        if isinstance(value, dict):
+            return sum(map(size, value.values()))
+        if hasattr(value, "get_params"):
+            return sum(size(inner) for name, inner in vars(value).items() if name.endswith("_"))
+        return 0
+
+    return size(fitted)
+
+
+def _most_model_bytes(model: Any, X: Any, Y: Any) -> float:
+    """Return the size of a model in which no weight is zero, if this limits the size."""
+    if not isinstance(model, DiSMECClassifier):
+        return float("inf")
+    n_features, n_labels = int(X.shape[1]), int(Y.shape[1])
+    return 8.0 * n_features * n_labels + 16.0 * (n_features + n_labels)
+
+
+def _latency(fitted: Any, X: Any) -> float | None:
+    """Return the time of a prediction of a single row in seconds, as the median of several predictions."""
+    if not hasattr(fitted, "predict_topk"):
+        return None
+    times = []
+    for row in range(min(21, X.shape[0])):
+        one = X[[row]]
+        begun = time.perf_counter()
+        fitted.predict_topk(one)
+        times.append(time.perf_counter() - begun)
+    return statistics.median(times)
+
+
+def _advice(model: Any, in_memory: bool) -> tuple[str, ...]:
+    """Return changes that reduce the memory of a fit."""
+    changes = []
+    if isinstance(model, DiSMECClassifier | LabelTreeClassifier):
+        if in_memory:
+            changes.append("map the rows from a folder: datasets.convert and datasets.open_rows")
+        changes.append("fit in pieces: shards.fit(..., checkpoint=...)")
+    if getattr(model, "n_trees", 1) > 1:
+        changes.append(f"fewer trees: n_trees < {model.n_trees}")
+    if getattr(model, "weights", None) == "float32":
+        changes.append('smaller weights in the model: weights="float16" or "int8"')
+    if hasattr(model, "prune"):
+        changes.append("fewer weights: a larger value of prune")
+    for name in ("rank", "n_components"):
+        if hasattr(model, name):
+            changes.append(f"a smaller value of {name}")
+    if isinstance(model, Rembrandt) and model.solver != "cg":
+        changes.append('no matrix of all pairs of features: solver="cg"')
+    if n_threads(model.n_jobs) > 1:
+        changes.append("fewer threads: each has its own workspace")
+    return tuple(changes) or ("fewer rows or features",)
+
+
+def _private_memory() -> int:
+    """Return the private memory of the process in bytes, or 0 if the system does not report it."""
+    if sys.platform != "linux":
+        return 0
+    with open("/proc/self/status") as lines:
+        found = next((line.split()[1] for line in lines if line.startswith("RssAnon:")), "0")
+    return int(found) << 10
+
+
+def _megabytes(n_bytes: float) -> str:
+    return f"{n_bytes / 1e6:,.1f} MB"

@@ -1,0 +1,147 @@
+"""Pieces of the fit of `LabelTreeClassifier`.
+
+The levels of the trees are fitted one after the other. A piece is the fit of some of the nodes of a level.
+The last piece learns the exponent of the path and the threshold from the scores of held-out rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from manylabel import _core
+from manylabel.estimator.costs import LabelCosts
+from manylabel.estimator.pieces import Arrays
+from manylabel.estimator.progress import Tell
+from manylabel.linear.prepared import original_rows
+
+if TYPE_CHECKING:
+    from manylabel.tree.classifier import LabelTreeClassifier
+
+__all__ = ["TreePieces"]
+
+_TREES = ("children", "spans", "levels", "orders")
+
+
+class TreePieces:
+    """The training set of a fit, and methods that fit ranges of nodes to it; see `Pieces`."""
+
+    most_units = 8
+    has_end = True
+
+    def __init__(
+        self,
+        estimator: LabelTreeClassifier,
+        X: csr_array,
+        Y: csr_array,
+        sample_weight: NDArray[np.float32] | None,
+        costs: LabelCosts | None,
+        choice: Arrays,
+        report: Tell,
+    ) -> None:
+        params = _params(estimator, choice)
+        self._n_jobs = params["n_jobs"]
+        self._task = _task(X, Y, sample_weight, costs, params, choice, None, report)
+        self._levels = choice["levels"].tolist()
+
+    @staticmethod
+    def choose(
+        estimator: LabelTreeClassifier,
+        X: csr_array,
+        Y: csr_array,
+        sample_weight: NDArray[np.float32] | None,
+        costs: LabelCosts | None,
+        report: Tell,
+    ) -> Arrays:
+        """Choose the values that all pieces share: parameters, and the trees."""
+        params, vectors = estimator._settled_params(X, Y, sample_weight, costs, report)
+        task = _task(X, Y, sample_weight, costs, params, None, vectors, report)
+        return {
+            "C": np.float64(params["C"]),
+            "by_row": np.bool_(params["normalize"]),
+            "max_leaf": np.int64(params["max_leaf"]),
+            **task.trees(),
+        }
+
+    @property
+    def n_units(self) -> int:
+        """Number of nodes, and one unit for the work after the last node."""
+        n_nodes: int = self._levels[-1]
+        return n_nodes + 1
+
+    @property
+    def stages(self) -> list[int]:
+        """The first node of each level. The last stage is the work after the last node."""
+        return list(self._levels)
+
+    def complete(self, pieces: Sequence[Arrays], report: Tell) -> None:
+        """Use the results of all pieces of a level, so that nodes of the next level can be fitted."""
+        self._task.complete([_plain(piece) for piece in pieces], (self._n_jobs, lambda _: report(0)))
+
+    def fit(self, first: int, end: int, report: Tell) -> Arrays:
+        """Fit the units from `first` to ``end - 1``."""
+        if first == self._levels[-1]:
+            path_weight, cut = self._task.learn((self._n_jobs, lambda _: report(0)))
+            learned = {"path_weight": np.float64(path_weight)}
+            return learned if cut is None else learned | {"cut": np.float64(cut)}
+        return self._task.fit(first, end, (self._n_jobs, report))
+
+    @staticmethod
+    def join(
+        estimator: LabelTreeClassifier, choice: Arrays, shape: tuple[int, int], pieces: Sequence[Arrays]
+    ) -> None:
+        """Set the fitted attributes from the results of all pieces. `shape` is (n_labels, n_features)."""
+        *of_nodes, learned = pieces
+        params = _params(estimator, choice)
+        attributes, n_iter, n_unfinished = _core.join_tree(
+            _trees(choice), shape, [_plain(piece) for piece in of_nodes], params
+        )
+        attributes["path_weight_"] = float(learned["path_weight"])
+        cut = float(learned["cut"]) if "cut" in learned else None
+        estimator._set_fitted(attributes, cut, n_iter, params, shape[0])
+        estimator._warn_of_unfinished(n_unfinished, stacklevel=5)
+
+
+def _params(estimator: LabelTreeClassifier, choice: Arrays) -> dict[str, Any]:
+    """Return the parameters for the core."""
+    settled = {
+        "C": float(choice["C"]),
+        "normalize": bool(choice["by_row"]),
+        "max_leaf": int(choice["max_leaf"]),
+    }
+    return estimator._core_params(estimator.parameters.check(estimator) | settled)
+
+
+def _task(
+    X: csr_array,
+    Y: csr_array,
+    sample_weight: NDArray[np.float32] | None,
+    costs: LabelCosts | None,
+    params: dict[str, Any],
+    choice: Arrays | None,
+    vectors: Any,
+    report: Tell,
+) -> _core.TreeTask:
+    job = (params["n_jobs"], lambda _: report(0))
+    return _core.TreeTask(
+        (X, Y, sample_weight),
+        original_rows(X, normalize=params["normalize"], job=job),
+        None if costs is None else (costs.positive, costs.negative),
+        params,
+        None if choice is None else _trees(choice),
+        vectors,
+        job,
+    )
+
+
+def _trees(choice: Arrays) -> dict[str, Any]:
+    return {name: choice[name] for name in _TREES}
+
+
+def _plain(piece: Arrays) -> dict[str, Any]:
+    """Return the results of a piece with numbers in place of arrays of shape ()."""
+    return {name: value.item() if np.ndim(value) == 0 else value for name, value in piece.items()}

@@ -1,0 +1,162 @@
+//! Counts the memory of the process and compares it with a limit that the caller sets.
+//!
+//! The allocator of the extension module reports every block of at least [`COUNTED`] bytes with [`took`] and
+//! [`gave`]. The caller sets the limit with [`set_limit`], and reports the memory that other parts of the process
+//! use with [`set_outside`]. The limit has two effects:
+//!
+//! 1. The functions that allocate vectors, such as [`filled`](crate::filled), return an error before an allocation
+//!    that would exceed the limit.
+//! 2. [`Watch::step`](crate::Watch::step) returns an error while more memory is in use than the limit allows. This
+//!    covers the allocations that cannot return an error.
+//!
+//! Without a limit, nothing is ever refused. All counters are relaxed atomics.
+
+use crate::Error;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// The size of the smallest block that is counted, in bytes. Counting smaller blocks would take longer than
+/// allocating them.
+pub const COUNTED: usize = 1024;
+
+/// The number of bytes of all counted blocks.
+static HELD: AtomicUsize = AtomicUsize::new(0);
+/// The largest value of `HELD` since the last call of [`restart_peak`].
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+/// The number of bytes that the process uses in addition to `HELD`.
+static OUTSIDE: AtomicUsize = AtomicUsize::new(0);
+/// The limit in bytes. The largest number means that there is no limit.
+static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Reports that a block of `bytes` bytes was allocated.
+#[inline]
+pub fn took(bytes: usize) {
+    let held = HELD.fetch_add(bytes, Relaxed).wrapping_add(bytes);
+    if held > PEAK.load(Relaxed) {
+        PEAK.fetch_max(held, Relaxed);
+    }
+}
+
+/// Reports that a block of `bytes` bytes was freed.
+#[inline]
+pub fn gave(bytes: usize) {
+    HELD.fetch_sub(bytes, Relaxed);
+}
+
+/// Returns the number of bytes of all counted blocks.
+pub fn held() -> usize {
+    HELD.load(Relaxed)
+}
+
+/// Returns the largest value of [`held`] since the last call of [`restart_peak`].
+pub fn peak() -> usize {
+    PEAK.load(Relaxed)
+}
+
+/// Makes [`peak`] begin again with the present value of [`held`].
+pub fn restart_peak() {
+    PEAK.store(held(), Relaxed);
+}
+
+/// Returns the limit in bytes, or `None` if there is no limit.
+pub fn limit() -> Option<usize> {
+    let limit = LIMIT.load(Relaxed);
+    (limit != usize::MAX).then_some(limit)
+}
+
+/// Sets the limit in bytes. `None` removes the limit.
+pub fn set_limit(limit: Option<usize>) {
+    LIMIT.store(limit.unwrap_or(usize::MAX), Relaxed);
+}
+
+/// Sets the number of bytes that the process uses in addition to the counted blocks.
+pub fn set_outside(bytes: usize) {
+    OUTSIDE.store(bytes, Relaxed);
+}
+
+/// Returns the number of bytes that the process uses in addition to the counted blocks.
+pub fn outside() -> usize {
+    OUTSIDE.load(Relaxed)
+}
+
+/// Returns an error if `bytes` more bytes would exceed the limit. `what` is the purpose of the memory.
+///
+/// # Errors
+///
+/// Returns [`Error::TooLarge`] with the numbers.
+pub fn granted(what: &'static str, bytes: usize) -> Result<(), Error> {
+    let limit = LIMIT.load(Relaxed);
+    if limit == usize::MAX {
+        return Ok(());
+    }
+    let in_use = held().saturating_add(outside());
+    if in_use.saturating_add(bytes) <= limit {
+        return Ok(());
+    }
+    Err(exceeded(what, bytes, in_use, limit))
+}
+
+/// Returns the error for a request that exceeds the limit.
+#[cold]
+fn exceeded(what: &'static str, bytes: usize, in_use: usize, limit: usize) -> Error {
+    let needed = if bytes == 0 {
+        String::new()
+    } else {
+        format!("it needs {}, and ", shown(bytes))
+    };
+    Error::TooLarge {
+        what,
+        got: format!(
+            "{needed}{} of the memory limit of {} are in use",
+            shown(in_use),
+            shown(limit)
+        ),
+    }
+}
+
+/// Returns a number of bytes as text.
+fn shown(bytes: usize) -> String {
+    if bytes < 100_000 {
+        return format!("{bytes} bytes");
+    }
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Watch, filled, is_low};
+
+    // One test, as the counters belong to the process.
+    #[test]
+    fn what_exceeds_the_limit_is_refused_before_it_is_allocated() {
+        let before = held();
+        took(5_000_000);
+        assert_eq!(held(), before + 5_000_000);
+        restart_peak();
+        took(1_000_000);
+        gave(1_000_000);
+        assert_eq!(peak(), before + 6_000_000);
+        set_outside(2_000_000);
+        set_limit(Some(before + 17_000_000));
+        assert_eq!(limit(), Some(before + 17_000_000));
+        assert!(filled("rows", 0u8, 10_000_000).is_ok());
+        let refused = filled("rows", 0u8, 10_000_001).expect_err("one byte more than the limit");
+        let text = refused.to_string();
+        assert_eq!(
+            text,
+            "rows is too large: it needs 10.0 MB, and 7.0 MB of the memory limit of 17.0 MB are in use"
+        );
+        assert!(Watch::new().step(0).is_ok());
+        set_outside(12_000_001);
+        let stopped = Watch::new()
+            .step(0)
+            .expect_err("more is in use than the limit");
+        let text = stopped.to_string();
+        assert!(text.starts_with("the computation is too large: 17.0 MB of the memory limit"));
+        set_limit(None);
+        set_outside(0);
+        assert!(filled("rows", 0u8, 10_000_001).is_ok());
+        assert!(Watch::new().step(0).is_ok() && !is_low());
+        gave(5_000_000);
+    }
+}

@@ -1,0 +1,55 @@
+//! Limits the memory of the process; see `manylabel_base::budget`.
+//!
+//! The limit applies to the private memory of the process. Private memory is all memory except files that are
+//! mapped and memory that processes share. The allocator counts the memory of the core. The memory of Python and
+//! numpy is what remains of the private memory that the system reports. Only Linux reports it in a way that takes
+//! microseconds. On other systems, the limit applies to the memory of the core.
+
+use manylabel_base::budget;
+use pyo3::prelude::*;
+
+/// Updates the amount of memory that the core does not count, if there is a limit. The amount does not become less
+/// than `least`: memory that the core has allocated but has not written yet is counted and not yet reported.
+pub(crate) fn look_outside(least: usize) {
+    if budget::limit().is_some() {
+        let outside = private().map_or(0, |private| private.saturating_sub(budget::held()));
+        budget::set_outside(outside.max(least));
+    }
+}
+
+/// Returns the private memory of the process in bytes, or `None` if the system does not report it.
+#[cfg(target_os = "linux")]
+fn private() -> Option<usize> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("RssAnon:"))?;
+    let kilobytes: usize = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(kilobytes << 10)
+}
+
+/// Returns the private memory of the process in bytes, or `None` if the system does not report it.
+#[cfg(not(target_os = "linux"))]
+fn private() -> Option<usize> {
+    None
+}
+
+/// Sets the limit in bytes. `None` removes the limit. Returns the limit that was set before.
+#[pyfunction]
+pub(crate) fn set_memory_limit(limit: Option<usize>) -> Option<usize> {
+    let before = budget::limit();
+    budget::set_limit(limit);
+    before
+}
+
+/// Returns the memory that the core holds, and the most that it has held since the last call of
+/// [`restart_memory_peak`], in bytes.
+#[pyfunction]
+pub(crate) fn memory_held() -> (usize, usize) {
+    (budget::held(), budget::peak())
+}
+
+/// Begins a new measurement of the peak memory, and returns the memory that the core holds.
+#[pyfunction]
+pub(crate) fn restart_memory_peak() -> usize {
+    budget::restart_peak();
+    budget::held()
+}

@@ -1,0 +1,111 @@
+"""The memory limit of `memory_limit`: a MemoryError with numbers comes before the allocation."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import manylabel as ml
+from manylabel.memory import as_bytes
+
+# A fit tells how much memory it needs. Then children of the same process fit with a limit below that.
+PROGRAM = """
+import json, os, random
+from manylabel import *
+from manylabel import _core
+from manylabel.datasets import make_multilabel
+
+def private():
+    lines = open("/proc/self/status")
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("RssAnon"))
+
+def told(work):
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        os.write(writer, json.dumps(work()).encode())
+        os._exit(0)
+    os.close(writer)
+    with open(reader) as file:
+        return json.loads(file.read() or '"killed"')
+
+def need(model):
+    before = _core.restart_memory_peak()
+    model.fit(X, Y)
+    return _core.memory_held()[1] - before
+
+def limited(model, room):
+    limit, most = private() + room, 0
+    def look(_):
+        nonlocal most
+        most = max(most, private())
+    with memory_limit(limit):
+        try:
+            model.fit(X, Y, progress=look)
+        except MemoryError as error:
+            how = str(error)
+            look(0)
+        else:
+            return "fitted"
+    if "of the memory limit of" not in how or most > limit + (8 << 20):
+        return f"{how} (limit {limit}, private {most})"
+    model.fit(*small)  # without the limit
+    return "refused"
+
+small, (X, Y) = make_multilabel(60, 30, 8, random_state=0), make_multilabel(4000, 2000, 200, random_state=0)
+draw = random.Random(0)
+for model in (
+    DiSMECClassifier(C=1.0, random_state=0),
+    LabelTreeClassifier(C=1.0, max_leaf=20, random_state=0),
+    LEMLClassifier(rank=50, alpha=1.0, random_state=0),
+    Rembrandt(n_components=20, random_state=0),
+):
+    model.fit(*small)
+    most = told(lambda: need(model))
+    for _ in range(5):
+        print(told(lambda: limited(model, int(most * draw.uniform(0.1, 0.8)))))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_fits_beyond_the_limit_are_refused():
+    run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.splitlines() == ["refused"] * 20
+
+
+def test_the_limit_is_restored():
+    X, Y = ml.datasets.make_multilabel(100, 30, 5, random_state=0)
+    model = ml.DiSMECClassifier(C=1.0, random_state=0)
+    with ml.memory_limit("100TB"):
+        with (
+            pytest.raises(MemoryError, match=r"of the memory limit of 1\.0 MB are in use"),
+            ml.memory_limit(10**6),
+        ):
+            _ = (
+                model.fit(X, Y)
+                if sys.platform == "linux"
+                else model.fit(np.ones((10**4, 100)), np.ones((10**4, 2)))
+            )
+        model.fit(X, Y)
+    model.fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("amount", "expected"),
+    [(5, 5), ("5", 5), ("8GB", 8 * 10**9), (" 1.5 MiB", 3 << 19), ("2tb", 2 * 10**12), (np.int64(7), 7)],
+)
+def test_amounts(amount, expected):
+    assert as_bytes(amount, "limit") == expected
+
+
+@pytest.mark.parametrize("amount", ["", "GB", "8 XB", "-1GB", "0", "8GB per machine", 0, -1, 2**63])
+def test_wrong_amounts(amount):
+    with pytest.raises(ValueError, match="`limit` must be"):
+        ml.memory_limit(amount)
+
+
+@pytest.mark.parametrize("amount", [1.5, True, [8]])
+def test_amounts_of_a_wrong_type(amount):
+    with pytest.raises(TypeError, match="`limit` must be an integer or a text"):
+        ml.memory_limit(amount)

@@ -1,0 +1,86 @@
+"""Forecasts of memory and time. Their accuracy is measured in benches/python/scale.py."""
+
+import numpy as np
+import pytest
+
+import manylabel as ml
+from manylabel.planning import _forecast, _size_of
+
+
+@pytest.fixture(scope="module")
+def data():
+    return ml.datasets.make_multilabel(6000, 400, 100, random_state=0)
+
+
+def test_the_forecast_continues_the_growth():
+    assert _forecast([(100, 2.0), (200, 4.0)], 800) == pytest.approx(16.0)
+    assert _forecast([(100, 1.0), (200, 4.0)], 800) == pytest.approx(64.0)
+    assert _forecast([(100, 3.0), (200, 3.0)], 800) == pytest.approx(3.0)
+    assert _forecast([(100, 4.0), (200, 3.0)], 800) == pytest.approx(3.0)
+    # Between the line 5 + n / 100 and the power of n.
+    assert 9 < _forecast([(100, 6.0), (200, 7.0)], 800) < 13
+    assert _forecast([(100, 6.0)], 800) == pytest.approx(48.0)
+    assert _forecast([(100, 0.0), (200, 5.0)], 800) == 5.0
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        ml.DiSMECClassifier(random_state=0),
+        ml.LabelTreeClassifier(max_leaf=20, random_state=0),
+        ml.LEMLClassifier(rank=10, alpha=1.0, random_state=0),
+        ml.Rembrandt(n_components=10, random_state=0),
+    ],
+)
+def test_memory_and_model(data, model):
+    """Time is not tested, since it depends on other work of the machine."""
+    X, Y = data
+    from manylabel import _core
+
+    plan = ml.plan(model, X, Y, n_jobs=1)
+    assert plan.rows[-1] <= X.shape[0] // 2
+    assert len(plan.rows) >= 2
+    before = _core.restart_memory_peak()
+    fitted = model.fit(X, Y)
+    assert 0.4 < plan.model_bytes / _size_of(fitted) < 2.5
+    assert plan.fit_memory > 0.4 * (_core.memory_held()[1] - before)
+    assert plan.memory >= plan.fit_memory
+    assert plan.seconds > 0
+    assert (plan.latency is None) == (not hasattr(model, "predict_topk"))
+
+
+def test_a_budget(data):
+    X, Y = data
+    model = ml.LabelTreeClassifier(C=1.0, n_trees=3, random_state=0)
+    plan = ml.plan(model, X, Y, memory="1MB")
+    assert not plan.keeps_budget
+    assert plan.budget == 10**6
+    assert any("shards.fit" in change for change in plan.advice)
+    assert any("n_trees < 3" in change for change in plan.advice)
+    assert "budget   1.0 MB, exceeded" in str(plan)
+    plan = ml.plan(model, X, Y, memory="1TB")
+    assert plan.keeps_budget
+    assert not plan.advice
+    assert ml.plan(model, X, Y, max_seconds=1e-9).rows == (187, 375)
+    assert not hasattr(model, "C_")
+
+
+def test_arguments(data):
+    X, Y = data
+    with pytest.raises(TypeError, match="`estimator` must be an estimator of manylabel, got object"):
+        ml.plan(object(), X, Y)
+    with pytest.raises(ValueError, match="`max_seconds` must be > 0, got 0"):
+        ml.plan(ml.DiSMECClassifier(), X, Y, max_seconds=0)
+    with pytest.raises(ValueError, match="`memory` must be an amount of memory"):
+        ml.plan(ml.DiSMECClassifier(), X, Y, memory="much")
+    with pytest.raises(ValueError, match="`C` must be"):
+        ml.plan(ml.DiSMECClassifier(C=-1), X, Y)
+    with pytest.raises(ValueError, match="rows"):
+        ml.plan(ml.DiSMECClassifier(), X, Y[:-1])
+
+
+def test_a_few_rows():
+    X, Y = ml.datasets.make_multilabel(20, 10, 3, random_state=0)
+    plan = ml.plan(ml.DiSMECClassifier(C=1.0, random_state=0), np.asarray(X.todense()), Y)
+    assert plan.rows == (20,)
+    assert plan.model_bytes > 0
