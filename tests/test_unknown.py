@@ -306,7 +306,7 @@ def test_rules_grow_on_known_entries_only():
 
 
 def test_rembrandt_is_the_least_squares_solution_of_known_entries(monkeypatch):
-    monkeypatch.setattr(rembrandt, "_ROUNDED_TO", 1e-9)
+    monkeypatch.setattr(rembrandt, "_TOL_OF_UNKNOWN", 1e-9)
     monkeypatch.setattr(rembrandt, "_MOST_ROUNDS", 500)
     X, Y = examples(60, 4, 3)
     model = ml.Rembrandt(3, l2=2.0, l2_final=1.0, solver="cholesky", n_iter=3, random_state=0)
@@ -316,6 +316,28 @@ def test_rembrandt_is_the_least_squares_solution_of_known_entries(monkeypatch):
     for label in range(3):
         expected = oracle.ridge(X, Y[:, label], 2.0 * np.trace(X.T @ X) / 4)
         np.testing.assert_allclose(found[:, label], expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("solver", ["cholesky", "cg", "dual"])
+@pytest.mark.parametrize("l2_final", [1.0, 0.3])
+@pytest.mark.parametrize("embedding", ["rembrandt", "gaussian"])
+def test_rembrandt_replaces_unknown_entries_by_their_predictions(monkeypatch, embedding, l2_final, solver):
+    monkeypatch.setattr(rembrandt, "_TOL_OF_UNKNOWN", 1e-9)
+    monkeypatch.setattr(rembrandt, "_MOST_ROUNDS", 200)
+    X, Y = examples(60, 4, 5, unknown=0.3)
+    model = ml.Rembrandt(2, l2=0.5, l2_final=l2_final, solver=solver, embedding=embedding, n_iter=30)
+    model.set_params(max_iter=100, tol=1e-12, fit_intercept=False, random_state=0).fit(X, Y)
+    U, W = model.label_embedding_, model.coef_
+    filled = np.where(np.isnan(Y), X @ W @ np.linalg.pinv(U), Y)
+    l2 = 0.5 * np.trace(X.T @ X) / 4
+
+    def regression(targets, l2):
+        return np.linalg.solve(X.T @ X + l2 * np.eye(4), X.T @ targets)
+
+    np.testing.assert_allclose(W, regression(filled @ U, l2 * l2_final), rtol=1e-5, atol=1e-5)
+    if embedding == "rembrandt":
+        product = filled.T @ X @ regression(filled @ U, l2)
+        np.testing.assert_allclose(product, U * model.eigenvalues_, rtol=1e-5, atol=1e-5 * product.max())
 
 
 @pytest.mark.parametrize("estimator", TRANSFORMERS, ids=names)

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
@@ -19,7 +18,7 @@ from manylabel import _core
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import Estimator, built_aside
 from manylabel.estimator.parameters import n_threads
-from manylabel.estimator.progress import Progress, Tell, reported
+from manylabel.estimator.progress import Progress, reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import ANY, Array, Scalar, Schema
 from manylabel.estimator.validation import (
@@ -28,7 +27,6 @@ from manylabel.estimator.validation import (
     check_training_set,
     known_ones,
     one_hot,
-    unknown_entries,
 )
 
 __all__ = ["Rembrandt"]
@@ -36,14 +34,10 @@ __all__ = ["Rembrandt"]
 # Number of right-hand sides of a regression that the Rust core solves together.
 _PANEL = 32
 
-# With unknown entries in Y, the fit is repeated until the root mean square of the differences between the
-# values and the predictions of unknown entries is at most `_ROUNDED_TO`, but at most `_MOST_ROUNDS` times.
-# Entries of Y are 0 and 1, so smaller differences do not matter.
-_ROUNDED_TO, _MOST_ROUNDS = 1e-3, 10
-
-# Largest derivative of a prediction that is used. A larger one would make steps of more than ten times the
-# difference between a prediction and the value of its entry.
-_MOST_SLOPE = 0.9
+# With unknown entries in Y, U and W are computed until the estimated errors of the values of unknown entries
+# are at most the fraction `_TOL_OF_UNKNOWN` of these values, as root mean squares, but at most `_MOST_ROUNDS`
+# times. The tolerance is relative, because the predictions for rare labels are small.
+_TOL_OF_UNKNOWN, _MOST_ROUNDS = 1e-2, 10
 
 
 def _embeds_labels(estimator: Any) -> bool:
@@ -152,12 +146,14 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
 
     Notes
     -----
-    If Y has unknown entries (NaN), `fit` computes the embedding several times. Each time, the unknown entries
-    have other values; at first, they are 0. `fit` ends when the root mean square of the differences between
-    these values and their predictions ``XWU'`` is at most 0.001, or after ten computations. Usually, three or
-    four computations are enough. If `l2` or `l2_final` is "auto", the first computation chooses it, and the
-    others take less time. If there are as many components as labels, the results converge to the regression
-    on the known entries. With ``embedding="pca"``, Y is not used.
+    If Y has unknown entries (NaN), `fit` replaces them by their predictions ``XWU'``. At first, the values of
+    unknown entries are 0. The last of the `n_iter` passes replaces them for the first time, before U is
+    computed. After that, `fit` repeats the computation of W with better values, until the root mean square of
+    their estimated errors is at most one percent of that of the predictions, or until W was computed ten
+    times. Usually, two or three times are enough. If Y has changed by more than one percent since U was
+    computed, `fit` makes another pass for U. The penalties are chosen once. With one percent of unknown
+    entries, the fit takes about 10 percent longer. If there are as many components as labels, the results
+    converge to the regression on the known entries. With ``embedding="pca"``, Y is not used.
 
     Let m = n_components + n_oversamples and q = n_iter. Let t be the number of conjugate gradient steps, and
     nnz the number of nonzero values of a matrix. With "cg", the fit takes O((q + 2) (nnz(Y) + nnz(X) t) m + q
@@ -338,18 +334,13 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         params = self._core_params(leave_one_out=leave_one_out)
         y, classes = one_hot(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight, dense=True, unknown=True)
-        unknown = unknown_entries(y)
         if isinstance(params["n_components"], float):
             params["n_components"] = _core.pls_n_components(
                 known_ones(y), sample_weight, params, params["n_jobs"]
             )
         n_panels = _n_panels(params, X.shape[1], y.shape[1])
         with reported(n_panels, "panel", params["verbose"], progress) as report:
-            job = (params["n_jobs"], report)
-            if unknown is None or params["embedding"] == "pca":
-                fitted = _core.fit_pls(X, known_ones(y), sample_weight, params, job)
-            else:
-                fitted = self._imputed(X, y, sample_weight, params, job)
+            fitted = _core.fit_pls(X, y, sample_weight, params, (params["n_jobs"], report))
         # An earlier fit with another `embedding` may have set these attributes.
         for name in ("label_embedding_", "eigenvalues_", "singular_values_"):
             if hasattr(self, name):
@@ -372,51 +363,6 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
             )
         predictions: NDArray[np.float32] | None = fitted[7]
         return predictions
-
-    def _imputed(
-        self, X: Any, Y: csr_array, sample_weight: Any, params: dict[str, Any], job: tuple[int, Tell]
-    ) -> Any:
-        """Fit the model several times, each time with other values for the unknown entries of Y.
-
-        The predictions are the entries of ``Z U^+``. Here, Z has the predicted embeddings of the rows, and
-        ``U^+`` is the pseudo-inverse of the label embedding U. It maps embeddings to labels. The fit ends
-        when the values of unknown entries are their predictions.
-
-        A prediction depends on the value of its own entry: its derivative is about the leverage of the row
-        times the diagonal entry of the label in ``U U^+``. The next value is a Newton step that uses this
-        derivative. Without it, rows with large leverages would need many fits.
-        """
-        places = np.flatnonzero(np.isnan(Y.data))
-        row_of = np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr))[places]
-        label_of = Y.indices[places]
-        values = Y.data.copy()
-        values[places] = 0
-        given = params
-        slopes: Any = None
-        for _ in range(_MOST_ROUNDS):
-            filled = csr_array((values, Y.indices, Y.indptr), shape=Y.shape)
-            wanted = given if slopes is not None else given | {"leave_one_out": True}
-            fitted = _core.fit_pls(X, filled, sample_weight, wanted, job)
-            label_embedding: Any = fitted[0]
-            coef, intercept = fitted[1:3]
-            back = label_embedding
-            if params["embedding"] == "gaussian":  # the columns of the others are orthonormal
-                back = back @ np.linalg.pinv(back.T @ back)
-            embedded = _core.pls_project(X, (coef, intercept), job[0])
-            found = np.einsum("ij,ij->i", embedded[row_of], back[label_of])
-            change = found - values[places]
-            if np.sqrt(np.mean(change**2)) <= _ROUNDED_TO:
-                break
-            if slopes is None:
-                leverages = _leverages(filled @ label_embedding, embedded, fitted[7])
-                own = np.einsum("ij,ij->i", label_embedding, back)
-                slopes = np.minimum(leverages[row_of] * own[label_of], _MOST_SLOPE)
-                # The penalties hardly depend on the values of unknown entries, and their choice takes long.
-                l2, l2_of_coef = fitted[6]
-                given = params | {"l2": l2, "l2_final": l2_of_coef / l2 if l2 > 0 else l2_of_coef}
-            values = values.copy()
-            values[places] += change / (1 - slopes)
-        return fitted
 
     def transform(self, X: Any) -> NDArray[Any]:
         """Predict the label embedding of each row.
@@ -470,7 +416,8 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
 
     def _core_params(self, *, leave_one_out: bool = False) -> dict[str, Any]:
         """Return the checked parameters for the Rust core. A fractional `n_components` is not converted."""
-        return self.parameters.check(self) | {"leave_one_out": leave_one_out}
+        own = {"tol_of_unknown": _TOL_OF_UNKNOWN, "most_rounds": _MOST_ROUNDS}
+        return self.parameters.check(self) | own | {"leave_one_out": leave_one_out}
 
     @property
     def _n_features_out(self) -> int:
@@ -485,17 +432,6 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         tags.target_tags.multi_output = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _leverages(targets: Any, fitted: Any, left_out: Any) -> NDArray[np.float64]:
-    """Return the leverages of the rows, from predictions of fits to all rows and of fits without the row.
-
-    The residual of the first prediction is that of the second times one minus the leverage.
-    """
-    inside, outside = (np.linalg.norm(targets - predicted, axis=1) for predicted in (fitted, left_out))
-    ratio = np.divide(inside, outside, out=np.ones_like(outside), where=outside > 0)
-    leverages: NDArray[np.float64] = np.clip(1 - ratio, 0, 1)
-    return leverages
 
 
 def _n_panels(params: dict[str, Any], n_features: int, n_labels: int) -> int:

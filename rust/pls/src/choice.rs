@@ -37,7 +37,19 @@ const MOST_STEPS: i32 = 12;
 /// search that starts there may miss the best ridge.
 const STARTS: [f64; 4] = [1e-2, 1e-4, 1e-6, 1e2];
 
-/// Chooses the ridge for the targets `Yq`. Returns the ridge and the regression with this ridge.
+/// A ridge that was chosen.
+pub(crate) struct Choice<T> {
+    /// The ridge, relative to the mean diagonal of `XᵀΩX`.
+    pub(crate) l2: f64,
+    /// The regression with this ridge.
+    pub(crate) regression: Regression<T>,
+    /// The leverages of the rows in this regression. They include the contribution of the means.
+    pub(crate) leverages: Vec<f64>,
+    /// The leave-one-out error.
+    error: f64,
+}
+
+/// Chooses the ridge for the targets `Yq`.
 ///
 /// The search starts at the ridge `l2`, which is relative to the mean diagonal of `XᵀΩX`. Here, Ω is the
 /// diagonal matrix of the row weights. For dense X, the search starts at the best of `l2` and its multiples
@@ -57,51 +69,57 @@ pub(crate) fn choose<T: Real>(
     q: &[Lanes<T>],
     l2: f64,
     watch: &Watch,
-) -> Result<(f64, Regression<T>), Error> {
+) -> Result<Choice<T>, Error> {
     let targets = predictions(&problem.rows, &problem.y, q, watch)?;
-    let attempt = |l2: f64| -> Result<(f64, f64, Regression<T>), Error> {
+    let attempt = |l2: f64| -> Result<Choice<T>, Error> {
         let regression = Regression::new(params, problem, gram, l2, n_equations, watch)?;
-        let error = error(params, problem, &regression, q, &targets, watch)?;
-        Ok((error, l2, regression))
+        let leverages = regression.leverages(problem, true, params.seed, watch)?;
+        let error = error(problem, &regression, &leverages, q, &targets, watch)?;
+        Ok(Choice {
+            l2,
+            regression,
+            leverages,
+            error,
+        })
     };
     let mut best = attempt(l2)?;
     if matches!(problem.x.cells, Cells::Dense { .. }) {
         for start in STARTS {
             let next = attempt(l2 * start)?;
-            if next.0 < best.0 {
+            if next.error < best.error {
                 best = next;
             }
         }
     }
-    let start = best.1;
+    let start = best.l2;
     for factor in [RATIO, 1.0 / RATIO] {
         for step in 1..=MOST_STEPS {
             let next = attempt(start * factor.powi(step))?;
             // An error that is NaN also ends the search.
-            if next.0 < best.0 {
+            if next.error < best.error {
                 best = next;
             } else {
                 break;
             }
         }
-        if best.1 > start {
+        if best.l2 > start {
             break;
         }
     }
-    Ok((best.1, best.2))
+    Ok(best)
 }
 
 /// Returns the weighted sum of the squared leave-one-out residuals of `targets` for a regression.
-/// `targets` must be `Yq`.
+/// `targets` must be `Yq`, and
+/// `leverages` those of the regression.
 fn error<T: Real>(
-    params: &Params,
     problem: &Problem<'_, T>,
     regression: &Regression<T>,
+    leverages: &[f64],
     q: &[Lanes<T>],
     targets: &[Lanes<T>],
     watch: &Watch,
 ) -> Result<f64, Error> {
-    let leverages = regression.leverages(problem, true, params.seed, watch)?;
     let fit = regression.fit(problem, q, watch)?;
     let predicted = predictions(&problem.rows, &problem.x, &fit.z, watch)?;
     let mut sum = 0.0;

@@ -14,7 +14,7 @@ use crate::{Checked, Components};
 use faer::MatRef;
 use manylabel_base::{Error, Watch};
 use manylabel_dense::eigenvalues;
-use manylabel_sparse::{CsrView, Index};
+use manylabel_sparse::{ColumnOrder, CsrView, Index};
 
 /// Maximum number of labels for which the label covariance is stored and decomposed. A covariance matrix of
 /// 5000 labels takes 200 MB in double precision.
@@ -56,7 +56,8 @@ impl Checked {
             Components::Share(share) => share,
         };
         let (rows, _) = rows_of::<f64>(y.n_rows(), |row| y.row(row).0.len(), sample_weight)?;
-        let y = Design::labels(y, &rows, false, watch)?;
+        let order = ColumnOrder::new(y)?;
+        let y = Design::labels(y, &order, &rows, false, watch)?;
         self.reaching(share, &rows, &y, watch)
     }
 

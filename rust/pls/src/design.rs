@@ -20,7 +20,7 @@
 
 use crate::dense;
 use faer::Mat;
-use manylabel_base::{Error, Watch, collected, filled};
+use manylabel_base::{Error, Watch, collected, copied, filled};
 use manylabel_dense::zeros;
 use manylabel_sparse::{
     ColumnOrder, CsrView, DenseView, Index, LANES, Lanes, Real, RowBlocks, Value,
@@ -194,7 +194,8 @@ impl<'a, T: Real> Design<'a, T> {
         }
     }
 
-    /// Prepares Y. Its values are not scaled.
+    /// Prepares Y, with the columns of `order` as internal columns. Its values are not scaled. Other columns
+    /// of Y must be empty, or have only explicit zeros.
     ///
     /// # Errors
     ///
@@ -202,6 +203,7 @@ impl<'a, T: Real> Design<'a, T> {
     /// requested a stop.
     pub(crate) fn labels<I: Index>(
         y: CsrView<'_, I, f32>,
+        order: &ColumnOrder,
         rows: &Rows<T>,
         center: bool,
         watch: &Watch,
@@ -211,7 +213,9 @@ impl<'a, T: Real> Design<'a, T> {
             scale: 1.0,
             center,
         };
-        Self::sparse(y, rows, form, watch)
+        let blocks = RowBlocks::new(y, order, form.ones, form.scale, &rows.cuts, watch)?;
+        let columns = copied("number of columns", order.columns())?;
+        Self::new(Cells::Sparse(blocks), columns, rows, form, watch)
     }
 
     /// Copies a sparse matrix into blocks of rows. The columns of the copy are sorted by decreasing

@@ -13,6 +13,7 @@
 
 use crate::choice::choose;
 use crate::design::{Design, Matrix, Rows, cross, power_of_two_near_inverse};
+use crate::impute::{Imputed, inverse};
 use crate::leverage::predictions;
 use crate::normal::normal;
 use crate::params::Checked;
@@ -21,7 +22,7 @@ use crate::tall::{Spectrum, Tall};
 use crate::{Components, Embedding, Ridge, Variant};
 use manylabel_base::range::same;
 use manylabel_base::{Error, Watch, collected, few, filled, parts};
-use manylabel_sparse::{CsrView, Index, LANES, Lanes, Real, RowBlocks};
+use manylabel_sparse::{ColumnOrder, CsrView, Index, LANES, Lanes, Real, RowBlocks};
 use rayon::prelude::*;
 
 /// A fitted embedding: the label embedding U, and the weights W that predict `YU` from the
@@ -111,6 +112,10 @@ impl Checked {
     /// `x` has shape (`n_rows`, `n_features`), and `y` has shape (`n_rows`, `n_labels`).
     /// `sample_weight` has one weight ≥ 0 per row. `None` means that all weights are 1.
     ///
+    /// An entry of `y` that is NaN is unknown. It has no residual: the fit replaces it by its prediction. The
+    /// other entries are used as they are. With unknown entries, the fit needs 6 more bytes and two more
+    /// values per stored value of Y, and it keeps the factorizations of both ridges.
+    ///
     /// The same data, parameters and seed give exactly the same result for any number of threads.
     /// `watch` counts the finished panels of 32 right-hand sides.
     ///
@@ -147,20 +152,33 @@ impl Checked {
         let n_values = |row: usize| x.n_values(row) + y.row(row).0.len() + 1;
         let (rows, weight_scale) = rows_of(x.n_rows(), n_values, sample_weight)?;
         let sizes = (x.n_cols(), y.n_cols());
+        let is_known = |row: usize| y.row(row).1.iter().all(|value| !value.is_nan());
+        let (unknown, labels) = if (0..y.n_rows()).all(is_known) {
+            let order = ColumnOrder::new(y)?;
+            watch.step(0)?;
+            let labels = Design::labels(y, &order, &rows, params.center, watch)?;
+            (None, labels)
+        } else {
+            let unknown = Imputed::new(y, params.center)?;
+            let labels = unknown.design(&rows, watch)?;
+            (Some(unknown), labels)
+        };
         let problem = Problem {
             x: Design::features(x, &rows, ones, params.center, watch)?,
-            y: Design::labels(y, &rows, params.center, watch)?,
+            y: labels,
             rows,
         };
-        self.fit_problem(k, &problem, sizes, weight_scale, watch)
+        self.fit_problem(k, problem, unknown, sizes, weight_scale, watch)
     }
 
     /// Does the work of [`fit`](Self::fit) for prepared data, which do not depend on the caller's index
-    /// types. `sizes` are the numbers of features and labels. `weight_scale` is the scale of the row weights.
-    fn fit_problem<T: Real>(
+    /// types. `unknown` holds the unknown entries of Y, if there are any. `sizes` are the numbers of features
+    /// and labels. `weight_scale` is the scale of the row weights.
+    fn fit_problem<'a, T: Real>(
         &self,
         k: usize,
-        problem: &Problem<'_, T>,
+        problem: Problem<'a, T>,
+        mut unknown: Option<Imputed<'a, T>>,
         (n_features, n_labels): (usize, usize),
         weight_scale: f64,
         watch: &Watch,
@@ -172,92 +190,97 @@ impl Checked {
             watch,
             n_steps: 1,
             n_unfinished: 0,
+            counted: 1,
         };
         if params.embedding == Embedding::Pca {
-            let (w, eigenvalues) = fit.principal_components(k)?;
-            // Components are unit vectors in the space of features, so they are not rescaled.
-            let (coef, intercept) = fit.original(&w, n_features, None, 1.0)?;
-            return Ok(Model {
-                n_components: w.n_cols,
-                label_embedding: None,
-                coef,
-                intercept,
-                eigenvalues: Some(scaled(eigenvalues, weight_scale * problem.x.scale.powi(2))),
-                n_steps: 1,
-                n_unfinished: 0,
-                l2: 0.0,
-                l2_of_coef: 0.0,
-                leave_one_out: None,
-            });
+            return fit.principal_model(k, n_features, weight_scale);
         }
-        let gram = Gram::new(params, problem, watch)?;
-        let n_equations = n_features + usize::from(problem.x.ones);
-        let with = |l2| Regression::new(params, problem, &gram, l2, n_equations, watch);
-        let choose = |q: &Tall<T>, l2| {
+        let gram = Gram::new(params, &fit.problem, watch)?;
+        let n_equations = n_features + usize::from(fit.problem.x.ones);
+        let with = |problem: &Problem<'_, T>, l2| {
+            Regression::new(params, problem, &gram, l2, n_equations, watch)
+        };
+        let choose = |problem: &Problem<'_, T>, q: &Tall<T>, l2| {
             let q = &q.panels[0];
             choose(params, problem, &gram, n_equations, q, l2, watch)
         };
-        let (l2, regression) = match params.l2 {
+        // The leverages of the regression for W, if they are known.
+        let mut leverages = None;
+        let (l2, mut of_u) = match params.l2 {
             Ridge::Of(l2) => (l2, None),
             Ridge::Auto => {
-                let (l2, regression) = choose(&fit.probe(LANES)?, 1.0)?;
-                (l2, Some(regression))
+                let chosen = choose(&fit.problem, &fit.probe(LANES)?, 1.0)?;
+                leverages = Some(chosen.leverages);
+                (chosen.l2, Some(chosen.regression))
             }
         };
-        let (u, eigenvalues, regression) = if params.embedding == Embedding::Gaussian {
-            (fit.gaussian(k, n_labels)?, None, regression)
-        } else {
-            let regression = regression.map_or_else(|| with(l2), Ok)?;
-            let (u, eigenvalues) = fit.range(&regression, k)?;
-            (u, Some(scaled(eigenvalues, weight_scale)), Some(regression))
-        };
-        let (l2_of_coef, regression) = match (params.l2_final, regression) {
-            (Ridge::Of(1.0), Some(regression)) => (l2, regression),
-            (Ridge::Of(l2_final), regression) => {
-                drop(regression);
-                (l2 * l2_final, with(l2 * l2_final)?)
+        let mut range = None;
+        if params.embedding != Embedding::Gaussian {
+            let regression = of_u.map_or_else(|| with(&fit.problem, l2), Ok)?;
+            let imputed = unknown
+                .as_mut()
+                .map(|unknown| (unknown, leverages.as_deref()));
+            range = Some(fit.range(&regression, k, imputed)?);
+            of_u = Some(regression);
+        }
+        let (u, eigenvalues) = match &range {
+            Some(range) => {
+                let (u, eigenvalues) = fit.basis(range, k)?;
+                (u, Some(eigenvalues))
             }
-            // If there is no ridge for U, the caller wants ordinary least squares. W then also has
-            // no ridge.
-            (Ridge::Auto, Some(regression)) if l2 <= 0.0 => (0.0, regression),
-            (Ridge::Auto, None) if l2 <= 0.0 => (0.0, with(0.0)?),
-            (Ridge::Auto, regression) => {
-                drop(regression);
-                choose(&u, l2)?
-            }
+            None => (fit.gaussian(k, n_labels)?, None),
         };
+        if unknown.is_none() {
+            range = None; // frees its memory
+        }
+        // If there is no ridge for U, the caller wants ordinary least squares. W then also has no ridge.
+        let same_ridge = match params.l2_final {
+            Ridge::Of(1.0) => true,
+            Ridge::Of(_) => false,
+            Ridge::Auto => l2 <= 0.0,
+        };
+        let mut of_w = None;
+        let mut l2_of_coef = l2;
+        if !(same_ridge && of_u.is_some()) {
+            if unknown.is_none() {
+                of_u = None; // frees the memory of its factorization
+            }
+            match params.l2_final {
+                Ridge::Auto if l2 > 0.0 => {
+                    let chosen = choose(&fit.problem, &u, l2)?;
+                    l2_of_coef = chosen.l2;
+                    leverages = Some(chosen.leverages);
+                    of_w = Some(chosen.regression);
+                }
+                Ridge::Auto => of_w = Some(with(&fit.problem, 0.0)?),
+                Ridge::Of(ratio) => {
+                    l2_of_coef = l2 * ratio;
+                    leverages = None;
+                    of_w = Some(with(&fit.problem, l2_of_coef)?);
+                }
+            }
+        }
         drop(gram);
-        let w = fit.solutions(&regression, &u)?;
+        let regression = of_w.as_ref().or(of_u.as_ref());
+        let regression = regression.expect("the regression for U is kept if there is no other");
+        let w = fit.solutions(regression, &u)?;
+        let mut found = Found { u, w, eigenvalues };
+        if let Some(unknown) = &mut unknown {
+            let of_u = range.zip(of_u.as_ref());
+            found = fit.impute(unknown, found, k, (regression, leverages), of_u)?;
+        }
         let leave_one_out = if params.leave_one_out {
-            Some(fit.leave_one_out(&regression, &u, &w)?)
+            Some(fit.leave_one_out(regression, &found.u, &found.w)?)
         } else {
             None
         };
-        drop(regression);
-        let (n_steps, n_unfinished) = (fit.n_steps, fit.n_unfinished);
-        let (coef, intercept) = fit.original(&w, n_features, Some(&u), problem.x.scale)?;
-        if coef.iter().chain(&intercept).any(|w| !w.f64().is_finite()) {
-            return Err(Error::Param {
-                name: "X",
-                expected: "scaled to larger values, so that coef_ is finite",
-                got: format!("values up to about {:e}", problem.x.scale.recip()),
-            });
-        }
+        drop((of_u, of_w));
+        let model = fit.model(found, (n_features, n_labels), weight_scale)?;
         Ok(Model {
-            n_components: u.n_cols,
-            label_embedding: Some(by_row(&u, n_labels, |row| problem.y.original(row), 1.0)?),
-            coef,
-            intercept,
-            eigenvalues,
-            n_steps,
-            n_unfinished: if params.tol.is_some() {
-                n_unfinished
-            } else {
-                0
-            },
             l2,
             l2_of_coef,
             leave_one_out,
+            ..model
         })
     }
 }
@@ -270,40 +293,78 @@ fn scaled(mut eigenvalues: Vec<f64>, scale: f64) -> Vec<f64> {
     eigenvalues
 }
 
+/// The result of the range finder: the basis Q, the product `T = BQ`, and the singular values and right
+/// singular vectors of T.
+struct Range<T> {
+    q: Tall<T>,
+    t: Tall<T>,
+    spectrum: Spectrum,
+}
+
+/// The matrices U and W, and the eigenvalues of the scaled data. With [`Embedding::Gaussian`], there are no
+/// eigenvalues.
+struct Found<T> {
+    u: Tall<T>,
+    w: Tall<T>,
+    eigenvalues: Option<Vec<f64>>,
+}
+
 /// The state of a fit.
-struct Fitting<'a, T> {
-    params: &'a crate::Params,
-    problem: &'a Problem<'a, T>,
-    watch: &'a Watch,
+struct Fitting<'f, 'a, T> {
+    params: &'f crate::Params,
+    problem: Problem<'a, T>,
+    watch: &'f Watch,
     /// Largest number of conjugate gradient steps taken by any panel of right-hand sides so far.
     n_steps: usize,
     /// Number of right-hand sides that have not reached the tolerance, in all regressions so far.
     n_unfinished: usize,
+    /// The number by which a finished panel increases the progress. It is 0 in the rounds that only unknown
+    /// entries need.
+    counted: usize,
 }
 
-impl<T: Real> Fitting<'_, T> {
-    /// Runs the range finder and computes the eigenvectors (steps 1 to 4 in the documentation of
-    /// the crate). Returns U with at most `k` columns, and the leading eigenvalues of B for the
-    /// scaled data.
+/// The unknown entries of Y, and the leverages of the regression if they are known.
+type Unknown<'u, 'a, T> = (&'u mut Imputed<'a, T>, Option<&'u [f64]>);
+
+impl<'a, T: Real> Fitting<'_, 'a, T> {
+    /// Runs the range finder (steps 1 to 3 in the documentation of the crate) for `k` components.
     ///
-    /// The range finder computes `n_iter + 1` products with B and `n_iter + 1` orthogonalizations.
+    /// The range finder computes `n_iter + 1` products with B and `n_iter + 1` orthogonalizations. If there are
+    /// `unknown` entries, the last iteration makes a step towards their predictions.
     fn range(
         &mut self,
         regression: &Regression<T>,
         k: usize,
-    ) -> Result<(Tall<T>, Vec<f64>), Error> {
+        mut unknown: Option<Unknown<'_, 'a, T>>,
+    ) -> Result<Range<T>, Error> {
         let (d, c) = (self.problem.x.n_cols(), self.problem.y.n_cols());
         let width = k.saturating_add(self.params.n_oversamples).min(d).min(c);
         let mut q = self.probe(width)?;
         if self.params.n_iter == 0 {
             q = self.orthonormal(&q)?;
         }
-        let (mut t, mut spectrum) = self.apply(regression, &q)?;
-        for _ in 0..self.params.n_iter {
-            q = t.orthonormal(&spectrum, width, self.watch)?;
-            (t, spectrum) = self.apply(regression, &q)?;
+        // Predictions from a random basis would be poor.
+        let (t, spectrum) = self.apply(regression, &q, None)?;
+        let mut range = Range { q, t, spectrum };
+        for at in 1..=self.params.n_iter {
+            let unknown = unknown.take_if(|_| at == self.params.n_iter);
+            self.improve(regression, &mut range, unknown)?;
         }
-        self.basis(&q, &t, spectrum, k)
+        Ok(range)
+    }
+
+    /// Runs one more iteration of the range finder. If there are `unknown` entries, makes a step towards their
+    /// predictions.
+    fn improve(
+        &mut self,
+        regression: &Regression<T>,
+        range: &mut Range<T>,
+        unknown: Option<Unknown<'_, 'a, T>>,
+    ) -> Result<(), Error> {
+        let Range { q, t, spectrum } = range;
+        *q = t.orthonormal(spectrum, q.n_cols, self.watch)?;
+        (*t, *spectrum) = self.apply(regression, q, unknown)?;
+        Ok(())
     }
 
     /// Returns a random matrix with `width` standard normal numbers for every label. The numbers
@@ -326,24 +387,42 @@ impl<T: Real> Fitting<'_, T> {
     /// Computes the product `T = BQ = YᵀΩXZ`, where Z is the regression of `YQ` on X. Also returns
     /// the singular values and right singular vectors of T.
     ///
+    /// If there are `unknown` entries, their values change between the regression and the product with `Yᵀ`.
+    /// They make a step towards their predictions `XZQᵀ`. Q must then be orthonormal.
+    ///
     /// Panels of Q are independent and run in parallel. `watch` counts the finished panels.
     fn apply(
         &mut self,
         regression: &Regression<T>,
         q: &Tall<T>,
+        unknown: Option<Unknown<'_, 'a, T>>,
     ) -> Result<(Tall<T>, Spectrum), Error> {
-        let Problem { rows, x, y } = self.problem;
-        let panels = q.panels.par_iter().map(|q| {
-            let fit = regression.fit(self.problem, q, self.watch)?;
-            let t = cross(rows, x, y, &fit.z, self.watch)?;
-            self.watch.step(1)?;
-            Ok((t, fit.n_steps, fit.n_unfinished))
-        });
-        let panels = parts(panels)?;
+        let panels = match unknown {
+            None => {
+                let Problem { rows, x, y } = &self.problem;
+                let panels = q.panels.par_iter().map(|q| {
+                    let fit = regression.fit(&self.problem, q, self.watch)?;
+                    let t = cross(rows, x, y, &fit.z, self.watch)?;
+                    self.watch.step(self.counted)?;
+                    Ok((t, fit.n_steps, fit.n_unfinished))
+                });
+                let panels = parts(panels)?;
+                self.note(panels)
+            }
+            Some((unknown, leverages)) => {
+                let z = self.solutions(regression, q)?;
+                unknown.step(&self.problem, &z, q, q, leverages, self.watch)?;
+                unknown.note_embedding();
+                self.problem.y = unknown.design(&self.problem.rows, self.watch)?;
+                let Problem { rows, x, y } = &self.problem;
+                let panels = z.panels.par_iter();
+                parts(panels.map(|z| cross(rows, x, y, z, self.watch)))?
+            }
+        };
         let t = Tall {
             n_rows: q.n_rows,
             n_cols: q.n_cols,
-            panels: self.note(panels),
+            panels,
         };
         let spectrum = t.spectrum(self.watch)?;
         Ok((t, spectrum))
@@ -359,24 +438,18 @@ impl<T: Real> Fitting<'_, T> {
         }))
     }
 
-    /// Computes U and its eigenvalues from the last basis `q`, the product `t = Bq` and the singular value
-    /// decomposition of `t`. The signs of the columns are chosen as described in [`Model`].
+    /// Computes U and its eigenvalues from the result of the range finder. The signs of the columns are chosen
+    /// as described in [`Model`].
     ///
     /// U has at most `k` columns. It has fewer columns if `t` has a lower numerical rank. If `t` is zero, U
     /// has one column of zeros.
-    fn basis(
-        &self,
-        q: &Tall<T>,
-        t: &Tall<T>,
-        spectrum: Spectrum,
-        k: usize,
-    ) -> Result<(Tall<T>, Vec<f64>), Error> {
-        let mut u = t.orthonormal(&spectrum, k, self.watch)?;
+    fn basis(&self, range: &Range<T>, k: usize) -> Result<(Tall<T>, Vec<f64>), Error> {
+        let Range { q, t, spectrum } = range;
+        let mut u = t.orthonormal(spectrum, k, self.watch)?;
         if self.params.variant == Variant::Ritz {
             u = q.times(spectrum.vectors.as_ref().subcols(0, u.n_cols), self.watch)?;
         }
-        let mut eigenvalues = spectrum.values;
-        eigenvalues.truncate(u.n_cols);
+        let mut eigenvalues = few(spectrum.values.iter().copied().take(u.n_cols));
         if u.n_cols == 0 {
             u = Tall::from_fn(t.n_rows, 1, |_, _| 0.0)?;
             eigenvalues = few([0.0]);
@@ -385,11 +458,115 @@ impl<T: Real> Fitting<'_, T> {
         Ok((u, eigenvalues))
     }
 
+    /// Repeats the computation of W, and of U if necessary, until the values of `unknown` entries are near their
+    /// predictions. Returns the matrices for these values.
+    ///
+    /// `found` are the matrices for the present values. The second argument is the regression for W, with its
+    /// leverages if they are known. `of_u` are the result of the range finder and the regression for U.
+    fn impute(
+        &mut self,
+        unknown: &mut Imputed<'a, T>,
+        mut found: Found<T>,
+        k: usize,
+        (regression, leverages): (&Regression<T>, Option<Vec<f64>>),
+        mut of_u: Option<(Range<T>, &Regression<T>)>,
+    ) -> Result<Found<T>, Error> {
+        let (params, watch) = (self.params, self.watch);
+        let leverages = leverages.map_or_else(
+            || regression.estimated_leverages(&self.problem, params.seed, watch),
+            Ok,
+        )?;
+        self.counted = 0;
+        for _ in 1..params.most_rounds {
+            let Found { u, w, .. } = &found;
+            let inverse = match of_u {
+                Some(_) => None, // the columns of U are orthonormal
+                None => Some(inverse(u, watch)?),
+            };
+            let back = inverse.as_ref().unwrap_or(u);
+            let change = unknown.step(&self.problem, w, u, back, Some(&leverages), watch)?;
+            if change <= params.tol_of_unknown {
+                break;
+            }
+            self.problem.y = unknown.design(&self.problem.rows, watch)?;
+            if let Some((range, of_u)) = &mut of_u
+                && unknown.change_since_embedding() > params.tol_of_unknown
+            {
+                self.improve(of_u, range, None)?;
+                unknown.note_embedding();
+                let (u, eigenvalues) = self.basis(range, k)?;
+                (found.u, found.eigenvalues) = (u, Some(eigenvalues));
+            }
+            found.w = self.solutions(regression, &found.u)?;
+        }
+        Ok(found)
+    }
+
+    /// Returns the model with the given matrices, in the caller's order of columns and in the scale of the
+    /// caller's data. Ridges and leave-one-out predictions are left out.
+    fn model(
+        &self,
+        found: Found<T>,
+        (n_features, n_labels): (usize, usize),
+        weight_scale: f64,
+    ) -> Result<Model<T>, Error> {
+        let (Found { u, w, eigenvalues }, Problem { x, y, .. }) = (found, &self.problem);
+        let (coef, intercept) = self.original(&w, n_features, Some(&u), x.scale)?;
+        if coef.iter().chain(&intercept).any(|w| !w.f64().is_finite()) {
+            return Err(Error::Param {
+                name: "X",
+                expected: "scaled to larger values, so that coef_ is finite",
+                got: format!("values up to about {:e}", x.scale.recip()),
+            });
+        }
+        Ok(Model {
+            n_components: u.n_cols,
+            label_embedding: Some(by_row(&u, n_labels, |row| y.original(row), 1.0)?),
+            coef,
+            intercept,
+            eigenvalues: eigenvalues.map(|values| scaled(values, weight_scale)),
+            n_steps: self.n_steps,
+            n_unfinished: if self.params.tol.is_some() {
+                self.n_unfinished
+            } else {
+                0
+            },
+            l2: 0.0,
+            l2_of_coef: 0.0,
+            leave_one_out: None,
+        })
+    }
+
+    /// Returns the model with principal components.
+    fn principal_model(
+        &mut self,
+        k: usize,
+        n_features: usize,
+        weight_scale: f64,
+    ) -> Result<Model<T>, Error> {
+        let (w, eigenvalues) = self.principal_components(k)?;
+        // Components are unit vectors in the space of features, so they are not rescaled.
+        let (coef, intercept) = self.original(&w, n_features, None, 1.0)?;
+        let scale = weight_scale * self.problem.x.scale.powi(2);
+        Ok(Model {
+            n_components: w.n_cols,
+            label_embedding: None,
+            coef,
+            intercept,
+            eigenvalues: Some(scaled(eigenvalues, scale)),
+            n_steps: 1,
+            n_unfinished: 0,
+            l2: 0.0,
+            l2_of_coef: 0.0,
+            leave_one_out: None,
+        })
+    }
+
     /// Computes W, the regression of `YU` on X, for the scaled data.
     fn solutions(&mut self, regression: &Regression<T>, u: &Tall<T>) -> Result<Tall<T>, Error> {
         let panels = u.panels.par_iter().map(|u| {
-            let fit = regression.fit(self.problem, u, self.watch)?;
-            self.watch.step(1)?;
+            let fit = regression.fit(&self.problem, u, self.watch)?;
+            self.watch.step(self.counted)?;
             Ok((fit.z, fit.n_steps, fit.n_unfinished))
         });
         let panels = parts(panels)?;
@@ -410,11 +587,11 @@ impl<T: Real> Fitting<'_, T> {
         u: &Tall<T>,
         w: &Tall<T>,
     ) -> Result<Vec<f32>, Error> {
-        let Problem { rows, x, y } = self.problem;
+        let Problem { rows, x, y } = &self.problem;
         // Centring uses the means over all rows, including the predicted row. If the means were taken over
         // the other rows only, the prediction would depend on the row's own target. With weak features, a
         // downstream model would learn only this dependence.
-        let leverages = regression.leverages(self.problem, false, self.params.seed, self.watch)?;
+        let leverages = regression.leverages(&self.problem, false, self.params.seed, self.watch)?;
         let k = u.n_cols;
         let mut out = filled("number of predictions", 0.0f32, rows.n() * k)?;
         let panels = u.panels.par_iter().zip(&w.panels).map(|(u, w)| {
@@ -457,7 +634,7 @@ impl<T: Real> Fitting<'_, T> {
     /// The columns of W are the leading right singular vectors of `Ω^{1/2} X`. Also returns the
     /// eigenvalues of `XᵀΩX`. The results belong to the scaled data.
     fn principal_components(&mut self, k: usize) -> Result<(Tall<T>, Vec<f64>), Error> {
-        let Problem { rows, x, .. } = self.problem;
+        let Problem { rows, x, .. } = &self.problem;
         let width = k
             .saturating_add(self.params.n_oversamples)
             .min(x.n_cols())
@@ -484,7 +661,7 @@ impl<T: Real> Fitting<'_, T> {
             t = product(&q)?;
             spectrum = t.spectrum(self.watch)?;
         }
-        self.basis(&q, &t, spectrum, k)
+        self.basis(&Range { q, t, spectrum }, k)
     }
 
     /// Returns W in the caller's order of features, multiplied by `scale`, and the intercept.
@@ -499,7 +676,7 @@ impl<T: Real> Fitting<'_, T> {
         u: Option<&Tall<T>>,
         scale: f64,
     ) -> Result<(Vec<T>, Vec<T>), Error> {
-        let Problem { x, y, .. } = self.problem;
+        let Problem { x, y, .. } = &self.problem;
         let dot = |mean: &Option<Vec<T>>, of: &Tall<T>, col: usize| -> f64 {
             let mean = mean.iter().flatten().enumerate();
             mean.map(|(row, mean)| mean.f64() * of.get(row, col).f64())

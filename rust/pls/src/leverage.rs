@@ -13,7 +13,6 @@
 //! λI)⁻¹_ii`. With conjugate gradients, nothing is factorized. Leverages are then estimated from the
 //! solutions for random vectors with the entries 1 and −1.
 
-use crate::cg;
 use crate::design::{Cells, Design, Rows, SLAB};
 use crate::normal::normal;
 use crate::solve::{Method, Problem, Regression};
@@ -67,16 +66,44 @@ impl<T: Real> Regression<T> {
                 let leverages = collected("number of rows", (0..rows.n()).map(of_row))?;
                 (leverages, LARGEST_EXACT)
             }
-            Method::ConjugateGradients(settings) => (
-                estimates(settings, problem, seed, watch)?,
-                LARGEST_ESTIMATED,
-            ),
+            Method::ConjugateGradients(_) => {
+                (estimates(self, problem, seed, watch)?, LARGEST_ESTIMATED)
+            }
         };
         for (row, leverage) in leverages.iter_mut().enumerate() {
             if with_means && x.mean.is_some() {
                 *leverage += rows.weight(row) / rows.total;
             }
             *leverage = leverage.clamp(0.0, most);
+        }
+        Ok(leverages)
+    }
+}
+
+impl<T: Real> Regression<T> {
+    /// Returns estimates of the leverages of all rows, in [0, 1), from the fits of 64 random vectors, which
+    /// depend on `seed`. They include the contribution `ω_i / Σω` of the means.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+    /// requested a stop.
+    pub(crate) fn estimated_leverages(
+        &self,
+        problem: &Problem<'_, T>,
+        seed: u64,
+        watch: &Watch,
+    ) -> Result<Vec<f64>, Error> {
+        if let Method::Rows(..) = &self.0 {
+            return self.leverages(problem, true, seed, watch);
+        }
+        let Problem { rows, x, .. } = problem;
+        let mut leverages = estimates(self, problem, seed, watch)?;
+        for (row, leverage) in leverages.iter_mut().enumerate() {
+            if x.mean.is_some() {
+                *leverage += rows.weight(row) / rows.total;
+            }
+            *leverage = leverage.clamp(0.0, LARGEST_ESTIMATED);
         }
         Ok(leverages)
     }
@@ -89,7 +116,7 @@ impl<T: Real> Regression<T> {
 /// signs. The expectation of `z_i (Hz)_i` is then `H_ii`. The result is the mean over [`PANELS`] ·
 /// 32 draws of z.
 fn estimates<T: Real>(
-    settings: &cg::Settings<T>,
+    regression: &Regression<T>,
     problem: &Problem<'_, T>,
     seed: u64,
     watch: &Watch,
@@ -113,7 +140,7 @@ fn estimates<T: Real>(
             x.add_transposed(block, cut, signs, &mut g);
         }
         x.center_transposed(&sum, &mut g);
-        let z = settings.solve(rows, x, g, watch)?.z;
+        let z = regression.solve(problem, g, watch)?.z;
         let predicted = predictions(rows, x, &z, watch)?;
         let of_row = |(row, predicted): (usize, &Lanes<T>)| -> f64 {
             let products = (0..LANES).map(|lane| sign(row, lane) * predicted.0[lane].f64());

@@ -99,6 +99,7 @@ mod dense;
 mod design;
 mod fit;
 mod gram;
+mod impute;
 mod leverage;
 mod normal;
 mod params;

@@ -112,6 +112,11 @@ pub struct Params {
     /// Seed of all random numbers. They are used for the random matrix, the Gaussian embedding, and
     /// the random signs from which leverages are estimated.
     pub seed: u64,
+    /// If Y has unknown entries, the fit ends when their values are near their predictions: the root mean square
+    /// of the estimated errors is at most this fraction of that of the predictions.
+    pub tol_of_unknown: f64,
+    /// If Y has unknown entries, the largest number of times that the fit computes U and W; ≥ 1.
+    pub most_rounds: usize,
     /// Whether the model stores leave-one-out predictions: for each row, the prediction by a W that
     /// is fitted without this row.
     pub leave_one_out: bool,
@@ -133,6 +138,8 @@ impl Default for Params {
             max_iter: 10,
             tol: None,
             seed: 0,
+            tol_of_unknown: 1e-2,
+            most_rounds: 10,
             leave_one_out: false,
         }
     }
@@ -158,6 +165,8 @@ impl Params {
             }
         }
         at_least_one("max_iter", self.max_iter)?;
+        positive("tol_of_unknown", self.tol_of_unknown)?;
+        at_least_one("most_rounds", self.most_rounds)?;
         if let Some(tol) = self.tol {
             positive("tol", tol)?;
         }

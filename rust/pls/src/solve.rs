@@ -180,13 +180,8 @@ impl<T: Real> Regression<T> {
     ) -> Result<Fit<T>, Error> {
         let Problem { rows, x, y } = problem;
         match &self.0 {
-            Method::ConjugateGradients(settings) => {
-                settings.solve(rows, x, cross(rows, y, x, q, watch)?, watch)
-            }
-            Method::Features(factor) => {
-                let mut z = cross(rows, y, x, q, watch)?;
-                solve_in_place(factor, &mut z, watch)?;
-                Ok(direct(z))
+            Method::ConjugateGradients(_) | Method::Features(_) => {
+                self.solve(problem, cross(rows, y, x, q, watch)?, watch)
             }
             Method::Rows(factor, _) => {
                 let mut r = filled("number of rows", Lanes::default(), rows.n())?;
@@ -213,6 +208,34 @@ impl<T: Real> Regression<T> {
                 x.center_transposed(&sum, &mut z);
                 Ok(direct(z))
             }
+        }
+    }
+
+    /// Solves `(XᵀΩX + λI) Z = G` for 32 right-hand sides G, given as `g`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+    /// requested a stop.
+    ///
+    /// # Panics
+    ///
+    /// Panics with [`Method::Rows`], which solves other equations.
+    pub(crate) fn solve(
+        &self,
+        problem: &Problem<'_, T>,
+        mut g: Vec<Lanes<T>>,
+        watch: &Watch,
+    ) -> Result<Fit<T>, Error> {
+        match &self.0 {
+            Method::ConjugateGradients(settings) => {
+                settings.solve(&problem.rows, &problem.x, g, watch)
+            }
+            Method::Features(factor) => {
+                solve_in_place(factor, &mut g, watch)?;
+                Ok(direct(g))
+            }
+            Method::Rows(..) => unreachable!("its equations have a row for each row of X"),
         }
     }
 }

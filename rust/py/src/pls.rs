@@ -27,7 +27,8 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
         Ok(given.map_or(Ridge::Auto, Ridge::Of))
     };
     from_named!(params, Params {
-        seed, n_oversamples, n_iter, center, fit_intercept, max_iter, tol, leave_one_out;
+        seed, n_oversamples, n_iter, center, fit_intercept, max_iter, tol, tol_of_unknown, most_rounds,
+        leave_one_out;
         n_components: match params.get("n_components")? {
             PyComponents::Count(k) => Components::Count(k),
             PyComponents::Share(share) => Components::Share(share),

@@ -6,6 +6,7 @@
 
 use crate::{Index, Value};
 use manylabel_base::Error;
+use manylabel_base::range::same;
 
 /// A borrowed CSR matrix with indices of type `I` and values of type `T`.
 ///
@@ -103,6 +104,21 @@ impl<'a, I: Index, T> CsrView<'a, I, T> {
     /// Returns the number of stored entries, including explicit zeros.
     pub fn nnz(&self) -> usize {
         self.indices.len()
+    }
+
+    /// Returns a matrix with the same stored positions and other values, in O(1).
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Shape`] if there is not one value per stored entry.
+    pub fn with_values<V>(&self, values: &'a [V]) -> Result<CsrView<'a, I, V>, Error> {
+        same("number of values", self.indices.len(), values.len())?;
+        Ok(CsrView {
+            indptr: self.indptr,
+            indices: self.indices,
+            values,
+            n_cols: self.n_cols,
+        })
     }
 
     /// Returns the columns (strictly increasing) and values of one row, in O(1).
