@@ -57,7 +57,8 @@ fn refused_entries(what: &'static str, n: usize, size: usize) -> Error {
     }
 }
 
-/// Returns an error if `n` entries of type `T` would exceed the limit of the [budget].
+/// Returns an error if `n` entries of type `T` would exceed the limit of the [budget]. Small requests are not
+/// checked.
 #[inline]
 fn ask<T>(what: &'static str, n: usize) -> Result<(), Error> {
     let bytes = n.saturating_mul(size_of::<T>());
@@ -72,7 +73,7 @@ fn reserve<T>(what: &'static str, vec: &mut Vec<T>, more: usize) -> Result<(), E
     if vec.capacity() - vec.len() >= more {
         return Ok(());
     }
-    // The capacity is at least doubled. Small vectors are not counted.
+    // `try_reserve` at least doubles the capacity. The limit is checked for the new entries.
     let entries = more.max(vec.capacity());
     ask::<T>(what, entries)?;
     vec.try_reserve(more)

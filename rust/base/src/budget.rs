@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use crate::{Watch, filled, is_low};
 
-    // One test, as the counters belong to the process.
+    // There is only one test, because the whole process shares the counters.
     #[test]
     fn what_exceeds_the_limit_is_refused_before_it_is_allocated() {
         let before = held();
