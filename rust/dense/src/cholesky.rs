@@ -188,8 +188,8 @@ fn factor(mut l: MatMut<'_, f64>, watch: &Watch) -> Result<bool, Error> {
         if factored.is_err() {
             return Ok(false);
         }
-        // With L as the diagonal block, the rows X below it satisfy X Lᵀ = below. So solve L Xᵀ =
-        // belowᵀ.
+        // Let L be the factor of the diagonal block. The rows X of the factor below this block satisfy X Lᵀ =
+        // below. So the system L Xᵀ = belowᵀ is solved.
         let lower = diagonal.rb();
         let right = strips(below.rb_mut().transpose_mut(), COLUMNS);
         right.into_par_iter().try_for_each(|right| {
@@ -273,7 +273,7 @@ mod tests {
         let n = ONE_BLOCK + 300;
         let a = gram(n);
         let whole = a.llt(Side::Lower).expect("positive definite");
-        // Entries above the diagonal must not be read.
+        // The NaN entries check that entries above the diagonal are not read.
         let mut lower = a.clone();
         for j in 0..n {
             lower.col_mut(j).subrows_mut(0, j).fill(f64::NAN);

@@ -94,7 +94,7 @@ pub fn singular(what: &'static str, matrix: MatRef<'_, f64>) -> Result<Option<Pa
     let found = svd(
         matrix,
         values.as_mut().col_mut(0).as_diagonal_mut(),
-        Some(left.as_mut()), // unused; without them, `faer` may round the right vectors differently
+        Some(left.as_mut()), // not used, but without this matrix `faer` may round the right vectors differently
         Some(vectors.as_mut()),
         Par::Seq,
         MemStack::new(&mut room(what, wanted)?),
