@@ -18,7 +18,8 @@ macro_rules! horner {
 #[inline(always)]
 pub fn exp(x: f64) -> f64 {
     const LOWEST: f64 = -708.0;
-    // Adding 1.5 · 2⁵² rounds to an integer. The low bits of the sum then hold this integer.
+    // If 1.5 · 2⁵² is added to a number, the number is rounded to an integer. The low bits of the sum then
+    // hold this integer.
     const ROUND: f64 = 6_755_399_441_055_744.0;
     const LN2_HIGH: f64 = 0.693_147_180_369_123_8;
     const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
