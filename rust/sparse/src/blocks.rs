@@ -24,7 +24,7 @@
 //! use manylabel_base::Watch;
 //! use manylabel_sparse::{ColumnOrder, CsrView, Lanes, RowBlocks};
 //!
-//! // [[0, 2], [3, 1]]: column 1 is the more frequent one and comes first.
+//! // The matrix is [[0, 2], [3, 1]]. Column 1 has more nonzeros than column 0, so it comes first.
 //! let x = CsrView::new("X", &[0i32, 1, 3], &[1, 0, 1], &[2.0f32, 3.0, 1.0], 2)?;
 //! let order = ColumnOrder::new(x)?;
 //! assert_eq!(order.columns(), [1, 0]);
@@ -43,8 +43,8 @@ use rayon::prelude::*;
 use std::cmp::Reverse;
 use std::ops::Range;
 
-/// The columns of a matrix that have nonzero entries, the most frequent column first. If two columns
-/// are equally frequent, the lower column comes first.
+/// The columns of a matrix that have nonzero entries, the most frequent column first. If two columns are
+/// equally frequent, the column with the lower number comes first.
 ///
 /// The *place* of a column is its position in this order. Columns without entries, or with only
 /// explicit zeros, are left out.
@@ -343,8 +343,7 @@ impl<T: Real> RowBlock<T> {
 /// Returns `Σ_k values[k] · p[at[k]]`, lane by lane.
 #[inline(always)]
 fn combination<T: Real, I: Index>(at: &[I], values: &[T], p: &[Lanes<T>]) -> Lanes<T> {
-    // Two independent sums are used, so that an addition does not wait for the result of the addition
-    // before it.
+    // Two independent sums are used, so that no addition waits for the previous addition.
     let (mut a, mut b) = (Lanes::<T>::default(), Lanes::<T>::default());
     let (at2, values2) = (at.chunks_exact(2), values.chunks_exact(2));
     for (&at, &value) in at2.remainder().iter().zip(values2.remainder()) {

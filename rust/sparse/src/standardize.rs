@@ -89,8 +89,8 @@ impl ColumnScaling {
         })?;
         let mut varying = 0;
         for col in 0..x.n_cols() {
-            // The total weight of entries that are zero. The squared deviation of each such entry is
-            // `mean²`.
+            // `zeros` is the total weight of the entries that are zero. The squared deviation of each such
+            // entry is `mean²`.
             let zeros = (total - stored[col]).max(0.0);
             variance[col] = (variance[col] + zeros * mean[col].powi(2)) / total;
             let least =
@@ -148,7 +148,8 @@ impl ColumnScaling {
             what: "X",
             got: "the number of standardized values exceeds 64 bits".into(),
         };
-        // The upper bound counts all entries of centred columns and all stored values.
+        // `room` is an upper bound of the number of stored values in the result. It counts all entries of
+        // centred columns and all stored values of `x`.
         let room = centred
             .len()
             .checked_mul(x.n_rows())
@@ -227,7 +228,8 @@ mod tests {
 
     #[test]
     fn the_definition_on_a_few_rows() {
-        // The columns are: mostly nonzero, constant, sparse, and empty.
+        // The first column is mostly nonzero, the second is constant, the third is sparse, and the fourth is
+        // empty.
         let rows = [
             [1.0, 7.0, 0.0, 0.0],
             [2.0, 7.0, 0.0, 0.0],

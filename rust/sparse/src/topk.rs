@@ -87,7 +87,7 @@ impl TopK {
     /// Offers one score. The labels of a row may be offered in any order, but each label only once.
     #[inline]
     pub fn push(&mut self, label: u32, score: f32) {
-        // NaN has no rank, and −∞ means "not scored".
+        // NaN cannot be ranked, and −∞ means that the label has no score.
         if score < self.floor || score.is_nan() || score == f32::NEG_INFINITY || self.k == 0 {
             return;
         }
@@ -187,7 +187,7 @@ impl TopK {
                 if before(a, b) {
                     Ordering::Less
                 } else {
-                    Ordering::Greater // each label comes once, so no two pairs are equal
+                    Ordering::Greater // each label occurs only once, so no two pairs are equal
                 }
             });
         }

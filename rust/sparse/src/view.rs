@@ -268,7 +268,7 @@ mod tests {
     }
 
     proptest! {
-        // Many cases are needed, because few random changes affect the one place where a rule matters.
+        // Many cases are needed, because only a few random changes come close to breaking a rule.
         #![proptest_config(ProptestConfig::with_cases(4096))]
 
         #[test]
