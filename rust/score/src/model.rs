@@ -74,7 +74,7 @@ pub trait Model: Send + Sync {
         watch: &Watch,
     ) -> Result<CsrOwned, Error> {
         if search == Search::default() {
-            return self.topk(x, k, watch); // some models have their own implementation
+            return self.topk(x, k, watch); // some models have their own implementation of `topk`
         }
         in_known_form(self, x, |x| {
             Batch::new(self, x, Options::ranking(k, search))?.topk(k, watch)

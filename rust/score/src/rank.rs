@@ -58,7 +58,7 @@ impl<'a> Batch<'a> {
         let n_rows = x.n_rows();
         let at_once = rows.at_once().clamp(1, n_rows.max(1));
         let rows_of_share = if model.is_quick(n_rows) {
-            n_rows.max(1) // one share; no thread pool is needed
+            n_rows.max(1) // one share, so that no thread pool is needed
         } else {
             n_rows
                 .div_ceil(SHARES * rayon::current_num_threads())
@@ -222,7 +222,8 @@ impl<'a> Batch<'a> {
             || TopK::new(k.min(self.n_labels)),
             |best, scores, out| {
                 for (first, scores) in (0..).step_by(LANES).zip(scores.chunks(LANES)) {
-                    // Few labels are among the best, so compare the maximum of sixteen scores at once.
+                    // Only a few labels are among the best. So the maximum of sixteen scores is compared with
+                    // the floor.
                     let largest = |best: f32, &score: &f32| best.max(score);
                     if scores.iter().fold(f32::NEG_INFINITY, largest) > best.floor() {
                         for (label, &score) in (first..).zip(scores) {
