@@ -30,7 +30,7 @@ const FIRST_LOOK: usize = 1024;
 /// for score in [0.1, 0.9, 0.5, 0.3] {
 ///     tally.push(score, 1.0)?;
 /// }
-/// assert_eq!(tally.cut(0.0), Some(0.4)); // 0.9 and 0.5 are above
+/// assert_eq!(tally.cut(0.0), Some(0.4)); // 0.9 and 0.5 exceed the threshold
 /// # Ok::<(), manylabel_base::Error>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -60,8 +60,8 @@ impl Tally {
     }
 
     /// Adds the score and the weight of one pair of row and label. The pair is ignored if its score
-    /// is not finite or its weight is not > 0. In particular, labels that do not occur in training
-    /// have the score −∞ and are ignored.
+    /// is not finite or its weight is not positive. In particular, labels that do not occur in
+    /// training have the score −∞ and are ignored.
     ///
     /// # Errors
     ///
@@ -69,7 +69,7 @@ impl Tally {
     #[inline]
     pub fn push(&mut self, score: f32, weight: f32) -> Result<(), Error> {
         if score > self.floor && score < f32::INFINITY && weight > 0.0 {
-            self.add(score + 0.0, f64::from(weight))?; // -0.0 is 0.0
+            self.add(score + 0.0, f64::from(weight))?; // adding 0 turns -0 into 0
         }
         Ok(())
     }
@@ -265,9 +265,9 @@ mod tests {
         let pairs = [(0.1, 1.0), (0.9, 1.0), (0.5, 1.0), (0.3, 1.0)];
         assert_eq!(cut(2.0, &pairs), Some(0.4));
         assert_eq!(cut(1.4, &pairs), Some(0.7));
-        assert_eq!(cut(1.5, &pairs), Some(0.7)); // 1 and 2 are equally close: the smaller
-        assert_eq!(cut(0.3, &pairs), Some(0.9)); // 0 is closer than 1
-        assert_eq!(cut(9.0, &pairs), Some(0.0)); // all pairs
+        assert_eq!(cut(1.5, &pairs), Some(0.7)); // 1 and 2 are equally close to 1.5, so the smaller number is used
+        assert_eq!(cut(0.3, &pairs), Some(0.9)); // 0 is closer to 0.3 than 1
+        assert_eq!(cut(9.0, &pairs), Some(0.0)); // all pairs exceed the threshold
         let below = pairs.map(|(score, weight)| (score - 1.0, weight));
         assert_eq!(cut(9.0, &below), Some((0.1_f32 - 1.0).next_down()));
     }
@@ -332,7 +332,8 @@ mod tests {
             for (at, &(score, weight)) in pairs.iter().enumerate() {
                 let part = &mut parts[at % n_parts];
                 part.push(score, weight).expect("small");
-                // Every pair has a weight of at least ½.
+                // Every pair has a weight of at least ½. So the total weight `wanted` consists of
+                // at most 2 · `wanted` pairs.
                 let most = 3 * (2.0 * wanted) as usize + 1024 + 6;
                 assert!(part.pairs.len() <= most);
             }

@@ -31,7 +31,7 @@
 //! use manylabel_score::Model;
 //! use manylabel_sparse::{CsrOwned, CsrView};
 //!
-//! // Three rows, three features and three labels, where label j occurs with feature j.
+//! // There are three rows, three features and three labels. Label j occurs with feature j.
 //! let eye = CsrView::new("X", &[0i32, 1, 2, 3], &[0, 1, 2], &[1.0f32; 3], 3)?;
 //! let params = dismec::Params::default().check()?;
 //! let model = params.fit(eye.into(), &CsrOwned::from_view(eye, false)?, None, &Watch::new())?;

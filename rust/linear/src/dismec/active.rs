@@ -512,7 +512,7 @@ impl Lane {
         order.clear();
         extend(IN_PLAY, order, 0..self.rows.len() as u32)?;
         let mut n_active = order.len();
-        // Shrinking: skip a variable at 0 if its gradient exceeds the largest gradient of the last
+        // Shrinking skips a variable at 0 if its gradient exceeds the largest projected gradient of the last
         // pass.
         let mut shrink_above = f64::INFINITY;
         let mut passes = 0;

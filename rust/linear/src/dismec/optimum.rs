@@ -297,7 +297,7 @@ fn descend(
         for lane in 0..LANES {
             let curvature = dots.along[lane] - last_slope[lane];
             let mut beta = ((dots.scaled[lane] - dots.scaled_last[lane]) / curvature).max(0.0);
-            // Restart in the first step, if the curvature is lost in rounding errors, or if the
+            // The method restarts in the first step, if the curvature is lost in rounding errors, or if the
             // objective would increase along p.
             if iter == 0 || curvature <= 0.0 || beta * dots.along[lane] >= dots.scaled[lane] {
                 beta = 0.0;
@@ -380,8 +380,8 @@ fn begin(problem: &Problem<'_>, labels: &[u32], tol: f64, space: &mut Workspace)
     for lane in 0..labels.len() {
         let cost = positive_cost[lane];
         // `at_zero` is the squared gradient norm at zero. The distance from zero to the minimum is at most
-        // this norm, because f is 1-strongly convex. If the norm is below 1e-12, the start is zero. With
-        // another start, squares would underflow in single precision.
+        // this norm, because f is 1-strongly convex. If the norm is below 1e-12, the initial weights are
+        // zero. With other initial weights, squares would underflow in single precision.
         if at_zero[lane] < 1e-24 {
             continue;
         }
@@ -395,7 +395,7 @@ fn begin(problem: &Problem<'_>, labels: &[u32], tol: f64, space: &mut Workspace)
             of_positive.0[lane] = ((mm + pm) / determinant / cost) as f32;
             of_mean.0[lane] = (-(pp + pm) / determinant) as f32;
         } else if mm > 0.0 {
-            // All rows are positive, or the mean positive row is parallel to the mean row.
+            // The mean positive row is parallel to the mean row, for example because all rows are positive.
             let total = total - unknown_cost[lane];
             let target = if 2.0 * cost > total { 1.0 } else { -1.0 };
             of_mean.0[lane] = (target / mm) as f32;
@@ -717,7 +717,7 @@ fn turn(
     {
         let scaled = scaled(column_square, share, gradient);
         for lane in 0..LANES {
-            // The direction may have been left by an earlier panel. It may be infinite, and 0 · ∞
+            // The direction may be the last direction of an earlier panel. It may be infinite, and 0 · ∞
             // would be NaN.
             let kept = if beta.0[lane] == 0.0 {
                 0.0

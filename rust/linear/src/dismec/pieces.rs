@@ -125,8 +125,8 @@ impl Checked {
 
 impl<'a> Task<'a> {
     fn new(params: &Checked, problem: Problem<'a>, xt: Option<CsrRef<'a>>) -> Result<Self, Error> {
-        // Labels of similar frequency need similar numbers of steps. So the labels of a panel
-        // finish at about the same time.
+        // Labels are sorted by frequency, because labels of similar frequency need similar numbers of steps.
+        // So the labels of a panel finish at about the same time.
         let (labels, n_frequent) = params.by_frequency(&problem, &Effort::FULL)?;
         let (frequent, rare) = labels.split_at(n_frequent);
         let samples = (Sample::of(frequent.len()), Sample::of(rare.len()));

@@ -354,7 +354,7 @@ impl Block<'_> {
             let width = others.len();
             let part = &self.other[others.start * rank..others.end * rank];
             let part = MatRef::from_row_major_slice(part, width, rank);
-            // There is one column for each row of the own factor. So the scores of such a row are
+            // There is one column for each row of the own factor, so that the scores of such a row are
             // contiguous.
             let scores = |own: &[f32]| {
                 let own = MatRef::from_row_major_slice(own, n_own, rank);

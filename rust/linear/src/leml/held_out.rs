@@ -287,8 +287,8 @@ impl Data<'_> {
         };
         let at = |step: i32| FIRST_ALPHA * unit * RATIO.powi(step);
         let (first, of_first) = judge(None, at(0))?;
-        // `lowest` is the loss for the value number `best`. `sides` are the losses for the value
-        // before and the value after it.
+        // `lowest` is the loss at the step `best`. `sides` holds the losses at the step before and
+        // at the step after `best`.
         let (mut best, mut lowest) = (0, of_first);
         let mut sides = [f64::NAN; 2];
         for (side, direction) in [(1, 1), (0, -1)] {

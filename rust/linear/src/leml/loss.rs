@@ -253,7 +253,8 @@ mod tests {
                     };
                     assert!(close(loss.value(z[at], y), value), "{loss:?} {} {y}", z[at]);
                     assert!(close(slopes[at], 0.5 * slope), "{loss:?} {} {y}", z[at]);
-                    // Near the bend, the curvature of squared hinge loss jumps.
+                    // At a score of 1 or −1, the curvature of squared hinge loss may jump. Near these scores,
+                    // it is not compared.
                     let bend = loss == Loss::SquaredHinge && (z[at].abs() - 1.0).abs() < 1e-5;
                     assert!(
                         bend || close(products[at], 1.5 * curvature),

@@ -237,7 +237,7 @@ fn improve(
             length /= 2.0;
         }
         if !found {
-            return Ok(value); // rounding errors hide any further decrease
+            return Ok(value); // any further decrease is smaller than rounding errors
         }
     }
     Ok(ask(Ask::Value, image)?.0 + alpha / 2.0 * square(factor))

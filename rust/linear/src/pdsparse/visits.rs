@@ -264,8 +264,8 @@ impl Fit<'_> {
             self.problem.y.n_cols as f64,
         );
         let nnz = self.problem.x.indices.len() as f64;
-        // One feature in `rate` is drawn (Yen et al., section 3.3, with the constants of their
-        // program).
+        // The number of draws is the number of features of the row divided by `rate` (Yen et al., section
+        // 3.3, with the constants of their program).
         let rate = (5.0 * d * m / (self.params.c * m.max(2.0).ln() * nnz))
             .min(nnz / n / 10.0)
             .ceil()
@@ -323,7 +323,7 @@ impl Fit<'_> {
         for &label in &duals.labels {
             scores[label as usize] = f32::NEG_INFINITY;
         }
-        // At the beginning, all scores are equal. If scores are equal, the order starts at a random
+        // At the beginning, all scores are equal. So the order of labels with equal scores starts at a random
         // label.
         let start = self.rng.usize(..scores.len());
         let (before, from) = scores.split_at(start);
@@ -377,7 +377,8 @@ impl Fit<'_> {
 
         let (positive, negative) = active.split_at(n_positive);
         let least = positive.iter().copied().fold(f64::INFINITY, f64::min);
-        // Labels that the search did not return violate the margin at most as much as these labels.
+        // After an exact search, the labels that were not returned violate the margin at most as much as
+        // these labels. After a sampled search, they may violate it more.
         let most = negative.iter().copied().fold(-1.0 + least, f64::max);
         let loss = cost * (1.0 + most - least).max(0.0);
         let products = duals.alpha.iter().zip(active.iter());
@@ -518,7 +519,8 @@ mod tests {
             .expect("nobody stops it");
         assert!((-1e-4..2.0).contains(&gap), "{gap}");
 
-        // Then fit without l1 on the support, and check that the removed rows leave no trace.
+        // Then the test fits without l1 on the support and removes some rows. It checks that the weights no
+        // longer depend on these rows.
         let had: Vec<Vec<bool>> = (0..d)
             .map(|feature| {
                 let mut had = vec![false; c];

@@ -178,8 +178,8 @@ impl Weights {
         changes: &[(u32, f32)],
         space: &mut [f32],
     ) -> Result<(), Error> {
-        // Reading in order finds only labels that are stored. If zero weights must stay 0, no other
-        // labels are added.
+        // Reading in order changes only labels that are stored. So it is used only if zero weights
+        // must stay zero, because no other labels are added then.
         let walk =
             self.supports_fixed && self.is_faster_to_walk(features, space.len(), changes.len());
         if !walk {
