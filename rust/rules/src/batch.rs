@@ -129,7 +129,8 @@ impl<'a> Batch<'a> {
             }
             return products;
         }
-        // Lanes are added in a second loop, when the stores of the first loop have completed.
+        // The lanes of each row are added in a second loop. By then, the stores of the first loop have
+        // completed.
         let mut sums = [[0.0; WIDTH]; ROWS_AT_ONCE];
         let x = chunks(x);
         for (out, &start) in sums.iter_mut().zip(&self.starts[..self.n_rows]) {

@@ -108,7 +108,8 @@ impl Binner {
             }
             return;
         }
-        // The smallest magnitude, the largest magnitude and the number of labels, for each sign.
+        // These arrays hold, for each sign, the smallest magnitude, the largest magnitude and the number of
+        // labels.
         let mut lowest = [[f64::INFINITY; WIDTH]; 2];
         let mut highest = [[0.0f64; WIDTH]; 2];
         let mut counts = [[0.0; WIDTH]; 2];

@@ -214,7 +214,7 @@ impl Column {
             entries = &mut with_zeros;
         }
         entries.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        // The code of the implicit zero is not used for stored values.
+        // If the column is not full, the implicit zero has a code of its own. No stored value has this code.
         let n_below = entries.partition_point(|entry| entry.0 < 0.0);
         let n_values = entries.chunk_by(|a, b| a.0 == b.0).count() + usize::from(!full);
         let mut values = reserved("number of values", n_values)?;

@@ -134,8 +134,8 @@ impl Gram {
             );
             Ok(product)
         };
-        // Blocks are long because each block has its own matrix, and only a few matrices exist at a
-        // time.
+        // Blocks are long, because each block has its own matrix of products. At most `BLOCKS_AT_ONCE` of
+        // these matrices exist at a time.
         let long = ROWS.max((4 * stride).min(NUMBERS_OF_BLOCK / stride.max(1)));
         for rows in rows.chunks(BLOCKS_AT_ONCE * long) {
             if rows.len() * stride * stride < 64 * PARALLEL_FROM {

@@ -155,10 +155,9 @@ impl LabelSets {
     /// `scores` must be `n_labels` finite numbers. At least one set must be stored.
     pub(crate) fn nearest(&self, scores: &[f64], search: &mut Search) -> &[u32] {
         let dearest = self.minimax(scores, search);
-        // A sum of n terms is at most n times the largest term. If the argument of sinh grows by d,
-        // then sinh grows by at least the factor e^d. A label beyond this bound therefore costs
-        // more than the whole set found by `minimax`. The last term of the bound allows for
-        // rounding.
+        // A sum of n terms is at most n times the largest term. If the argument of sinh grows by d, then sinh
+        // grows by at least the factor e^d. A single label above this bound therefore costs more than the
+        // whole set found by `minimax`. The last term of the bound allows for rounding.
         let most = dearest.n_wrong.max(1) as f64;
         let bound = dearest.cost + most.ln() + 1e-9 * (1.0 + dearest.cost);
         for cost in &mut search.cost {

@@ -65,7 +65,7 @@
 //! use manylabel_rules::{Params, Rules, Stage};
 //! use manylabel_sparse::{CsrOwned, CsrView};
 //!
-//! // Four rows, two features, two labels: label j goes with feature j.
+//! // There are four rows, two features and two labels. Label j occurs with feature j.
 //! let x = CsrView::new("X", &[0i32, 1, 2, 4, 4], &[0, 1, 0, 1], &[1.0f32; 4], 2)?;
 //! let y = CsrOwned::from_view(x, false)?;
 //! let params = Params { n_rules: 20, bootstrap: false, max_features: 2, ..Params::default() };

@@ -130,8 +130,8 @@ impl Model {
             push(conditions_of, &mut self.body_threshold, threshold)?;
         }
         push(rules, &mut self.body_indptr, self.body_feature.len() as i64)?;
-        // Zeros of complete heads are stored, because prediction adds complete heads without
-        // looking at label numbers.
+        // Zeros of complete heads are stored, because prediction adds complete heads without reading label
+        // numbers.
         for (label, score) in head
             .enumerate()
             .filter(|(_, score)| complete || *score != 0.0)
@@ -353,8 +353,7 @@ impl<'a, I: Index> Rules<'a, I> {
         };
         heads.indptr.push(0);
         for rule in 0..self.n_rules() {
-            // Zeros are copied, because a head that stores every label is added without looking at
-            // label numbers.
+            // Zeros are copied, because prediction adds complete heads without reading label numbers.
             let (labels, scores) = self.head(rule);
             let labels = labels.iter().map(|label| label.get() as u32);
             extend("number of scores in heads", &mut heads.indices, labels)?;

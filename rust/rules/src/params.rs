@@ -153,7 +153,7 @@ impl Params {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] for the first parameter that is out of range.
+    /// Returns [`Error::Param`] for the first parameter that is out of range.
     fn ranges(&self) -> Result<(), Error> {
         for (name, count) in [
             ("n_rules", self.n_rules),

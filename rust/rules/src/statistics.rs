@@ -396,7 +396,8 @@ fn advance_rows(
     block: &mut Block<'_>,
 ) {
     for rows in rows.chunks(ROWS_AT_ONCE) {
-        // Lanes are added in a second loop, when the stores of the first loop have completed.
+        // The lanes of each row are added in a second loop. By then, the stores of the first loop have
+        // completed.
         let mut ratios = [[0.0; WIDTH]; ROWS_AT_ONCE];
         for (&row, ratio) in rows.iter().zip(&mut ratios) {
             let (scores, gradients, _) = block.row(row, stride);

@@ -345,7 +345,7 @@ pub(crate) fn find_moves(old: &[f64], new: &[f64], moves: &mut Vec<Move>) {
 /// Returns `Σ x_i y_i` of two vectors of the same length. The length may be any number.
 #[inline(always)]
 fn dot(x: &[f64], y: &[f64]) -> f64 {
-    let mut sum = lanes::dot(x, y); // the complete chunks
+    let mut sum = lanes::dot(x, y); // the sum over complete chunks
     for (x, y) in x
         .as_chunks::<WIDTH>()
         .1

@@ -195,8 +195,8 @@ impl<'a> Outer<'a> {
                 if C > 0 {
                     multiply_columns::<C>(gram, length::<C>(0), sign, x, 0, y);
                 } else {
-                    // Five to eight chunks are processed at once. Other numbers of chunks are
-                    // processed four at a time.
+                    // Five to eight chunks are processed at once. Any other number of chunks is processed
+                    // four at a time, and the remaining chunks are processed one by one.
                     let n = y.len();
                     match n {
                         5 => multiply_columns::<5>(gram, gram.stride, sign, x, 0, y),
@@ -491,7 +491,8 @@ impl<const C: usize> Solver<C> {
             if missing <= tolerance * gain || scaled <= 1e-2 * tolerance * gain {
                 return Ok(Some(-gain));
             }
-            // direction = M₀⁻¹ r + β direction, with the preconditioner M₀ = diag(h + ω)
+            // The new direction is M₀⁻¹ r plus β times the old direction. The preconditioner is M₀ = diag(h +
+            // ω).
             let beta = if step == 0 { 0.0 } else { scaled / last };
             last = scaled;
             let parts_of = chunks(&self.residual[..n]).iter().zip(chunks(sums.h()));

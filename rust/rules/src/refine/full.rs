@@ -119,7 +119,8 @@ impl<'a, const C: usize> Full<'a, C> {
     /// Returns [`Error::TooLarge`] if the matrix does not fit in memory.
     #[inline(always)]
     fn choose_form(&mut self) -> Result<(), Error> {
-        // A product takes 2·K operations per row. Adding a row to the matrix takes K² operations.
+        // With K labels, a product takes 2·K operations per row. Adding a row to the matrix takes K²
+        // operations.
         let stride = self.halves.statistics.stride;
         self.gone_through += PRODUCTS * self.rows.len();
         if 2 * self.gone_through > stride * (self.rows.len() - self.n_gram) {
@@ -163,7 +164,7 @@ impl<const C: usize> Evaluator for Full<'_, C> {
         for batch in statistics.batches(rows, weights) {
             self.halves.taken.add(&batch);
             self.of_others.add::<C>(-1.0, &batch);
-            // The product of a head of zeros is zero.
+            // If the set was empty, the head is zero, so its product is zero.
             if !is_first {
                 self.of_taken.add::<C>(1.0, &batch);
             }

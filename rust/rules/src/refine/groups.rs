@@ -88,7 +88,8 @@ impl Groups {
             n_zeros = n_set - coded.len() - missing.len();
             at_zero = zero;
             if n_zeros > 0 && n_zeros < coded.len() {
-                // Computing the sums of the zeros as differences would lose digits.
+                // Here, the rows with the value 0 are listed, because computing their sums by subtraction
+                // would lose digits.
                 let others = coded.iter().map(|pair| pair.1);
                 let mut others: Vec<u32> =
                     collected("number of rows", others.chain(missing.iter().copied()))?;

@@ -232,8 +232,8 @@ impl Evaluator for Binned<'_> {
     }
 }
 
-/// Sums of the matrix `Σ w g gᵀ` over the label bins. The matrix is a sum over the rows that the parent rule
-/// covers. Stores the sum of the matrix rows of each bin, and the sum of the entries for each pair of bins.
+/// Sums of the matrix `Σ w g gᵀ` over the label bins. The matrix is a sum over the rows of the parent set.
+/// Stores the sum of the matrix rows of each bin, and the sum of the entries for each pair of bins.
 #[derive(Debug)]
 pub(crate) struct ParentBins {
     /// The bin of each label.

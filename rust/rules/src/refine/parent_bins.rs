@@ -296,7 +296,7 @@ fn search_full(
     let width = statistics.width;
     let mut histogram = Histogram::new(column, width)?;
     let mut n_rows = set.rows.len();
-    // The sum of all rows without a missing value.
+    // After the next loop, `all` is the sum over all rows without a missing value.
     let mut all = copied("number of label bins", &statistics.all)?;
     let Some(codes) = column.codes_by_row() else {
         return Ok(None);
