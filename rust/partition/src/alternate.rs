@@ -173,8 +173,8 @@ fn choose_labels(
 /// and forth between equally good blocks. If several other blocks are best, the row moves to the
 /// block with the lowest number. Rows are independent of each other and are processed in parallel.
 ///
-/// The time for a row is proportional to the number of pairs of a block and a label of the row for
-/// which the label is in the label set of the block.
+/// For each label of a row, the time is proportional to the number of blocks whose label sets
+/// contain the label.
 ///
 /// # Errors
 ///

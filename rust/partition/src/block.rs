@@ -52,7 +52,8 @@
 //!     }
 //! }
 //!
-//! // Positive rows go to the first block, which has labels 0 and 2, others to the second.
+//! // Rows with a positive value go to the first block, which has the labels 0 and 2.
+//! // Other rows go to the second block, which has label 1.
 //! let (router, first, second) = (Sums(vec![1.0, -1.0]), Sums(vec![3.0, 2.0]), Sums(vec![-5.0]));
 //! let block = |labels, model| Block {
 //!     labels,

@@ -128,7 +128,7 @@ impl Checked {
                 break; // all starts are the same
             }
         }
-        best.ok_or(Error::Stopped) // `n_init` is at least 1
+        best.ok_or(Error::Stopped) // cannot happen, because `n_init` is at least 1
     }
 }
 

@@ -158,7 +158,7 @@ impl KMeans {
                 best = Some(start);
             }
         }
-        // There is at least one start.
+        // `best` is never `None`, because there is at least one start.
         let Some(Start {
             row_clusters,
             n_clusters,
@@ -171,7 +171,7 @@ impl KMeans {
         let members = Members::new(&row_clusters, n_clusters)?;
         let means = Centers::means(&points.x, weights, &members, watch)?;
         let lloyd = Lloyd::new(&points.x, weights, watch)?;
-        // Σ w ‖x − μ‖² = Σ w ‖x‖² − Σ w ‖μ‖², and the offset is −½‖μ‖².
+        // The inertia is Σ w ‖x − μ‖² = Σ w ‖x‖² − Σ w ‖μ‖². The offset of a center is −½‖μ‖².
         let squared = |(row, &cluster): (usize, &u32)| {
             lloyd.weight(row)
                 * (lloyd.squared[row] + 2.0 * f64::from(means.offset(cluster as usize)))
@@ -366,7 +366,7 @@ impl<'a> Points<'a> {
             if points.weights.take().is_none() {
                 return Ok(None);
             }
-            // Try again without weights. It may be necessary to separate rows with weight 0, or
+            // The loop tries again without weights. This may be necessary to separate rows with weight 0, or
             // rows that share no features with the other rows.
         }
     }

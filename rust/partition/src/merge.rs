@@ -11,7 +11,7 @@
 //! use manylabel_partition::{Answer, merge};
 //! use manylabel_sparse::CsrView;
 //!
-//! // One row, sent to two blocks that the router finds equally likely.
+//! // The only row goes to two blocks. The router gives both blocks the same score.
 //! let routes = CsrView::new("routes", &[0i32, 2], &[0, 1], &[0.0f32, 0.0], 2)?;
 //! let answers = [
 //!     Answer { labels: &[0, 2], scores: &[0.0, 2.0] },

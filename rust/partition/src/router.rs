@@ -221,7 +221,7 @@ impl Router {
             if largest < self.tol {
                 break;
             }
-            // If few visits needed a Newton step, the next passes use a smaller tolerance.
+            // If this pass took only a few Newton steps, the next passes use a smaller tolerance.
             if steps <= x.n_rows() / 10 {
                 inner_tol = (0.1 * inner_tol).max(self.tol.min(1e-8));
             }
@@ -317,7 +317,7 @@ impl Visit {
             z = if newton <= 0.0 {
                 0.1 * z
             } else if newton >= c {
-                0.5 * (z + c) // happens only because of rounding
+                0.5 * (z + c) // only rounding errors can cause this case
             } else {
                 newton
             };
@@ -338,7 +338,7 @@ const ENTRIES: usize = 4;
 
 /// Returns the dot product of `w` and a row, given by its columns and values. The products are added in
 /// order.
-// Not inlined: in the loop of `solve`, the registers do not suffice for the pointers.
+// This function is not inlined. In the loop of `solve`, it would need more registers than available.
 #[inline(never)]
 fn product(w: &[f64], (cols, values): (&[u32], &[f32])) -> f64 {
     let (cols, last_cols) = cols.as_chunks::<ENTRIES>();
@@ -356,7 +356,7 @@ fn product(w: &[f64], (cols, values): (&[u32], &[f32])) -> f64 {
 }
 
 /// Adds `scale` times a row, given by its columns and values, to `w`.
-// Not inlined, like `product`.
+// This function is not inlined for the same reason as `product`.
 #[inline(never)]
 fn add_row(w: &mut [f64], (cols, values): (&[u32], &[f32]), scale: f64) {
     let (cols, last_cols) = cols.as_chunks::<ENTRIES>();

@@ -31,8 +31,8 @@ impl Routing {
     /// Returns the blocks that each row is sent to, with the router's scores. The result is a
     /// matrix (`n_rows`, `n_blocks`). The blocks of a row are in increasing order.
     ///
-    /// If blocks have equal scores, the lower block is preferred. A row is never sent to a block
-    /// with the score −∞. So a row may be sent to fewer blocks than the rule says, or to none.
+    /// If blocks have equal scores, the block with the lower number is preferred. A row is never sent to a
+    /// block with the score −∞. So a row may be sent to fewer blocks than the rule says, or to none.
     ///
     /// # Errors
     ///
@@ -68,7 +68,8 @@ fn fewest(routes: &CsrOwned, share: f64) -> Result<CsrOwned, Error> {
     let (mut order, mut keep) = (Vec::new(), Vec::new());
     for row in 0..routes.n_rows() {
         let (blocks, scores) = routes.row(row);
-        // Sort by decreasing probability. If probabilities are equal, the lower block comes first.
+        // Sort by decreasing probability. If probabilities are equal, the block with the lower number comes
+        // first.
         order.clear();
         let chances = scores.iter().enumerate().map(|(at, &score)| {
             let chance = 1.0 / (1.0 + (-f64::from(score)).exp());
@@ -103,7 +104,7 @@ mod tests {
     #[test]
     fn the_fewest_blocks_that_hold_the_share() {
         let logit = |p: f64| (p / (1.0 - p)).ln() as f32;
-        // Test the probabilities 0.6, 0.3 and 0.1 in all orders, and a row without blocks.
+        // The rows have the probabilities 0.6, 0.3 and 0.1 in two orders. The last row has no blocks.
         let rows = [[0.1, 0.6, 0.3], [0.6, 0.3, 0.1]];
         let routes = CsrOwned {
             indptr: vec![0, 3, 6, 6],
