@@ -57,8 +57,8 @@ impl Scales {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if the square of a value is not finite. [`Error::TooLarge`] if there is not
-    /// enough memory. [`Error::Stopped`] if the caller requested a stop.
+    /// Returns [`Error::Param`] if the square of a value is not finite. Returns [`Error::TooLarge`]
+    /// if there is not enough memory. Returns [`Error::Stopped`] if the caller requested a stop.
     pub(crate) fn new<I: Index, V: Value>(
         x: CsrView<'_, I, V>,
         omega: &[f64],
@@ -96,8 +96,8 @@ impl Scales {
             }
         }
         let mut offset = filled("number of features", 0.0, x.n_cols())?;
-        // The largest standard deviation that rounding errors may cause for a constant feature,
-        // relative to its mean.
+        // `rounding` is the largest standard deviation that rounding errors may cause for a
+        // constant feature, relative to the mean of the feature.
         let rounding = x.n_rows() as f64 * f64::EPSILON;
         let (mut kept, mut nonzero) = (0, 0);
         for col in 0..x.n_cols() {
@@ -197,8 +197,8 @@ impl<T: Float> Design<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the caller
-    /// requested a stop.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
+    /// caller requested a stop.
     pub(crate) fn new<I: Index, V: Value>(
         x: CsrView<'_, I, V>,
         scales: &Scales,

@@ -67,10 +67,10 @@ impl Checked {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if sizes disagree. [`Error::Param`] if squares of the values of `x` are not
-    /// finite, or if the reference solver diverges. [`Error::TooLarge`] if there is not enough
-    /// memory, or if there are more than `i32::MAX` features or labels. [`Error::Stopped`] if the
-    /// caller requested a stop.
+    /// Returns [`Error::Shape`] if sizes disagree. Returns [`Error::Param`] if squares of the
+    /// values of `x` are not finite, or if the reference solver diverges. Returns
+    /// [`Error::TooLarge`] if there is not enough memory, or if there are more than `i32::MAX`
+    /// features or labels. Returns [`Error::Stopped`] if the caller requested a stop.
     pub fn fit(
         &self,
         x: Sparse<'_>,
@@ -443,8 +443,8 @@ impl<'a> Fit<'a> {
             descent.set_pairs(list, &mut point)?;
             let before = descent.left;
             (point, converged) = descent.minimize(point, target)?;
-            // All violations were within the tolerance after a single gradient. The new pairs have
-            // therefore changed nothing.
+            // If a single gradient shows that all violations are within the tolerance, the new
+            // pairs have changed nothing.
             let unmoved = done && before - descent.left == 1;
             if !converged || all || unmoved {
                 return Ok((point, converged));
@@ -501,7 +501,7 @@ impl<'a> Fit<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if the procedure diverges.
+    /// Returns [`Error::Param`] if the procedure diverges.
     fn replay<const N: usize>(&self, x: Sparse<'_>, model: &mut Model) -> Result<usize, Error> {
         let pair = self.params.pairs().map(reference::in_both_orders);
         let mut objective = self.objective::<f64, N>(x, pair, false)?;

@@ -40,8 +40,8 @@ impl<T: Float> Gram<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the caller
-    /// requested a stop.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
+    /// caller requested a stop.
     pub(crate) fn new<const N: usize>(
         gradient: &Gradient<'_, T, N>,
         watch: &Watch,
@@ -61,8 +61,8 @@ impl<T: Float> Gram<T> {
         )?;
         let all = collected("the matrix of second moments", 0..m as u32)?;
         let mut values = filled("the matrix of second moments", T::default(), side * side)?;
-        // Columns are processed N at a time. They take the place of the residuals of a panel of N
-        // labels.
+        // Columns are processed N at a time. `add_transposed` multiplies all columns by these N
+        // columns in the same way as by the residuals of N labels.
         values
             .par_chunks_mut(side * N)
             .enumerate()

@@ -244,7 +244,7 @@ fn plus<T: Float, const N: usize, I: Copy>(
     places: &[I],
     position: impl Fn(I) -> usize,
 ) -> Wide<T, N> {
-    // Two separate sums are used, so that consecutive additions do not wait for one another.
+    // Two independent sums are used, so that no addition waits for the previous addition.
     let (mut a, mut b) = (first, Wide::zero());
     let pairs = places.chunks_exact(2);
     for &place in pairs.remainder() {

@@ -81,7 +81,7 @@
 //! use manylabel_score::{Bounds, Model};
 //! use manylabel_sparse::CsrView;
 //!
-//! // The one feature indicates label 0; label 1 is present where label 0 is not.
+//! // The only feature indicates label 0. A row has label 1 if it does not have label 0.
 //! let x = CsrView::new("X", &[0i32, 1, 2, 2, 2], &[0, 0], &[1.0f32, 1.0], 1)?;
 //! let y = CsrView::new("Y", &[0i32, 1, 2, 3, 4], &[0, 0, 1, 1], &[1.0f32; 4], 2)?;
 //! let params = Params { l2_features: 0.01, l2_pairs: 0.01, ..Params::default() };

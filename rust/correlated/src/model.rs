@@ -85,9 +85,9 @@ impl Matrix {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] with the first entry that is not symmetric or is on the diagonal. The error
-    /// calls the matrix `correlations_`. This is the fitted attribute in Python, which users can
-    /// change.
+    /// Returns [`Error::Param`] with the first entry that is not symmetric or is on the diagonal.
+    /// The error calls the matrix `correlations_`. This is the fitted attribute in Python, which
+    /// users can change.
     pub(crate) fn check_symmetric(&self) -> Result<(), Error> {
         let mut next = copied("number of couplings", &self.ends)?;
         for row in 0..self.ends.len() - 1 {

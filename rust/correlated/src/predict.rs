@@ -76,8 +76,8 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the lengths do not agree. [`Error::Param`] if `couplings` is not symmetric
-    /// or has diagonal entries.
+    /// Returns [`Error::Shape`] if the lengths do not agree. Returns [`Error::Param`] if
+    /// `couplings` is not symmetric or has diagonal entries.
     pub fn new(
         (ends, labels, weights): (&'a [P], &'a [L], &'a [f64]),
         intercept: &'a [f64],
@@ -120,7 +120,7 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if `threshold` is not finite.
+    /// Returns [`Error::Param`] if `threshold` is not finite.
     pub fn with_threshold(self, threshold: f64) -> Result<Self, Error> {
         if threshold.is_finite() {
             return Ok(Self { threshold, ..self });
@@ -140,8 +140,8 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the lengths do not agree. [`Error::Csr`] if a set contains a label that
-    /// does not exist.
+    /// Returns [`Error::Shape`] if the lengths do not agree. Returns [`Error::Csr`] if a set
+    /// contains a label that does not exist.
     pub fn with_sets(
         self,
         ends: &'a [usize],

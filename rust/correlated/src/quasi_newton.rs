@@ -312,7 +312,7 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         let n_labels = self.violations.len();
         let mut classes: Vec<Vec<usize>> = Vec::new();
         let mut class_of = filled(LABELS, usize::MAX, n_labels)?;
-        // For each class, the last label that cannot be added to it.
+        // `taken` holds, for each class, the last label that cannot be added to the class.
         let mut taken: Vec<usize> = Vec::new();
         for label in 0..n_labels {
             if self.violations[label] <= self.rest || self.shares[label] < 1.0 {
@@ -369,7 +369,8 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         ties: Vec<(usize, Tie)>,
     ) -> Result<Local<T>, Error> {
         let (height, lane) = (self.objective.height(), label % N);
-        // The numbers of columns that are couplings are replaced below.
+        // Couplings are not stored in these matrices. For columns that are couplings, the row of
+        // the intercept is read, and the loop below replaces the values.
         let row = |&col: &u32| label / N * height + (col as usize).min(height - 1);
         let weight = |col| self.now.weights[row(col)].0[lane];
         let slope = |col| self.slope.weights[row(col)].0[lane];

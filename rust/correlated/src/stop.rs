@@ -53,7 +53,7 @@ impl<'w> Progress<'w> {
     ///
     /// # Errors
     ///
-    /// [`Error::Stopped`] if the caller requested a stop.
+    /// Returns [`Error::Stopped`] if the caller requested a stop.
     pub(crate) fn report(
         &mut self,
         violations: impl ExactSizeIterator<Item = f64>,

@@ -182,7 +182,7 @@ fn plus_scaled<T: Float, const N: usize, I: Copy, const FUSED: bool>(
     position: impl Fn(I) -> usize,
     values: &[T],
 ) -> Wide<T, N> {
-    // Two separate sums are used, so that consecutive additions do not wait for one another.
+    // Two independent sums are used, so that no addition waits for the previous addition.
     let (mut a, mut b) = (first, Wide::zero());
     let (places2, values2) = (places.chunks_exact(2), values.chunks_exact(2));
     for (&place, &value) in places2.remainder().iter().zip(values2.remainder()) {

@@ -161,8 +161,8 @@ impl<'a> Decoder<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if the method is [`Method::Exact`] and too many labels have couplings.
-    /// [`Error::TooLarge`] if there is not enough memory.
+    /// Returns [`Error::Param`] if the method is [`Method::Exact`] and too many labels have
+    /// couplings. Returns [`Error::TooLarge`] if there is not enough memory.
     pub(crate) fn new(
         method: Method,
         couplings: &'a Matrix,

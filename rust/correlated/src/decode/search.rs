@@ -167,8 +167,8 @@ impl Decoder<'_> {
                 gains[other] += if z[other] == z[label] { -value } else { *value };
             }
         };
-        // Every flip has a positive gain. The loop is limited because rounding could make it
-        // endless.
+        // Every flip has a positive gain. The number of flips is limited, because rounding errors
+        // could make the loop endless.
         for _ in 0..4 * self.n_labels() + 100 {
             watch.step(0)?;
             let (mut most, mut best) = (1e-12, None);

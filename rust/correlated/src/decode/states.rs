@@ -36,8 +36,8 @@ impl Decoder<'_> {
                 }
             }
             let (known, new) = energies.split_at_mut(1 << bit);
-            // The couplings of this label with each set of earlier labels. Each further label
-            // doubles the number of sets.
+            // First, `new` receives the sum of the couplings of this label with each set of earlier
+            // labels. Each further label doubles the number of sets.
             new[0] = 0.0;
             for (lower, value) in with.iter().enumerate() {
                 for state in 0..1 << lower {
@@ -109,7 +109,8 @@ impl Decoder<'_> {
         let chunks = || self.energies.chunks(low.len()).zip(high.iter());
         let most = chunks().map(|(energies, high)| highest(energies, low) + high);
         let most = most.fold(f64::NEG_INFINITY, f64::max);
-        // One sum for each state of the lowest labels, and one for each state of the other labels.
+        // `sums` has one sum for each state of the lowest labels. `of_high` has one sum for each
+        // state of the other labels.
         sums.clear();
         extend(STATES, sums, repeat_n(0.0, low.len()))?;
         let of_high =

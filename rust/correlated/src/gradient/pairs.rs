@@ -41,8 +41,8 @@ impl Pairs {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if positions of couplings do not fit in 32 bits, or if there is not
-    /// enough memory.
+    /// Returns [`Error::TooLarge`] if positions of couplings do not fit in 32 bits, or if there is
+    /// not enough memory.
     pub(crate) fn new<const N: usize>(
         list: Vec<(u32, u32)>,
         n_labels: usize,

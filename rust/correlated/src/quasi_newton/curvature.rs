@@ -102,7 +102,8 @@ impl<T: Float> Shape<T> {
         if !(change > LEAST * variance * square && change.is_finite()) {
             return Ok(());
         }
-        // The additional curvature of the couplings must not increase the factor of all columns.
+        // Couplings have additional curvature. It is subtracted from the observed change, because
+        // the factor applies to all columns.
         let own = ties.iter().map(|&(at, tie)| {
             let prior = halves[tie.pair as usize].curvature[tie.side].f64();
             let col = secant.columns[at] as usize;
