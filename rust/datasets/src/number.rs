@@ -129,8 +129,8 @@ fn up_to_eight_digits(text: &[u8], at: usize) -> (u64, usize) {
     if count == 0 {
         return (0, 0);
     }
-    // The digits move to the high bytes, and zeros fill the low bytes. In little-endian order, these
-    // zeros are leading zeros. Then neighbouring digits are joined to pairs, and pairs are joined to
+    // The digits move to the high bytes, and zeros fill the low bytes. In little-endian order, these zeros
+    // are leading zeros. Then neighbouring digits are combined into pairs, and the pairs are combined into
     // the number.
     let padded = values << (64 - 8 * count);
     let pairs = padded.wrapping_mul(10).wrapping_add(padded >> 8);
@@ -295,7 +295,8 @@ mod tests {
             prop_assert_eq!(read::<f32>(&text), wanted.is_finite().then_some((wanted, text.len())));
         }
 
-        // Rounding twice would be wrong in halfway cases.
+        // These numbers are at or near the midpoint of two `f32` numbers. For some of them, rounding to `f64`
+        // and then to `f32` gives a wrong result.
         #[test]
         fn halfway_between_singles(bits in 0x3000_0000u32..0x4c00_0000, more in -1i64..2) {
             let half = f64::from(f32::from_bits(bits)).midpoint(f64::from(f32::from_bits(bits + 1)));

@@ -16,7 +16,7 @@ use std::path::Path;
 ///
 /// # Errors
 ///
-/// Returns errors of the operating system. If the watch was stopped, the error contains a
+/// Returns errors of the operating system. If the caller requested a stop, the error contains a
 /// [`manylabel_base::Error`].
 #[cfg(unix)]
 pub(crate) fn open<'w>(
@@ -34,8 +34,8 @@ pub(crate) fn open<'w>(
         .read(true)
         .custom_flags(OFlags::NONBLOCK.bits() as i32)
         .open(path)?;
-    // Reading a named pipe without writers reports the end of the file. On Linux, polling waits for the
-    // first writer. On other systems, the end may be reported before the first writer comes.
+    // Reading a named pipe without writers reports the end of the file. On Linux, polling waits for the first
+    // writer. On other systems, the end may be reported before the first writer opens the pipe.
     let expects_writer = about.file_type().is_fifo() && !cfg!(target_os = "linux");
     let patient = Patient {
         file,
@@ -93,7 +93,7 @@ impl Read for Patient<'_> {
             if answered > 0 {
                 match self.file.read(buffer) {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    // Another reader has read the text first.
+                    // Another process may have read the text first.
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => pause(),
                     Ok(0) if self.expects_writer => pause(),
                     read => {

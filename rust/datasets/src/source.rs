@@ -222,7 +222,7 @@ fn refused(path: &Path, error: io::Error) -> Error {
     if error.kind() == io::ErrorKind::OutOfMemory {
         return no_room(TEXT);
     }
-    // The watch is called while waiting for text. Its errors are returned unchanged.
+    // The watch is checked while the reader waits for text. An error of the watch is returned unchanged.
     error.downcast().unwrap_or_else(|source| Error::Io {
         path: path.into(),
         source,

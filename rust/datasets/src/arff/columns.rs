@@ -228,8 +228,8 @@ impl Columns {
         let label = self.label_names.len() as i32 - 1;
         match kind {
             Kind::Nominal(values) => {
-                // At most ten distinct words mean yes or no, apart from case. Collecting ends at the
-                // first value that is not one of them.
+                // The list is short, because it ends at the first value that does not mean yes or no. Only
+                // ten words mean yes or no, if case is ignored.
                 let on: Option<Vec<bool>> = few(values.list.iter().map(|value| truth(value)));
                 on.map(|on| Role::Label { label, on }).ok_or_else(|| {
                     let expected = format!(

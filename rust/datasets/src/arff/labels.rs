@@ -139,7 +139,7 @@ fn attribute(attributes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
 ///
 /// Returns [`Error::TooLarge`] if memory is short.
 fn unescape(text: &str) -> Result<Option<String>, Error> {
-    // A character is never longer than its entity.
+    // This capacity suffices, because a character is never longer than its entity.
     let mut out = room(text.len())?;
     let mut parts = text.split('&');
     out.push_str(parts.next().unwrap_or_default());

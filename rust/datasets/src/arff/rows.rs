@@ -232,7 +232,8 @@ impl<V: Real> Examples<V> {
         match &mut self.x {
             Some(Cells::Dense(values)) => {
                 let (start, width) = (values.len(), self.columns.feature_names.len());
-                // With many nominal values, the dense matrix can be far larger than the file.
+                // If there are many nominal values, the dense matrix can be far larger than the file, so a
+                // lack of memory is possible here.
                 let zeros = std::iter::repeat_n(V::default(), width);
                 extend("the dense matrix of features", values, zeros)?;
                 for &(column, value) in &*cells {

@@ -316,7 +316,7 @@ fn shape(path: &Path, block: &Block) -> Result<((usize, usize, usize), usize), E
         let word = words
             .next()
             .filter(|word| word.iter().all(u8::is_ascii_digit))?;
-        // scipy stores sizes as signed 64-bit integers.
+        // Sizes must fit in a signed 64-bit integer, because scipy stores them in this type.
         std::str::from_utf8(word)
             .ok()?
             .parse::<i64>()
