@@ -1,15 +1,17 @@
 //! Limits the memory of the process; see `manylabel_base::budget`.
 //!
 //! The limit applies to the private memory of the process. Private memory is all memory except files that are
-//! mapped and memory that processes share. The allocator counts the memory of the core. The memory of Python and
-//! numpy is what remains of the private memory that the system reports. Only Linux reports it in a way that takes
-//! microseconds. On other systems, the limit applies to the memory of the core.
+//! mapped and memory that processes share. The allocator counts the memory of the core. The memory of Python
+//! and numpy is the private memory that the system reports, minus the memory of the core. Only Linux can
+//! report the private memory within microseconds. On other systems, the limit applies to the memory of the
+//! core.
 
 use manylabel_base::budget;
 use pyo3::prelude::*;
 
-/// Updates the amount of memory that the core does not count, if there is a limit. The amount does not become less
-/// than `least`: memory that the core has allocated but has not written yet is counted and not yet reported.
+/// Updates the amount of memory that the core does not count, if there is a limit. The amount does not become
+/// less than `least`. The computed amount may be too small, because the core counts memory that it has
+/// allocated but not yet written, and the system does not report this memory.
 pub(crate) fn look_outside(least: usize) {
     if budget::limit().is_some() {
         let outside = private().map_or(0, |private| private.saturating_sub(budget::held()));

@@ -1,5 +1,5 @@
-//! Defines the Python functions of `manylabel.decision`. They fit and apply the curves of probabilities, and
-//! choose label sets.
+//! Defines the Python functions of `manylabel.decision`. They fit and apply the curves that convert scores to
+//! probabilities, and choose label sets.
 
 use crate::arrays::{F32s, F64s, I32s, I64s, handed};
 use crate::csr::{CsrArrays, PyCsr, csr_arrays};
@@ -20,7 +20,7 @@ use pyo3::types::PyDict;
 /// of the scores.
 const FEW_ROWS: usize = 32;
 
-/// The curves of a fitted calibrator, of one of the two methods.
+/// The curves of a calibrator that was fitted by one of the two methods.
 enum Fitted {
     Sigmoid(Sigmoids),
     Isotonic(Steps),
@@ -39,7 +39,7 @@ fn pairs(
     })
 }
 
-/// Fits the curves of probabilities.
+/// Fits the curves that convert scores to probabilities.
 ///
 /// `scores` has the scores of the candidates of held-out rows, and `y` the true labels of these rows.
 /// `frequency` has the number of training rows of each label. The parameters are `method` and `pooling`.

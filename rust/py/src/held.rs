@@ -1,4 +1,4 @@
-//! Holds the numpy arrays that a scorer borrows during its whole life.
+//! Holds the numpy arrays that a scorer borrows as long as it exists.
 //!
 //! Nothing is copied: a reference keeps each array alive. If a fitted array is changed in place, the scores
 //! change. Indices are checked again whenever they are used, so a change causes at worst an error.
@@ -24,7 +24,7 @@ pub(crate) struct Held<T> {
 
 // SAFETY: the values are plain numbers, and are only read through this type.
 unsafe impl<T: Element> Send for Held<T> {}
-// SAFETY: the reason is the same as for `Send`.
+// SAFETY: the values are plain numbers, and are only read through this type.
 unsafe impl<T: Element> Sync for Held<T> {}
 
 impl<T> Held<T> {
@@ -71,7 +71,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for HeldHalf {
     type Error = PyErr;
 
     fn extract(array: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-        // False for the other byte order.
+        // The comparison is false if the array has the other byte order.
         if !array.getattr("dtype")?.eq("float16")? {
             return Err(PyTypeError::new_err("the array must have dtype float16"));
         }

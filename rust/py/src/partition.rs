@@ -177,8 +177,9 @@ pub(crate) fn fit_router<'py>(
 }
 
 /// Determines how many blocks each row is sent to. A row is sent to at most `most` blocks, which are its most
-/// probable blocks. If `share` is given, the row is sent only to the best of these blocks: as few of them as
-/// have at least the fraction `share` of the total probability of the `most` blocks.
+/// probable blocks. If `share` is given, the row is sent to only as many of these blocks as needed, in order
+/// of decreasing probability: their probabilities must sum to at least the fraction `share` of the total
+/// probability of the `most` blocks.
 #[derive(FromPyObject, Clone, Copy)]
 pub(crate) struct PyRouting {
     most: usize,

@@ -56,14 +56,15 @@ impl WithReserve {
         if reserve.is_null() {
             return false;
         }
-        // SAFETY: `fill` got this block from `System` with this layout, and the swap made us its only owner.
+        // SAFETY: `fill` got this block from `System` with this layout. After the swap, nothing else refers
+        // to it.
         unsafe { System.dealloc(reserve, RESERVE) };
         true
     }
 
     /// Allocates the reserve if there is none. Returns false if the system refuses the request.
     fn fill(&self) -> bool {
-        // SAFETY: the layout's size is not zero.
+        // SAFETY: the size of the layout is not zero.
         let block = unsafe { System.alloc(RESERVE) };
         if block.is_null() {
             return false;
@@ -112,7 +113,7 @@ fn discounted(size: usize) {
     }
 }
 
-// SAFETY: every block comes from and goes back to `System` with the caller's own layout.
+// SAFETY: every block of a caller is allocated and freed by `System`, with the layout of the caller.
 unsafe impl GlobalAlloc for WithReserve {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the contract of `alloc`.
@@ -127,8 +128,8 @@ unsafe impl GlobalAlloc for WithReserve {
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // SAFETY: the caller keeps the contract of `realloc`. If it is refused, the old block is unchanged
-        // and the request may be repeated.
+        // SAFETY: the caller keeps the contract of `realloc`. If the system refuses the request, the old
+        // block is unchanged, and the request may be repeated.
         let grown = self.or_from_reserve(new_size, || unsafe {
             System.realloc(block, layout, new_size)
         });

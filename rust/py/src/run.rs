@@ -93,11 +93,12 @@ fn run_to_end(
                         return report(progress, watch.done());
                     }
                     Err(RecvTimeoutError::Disconnected) => {
-                        // Joining here prevents the scope from panicking a second time.
+                        // The scope panics if a thread panicked and was not joined. So the thread is joined
+                        // here.
                         let panic = worker.join().err().unwrap_or_else(|| Box::new(""));
                         return Err(panicked(&*panic));
                     }
-                    Err(RecvTimeoutError::Timeout) if raised.is_err() => {} // the work is stopping
+                    Err(RecvTimeoutError::Timeout) if raised.is_err() => {} // the work was asked to stop
                     Err(RecvTimeoutError::Timeout) => {
                         look_outside(budget::outside());
                         raised = Python::attach(|py| {
