@@ -20,7 +20,6 @@ from manylabel.metrics import (
     recall_at_k,
 )
 
-# The oracle is loaded by path, because the tests are not a package.
 _spec = importlib.util.spec_from_file_location(
     "oracle_metrics", Path(__file__).parents[1] / "oracle" / "metrics.py"
 )
