@@ -1,7 +1,7 @@
 """Model files of every estimator, with the predictions of the version that wrote them.
 
 ``python tests/golden.py`` writes the files of the current version to ``tests/data/golden``. The files of
-earlier versions stay. `test_golden.py` loads all of them.
+earlier versions are kept. `test_golden.py` loads all of them.
 """
 
 import warnings

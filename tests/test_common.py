@@ -176,7 +176,7 @@ def fitted(request, problem):
 
 @pytest.fixture(scope="module")
 def few(problem):
-    """Some rows and labels of `problem`."""
+    """The first rows and labels of `problem`."""
     return problem[0][:120], problem[1][:120, :12]
 
 

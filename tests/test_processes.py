@@ -272,7 +272,7 @@ def test_a_thread_that_cannot_start_is_an_ordinary_exception():
             model.fit(*data)
         except Exception as error:
             print(type(error).__name__, error)
-        print(model.predict(data[0][:2]).shape)  # the model of before; so few rows need no thread
+        print(model.predict(data[0][:2]).shape)  # the earlier model; so few rows need no thread
         """
     run = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
     first, second = run.stdout.splitlines()

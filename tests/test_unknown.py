@@ -244,7 +244,7 @@ def test_the_ridge_regressions_of_leml_leave_unknown_entries_out(weighted):
     # A mask in place of unknown entries has the same optimum, but uses another solver.
     told = clone(model).fit(X, labels, m if weighted else None, observed=known)
     assert model.objective_[-1] == pytest.approx(told.objective_[-1], rel=1e-5)
-    assert (np.diff(model.objective_) <= 1e-6 * model.objective_[0]).all(), "the objective falls"
+    assert (np.diff(model.objective_) <= 1e-6 * model.objective_[0]).all(), "the objective must not increase"
 
 
 def test_corrlog_leaves_out_conditionals_of_unknown_entries():

@@ -26,7 +26,7 @@ posix_only = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals 
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
-    """Data files with 60 features and 12 labels, some with fewer or more, and a saved model. Read only."""
+    """Data files with 60 features and 12 labels, fewer or more, and a model. Tests must not change them."""
     folder = tmp_path_factory.mktemp("cli")
     X, Y = make_multilabel(300, 60, 12, random_state=0)
     dump_xc(X[:200], Y[:200], folder / "train.txt.gz")

@@ -15,7 +15,7 @@ from manylabel.datasets import load_digit_attributes
 
 
 class Outline(HTMLParser):
-    """Counts elements and collects ids, the ids referred to, other files referred to, and text."""
+    """Counts elements, and collects ids, references to ids, references to files, and text."""
 
     def __init__(self, page):
         super().__init__()

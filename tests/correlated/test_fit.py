@@ -96,7 +96,7 @@ def test_optimality(problem, weights, coding, epsilon):
         model = fit((features, Z), weights, coding=coding, epsilon=epsilon)
         found = parameters(model, coding)
         least = oracle.violations(found, features, Z, weights, 0.02, 0.01, epsilon, coding)
-        # The tolerance of the fit applies to standardized features, so it is not exact here.
+        # The fit measures violations for standardized features, so this bound is larger than `tol`.
         assert max(part.max() for part in least) < 1e-8
         assert (epsilon > 0) == (found[0] == 0).any()
         value = oracle.loss(found, features, Z, weights, coding) + oracle.penalty(found, 0.02, 0.01, epsilon)
@@ -141,7 +141,7 @@ def test_plain_proximal_gradients_end_at_the_same_point(problem, weights, solver
 
 
 def test_the_codings_meet_where_penalties_correspond(problem):
-    """With ridge penalties, the -1/1 coding needs 4 times that of weights and 16 times that of pairs."""
+    """The codings agree if -1/1 has 4 times the ridge penalty of weights and 16 times that of pairs."""
     ridge = {"epsilon": 0.0}
     one = fit(problem, **ridge)
     other = fit(problem, coding="pm1", l2_features=0.08, l2_pairs=0.16, **ridge)
@@ -350,7 +350,7 @@ def test_random_search(problem):
 
 
 def test_penalties_that_are_not_learned():
-    """Given numbers are used as they are. The reference solver and few labels have fixed penalties."""
+    """Given numbers are used as they are. For the reference solver and few labels they are fixed."""
     X, Y = make_multilabel(100, 20, 4, random_state=0)
     model = CorrLogClassifier(0.3, "auto").fit(X, Y)
     assert (model.l2_features_, model.l2_pairs_) == (0.3, 0.3)

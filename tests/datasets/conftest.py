@@ -21,7 +21,7 @@ def _alarm_is_ctrl_c():
 
 @pytest.fixture(scope="session")
 def read_or_refused(tmp_path_factory):
-    """A function that reads a file of the given bytes, or checks that the error names the line."""
+    """A function that calls a reader on any bytes. The data must be valid, or the error must name a line."""
     folder = tmp_path_factory.mktemp("any")
 
     def check(read, name, content):

@@ -220,7 +220,7 @@ def test_the_chosen_alpha_grows_with_rows_and_weights(scale, weight):
 @every_loss
 @pytest.mark.parametrize("share", [None, 0.5])
 def test_as_many_labels_are_named_as_are_true(loss, share):
-    """On new rows. Without a learned threshold far fewer labels are predicted."""
+    """On new rows the threshold gives about the true number of labels. Without it far fewer are predicted."""
     (X, Y), (X_test, Y_test) = noisy(0), noisy(1, 2000)
     known = None if share is None else np.random.default_rng(0).random(Y.shape) < share
     params = {"loss": loss, "random_state": 0}
@@ -235,7 +235,7 @@ def test_as_many_labels_are_named_as_are_true(loss, share):
 
 
 def test_the_threshold_is_that_of_a_fit_without_the_rows():
-    """The threshold is close to that of new rows. The scores of training rows give another one."""
+    """The threshold is close to that of new rows. That of training rows is larger."""
     (X, Y), fresh = noisy(0, 400, 500), noisy(1, 2000, 500)
     params = {"alpha": 0.3, "normalize": False, "random_state": 0}
     model = LEMLClassifier(**params).fit(X, Y)

@@ -155,7 +155,7 @@ def conditional(u, C, z, i, coding="01"):
 
 
 def messages(u, C, rounds=50):
-    """Two-state max-product messages, normalized to a largest of zero."""
+    """The label set found by two-state max-product messages. The largest entry of a message is 0."""
     m = len(u)
     own = np.column_stack([np.zeros(m), u])
     pair = np.zeros((m, m, 2, 2))

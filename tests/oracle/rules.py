@@ -260,7 +260,7 @@ class Boosting:
         return head
 
     def shrunken(self, head, rows):
-        """What a rule that covers the rows adds to their scores."""
+        """The head that a rule adds to the scores of the rows that it covers."""
         if self.settings.step == "safeguarded":
             g, _ = self.sums(rows)
             head = head * backtrack(partial(self.objective_along, rows, 0.0, head), g @ head)

@@ -120,7 +120,7 @@ def test_scores_of_several_blocks_are_merged_by_probability(problem, base, n_rou
         blocks = np.argsort(-routed[i], kind="stable")[:n_routes]
         parts = np.full((n_routes, 30), -np.inf)
         for part, block in zip(parts, blocks, strict=True):
-            # DiSMEC has margins. Scores of models with probabilities are log-odds.
+            # Scores of DiSMEC are margins, and 4 times a margin approximates the log-odds.
             part[model.label_blocks_[block]] = 4 * model.estimators_[block].decision_function(X[i : i + 1])[0]
         probabilities = 1 / (1 + np.exp(-routed[i, blocks]))
         expected = [oracle.merged(probabilities, parts[:, label]) for label in range(30)]

@@ -1,4 +1,4 @@
-"""Damaged and hostile files: the only thing that `load` does with them is to raise an error."""
+"""Damaged and hostile files: `load` raises an error and does nothing else."""
 
 import json
 import os

@@ -344,7 +344,7 @@ def test_paths_that_cannot_be_written(tmp_path):
         save_model(small_model(), tmp_path / "missing" / "model")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_loading_maps_the_file_and_copies_nothing(tmp_path):
     save_model(fitted(coef_=np.ones((1000, 2500))), tmp_path / "model")
 

@@ -126,7 +126,7 @@ def problems(draw):
 )
 def test_definition(problem, k, solver, l2, center, fit_intercept, sparse):
     X, Y, weights = problem
-    # Centred constant features are rounding errors, and so is a regression on them.
+    # After centring, constant features are only rounding errors, and so is a regression on them.
     assume(not center or np.ptp(X, axis=0).any())
     how = {"l2": l2, "l2_final": 1.0, "center": center, "fit_intercept": fit_intercept}
     model = exact(k, solver=solver, **how).fit(csr_array(X) if sparse else X, Y, weights)
