@@ -94,6 +94,6 @@ fuzz_target!(|input: Input| {
     assert_eq!(ranked.n_rows(), 1);
     assert!(ranked.indices.iter().all(|&label| (label as usize) < n_labels));
     assert!(ranked.values.iter().all(|score| score.is_finite()));
-    // Without labels in the rules, no label set is known, and this is an error.
+    // If no label set is known, this is an error.
     let _ = model.above(x.into(), Bounds::One(0.0), &watch);
 });
