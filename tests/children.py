@@ -1,4 +1,4 @@
-"""Children of the test process, forked: they have imported everything."""
+"""Child processes forked from the test process, which has imported everything."""
 
 import multiprocessing
 from contextlib import contextmanager
@@ -10,12 +10,12 @@ forks = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:Depreca
 
 @contextmanager
 def forked(work, *args):
-    """Runs `work(pipe, *args)` in a child; gives the other end of the pipe and the child, which is killed."""
+    """Run `work(pipe, *args)` in a child, yield the other end of the pipe and the child, and kill it."""
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     child = context.Process(target=work, args=(sender, *args))
     child.start()
-    sender.close()  # so that the end of the child is an EOFError
+    sender.close()  # so that the end of the child raises EOFError
     try:
         yield receiver, child
     finally:

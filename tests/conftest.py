@@ -16,16 +16,16 @@ settings.load_profile("manylabel")
 
 def pytest_addoption(parser):
     parser.addoption(
-        "--fuzz-cases", type=int, metavar="N", help="cases of every fuzzer; a few where it is not given"
+        "--fuzz-cases", type=int, metavar="N", help="number of cases of every fuzzer (default: a few)"
     )
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-timeout asks
+@pytest.hookimpl(tryfirst=True)  # before pytest-timeout reads the option
 def pytest_configure(config):
     if config.getoption("--fuzz-cases", default=None):
-        config.option.timeout = 0  # takes as long as it is told; fuzzers know a hang by the case
+        config.option.timeout = 0  # fuzzers run for long, and limit the time of each case
     if hasattr(config, "workerinput"):
-        threadpool_limits(1, user_api="blas")  # of pytest-xdist, whose processes share the cores
+        threadpool_limits(1, user_api="blas")  # a worker of pytest-xdist; all workers share the cores
 
 
 @pytest.fixture(scope="session")
@@ -39,11 +39,11 @@ def data():
 
 @pytest.fixture(scope="session")
 def large():
-    """Takes many seconds to fit."""
+    """X and Y whose fit takes many seconds."""
     return make_multilabel(60_000, 5_000, 2_000, n_nonzero=60, random_state=0)
 
 
 @pytest.fixture(scope="session")
 def middling():
-    """Reports progress several times while it is fitted."""
+    """X and Y whose fit reports progress several times."""
     return make_multilabel(6_000, 500, 200, n_nonzero=40, random_state=0)

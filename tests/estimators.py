@@ -1,6 +1,7 @@
-"""Every public estimator, ready to fit a small set. The tests of the house run over these lists.
+"""All public estimators with parameters for small data. The tests of all estimators use these lists.
 
-The first of each class has its defaults, some of which many fits choose; the others are given numbers.
+The first estimator of each class has default parameters, some of which many fits choose. The others have
+given values.
 """
 
 from functools import cache
@@ -51,7 +52,7 @@ CLASSIFIERS = [
     ml.LabelTreeClassifier(branching=3, max_leaf=4, beam=20, weights="int8", random_state=0),
 ]
 
-# Their classes are public in `manylabel.decision`.
+# These classes are public in `manylabel.decision`.
 CALIBRATORS = [
     LabelCalibrator(ml.DiSMECClassifier(1.0, random_state=0), random_state=0),
     LabelCalibrator(
@@ -77,19 +78,19 @@ REQUIRED = {
 
 
 def made(cls, **params):
-    """An estimator with these parameters, and with the others that its class requires."""
+    """An estimator with these parameters and the required parameters of its class."""
     return cls(**REQUIRED.get(cls, {}) | params)
 
 
-# What is no classifier.
+# Estimators that divide data into blocks.
 PARTITIONERS = [ml.BlockPartitioner(3, random_state=0)]
 
 
-# What takes texts.
+# Estimators that take texts.
 TAGGERS = [ml.TextTagger()]
 
 
-# Whatever else has joined the registry, with nothing set.
+# Registered classifiers that are not listed above, with default parameters.
 _LISTED = {type(each) for each in CLASSIFIERS + TRANSFORMERS + PARTITIONERS}
 CLASSIFIERS += [
     cls()
@@ -104,25 +105,25 @@ ONE_OF_EACH = list({(type(each), getattr(each, "loss", "")): each for each in re
 
 @cache
 def as_written(value):
-    """The id of a case: `repr`, which takes milliseconds for an estimator."""
+    """`repr` as the id of a case. It is cached, because it takes milliseconds for an estimator."""
     return repr(value)
 
 
-# What estimators differ in, and what is therefore asked of some only.
+# Properties that only some estimators have.
 
 
 def predicts_signs(classifier):
-    """Whether `predict` is where scores are positive."""
+    """Whether `predict` returns the labels with positive scores."""
     if isinstance(classifier, LabelCalibrator):
-        return False  # goes by probabilities
+        return False  # predicts from probabilities
     least_squares = getattr(classifier, "loss", None) == "squared"
-    # The linear classifiers lower their intercepts by the threshold, that of least squares as well.
+    # The intercepts of linear classifiers include the threshold, also for squared loss.
     least_squares &= not hasattr(classifier, "threshold")
     return getattr(classifier, "predictor", "signs") == "signs" and not least_squares
 
 
 def ranks_by_probabilities(classifier):
-    """Whether `predict_topk` goes by `predict_proba`, not by `decision_function`."""
+    """Whether `predict_topk` ranks by `predict_proba` and not by `decision_function`."""
     return hasattr(classifier, "decoder")
 
 
@@ -133,12 +134,12 @@ def is_sampled(classifier):
 
 
 def scores_every_label(classifier):
-    """Whether a label that any training row carries has a score for every row."""
+    """Whether every label with a training row has a score for every row."""
     return not hasattr(classifier, "measure_speedup")
 
 
 def compares_labels(classifier):
-    """Whether only labels of a row are compared with others, so that a label alone teaches nothing."""
+    """Whether the loss compares labels of the same row, so that nothing is learned from a single label."""
     return isinstance(classifier, ml.PDSparseClassifier)
 
 

@@ -1,4 +1,4 @@
-"""Model files taken apart and put together again, with whatever was changed and a right checksum."""
+"""Take model files apart, and put their parts together with a right checksum."""
 
 import json
 import zlib

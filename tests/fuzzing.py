@@ -1,5 +1,6 @@
-"""What all fuzzers share: numbered cases run in a child process, so that a crash or a hang is seen and its
-case known, and in bounded memory.
+"""Code that all fuzzers share.
+
+Numbered cases run in a child process with limited memory, so that the case of a crash or a hang is known.
 """
 
 import faulthandler
@@ -10,10 +11,10 @@ import sys
 import warnings
 from pathlib import Path
 
-# What only a mistake of ours can say.
+# Words that only errors caused by this library contain.
 OUR_FAULT = ("panicked", "internal error", "out of bounds", "unwrap", "overflow", "unreachable")
 HANG = 10  # seconds
-MOST_MEMORY = 1 << 30  # more than the process has before the first case
+MOST_MEMORY = 1 << 30  # bytes beyond those of the process before the first case
 
 
 def is_our_fault(error):
@@ -21,8 +22,8 @@ def is_our_fault(error):
 
 
 def run_cases(run_case, first, last):
-    """Write what is wrong with each case, as `run_case` of its number says, or None."""
-    import resource  # of POSIX
+    """Print the fault of each case. `run_case` returns it for the number of the case, or None."""
+    import resource  # POSIX only
 
     def hung(*_):
         raise TimeoutError(f"took {HANG} s")
@@ -33,7 +34,7 @@ def run_cases(run_case, first, last):
     signal.signal(signal.SIGALRM, hung)
     warnings.simplefilter("ignore")
     for number in range(first, last):
-        sys.stderr.write(f"{number}\n")  # what is known of a crash
+        sys.stderr.write(f"{number}\n")  # names the case of a crash
         sys.stderr.flush()
         faulthandler.dump_traceback_later(3 * HANG, exit=True)
         signal.alarm(HANG)
@@ -45,7 +46,7 @@ def run_cases(run_case, first, last):
 
 
 def check(*command):
-    """Run a fuzzer's file, which calls `run_cases`, with arguments; nothing may be wrong."""
+    """Run the file of a fuzzer, which calls `run_cases`. No case may have a fault."""
     path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, *map(str, command)]

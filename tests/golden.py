@@ -1,7 +1,7 @@
-"""Model files of every estimator, as a version wrote them, with what it predicted.
+"""Model files of every estimator, with the predictions of the version that wrote them.
 
-``python tests/golden.py`` writes the files of the version at work to ``tests/data/golden``;
-those of earlier versions stay. `test_golden.py` loads all of them.
+``python tests/golden.py`` writes the files of the current version to ``tests/data/golden``. The files of
+earlier versions are kept. `test_golden.py` loads all of them.
 """
 
 import warnings
@@ -62,7 +62,7 @@ def rows():
 
 
 def answers(model, X):
-    """What a model says of rows, as arrays by name."""
+    """The predictions of a model for rows, as arrays by name."""
     if isinstance(model, ml.Rembrandt):
         return {"transform": model.transform(X)}
     if isinstance(model, ml.TextTagger):

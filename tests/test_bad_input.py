@@ -1,4 +1,4 @@
-"""Bad and extreme input: a documented result, or an error that says what was wanted and what came."""
+"""Bad and extreme input: a documented result, or an error with the expected and the given value."""
 
 import copy
 import sys
@@ -53,14 +53,14 @@ def with_value(matrix, value):
 
 
 def broken(form, part, at, value):
-    """A sparse X whose part `part` holds `value` at `at`."""
+    """A sparse X whose array `part` has `value` at position `at`."""
     matrix = form(X_SPARSE.copy())
     getattr(matrix, part)[at] = value
     return matrix
 
 
 def hollow():
-    """An indptr that rises to a billion and falls back, over no values at all."""
+    """A matrix without values whose indptr rises to a billion and falls back."""
     matrix = csr_array((3, D))
     matrix.indptr = np.array([0, 10**9, 10**9, 0], dtype=np.int32)
     return matrix
@@ -139,7 +139,7 @@ BAD_TRAINING_SETS = {
         "Y is not a valid CSR.*< 6",
     ),
 }
-if coo_array(X[:, 0]).ndim == 1:  # a row, before scipy 1.13
+if coo_array(X[:, 0]).ndim == 1:  # since scipy 1.13
     BAD_TRAINING_SETS |= {
         "X sparse 1-D": (coo_array(X[:, 0]), Y, "Expected 2D input, got input with shape"),
         "Y sparse 1-D": (X, coo_array(Y[:, 0]), f"{INDICATOR}, got a 1-D array"),
@@ -157,7 +157,7 @@ def test_bad_training_set(classifier, name):
         clone(classifier).fit(features, labels)
 
 
-# What scikit-learn before 1.8 does not say.
+# Versions of scikit-learn before 1.8 do not say this.
 GOT_2D = ", got 2D" if parse_version(sklearn.__version__) >= parse_version("1.8") else ""
 BAD_WEIGHTS = {
     "too few": (np.ones(N - 1), r"sample_weight.shape == \(39,\), expected \(40,\)"),
@@ -179,11 +179,11 @@ def test_bad_sample_weight(estimator, name):
         clone(estimator).fit(X, Y, sample_weight=weights)
 
 
-# --- asking too early, for too much, or of a model that has been spoiled
+# --- predictions before a fit, with bad arguments, and by spoiled models
 
 
 def assert_bad_rows_are_refused(ask, *, missing_values=False):
-    """`ask` is a method of a model fitted to `X` and `Y`, whose rows may or may not miss values."""
+    """Check that `ask`, a method of a model fitted to `X` and `Y`, refuses bad rows."""
     for name in (
         "X NaN",
         "X inf",
@@ -219,12 +219,12 @@ def test_bad_k(classifier, k):
 
 
 def put(name, at, value):
-    """Overwrite an element of a fitted array, ``coef_.indices`` and the like."""
+    """Return a function that overwrites an element of a fitted array, such as ``coef_.indices``."""
     return lambda model: attrgetter(name)(model).__setitem__(at, value)
 
 
 def change(name, how):
-    """Replace a fitted array, or one of a fitted sparse matrix."""
+    """Return a function that replaces a fitted array, or an array of a fitted sparse matrix."""
     *owner, last = name.split(".")
 
     def spoil(model):
@@ -339,7 +339,7 @@ SPOILED = {
         "phases too many": change("phases_", lambda phases: np.append(phases, np.float32(1))),
         **{f"{name} by columns": change(name, np.asfortranarray) for name in ("coef_", "projection_")},
         **{
-            # Of what a fit may well make large.
+            # Signs, because fitted values may be too large for the type.
             f"{name} of another type": change(name, lambda array: np.sign(array).astype(np.int16))
             for name in ("coef_", "intercept_", "projection_", "frequencies_", "phases_")
         },
@@ -358,7 +358,7 @@ SPOILED = {
 
 
 def wrong_shapes(model):
-    """Ways to spoil a fitted model, by what its schema lists: each array one short."""
+    """Ways to spoil a fitted model: each array in its schema without the last element."""
     arrays = [name for name, kind in model.schema.attributes.items() if isinstance(kind, Array)]
     return {
         f"{name} too short": change(name, lambda array: array[:-1]) for name in arrays if name != "classes_"
@@ -379,7 +379,7 @@ def test_what_the_schema_refuses_is_no_wrong_answer(classifier):
         except (ValueError, TypeError, RuntimeError, IndexError) as error:
             assert str(error), name  # noqa: PT017
         else:
-            np.testing.assert_array_equal(scores, answer, err_msg=name)  # it takes no part in scores
+            np.testing.assert_array_equal(scores, answer, err_msg=name)  # scores do not use the array
 
 
 @pytest.mark.parametrize(
@@ -388,7 +388,7 @@ def test_what_the_schema_refuses_is_no_wrong_answer(classifier):
     ids=as_written,
 )
 def test_a_spoiled_model_is_an_error(classifier, how):
-    # Below and above what is scored without threads.
+    # Numbers of rows that are scored without and with threads.
     for method, n_rows in product(["predict", "decision_function", "predict_topk"], [2, 3 * N]):
         model = of_the_small_set(classifier)
         SPOILED[type(model)][how](model)
@@ -400,7 +400,7 @@ def test_a_spoiled_model_is_an_error(classifier, how):
             getattr(model, method)(np.resize(X, (n_rows, D)))
 
 
-# --- extreme, but with an answer
+# --- extreme input
 
 
 def fitted(classifier, X=X, Y=Y, sample_weight=None, **params):
@@ -416,12 +416,12 @@ def fitted(classifier, X=X, Y=Y, sample_weight=None, **params):
 
 
 def unscaled(classifier):
-    """The classifier, taking rows as long as they are."""
+    """The classifier without scaling of rows."""
     return clone(classifier).set_params(**({"normalize": False} if scales_rows(classifier) else {}))
 
 
 def same(model, other):
-    """Whether all that was fitted is the same but for rounding."""
+    """Assert that all fitted attributes are equal up to rounding."""
     for name in (name for name in vars(model) if name.endswith("_") and name != "n_iter_"):
         same_value(getattr(model, name), getattr(other, name), name)
 
@@ -512,7 +512,7 @@ EXTREMES = [
 
 
 def cases_of_extremes():
-    """Every classifier with the extremes of parameters it has."""
+    """Every classifier with each extreme value of its parameters."""
     for classifier in CLASSIFIERS:
         for extreme in EXTREMES:
             if extreme.keys() <= classifier.get_params().keys() | {"X", "sample_weight"}:
@@ -532,7 +532,7 @@ def test_extreme_numbers_fit_or_are_refused(classifier, extreme):
 @every_classifier
 def test_rows_of_zeros_and_one_label(classifier):
     scores = fitted(classifier, X=np.zeros((N, D))).decision_function(X)
-    assert (scores == scores[0]).all()  # nothing is said about features
+    assert (scores == scores[0]).all()  # scores do not depend on the features
     assert fitted(classifier, Y=Y[:, :1]).predict(X).shape == (N, 1)
     if isinstance(classifier, LabelCalibrator):
         with pytest.raises(ValueError, match="X must have at least two rows, so that rows can be held out"):
@@ -572,10 +572,10 @@ def test_a_failed_fit_leaves_no_wrong_model(classifier):
         model.predict(X[:, :3])
 
 
-# --- sizes no machine has
+# --- sizes beyond the memory of any machine
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process as Linux does")
+@pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_AS and /proc")
 @pytest.mark.parametrize(
     "shapes",
     [(2**31 + 5, 3), (3, 2**31 + 5), (2**31 - 2, 3), (2**40, 3), (3, 2**40)],
@@ -589,8 +589,8 @@ def test_columns_beyond_memory_are_an_error(classifier, shapes):
 
 
 def fit_in_3_gib(pipe, classifier, shapes):
-    """Fits a diagonal X and Y of these shapes in a child that may take 3 GiB more."""
-    import resource  # of POSIX
+    """Fit diagonal X and Y of these shapes in a child process that may allocate 3 GiB more."""
+    import resource  # POSIX only
 
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     most = int(status["VmSize"].split()[0]) * 1024 + (3 << 30)

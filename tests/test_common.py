@@ -1,4 +1,4 @@
-"""Every estimator against scikit-learn's checks, and against what multi-label users rely on."""
+"""All estimators: the checks of scikit-learn, and properties that users with many labels rely on."""
 
 import copy
 import inspect
@@ -41,7 +41,7 @@ from manylabel import decision
 from manylabel.datasets import make_multilabel
 
 not_0_and_1 = "passes a 1-D target of other values than 0 and 1; tested here with indicator matrices instead"
-single = "wants seven digits of weights that are kept in single precision"
+single = "needs seven digits of weights, which are in single precision"
 EXPECTED_FAILED_CHECKS = {
     "check_classifier_data_not_an_array": not_0_and_1,
     "check_classifiers_classes": not_0_and_1,
@@ -52,7 +52,7 @@ EXPECTED_FAILED_CHECKS = {
     "check_sample_weights_pandas_series": not_0_and_1,
     "check_sample_weights_shape": not_0_and_1,
 }
-if parse_version(sklearn.__version__) < parse_version("1.7"):  # whose two classes there may be 1 and 2
+if parse_version(sklearn.__version__) < parse_version("1.7"):  # checks may use the classes 1 and 2
     EXPECTED_FAILED_CHECKS |= dict.fromkeys(
         (
             "check_dict_unchanged",
@@ -78,31 +78,31 @@ if parse_version(sklearn.__version__) < parse_version("1.7"):  # whose two class
 
 
 def expected_failed_checks(classifier):
-    sampled = "a row of weight two is not drawn as two rows are" if is_sampled(classifier) else None
+    sampled = "a row of weight two is sampled as one row" if is_sampled(classifier) else None
     expected = dict(EXPECTED_FAILED_CHECKS)
-    if not compares_labels(classifier):  # or a single label leaves all weights at 0
+    if not compares_labels(classifier):  # otherwise a single label leaves all weights at 0
         expected["check_sample_weight_equivalence_on_dense_data"] = sampled or single
         expected["check_sample_weight_equivalence_on_sparse_data"] = sampled or single
     else:
-        expected["check_classifiers_train"] = "wants one label to be learned alone"
+        expected["check_classifiers_train"] = "needs a fit to a single label"
     if isinstance(classifier, ml.LEMLClassifier) and hasattr(classifier, "predict_proba"):
-        expected["check_classifier_multioutput"] = "wants a cut at a probability of one half; ours is learned"
+        expected["check_classifier_multioutput"] = "needs a threshold of one half; ours is learned"
     if getattr(classifier, "loss", "") == "squared" and hasattr(classifier, "predict_proba"):
-        tied = "wants no ties; predictions of least squares are cut off at 0 and 1"
+        tied = "needs no ties; predictions of least squares are clipped to 0 and 1"
         expected["check_classifier_multioutput"] = tied
         expected["check_classifiers_multilabel_output_format_predict_proba"] = tied
     if hasattr(classifier, "decoder"):
         expected["check_classifier_multioutput"] = (
-            "wants scores and probabilities in one order; the scores are given the other labels"
+            "needs scores in the order of probabilities; the scores are conditional on the other labels"
         )
         if classifier.threshold == "auto" and classifier.standardize == "auto":
-            expected["check_classifiers_train"] = "wants a cut at a probability of one half; ours is learned"
+            expected["check_classifiers_train"] = "needs a threshold of one half; ours is learned"
     if not predicts_signs(classifier):
-        expected["check_classifier_multioutput"] = "takes predictions for the signs of the scores"
+        expected["check_classifier_multioutput"] = "needs predictions that are the signs of the scores"
     if isinstance(classifier, decision.LabelCalibrator):
-        expected["check_classifiers_train"] = "takes predictions for the signs of the scores"
+        expected["check_classifiers_train"] = "needs predictions that are the signs of the scores"
     if isinstance(classifier, decision.DecisionClassifier):
-        expected["check_classifiers_train"] = "wants rows without a label; the best expected F1 has one"
+        expected["check_classifiers_train"] = "needs rows without labels; sets of best expected F1 have one"
     return expected
 
 
@@ -127,7 +127,7 @@ def test_scikit_learn_checks(estimator, check, request):
     except Exception as error:
         if request.node.get_closest_marker("xfail") is None:
             raise
-        pytest.fail(repr(error), pytrace=False)  # to show the way there takes longer than the check
+        pytest.fail(repr(error), pytrace=False)  # the traceback takes longer than the check
 
 
 @every_classifier
@@ -141,7 +141,7 @@ def test_tags(classifier):
     assert tags.target_tags.single_output
 
 
-# --- what is compared, and how
+# --- comparison of models
 
 
 def bits(value):
@@ -163,9 +163,9 @@ def predictions(model, X):
 
 @pytest.fixture(scope="module")
 def problem():
-    """Labels from one held by a third of the rows to one held by two rows: every way of solving is taken."""
+    """The most frequent label has a third of the rows and the rarest has two, so all solvers are used."""
     X, Y = make_multilabel(700, 60, 40, n_nonzero=10, random_state=0)
-    X.data = np.ceil(X.data * 8)  # whole numbers, which all dtypes hold
+    X.data = np.ceil(X.data * 8)  # integers, which all dtypes can represent
     return X, Y
 
 
@@ -176,7 +176,7 @@ def fitted(request, problem):
 
 @pytest.fixture(scope="module")
 def few(problem):
-    """As `problem`, of fewer rows and labels."""
+    """The first rows and labels of `problem`."""
     return problem[0][:120], problem[1][:120, :12]
 
 
@@ -187,11 +187,11 @@ def fitted_to_few(request, few):
 
 @pytest.fixture(scope="module")
 def told_of_few(fitted_to_few, few):
-    """What `fitted_to_few` is and says, to compare with."""
+    """The state and the predictions of `fitted_to_few`, to compare with."""
     return bits(fitted_to_few), predictions(fitted_to_few, few[0]), fitted_to_few.predict(few[0]).toarray()
 
 
-# --- in scikit-learn's company
+# --- tools of scikit-learn
 
 
 TEXTS = ["a cat sat", "a dog ran", "cat and dog", "the sun rose", "sun and cat", "dog in sun"] * 6
@@ -203,7 +203,7 @@ TOPICS = [{"cat"}, {"dog"}, {"cat", "dog"}, {"sun"}, {"sun", "cat"}, {"dog", "su
 def test_text_pipeline(classifier, sparse_output):
     Y = MultiLabelBinarizer(sparse_output=sparse_output).fit_transform(TOPICS)
     model = make_pipeline(TfidfVectorizer(token_pattern=r"\w{3,}"), classifier)
-    if not sparse_output:  # which scikit-learn's function does not take
+    if not sparse_output:  # cross_val_score does not take a sparse Y
         assert cross_val_score(model, TEXTS, Y, cv=3).tolist() == [1, 1, 1]
     step = model.steps[-1][0]
     search = GridSearchCV(model, {f"{step}__n_jobs": [1, 2]}, cv=2).fit(TEXTS, Y)
@@ -225,7 +225,7 @@ def test_feature_names(classifier, problem):
 
 
 def params(model):
-    """The parameters, those of estimators in estimators among them."""
+    """The parameters, including those of nested estimators, which are replaced by their class."""
     return {
         name: type(value) if isinstance(value, BaseEstimator) else value
         for name, value in model.get_params().items()
@@ -233,7 +233,7 @@ def params(model):
 
 
 def copies(fitted, folder):
-    """The same model by every way there is to copy or to store it."""
+    """Copies of a model by every way to copy or store it."""
     joblib.dump(fitted, folder / "model")
     fitted.save(folder / "model.safetensors")
     return [
@@ -258,7 +258,7 @@ def test_copies_of_every_kind(fitted, problem, tmp_path):
         assert predictions(model, X) == expected
 
 
-# --- what must not matter
+# --- invariance of results
 
 
 def test_number_of_threads(fitted, problem):
@@ -300,7 +300,7 @@ def read_only(X):
 
 
 def shifted(array):
-    """The same numbers, one byte off from where the processor wants them."""
+    """The same numbers at an address that is not aligned."""
     room = np.empty(array.nbytes + 1, dtype=np.uint8)[1:].view(array.dtype)
     room[...] = array
     assert not room.flags.aligned
@@ -314,14 +314,14 @@ def by_parts(X, change):
 
 
 def with_values(X, dtype):
-    """The same matrix with values that scipy's constructors may not take."""
+    """The same matrix with a dtype that scipy's constructors may not take."""
     X = X.copy()
     X.data = X.data.astype(dtype)
     return X
 
 
 def untidy(X):
-    """The same matrix: rows backwards, each value as two halves, zeros stored, room at the end."""
+    """The same matrix with reversed columns, split values, stored zeros, and unused room at the end."""
     X = X.tocsr()
     coo = coo_array(X)
     rows = np.concatenate([coo.row, coo.row, coo.row])
@@ -384,7 +384,7 @@ X_FORMS = {
 
 
 def frozen(value):
-    """What must be the same of an argument before and after."""
+    """The state of an argument, which must not change."""
     if isinstance(value, coo_array):
         return [(id(part), bits(part)) for part in (value.data, value.row, value.col)]
     if isinstance(value, lil_array):
@@ -471,14 +471,14 @@ def test_a_row_of_weight_zero_is_absent(classifier, problem):
     assert bits(weighted) == bits(clone(classifier).fit(X[kept], Y[kept]))
 
 
-# --- how predictions hang together
+# --- consistency of predictions
 
 
 @every_classifier
 def test_rankings_are_those_of_the_scores(classifier, problem):
     X, Y = problem[0], problem[1].toarray()
-    Y[:, 20:] = Y[:, :20]  # twins, whose scores are equal if the solver says so
-    Y[:, [4, 24, 30]] = 0  # never seen
+    Y[:, 20:] = Y[:, :20]  # copies, which may have equal scores
+    Y[:, [4, 24, 30]] = 0  # labels without rows
     model = clone(classifier).fit(X, Y)
     assert model.score(X, Y) == (model.predict(X) == Y).all(axis=1).mean()
     X = csr_array(np.vstack([X.toarray(), np.zeros((1, X.shape[1]))]))
@@ -495,7 +495,7 @@ def test_rankings_are_those_of_the_scores(classifier, problem):
 
 def assert_ranked(model, X, k, scores):
     top = model.predict_topk(X, k=k)
-    if ranks_by_probabilities(model):  # order that is a matter of rounding is not compared
+    if ranks_by_probabilities(model):  # the order of nearly equal scores is not compared
         coo = top.tocoo()
         at = coo.row, coo.col
         np.testing.assert_allclose(top.data, scores[at], rtol=1e-3, atol=1e-4)
@@ -514,7 +514,7 @@ def assert_ranked(model, X, k, scores):
     np.testing.assert_array_equal(top.data, scores[best])
 
 
-# --- one label, in company that knows no other
+# --- a single label
 
 
 @pytest.fixture(scope="module")

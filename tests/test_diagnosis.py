@@ -1,4 +1,4 @@
-"""The doctor: every planted fault is found, on real and made data, and sound data have none of them."""
+"""The doctor finds every planted fault in real and generated data, and no faults in sound data."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def test_planted_faults_are_found(name, dense):
     counts = np.bincount(Y.indices, minlength=n_labels)
     usual = [label for label in np.argsort(-counts) if 5 <= counts[label] <= n_rows - 5]
     leaked, twin = int(usual[0]), int(usual[1])
-    # A label of the first rows only, a twin, and a feature that says what the label is.
+    # A label of the first rows only, a copy of a label, and a feature that determines a label.
     first = csr_array((np.arange(n_rows) < max(6, n_rows // 10)).astype(Y.dtype)[:, None])
     Y = csr_array(hstack([Y, Y[:, [twin]], first]))
     column = csr_array(Y[:, [leaked]]) * rng.uniform(1, 2, n_rows)[:, None]

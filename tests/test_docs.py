@@ -1,4 +1,4 @@
-"""What is written about the package: docstrings by numpydoc's rules, their examples, the README's code."""
+"""Documentation: docstrings follow numpydoc, and their examples and the code of the README run."""
 
 import doctest
 import importlib
@@ -19,8 +19,8 @@ README = Path(__file__).parents[1] / "README.md"
 MODULES = ["manylabel", *(module.name for module in pkgutil.walk_packages(ml.__path__, "manylabel."))]
 
 NOT_ASKED_FOR = {
-    "ES01",  # a second paragraph, where the first sentence says all
-    "SA01",  # See Also, where there is nothing to see
+    "ES01",  # an extended summary is not required
+    "SA01",  # a section "See Also" is not required
 }
 CLASSES_SHOW_IT = "EX01"  # an example for every function and method
 
@@ -98,7 +98,7 @@ def test_methods_have_examples(name):
 
 
 def test_readme(tmp_path, monkeypatch):
-    """Its Python runs from top to bottom, beside files such as a reader would have."""
+    """The Python code of the README runs from top to bottom, if the files that it reads exist."""
     blocks = re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
     assert blocks, "README.md shows no Python"
     monkeypatch.chdir(tmp_path)
@@ -110,7 +110,7 @@ def test_readme(tmp_path, monkeypatch):
         exec(compile(block, str(README), "exec"), namespace)
 
 
-# Names that were documented before there were packages; they stay.
+# Documented names of earlier versions, which must stay.
 PUBLIC = {
     "manylabel": ["load", "__version__"],
     "manylabel.cli": ["main"],

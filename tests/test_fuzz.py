@@ -1,6 +1,6 @@
-"""Arrays and parameters at random: a result as documented, or an ordinary exception that says what was wrong.
+"""Random arrays and parameters: a documented result, or an ordinary exception that states what is wrong.
 
-A few cases run by default, as many as wanted with `--fuzz-cases`.
+A few cases run by default, and `--fuzz-cases` sets their number.
 """
 
 import sys
@@ -17,7 +17,7 @@ from fuzzing import check, is_our_fault, run_cases
 
 MODELS = CLASSIFIERS + TRANSFORMERS + PARTITIONERS
 
-# What a user who made a mistake must see.
+# Exceptions that a mistake of a user may raise.
 EXPECTED = (ValueError, TypeError, NotFittedError, AttributeError)
 
 NUMBERS = (0.0, -0.0, 1.0, -1.0, 1e-45, 1e-38, 1e38, 3e38, -3e38, 1e39, 1e300, np.nan, np.inf, -np.inf)
@@ -28,9 +28,9 @@ VALUES = (
     *("", "auto", "zero", "exact", "\ud800", "x" * 1000, b"auto", [], (), {}, object(), print),
     *(np.float32(0.5), np.int64(3), np.float64("nan"), np.array(2), np.array([1, 2]), 1j),
 )
-# Parameters under which a fit may take as long as it is told.
+# Parameters that keep their values.
 SLOW = ("verbose", "n_jobs")
-# Rounds that are all made, however many: not one of `VALUES` beyond 7.
+# Numbers of rounds that always run in full. Values above 7 are skipped.
 REPEATED = {"n_init", "n_iter", "n_passes", "n_rules"}
 
 
@@ -41,7 +41,7 @@ def small_set(rng):
 
 
 def in_some_form(rng, matrix):
-    """The matrix in another type, order or class, as well as that goes."""
+    """The matrix in another dtype, order or class, if the conversion is possible."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -62,7 +62,7 @@ def in_some_form(rng, matrix):
 
 
 def spoil(rng, matrix):
-    """Write anything into one of the arrays of a compressed matrix."""
+    """Write a random value into one of the arrays of a compressed matrix."""
     part = [matrix.indices, matrix.indptr, matrix.data][rng.integers(3)]
     at = rng.integers(len(part))
     if part is matrix.data:
@@ -76,7 +76,7 @@ def spoil(rng, matrix):
 
 
 def disturbed(rng, X, Y):
-    """X and Y with any of what can be wrong with them."""
+    """X and Y with some of the possible faults."""
     if rng.random() < 0.3:
         X[rng.integers(X.shape[0]), rng.integers(X.shape[1])] = rng.choice(NUMBERS)
     if rng.random() < 0.1:
@@ -100,14 +100,14 @@ def weights(rng, n):
 
 
 def answers(model, X):
-    """What the fitted model says of X by every method that it has."""
+    """Yield the predictions of the fitted model by every method that it has."""
     for name in ("predict", "predict_topk", "decision_function", "predict_proba", "transform"):
         if hasattr(model, name):
             yield name, getattr(model, name)(X)
 
 
 def run_case(number):
-    """Run one case; returns what is wrong with it, or None."""
+    """Run one case and return its fault, or None."""
     rng = np.random.default_rng(number)
     model = clone(MODELS[rng.integers(len(MODELS))])
     X, Y = small_set(rng)
@@ -130,7 +130,7 @@ def run_case(number):
         if is_our_fault(error):
             return f"{type(error).__name__}: {error} ({model})"
     except MemoryError as error:
-        # Of what a parameter asked for; small arrays need little.
+        # A parameter may ask for too much memory. Small arrays need little.
         if not given:
             return f"MemoryError: {error} ({model})"
     except BaseException as error:

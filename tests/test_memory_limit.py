@@ -9,7 +9,7 @@ import pytest
 import manylabel as ml
 from manylabel.memory import as_bytes
 
-# A fit tells how much memory it needs. Then children of the same process fit with a limit below that.
+# A fit shows how much memory it needs. Then child processes fit with a lower limit.
 PROGRAM = """
 import json, os, random
 from manylabel import *

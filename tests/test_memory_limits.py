@@ -1,4 +1,4 @@
-"""Fits for which the system does not grant the memory: `MemoryError`, and the process goes on."""
+"""Fits without enough memory: they raise `MemoryError`, and the process can continue."""
 
 import json
 import os
@@ -11,8 +11,8 @@ from estimators import CLASSIFIERS, PARTITIONERS, TRANSFORMERS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_AS and /proc")
 
-# A fit without limits tells how much address space it takes. Then children of the same process, in which
-# everything is imported, fit with less of it and say how that ended.
+# A fit without limits shows how much address space it needs. Then child processes, which have imported
+# everything, fit with less and report how the fit ended.
 PROGRAM = """
 import json, os, random, resource, sys
 from manylabel import *
@@ -22,7 +22,7 @@ def status(name):
     return next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith(name))
 
 def told(work):
-    # What `work` returns in a child process, or the signal that ended the child.
+    # The result of `work` in a child process, or the signal that ended the child.
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -45,7 +45,7 @@ def ending(model, data, limit):
     resource.setrlimit(resource.RLIMIT_AS, unlimited)
     if how != "fitted":
         try:
-            model.fit(*small)  # the process is sound
+            model.fit(*small)  # the process can still fit
         except Exception as error:
             return f"afterwards {type(error).__name__}: {error}"
     return how
@@ -61,7 +61,7 @@ for model in models:
     model.fit(*small)
     least = status("VmSize")
     most = told(lambda: need(model, large))
-    lowest = least - (64 << 20)  # even some of what the process has is then too much
+    lowest = least - (64 << 20)  # below the address space of the process itself
     limits = [int(lowest + draw.random() * (most - lowest)) for _ in range(n_limits)]
     endings = [told(lambda: ending(model, large, limit)) for limit in limits]
     print(json.dumps([str(model), (most - least) >> 20, endings]), flush=True)
@@ -79,7 +79,7 @@ def test_a_fit_without_memory(group, pytestconfig):
     n_limits, size = (cases, [20_000, 2_000, 300]) if cases else (2, [1_500, 300, 30])
     models = MODELS[group::GROUPS]
     command = [sys.executable, "-c", PROGRAM, repr(models), json.dumps(size), str(n_limits), "0"]
-    # Neither threads of numpy's nor a heap for every thread, which would be room that no limit counts.
+    # Threads of numpy and a heap for every thread would take address space that the limits do not include.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     told = [json.loads(line) for line in run.stdout.splitlines()]

@@ -17,7 +17,7 @@ def test_the_forecast_continues_the_growth():
     assert _forecast([(100, 1.0), (200, 4.0)], 800) == pytest.approx(64.0)
     assert _forecast([(100, 3.0), (200, 3.0)], 800) == pytest.approx(3.0)
     assert _forecast([(100, 4.0), (200, 3.0)], 800) == pytest.approx(3.0)
-    # Between the line 5 + n / 100 and the power of n.
+    # The result is between the line 5 + n / 100 and the power of n.
     assert 9 < _forecast([(100, 6.0), (200, 7.0)], 800) < 13
     assert _forecast([(100, 6.0)], 800) == pytest.approx(48.0)
     assert _forecast([(100, 0.0), (200, 5.0)], 800) == 5.0
@@ -33,7 +33,7 @@ def test_the_forecast_continues_the_growth():
     ],
 )
 def test_memory_and_model(data, model):
-    """Time is not tested, since it depends on other work of the machine."""
+    """Time is not tested, since it depends on the load of the machine."""
     X, Y = data
     from manylabel import _core
 

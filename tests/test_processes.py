@@ -1,4 +1,4 @@
-"""Fits and predictions among signals, threads and processes."""
+"""Fits and predictions with signals, threads and processes."""
 
 import multiprocessing
 import os
@@ -48,7 +48,7 @@ def answers(model, X):
 
 
 def fit_and_tell(pipe, model, large, then):
-    """Fits in a child; sends "begun" at the first report, "stopped" at Ctrl-C, `then(model)` at the end."""
+    """Fit in a child; send "begun" at the first report, "stopped" at Ctrl-C, and `then(model)` at the end."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     begun = False
 
@@ -66,11 +66,11 @@ def fit_and_tell(pipe, model, large, then):
 
 
 def told_after_ctrl_c(model, large, then):
-    """What a process sends after Ctrl-C came while `model` was fitted."""
+    """The messages of a process that gets Ctrl-C while `model` is fitted."""
     with forked(fit_and_tell, model, large, then) as (receiver, child):
         assert receiver.recv() == "begun"
         os.kill(child.pid, signal.SIGINT)
-        # Within a second on a machine that is not busy; a hang is what this must tell apart.
+        # A fit stops within a second if the machine is not busy. The limit only detects hangs.
         return [receiver.recv() if receiver.poll(10) else "silence" for _ in range(2)]
 
 
@@ -183,7 +183,7 @@ def another_thread_runs_during_a_fit(classifier, X, Y):
     thread.start()
 
     def report(_):
-        # Too short for the interpreter to change threads in here: it does so while the fit goes on.
+        # The callback is too short for the interpreter to switch threads. It switches during the fit.
         begun.set()
         if counted.is_set():
             raise LookupError("counted")
@@ -272,7 +272,7 @@ def test_a_thread_that_cannot_start_is_an_ordinary_exception():
             model.fit(*data)
         except Exception as error:
             print(type(error).__name__, error)
-        print(model.predict(data[0][:2]).shape)  # the model of before; so few rows need no thread
+        print(model.predict(data[0][:2]).shape)  # the earlier model; so few rows need no thread
         """
     run = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
     first, second = run.stdout.splitlines()

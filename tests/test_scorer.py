@@ -1,4 +1,4 @@
-"""The prepared model behind every prediction: what it answers, how long it lives, who shares it."""
+"""The prepared model behind every prediction: results, errors, lifetime, and use by several threads."""
 
 import copy
 import multiprocessing
@@ -28,10 +28,10 @@ def small():
     return make_multilabel(150, 40, 12, n_nonzero=8, random_state=0)
 
 
-# The scorer of blocks is their router's.
+# The scorers of these classifiers combine a router and models of blocks.
 BLOCKS = (ml.BlockPartitionClassifier, ml.CBMLCClassifier, ml.LPSRClassifier)
 WITH_OWN_SCORER = [each for each in CLASSIFIERS if not isinstance(each, BLOCKS)]
-# Whose labels are named by scores above a bound.
+# Classifiers that predict the labels with scores above a bound.
 BOUNDED = [each for each in WITH_OWN_SCORER if getattr(each, "predictor", "signs") == "signs"]
 
 
@@ -49,7 +49,7 @@ def scorer_of(model):
     return base._SCORERS.get(model)
 
 
-# --- what it answers
+# --- results
 
 
 @pytest.mark.parametrize("fitted", WITH_OWN_SCORER, ids=as_written, indirect=True)
@@ -123,11 +123,11 @@ def test_only_some_models_know_probabilities(model, small):
         model._scorer().probabilities(small[0], 1)
 
 
-# --- what it refuses
+# --- errors
 
 
 def with_arrays(matrix, **arrays):
-    """Return a copy of a sparse matrix some arrays of which are replaced, unchecked."""
+    """Return a copy of a sparse matrix in which some arrays are replaced without checks."""
     changed = matrix.copy()
     for name, values in arrays.items():
         setattr(changed, name, np.array(values, dtype=getattr(matrix, name).dtype))
@@ -135,7 +135,7 @@ def with_arrays(matrix, **arrays):
 
 
 def spoiled(value):
-    """Yield copies of a fitted array of other shapes, and with positions that are out of range."""
+    """Yield copies of a fitted array with other shapes, and with positions that are out of range."""
     yield value[:-1]
     if value.ndim == 2:
         yield value[:, :-1].copy()
@@ -159,7 +159,7 @@ def spoiled(value):
 
 
 def test_spoiled_attributes_are_named(fitted, small):
-    """An array that somebody has replaced by one that does not fit ends in no panic."""
+    """If an array is replaced by one that does not fit, the error names an attribute."""
     X, _ = small
     arrays = {name: value for name, value in vars(fitted).items() if hasattr(value, "ndim") and value.size}
     n_refused = 0
@@ -179,7 +179,7 @@ def test_spoiled_attributes_are_named(fitted, small):
     assert n_refused >= 10
 
 
-# --- how long it lives
+# --- lifetime
 
 
 def test_it_is_made_once(fitted, small):
@@ -252,7 +252,7 @@ def test_arrays_are_kept_alive(model, small):
     np.testing.assert_array_equal(scorer.decision(X, 1), expected)
 
 
-# --- who shares it
+# --- threads and processes
 
 
 @every_classifier

@@ -1,4 +1,4 @@
-"""Every transformer against scikit-learn's checks, hostile input, and what must not matter."""
+"""All transformers: the checks of scikit-learn, hostile input, and invariance of results."""
 
 import multiprocessing
 
@@ -31,11 +31,11 @@ def expected_failed_checks(transformer):
     name = "check_sample_weight_equivalence_on"
     if transformer.embedding == "pca":
         return {}
-    reason = "leave-one-out errors choose the ridge, and a copy of a row is a row"
+    reason = "leave-one-out errors choose the ridge, and leave out only one of two equal rows"
     if transformer.solver == "dual":
         return {f"{name}_sparse_data": reason}  # on the dense data the choice is the same
     if transformer.solver == "cg" and transformer.embedding == "rembrandt":
-        reason = "wants seven digits, of which a few steps of conjugate gradients lose some to rounding"
+        reason = "needs seven digits; rounding errors of few steps of conjugate gradients are larger"
     return {f"{name}_dense_data": reason, f"{name}_sparse_data": reason}
 
 
@@ -48,7 +48,7 @@ def test_scikit_learn_checks(estimator, check):
 @pytest.fixture(scope="module")
 def problem():
     X, Y = make_multilabel(300, 60, 40, n_nonzero=10, random_state=0)
-    X.data = np.ceil(X.data * 8)  # whole numbers, which all dtypes hold
+    X.data = np.ceil(X.data * 8)  # integers, which all dtypes can represent
     return X.astype(np.float64), Y
 
 
@@ -93,7 +93,7 @@ def test_copies_of_every_kind(fitted, problem, tmp_path):
         assert answers(model, *problem) == answers(fitted, *problem)
 
 
-# --- what must not matter
+# --- invariance of results
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -112,7 +112,7 @@ def test_company_and_order_of_rows(fitted, problem):
     assert bits(fitted.transform(X[5:6])) == bits(projected[5:6])
 
 
-# Kept in single precision, so that other bits come out.
+# Forms that are stored in single precision, so that the bits of the results differ.
 SINGLE = {"float32", "float16", "sparse float16", "sparse other byte order"}
 DENSE = {
     "long double",
@@ -163,7 +163,7 @@ def test_form_of_sample_weight(fitted, problem):
 # --- hostile input
 
 
-# A 1-D y are classes here.
+# A 1-D y contains classes.
 @pytest.mark.parametrize("name", [name for name in BAD_TRAINING_SETS if not name.startswith("Y 1-D")])
 @every_transformer
 def test_bad_training_set(transformer, name):
@@ -200,7 +200,7 @@ SPOILED = {
 }
 
 
-@pytest.mark.parametrize("n_rows", [2, 200])  # below and above what is projected without threads
+@pytest.mark.parametrize("n_rows", [2, 200])  # projected without and with threads
 @pytest.mark.parametrize("how", SPOILED)
 def test_a_spoiled_model_is_an_error(fitted, how, n_rows):
     model = clone(fitted).fit(X, Y)
@@ -247,10 +247,10 @@ def test_extreme_numbers_fit_or_are_refused(transformer, extreme, dtype):
         assert np.isfinite(array).all()
 
 
-# --- among signals, threads and processes
+# --- signals, threads and processes
 
 
-# By conjugate gradients, for many seconds on the large set.
+# Conjugate gradients take many seconds on the large set.
 SLOW = ml.Rembrandt(300, max_iter=1000, tol=1e-12, random_state=0, n_jobs=2)
 
 
@@ -281,7 +281,7 @@ def test_progress_counts_panels(problem):
     done = []
     ml.Rembrandt(36, n_oversamples=0, n_iter=2).fit(*problem, progress=done.append)
     assert done == sorted(done)
-    assert done[-1] == 4 * 2  # three passes for U, one for W, of two panels each
+    assert done[-1] == 4 * 2  # two panels in each of three passes for U and one for W
 
 
 def fit_and_answer(model, X, Y):

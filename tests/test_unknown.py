@@ -1,4 +1,4 @@
-"""Unknown entries of Y, marked by NaN: every estimator against its objective written out by hand."""
+"""Unknown entries of Y, marked by NaN: every estimator against its objective in plain numpy."""
 
 import re
 
@@ -47,7 +47,7 @@ def test_unknown_entries_change_the_fit_in_both_formats(estimator):
     dense = clone(estimator).fit(X, Y).decision_function(X)
     sparse = clone(estimator).fit(csr_array(X), csr_array(Y)).decision_function(csr_array(X))
     np.testing.assert_allclose(dense, sparse, rtol=1e-4, atol=1e-4)
-    assert np.isneginf(dense[:, 4]).all(), "a label that is unknown everywhere is a label without rows"
+    assert np.isneginf(dense[:, 4]).all(), "a label that is unknown everywhere has no rows"
     zeros = clone(estimator).fit(X, np.nan_to_num(Y)).decision_function(X)
     others = np.delete(np.arange(6), 4)
     assert not np.allclose(dense[:, others], zeros[:, others], rtol=1e-3, atol=1e-3)
@@ -103,7 +103,7 @@ def test_the_background_of_the_fast_solver_is_that_of_the_known_rows(unknown):
     coef = fast.fit(X, Y).coef_.toarray()
     for label in range(6):
         known = ~np.isnan(Y[:, label])
-        # The same number of the label gives the same random order.
+        # The random order depends on the number of the label, so the number is kept.
         alone = np.zeros((known.sum(), 6))
         alone[:, label] = Y[known, label]
         expected = clone(fast).fit(X[known], alone).coef_.toarray()[label]
@@ -161,7 +161,7 @@ def test_tree_leaves_out_unknown_pairs_of_labels_and_of_children():
 
 
 def test_blocks_minimize_the_loss_of_known_entries_of_their_rows():
-    """With two blocks, one of which has fewer labels, and with one cluster, which has all."""
+    """Two blocks, one of which has fewer labels, and one cluster with all labels."""
     X, Y = examples(80, 5, 4)
     X[:40, 0] += 4
     X[40:, 0] -= 4
@@ -241,10 +241,10 @@ def test_the_ridge_regressions_of_leml_leave_unknown_entries_out(weighted):
     assert model.objective_[-1] == pytest.approx(value, rel=1e-5)
     least = oracle.least_low_rank(X, labels, 4, 0.5, known, m)
     assert value == pytest.approx(least, rel=1e-5)
-    # The same without unknown entries, but with the mask: another solver.
+    # A mask in place of unknown entries has the same optimum, but uses another solver.
     told = clone(model).fit(X, labels, m if weighted else None, observed=known)
     assert model.objective_[-1] == pytest.approx(told.objective_[-1], rel=1e-5)
-    assert (np.diff(model.objective_) <= 1e-6 * model.objective_[0]).all(), "the objective falls"
+    assert (np.diff(model.objective_) <= 1e-6 * model.objective_[0]).all(), "the objective must not increase"
 
 
 def test_corrlog_leaves_out_conditionals_of_unknown_entries():
@@ -457,7 +457,7 @@ def test_decision_rules_learn_nothing_from_unknown_entries(rule, form):
     found = clone(rule).fit(form(P), form(Y)).predict(P)
     expected = clone(rule).fit(np.where(np.isnan(Y), 0, P), np.nan_to_num(Y)).predict(P)
     np.testing.assert_array_equal(found, expected)
-    # Only recalls count no chosen labels that are not true.
+    # Recalls do not depend on chosen labels that are false. All other measures do.
     zeros = clone(rule).fit(P, np.nan_to_num(Y)).predict(P)
     recalls = "recall" in names(rule) or names(rule) == "RiskControl(alpha=0.3)"
     assert (found == zeros).all() == recalls
@@ -481,7 +481,7 @@ def test_frequencies_of_labels_are_those_of_known_rows():
 
 @pytest.mark.parametrize(("method", "pooling"), [("sigmoid", "none"), ("isotonic", "frequency")])
 def test_a_calibrator_leaves_out_unknown_entries(method, pooling):
-    """Rows of which nothing is known are rows that are not there."""
+    """Rows without known entries have no effect."""
     X, Y = ml.datasets.make_multilabel(900, 60, 12, random_state=0)
     model = ml.DiSMECClassifier(1.0, random_state=0).fit(X[:400], Y[:400])
     calibrator = decision.LabelCalibrator(model, method=method, pooling=pooling, cv="prefit", n_candidates=6)

@@ -1,4 +1,4 @@
-"""What is said of versions is the same wherever it is said."""
+"""Versions that are stated in several files are the same."""
 
 import re
 from pathlib import Path

@@ -81,7 +81,7 @@ def measured(make, args, X, Y, X_test, Y_test):
         found[f"P@{k}"] = round(100 * before, 2)
         found[f"gain of P@{k}"] = round(100 * (after - before), 2)
     found |= errors(Y_test, top)
-    # What perfectly calibrated probabilities would have, by chance.
+    # The errors that perfectly calibrated probabilities would have by chance.
     rng = np.random.default_rng(0)
     drawn = csr_array((rng.random(top.nnz) < top.data, top.indices, top.indptr), shape=top.shape)
     drawn = csr_array(drawn.astype(np.float32))

@@ -24,7 +24,7 @@ from scipy.sparse import csr_array, hstack
 REPEATS = 3
 # Copies of eurlex57k in the text file that `convert` reads.
 COPIES = 8
-# Rows of the made data, which have 1,920 bytes each.
+# Number of rows of the synthetic data, which have 1,920 bytes each.
 N_ROWS = 500_000
 # Files of a data set with the rows to fit.
 FILES = ("train.txt.gz", "all.txt.gz")
@@ -142,7 +142,7 @@ def child(program, *arguments):
 
 
 def conversions(folder, text):
-    """MB/s of text, and the peak memory."""
+    """Measure the MB of text per second and the peak memory."""
     path = folder / "copies.txt"
     header, rows = text.split(b"\n", 1)
     n, d, m = map(int, header.split())
@@ -169,7 +169,7 @@ def conversions(folder, text):
 
 
 def fits(folder, text):
-    """Seconds of plain fits, of fits in pieces and of fits on a cluster."""
+    """Measure the seconds of plain fits, of fits in pieces and of fits on a cluster."""
     from manylabel.datasets import convert
 
     (folder / "train.txt").write_bytes(text)
@@ -204,7 +204,7 @@ def fits(folder, text):
 
 
 def plans(folder, chosen):
-    """Forecasts of `plan` against fits with one thread."""
+    """Compare forecasts of `plan` with fits on one thread."""
     for name, model in PLANS:
         if chosen and chosen not in f"{name} {model}":
             continue
@@ -241,7 +241,7 @@ def made_rows():
 
 
 def limited(folder):
-    """A fit in a memory cgroup with a third of the memory of X."""
+    """Measure a fit in a memory cgroup with a third of the memory of X."""
     from manylabel.datasets import rows
 
     rows.store(made_rows(), folder / "rows", "made")

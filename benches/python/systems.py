@@ -26,7 +26,7 @@ class System:
     package: str  # the distribution whose version the tables report
     whole_up_to: float = inf  # with more labels than this, only a sample of the labels is fitted
 
-    seed: int = 0  # of the systems whose results depend on a seed and that accept one
+    seed: int = 0  # used by systems that accept a seed
 
     def __init__(self, n_threads: int):
         self.n_threads = n_threads

@@ -1,4 +1,4 @@
-"""The commands, by `main`: what they write is what the library computes, and every misuse has its line."""
+"""The commands called through `main`: outputs equal the library's, and each misuse prints one line."""
 
 import json
 import os
@@ -21,12 +21,12 @@ from manylabel.cli.settings import set_parameter
 from manylabel.datasets import convert, dump_xc, load_xc, make_multilabel
 from manylabel.estimator.parameters import Classifier, Count, Either, Parameters
 
-posix_only = pytest.mark.skipif(os.name != "posix", reason="signals and pipes are those of POSIX")
+posix_only = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals and pipes")
 
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
-    """Files of 60 features and 12 labels, some of fewer and one of more, and a model; not to be changed."""
+    """Data files with 60 features and 12 labels, fewer or more, and a model. Tests must not change them."""
     folder = tmp_path_factory.mktemp("cli")
     X, Y = make_multilabel(300, 60, 12, random_state=0)
     dump_xc(X[:200], Y[:200], folder / "train.txt.gz")
@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def run(capsys, folder, monkeypatch):
-    """Run a command line in the folder; returns exit code, stdout and stderr."""
+    """Run a command in the folder and return the exit code, stdout and stderr."""
     monkeypatch.chdir(folder)
 
     def run(words, *more):
@@ -361,13 +361,13 @@ def test_the_module_is_the_command(capsys, folder, monkeypatch):
     with start("--help", stdout=subprocess.PIPE) as process:
         assert process.communicate() == (capsys.readouterr().out, "")
     assert process.returncode == 0
-    # What a process does once it has imported the package.
+    # Exit codes and messages of `python -m manylabel`, run in this process.
     for arguments, code, expected in [
         (["predict"], 2, "manylabel: error: the following arguments are required: model, data\n"),
         (["inspect", str(folder / "text.txt")], 1, "manylabel: error: cannot"),
     ]:
         monkeypatch.setattr(sys, "argv", ["manylabel", *arguments])
-        monkeypatch.delitem(sys.modules, "manylabel.__main__", raising=False)  # as another test may leave it
+        monkeypatch.delitem(sys.modules, "manylabel.__main__", raising=False)  # another test may import it
         with pytest.raises(SystemExit) as ended:
             runpy.run_module("manylabel", run_name="__main__")
         out, err = capsys.readouterr()
@@ -378,7 +378,7 @@ def test_the_module_is_the_command(capsys, folder, monkeypatch):
 
 def unread(pipe):
     """Number of bytes in a pipe that its reader has not taken yet."""
-    import fcntl  # of POSIX
+    import fcntl  # POSIX only
     import termios
 
     return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)

@@ -1,4 +1,4 @@
-"""`manylabel demo`: a table of numbers, models that come back, and a page that needs nothing else."""
+"""`manylabel demo`: the printed table, the saved models and the self-contained report."""
 
 import math
 import re
@@ -15,7 +15,7 @@ from manylabel.datasets import load_digit_attributes
 
 
 class Outline(HTMLParser):
-    """Counts elements and collects ids, the ids referred to, other files referred to, and text."""
+    """Counts elements, and collects ids, references to ids, references to files, and text."""
 
     def __init__(self, page):
         super().__init__()
@@ -60,7 +60,7 @@ def test_demo_prints_a_table_and_writes_the_page(tmp_path, capsys):
         assert all(math.isfinite(value) for value in values)
         _, n_bytes, hamming, subset, micro, macro = values
         assert n_bytes in sizes
-        assert 0 < hamming < 0.25  # guessing from frequencies alone is wrong about 4 in 10
+        assert 0 < hamming < 0.25  # predicting from label frequencies alone gives about 0.4
         assert hamming < subset < 1
         assert min(micro, macro) > 0.7
     assert str(folder / "report.html") in out.splitlines()[-1]
@@ -71,7 +71,7 @@ def test_demo_prints_a_table_and_writes_the_page(tmp_path, capsys):
     assert outline.counts["figure"] == 3
     assert outline.counts["svg"] >= 3 + 20 * len(demo.FAMILIES)
     for name in load_digit_attributes(return_names=True)[3]:
-        # On cards, below weights, and beside the chart of recall.
+        # A name is on the cards, below the weights and beside the chart of recall.
         assert len(re.findall(f">{name}<", page)) >= 3
     assert outline.files == []
     assert len(outline.ids) == len(set(outline.ids))
@@ -90,7 +90,7 @@ def test_the_page_holds_several_models_and_escapes_their_titles(tmp_path):
     page = demo.page(data, results)
     assert "<c>" not in page
     assert page.count('type="radio"') == page.count('class="panel"') == 2
-    # The better one is shown at first.
+    # The better model is shown first.
     assert re.search(r'id="model-1" checked>', page)
     assert demo.page(data, results) == page
 

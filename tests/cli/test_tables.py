@@ -1,4 +1,4 @@
-"""The commands for tables of texts, for explanations, parameters and faults of data."""
+"""The commands on tables of texts, and the commands `explain`, `params` and `doctor`."""
 
 import csv
 import json
@@ -216,7 +216,7 @@ def test_empty_tables(run, folder):
 
 @pytest.fixture
 def pipelines(folder):
-    """A pipeline for texts, and one for features; both in files."""
+    """A pipeline for texts and a pipeline for features, both saved to files."""
     texts, labels = zip(*read_texts(folder / "docs.csv", "title,abstract", "subjects"), strict=True)
     names = list(WORDS)
     Y = pd.DataFrame([[int(name in row) for name in names] for row in labels], columns=names)

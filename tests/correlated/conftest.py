@@ -1,4 +1,4 @@
-"""Problems that several tests of the correlated model share."""
+"""Fixtures shared by the tests of the correlated model."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from sklearn.preprocessing import StandardScaler
 
 @pytest.fixture(scope="module")
 def problem():
-    """Five labels, related in several ways, and standardized features."""
+    """Standardized features and five labels that depend on each other in several ways."""
     rng = np.random.default_rng(0)
     X = StandardScaler().fit_transform(rng.normal(size=(250, 7)) @ rng.normal(size=(7, 7)))
     E = X @ rng.normal(size=(7, 5)) / 3 + rng.logistic(size=(250, 5)) - [0, 0.5, 1, 1.5, 1]

@@ -1,4 +1,4 @@
-"""Label sets and probabilities by `CorrLogClassifier` against enumeration."""
+"""Label sets and probabilities of `CorrLogClassifier`, compared with enumeration."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def random_model(rng, m, scale=2.0):
 
 
 def model_of(u, C, decoder, sets=None):
-    """A fitted model without weights whose intercepts and couplings are these."""
+    """A fitted model with these intercepts and couplings and without weights."""
     m = len(u)
     model = CorrLogClassifier(decoder=decoder)
     model.n_features_in_, model.classes_, model.sparse_output_ = 1, np.arange(m), False
@@ -91,7 +91,7 @@ def test_messages_are_those_of_the_two_state_code():
     for _ in range(60):
         u, C = random_model(rng, 5, scale=1.0)
         same += np.array_equal(decoded(u, C, "bp"), oracle.messages(u, C))
-    assert same >= 59  # on frustrated cycles messages go round for ever
+    assert same >= 59  # messages do not converge on frustrated cycles
 
 
 @given(st.integers(0, 10**6), st.integers(1, 9))
@@ -104,7 +104,7 @@ def test_marginals_are_sums_over_all_sets(seed, m):
 
 @given(st.integers(0, 10**6), st.integers(1, 9))
 def test_ranked_by_marginals(seed, m):
-    """Not by the odds given the most probable set, which may order labels in another way."""
+    """Labels are ranked by marginals. Odds given the most probable set may order them differently."""
     u, C = random_model(np.random.default_rng(seed), m)
     C[0] = C[:, 0] = 0  # a label without couplings
     u[0] = -60 + seed % 120  # its probability may be 1 in double precision
@@ -119,7 +119,7 @@ def test_ranked_by_marginals(seed, m):
 
 
 def test_rankings_of_the_two_kinds_differ():
-    # The pair {1, 2} excludes 0, which alone is more probable than either in all sets together.
+    # Given the most probable set {1, 2}, label 0 is improbable, but its marginal is large.
     u, C = np.array([1.0, 0.9, 0.9]), np.array([[0, -5, -5], [-5, 0, 1], [-5, 1, 0]], dtype=float)
     model = model_of(u, C, "auto")
     assert model.predict([[0.0]])[0].tolist() == [0, 1, 1]
@@ -142,7 +142,7 @@ def test_ranking_of_certain_labels_is_finite():
 
 
 def test_marginals_of_large_scores():
-    """Where scores are so large that one label set is certain, the marginals are that set."""
+    """If the scores are so large that one label set is certain, the marginals are that set."""
     rng = np.random.default_rng(0)
     for scale in (1e10, 1e18, 1e25):
         u, C = random_model(rng, 13)
@@ -151,7 +151,7 @@ def test_marginals_of_large_scores():
 
 
 def test_marginals_of_many_labels():
-    """Exact on a chain; close where couplings are weak, by messages or, where they go round, mean field."""
+    """Marginals are exact on a chain, close for weak couplings, and mean field without convergence."""
     rng = np.random.default_rng(0)
     u, C = chain(rng, 16)
     found = model_of(u, C, "auto").predict_proba([[0.0]])[0]
@@ -159,13 +159,13 @@ def test_marginals_of_many_labels():
     u, C = random_model(rng, 16, scale=0.3)
     found = model_of(u, C, "auto").predict_proba([[0.0]])[0]
     np.testing.assert_allclose(found, oracle.marginals(u, C), atol=0.02)
-    u, C = random_model(rng, 16, scale=6)  # messages go round
+    u, C = random_model(rng, 16, scale=6)  # messages do not converge
     found = model_of(u, C, "auto").predict_proba([[0.0]])[0]
     np.testing.assert_allclose(found, 1 / (1 + np.exp(-u - C @ found)), atol=1e-3)
 
 
 def test_marginals_of_many_pairs():
-    """More than messages are passed for: mean field, which weak couplings of one kind make exact enough."""
+    """With more pairs than the limit of message passing, the marginals are those of mean field."""
     u, C = np.full(80, -1.0), 0.01 * (1 - np.eye(80))
     found = model_of(u, C, "auto").predict_proba([[0.0]])[0]
     np.testing.assert_allclose(found, 1 / (1 + np.exp(-u - C @ found)), atol=1e-4)

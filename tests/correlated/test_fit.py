@@ -1,4 +1,4 @@
-"""The fit of `CorrLogClassifier` against its oracle."""
+"""The fit of `CorrLogClassifier`, compared with its oracle."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def symmetric(rng):
     return C + C.T
 
 
-# --- the oracle is what the definition says
+# --- the oracle
 
 
 @pytest.mark.parametrize("coding", ["01", "pm1"])
@@ -89,14 +89,14 @@ def test_both_codings_have_the_same_likelihood(problem, weights):
 @pytest.mark.parametrize("coding", ["01", "pm1"])
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 3.0])
 def test_optimality(problem, weights, coding, epsilon):
-    """In the terms of either coding, dense and sparse."""
+    """The fit satisfies the optimality conditions in both codings, for dense and sparse features."""
     X, Z = problem
     sparse = np.where(X > 0.7, X, 0)
     for features in (X, sparse):
         model = fit((features, Z), weights, coding=coding, epsilon=epsilon)
         found = parameters(model, coding)
         least = oracle.violations(found, features, Z, weights, 0.02, 0.01, epsilon, coding)
-        # The fit is in terms of features of unit variance and zero mean.
+        # The fit measures violations for standardized features, so this bound is larger than `tol`.
         assert max(part.max() for part in least) < 1e-8
         assert (epsilon > 0) == (found[0] == 0).any()
         value = oracle.loss(found, features, Z, weights, coding) + oracle.penalty(found, 0.02, 0.01, epsilon)
@@ -141,7 +141,7 @@ def test_plain_proximal_gradients_end_at_the_same_point(problem, weights, solver
 
 
 def test_the_codings_meet_where_penalties_correspond(problem):
-    """Four times the penalty of weights and half of its epsilon; sixteen times and a quarter for pairs."""
+    """The codings agree if -1/1 has 4 times the ridge penalty of weights and 16 times that of pairs."""
     ridge = {"epsilon": 0.0}
     one = fit(problem, **ridge)
     other = fit(problem, coding="pm1", l2_features=0.08, l2_pairs=0.16, **ridge)
@@ -170,7 +170,7 @@ def test_single_precision_is_as_good_as_the_tolerance(problem):
 
 
 def standardized_violation(model, X, Z, weights=None):
-    """The largest violation in terms of features of unit variance, over all pairs of labels."""
+    """The largest violation over all pairs of labels, for standardized features."""
     weights = np.ones(len(X)) if weights is None else weights
     scaler = StandardScaler().fit(X, sample_weight=weights)
     B, v, C = parameters(model)
@@ -184,7 +184,7 @@ def standardized_violation(model, X, Z, weights=None):
 @pytest.mark.parametrize("solver", ["auto", "fista"])
 @pytest.mark.parametrize("epsilon", [1.0, 0.05])
 def test_pairs_left_out_are_those_that_stay_at_zero(epsilon, solver):
-    """120 labels have more pairs than are taken in at once; the oracle looks at all of them."""
+    """With 120 labels the fit does not consider all pairs at once. The oracle checks all pairs."""
     X, Y = make_multilabel(500, 40, 120, random_state=0)
     X, Z = X.toarray().astype(float), Y.toarray().astype(float)
     model = CorrLogClassifier(0.01, 0.002, epsilon=epsilon, solver=solver, tol=1e-7, max_iter=20_000)
@@ -194,7 +194,7 @@ def test_pairs_left_out_are_those_that_stay_at_zero(epsilon, solver):
 
 
 def test_a_pair_that_couples_only_at_the_optimum():
-    """Features drive two labels apart as much as noise drives them together: at first nothing is seen."""
+    """Features and noise have opposite effects on two labels, which are uncorrelated but coupled."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(4000, 40))
     drive, noise = X.sum(axis=1) / np.sqrt(40), rng.normal(size=4000)
@@ -216,7 +216,7 @@ def test_no_pair_is_left_out_along_a_path():
 @pytest.mark.parametrize("max_iter", [1, 2, 3, 8, 16, 35])
 @pytest.mark.parametrize("solver", ["auto", "fista"])
 def test_violation_where_a_fit_ends_early(solver, max_iter):
-    """The violation is of the model that is returned, and of all pairs."""
+    """`kkt_` is the violation of the returned model over all pairs."""
     X, Y = make_multilabel(500, 40, 120, random_state=0)
     X, Z = X.toarray().astype(float), Y.toarray().astype(float)
     with pytest.warns(ConvergenceWarning, match="did not converge"):
@@ -225,7 +225,7 @@ def test_violation_where_a_fit_ends_early(solver, max_iter):
 
 
 def test_features_far_from_zero(problem):
-    """Such as times in seconds: their spread is small beside their mean."""
+    """Features such as times in seconds have a small deviation compared with their mean."""
     X, Z = problem
     sparse = np.hstack([X[:, :1], np.where(np.abs(X) > 1.2, X, 0)])
     for features in (X, sparse):
@@ -254,7 +254,7 @@ def test_a_label_that_hardly_any_weight_lacks(problem, solver, light):
 
 @pytest.mark.parametrize("solver", ["auto", "fista"])
 def test_couplings_stronger_than_features(solver):
-    """A hundred labels that go together and one feature that says nothing: all is in the couplings."""
+    """A hundred dependent labels and one uninformative feature: only couplings explain the labels."""
     rng = np.random.default_rng(0)
     shared = rng.normal(size=(400, 1))
     X, Z = rng.normal(size=(400, 1)), (2 * shared + rng.normal(size=(400, 101)) > 0.5).astype(float)
@@ -266,7 +266,7 @@ def test_couplings_stronger_than_features(solver):
 
 
 def test_many_labels_and_rows():
-    """More labels and rows than one panel or block takes in, sparse; the oracle looks at all of them."""
+    """Sparse data with more labels than a panel and more rows than a block. The oracle checks all pairs."""
     X, Y = make_multilabel(9000, 60, 300, random_state=0)
     model = CorrLogClassifier(0.003, 0.001).fit(X, Y)
     violation = standardized_violation(model, X.toarray(), Y.toarray())
@@ -346,11 +346,11 @@ def test_random_search(problem):
     assert counts.max() / len(problem[1]) < search.fit(*problem).best_score_ <= 1
 
 
-# --- penalties that are chosen
+# --- the choice of penalties
 
 
 def test_penalties_that_are_not_learned():
-    """Numbers mean what they say, and so does the authors' run; few labels say nothing."""
+    """Given numbers are used as they are. For the reference solver and few labels they are fixed."""
     X, Y = make_multilabel(100, 20, 4, random_state=0)
     model = CorrLogClassifier(0.3, "auto").fit(X, Y)
     assert (model.l2_features_, model.l2_pairs_) == (0.3, 0.3)
@@ -360,7 +360,7 @@ def test_penalties_that_are_not_learned():
     few[:9, 0] = 1
     model = CorrLogClassifier(standardize=True, max_iter=5000).fit(X, few)
     assert (model.l2_features_, model.l2_pairs_, model.threshold_) == (0.02, 0.02, 0.0)
-    # Weights are rows.
+    # A row of weight 4 counts as 4 rows.
     model = CorrLogClassifier(standardize=True, max_iter=5000).fit(X, few, sample_weight=np.full(100, 4))
     assert model.l2_features_ == 0.005
     for name in ("l2_features", "l2_pairs"):
@@ -368,6 +368,6 @@ def test_penalties_that_are_not_learned():
             ValueError, match=f"`{name}` must be \"auto\" or a (finite )?number > 0, got 'none'"
         ):
             CorrLogClassifier(**{name: "none"}).fit(X, Y)
-    # On a path only the ratio counts, in which "auto" is a thousandth.
+    # A path uses only the ratio of the two penalties, and "auto" counts as 0.001 in it.
     (model,) = corrlog_path(X, Y, [0.1], estimator=CorrLogClassifier("auto", 0.002))
     assert (model.l2_features_, model.l2_pairs_) == (0.1, 0.2)

@@ -1,4 +1,4 @@
-"""What `CorrLogClassifier` shows a person, and what it is for: the authors' toy and real data."""
+"""Explanations and plots of `CorrLogClassifier`, and its results on the data of the paper."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ def test_scores_of_huge_values_are_finite(problem, decoder):
     X, Z = problem
     huge = np.copysign(3e38, X).astype(np.float32)
     model = CorrLogClassifier(1e-4, 0.01, standardize=False, decoder=decoder).fit(X, Z)
-    # Some sums are beyond single precision, and so large that couplings no longer count.
+    # Some sums exceed single precision. Beside such scores the couplings do not matter.
     exact = huge.astype(float) @ model.coef_.toarray().T
     assert (np.abs(exact) > np.finfo(np.float32).max).any()
     scores = model.decision_function(huge)
@@ -96,7 +96,7 @@ def test_plot(problem):
 
 
 def disc(seed, n):
-    """The authors' toy: the second label is the union of two half planes, one of them the first label."""
+    """The toy data of the paper: the second label is the union of the first one and another half plane."""
     rng = np.random.default_rng(seed)
     angle, radius = rng.uniform(0, 2 * np.pi, n), np.sqrt(rng.random(n))
     X = np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
@@ -105,7 +105,7 @@ def disc(seed, n):
 
 
 def test_the_toy_of_the_paper():
-    """The joint error falls by a fifth at least."""
+    """Couplings reduce the error of label sets by at least a fifth."""
     losses = []
     for l2_pairs in (np.inf, 1e-2):
         for seed in range(3):
@@ -132,7 +132,7 @@ def split(data, name):
     ],
 )
 def test_official_splits(data, name, l2_pairs, expected):
-    """The six measures of our reference implementation in double precision."""
+    """The measures agree with those of our reference implementation in double precision."""
     (X, Y), (X_test, Y_test) = split(data, name)
     model = CorrLogClassifier(0.01, l2_pairs, threshold="zero", tol=1e-6, decoder="exact").fit(X, Y)
     predicted = model.predict(X_test)
@@ -152,7 +152,7 @@ def test_solvers_agree_on_official_splits(data, name):
 
 
 def of_folds(X, Y, model, standardized):
-    """Measures of five seeded folds; the authors divide test rows by deviations of their own."""
+    """Measures of five seeded folds. As in the authors' code, test rows use their own deviations."""
     for test in np.array_split(np.random.default_rng(0).permutation(len(Y)), 5):
         train = np.setdiff1d(np.arange(len(Y)), test)
         X_train, X_test = X[train], X[test]
@@ -178,7 +178,7 @@ def of_folds(X, Y, model, standardized):
     ],
 )
 def test_scene_with_the_authors_settings(data, epsilon, mean, deviation):
-    """Their stored results; their folds are not ours, so means agree within their deviations."""
+    """The means agree with the authors' results within their deviations. The folds are not the same."""
     X, Y = (np.vstack(part) for part in zip(*split(data, "scene"), strict=True))
     model = CorrLogClassifier(epsilon=epsilon, solver="reference", decoder="bp", standardize=False)
     scaled = (X - X.mean(axis=0)) / X.std(axis=0, ddof=1)
@@ -192,7 +192,7 @@ def test_scene_with_the_authors_settings(data, epsilon, mean, deviation):
 
 
 def test_scene_with_the_defaults(data):
-    """At the optimum fewer label sets are wrong than with the authors' early stop."""
+    """The optimum gives fewer wrong label sets than the authors' early stop."""
     X, Y = (np.vstack(part) for part in zip(*split(data, "scene"), strict=True))
     found = np.mean(list(of_folds(X, Y, CorrLogClassifier(threshold="zero"), standardized=False)), axis=0)
     assert found[1] <= 0.325

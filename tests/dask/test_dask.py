@@ -1,4 +1,4 @@
-"""Fits on a cluster of processes: the bits of one fit, also if workers die, leave or join."""
+"""Fits on a Dask cluster give the same bits as a plain fit, also if workers die or join."""
 
 import os
 import signal
@@ -40,7 +40,7 @@ def cluster(n_workers, threads=1):
 
 @pytest.fixture(scope="module")
 def two():
-    """A client of two workers."""
+    """A client of a cluster with two workers."""
     with cluster(2) as workers, distributed.Client(workers) as client:
         yield client
 
@@ -114,7 +114,7 @@ def test_forms_of_data(two, tmp_path, data, form):
 
 
 def test_workers_are_killed_and_join(tmp_path, data):
-    """One worker is killed in the middle of its piece; another joins."""
+    """One worker is killed while it fits a piece, and another worker joins."""
     _, _, folder, _ = data
     with cluster(2) as workers, distributed.Client(workers) as client:
         pids = list(client.run(os.getpid).values())
@@ -137,7 +137,7 @@ def test_workers_are_killed_and_join(tmp_path, data):
 
 
 def test_the_scheduler_is_restarted(tmp_path, data):
-    """The first cluster goes away in the middle; a second cluster finishes from the checkpoint."""
+    """The first cluster is closed during the fit. A second cluster finishes the fit from the checkpoint."""
     _, _, folder, _ = data
     model = ml.DiSMECClassifier(random_state=0)
     fit = {"checkpoint": tmp_path / "fit", "n_pieces": N_PIECES}
@@ -167,7 +167,7 @@ def test_the_scheduler_is_restarted(tmp_path, data):
 
 
 def test_a_piece_that_fails(two, tmp_path, data):
-    """Its own error is raised, and names the piece."""
+    """The error of the piece itself is raised."""
     X, Y, _, _ = data
     model = ml.DiSMECClassifier(C=1e30, random_state=0)
     with pytest.raises(ValueError, match="`C` must be such that the product"):

@@ -7,7 +7,7 @@ from scipy.sparse import issparse
 
 @pytest.fixture
 def interrupt():
-    """Call with seconds to have Ctrl-C pressed so much later."""
+    """A function that raises KeyboardInterrupt after the given number of seconds."""
     yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds)
     signal.setitimer(signal.ITIMER_REAL, 0)
 
@@ -21,7 +21,7 @@ def _alarm_is_ctrl_c():
 
 @pytest.fixture(scope="session")
 def read_or_refused(tmp_path_factory):
-    """Call with a reader, a file's name and any bytes: it reads X and Y, or its error names the line."""
+    """A function that calls a reader on any bytes. The data must be valid, or the error must name a line."""
     folder = tmp_path_factory.mktemp("any")
 
     def check(read, name, content):

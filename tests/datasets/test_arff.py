@@ -10,7 +10,7 @@ from scipy import sparse
 
 from manylabel.datasets import load_arff, load_xc
 
-# In the folder of original files: name, label list and options, and the same examples in the other form.
+# Original files: name of the label list, options of `load_arff`, and the same data as a file for `load_xc`.
 REAL = {
     f"{name}-{part}": (name, {}, f"{name}/{part}")
     for name in ("bibtex", "birds", "emotions", "enron", "flags", "medical", "yeast")
@@ -44,7 +44,7 @@ def test_real_files_hold_the_same_in_both_forms(data, name):
     assert Y.shape == (about["examples"], len(label_names))
     if same := REAL[name][2]:
         X_same, Y_same = load_xc(data / f"{same}.txt.gz")
-        # In the other form, missing values are filled in; here they are NaN.
+        # Missing values are filled in for `load_xc`, and NaN here.
         X_same, dense = X_same.toarray(), X.toarray() if sparse.issparse(X) else X
         missing = np.isnan(dense)
         assert missing.any() == name.startswith("hmc")
@@ -204,7 +204,7 @@ def test_labels_nested_deeply(tmp_path):
 
 
 def test_long_label_lists(tmp_path):
-    """Of 12 MB, which took minutes when lines were counted anew for each label."""
+    """A label list of 12 MB is read in linear time. Counting lines anew for each label took minutes."""
     text = "@relation r\n@attribute a {0,1}\n@attribute x numeric\n@data\n1,2\n"
     xml = "<labels>\n" + '<label name="a"></label>\n' * 500_000 + "</labels>"
     _, Y, _, names = load(tmp_path, text, xml)
@@ -214,7 +214,7 @@ def test_long_label_lists(tmp_path):
 
 
 def test_ctrl_c_stops_the_reading_of_a_label_list(tmp_path, interrupt):
-    """The reading itself stops: Ctrl-C comes before the error at the end of the list."""
+    """Ctrl-C stops the reading before the error at the end of the list is found."""
     text = "@relation r\n@attribute a {0,1}\n@attribute x numeric\n@data\n1,2\n"
     files = tmp_path / "data.arff", tmp_path / "labels.xml"
     with pytest.raises(ValueError, match=r"line 1: expected </labels>, got `</label>`"):
@@ -237,7 +237,7 @@ def test_ctrl_c_stops_the_reading_of_a_label_list(tmp_path, interrupt):
             pass  # it came after the error
         return False
 
-    # The next reading may take less time than the one that was measured.
+    # A later reading may be faster than the measured one.
     assert any(stopped_after(share * took) for share in (0.5, 0.3, 0.2, 0.1))
 
 
@@ -415,7 +415,7 @@ def test_no_content_is_more_than_a_value_error(read_or_refused, start, garbage):
     read_or_refused(load_arff, "data.arff", start + garbage)
 
 
-# What a value may look like in a file: bare if it can be, else in quotes with escapes.
+# A value in quotes with escapes, as a file may contain it.
 def quoted(value, mark):
     escaped = value.replace("\\", "\\\\").replace(mark, "\\" + mark).replace("\n", "\\n").replace("\r", "\\r")
     return f"{mark}{escaped}{mark}"

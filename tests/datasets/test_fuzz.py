@@ -1,6 +1,6 @@
-"""Files at random: what is read is sound, what is not says so with file and line, in bounded time and memory.
+"""Random files: data that are read are valid, and errors name file and line, in bounded time and memory.
 
-Small valid texts are mutated. A few cases run by default, as many as wanted with `--fuzz-cases`.
+Small valid texts are mutated. A few cases run by default, and `--fuzz-cases` sets their number.
 """
 
 import gzip
@@ -70,7 +70,7 @@ def choice(rng, options):
 
 
 def span(rng, text, longest=40):
-    """Begin and end of a piece of a text."""
+    """Begin and end of a random slice of a text."""
     begin = int(rng.integers(len(text) + 1))
     return begin, min(len(text), begin + int(rng.integers(longest)))
 
@@ -88,7 +88,7 @@ def truncate(rng, text, _):
 
 
 def explode(rng, text, _):
-    """Put another number in place of one."""
+    """Replace a random number in the text by one of NUMBERS."""
     numbers = list(re.finditer(rb"[0-9][0-9.e-]*", text))
     if not numbers:
         return text
@@ -149,7 +149,7 @@ def mutated(rng, texts):
 
 
 def fault(X, Y):
-    """What is wrong with data read."""
+    """The fault of data that were read, or None."""
     if X.shape[0] != Y.shape[0]:
         return f"{X.shape[0]} rows of X, {Y.shape[0]} of Y"
     for matrix in filter(issparse, (X, Y)):
@@ -198,14 +198,14 @@ def read_arff(rng, folder):
 
 
 def run_case(number, read, folder):
-    """Run one case; returns what is wrong with it, or None."""
+    """Run one case and return its fault, or None."""
     try:
         return read(np.random.default_rng(number), folder)
     except ValueError as error:
         text = str(error)
         told = re.search(r"(data|labels)\.(txt|arff|xml), line \d+: expected (.|\n)+, got ", text)
         told = told or text.startswith("`ignore` must be names of attributes, got `s`")
-        # No `isprintable`: Rust may know younger characters than Python.
+        # Not `isprintable`, because Rust may know newer Unicode characters than Python.
         readable = len(text) < 1000 and not re.search(r"[\x00-\x1f\x7f-\x9f]", text)
         if is_our_fault(error) or not told or not readable:
             return f"ValueError: {text}"

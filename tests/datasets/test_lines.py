@@ -1,4 +1,4 @@
-"""Lines without end: what has no newlines is refused in bounded memory, what is merely long is read."""
+"""Very long lines: files without newlines are refused in bounded memory, and merely long lines are read."""
 
 import gzip
 import os

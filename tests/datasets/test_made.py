@@ -1,4 +1,4 @@
-"""Data sets that come with the package or are made on the spot."""
+"""The data set of the package, and generated data sets."""
 
 import numpy as np
 import pytest

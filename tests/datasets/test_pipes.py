@@ -1,4 +1,4 @@
-"""Pipes are read like files, and Ctrl-C ends the wait for those that keep silent."""
+"""Pipes are read like files, and Ctrl-C ends the wait for a pipe without data."""
 
 import gzip
 import os
@@ -11,8 +11,8 @@ import pytest
 
 from manylabel.datasets import load_arff, load_xc
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="named pipes are those of POSIX")
-linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc, or pipes as Linux has them")
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs named pipes of POSIX")
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc or the pipes of Linux")
 
 XC = b"2 3 2\n0 0:1 2:0.5\n1 1:2\n"
 ARFF = b"@relation 'r: -C 1'\n@attribute a {0,1}\n@attribute x numeric\n@data\n1,2\n0,3\n"
@@ -53,7 +53,7 @@ def test_nobody_writes(pipe, interrupt, load, text):
 @pytest.mark.parametrize("share", [0, 0.5, 1], ids=["nothing", "half", "all"])
 def test_a_writer_falls_silent(pipe, interrupt, load, text, pack, share):
     text = pack(text)
-    with open(pipe, "r+b", buffering=0) as writer:  # "r+": not waiting for a reader
+    with open(pipe, "r+b", buffering=0) as writer:  # "r+" does not wait for a reader
         writer.write(text[: int(share * len(text))])
         stops_at_ctrl_c(interrupt, load, pipe)
 
@@ -63,7 +63,7 @@ def test_no_thread_is_left_waiting(pipe, interrupt):
     before = len(os.listdir("/proc/self/task"))
     for _ in range(3):
         stops_at_ctrl_c(interrupt, load_xc, pipe)
-    # A pool does not wait for its threads to end: on a loaded machine some are still on their way out.
+    # A pool does not wait for its threads to end, so on a loaded machine some end later.
     deadline = monotonic() + 30
     while len(os.listdir("/proc/self/task")) > before and monotonic() < deadline:
         sleep(0.05)
@@ -119,7 +119,7 @@ def test_pipes_without_a_name(interrupt):
         os.write(writer, XC)
         os.close(writer)
         assert load_xc(f"/dev/fd/{reader}")[0].toarray().tolist() == [[1, 0, 0.5], [0, 2, 0]]
-        # What others do with the pipe is not changed by having been read here.
+        # Reading from the pipe does not change its blocking mode for other users.
         assert os.get_blocking(reader)
     finally:
         os.close(reader)

@@ -1,4 +1,4 @@
-"""Folders of arrays: what `convert` writes is what the loaders read, also after it was killed."""
+"""Folders of arrays: `convert` writes the data that the loaders read, also after it was killed."""
 
 import gzip
 import json
@@ -32,7 +32,7 @@ def data():
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    """Text in blocks of a few lines, and an entry in convert.json after every block."""
+    """Blocks of a few lines of text, and an entry in convert.json after every block."""
     monkeypatch.setattr(sources, "_TEXT", 700)
     monkeypatch.setattr(rows, "_CHECKPOINT", 1)
 
@@ -252,7 +252,7 @@ def test_folder_of_other_data(tmp_path, data):
     dump_xc(X, Y, tmp_path / "a.txt")
     dump_xc(X, Y, tmp_path / "b.txt")
     convert(tmp_path / "a.txt", tmp_path / "rows")
-    convert(tmp_path / "a.txt", tmp_path / "rows")  # complete: nothing to do
+    convert(tmp_path / "a.txt", tmp_path / "rows")  # the folder is complete
     with pytest.raises(ValueError, match="written from other files or with other arguments"):
         convert(tmp_path / "b.txt", tmp_path / "rows")
     (tmp_path / "mine").mkdir()
@@ -276,7 +276,7 @@ convert(sys.argv[1:-1], sys.argv[-1])
 
 
 def test_killed_at_random_moments(tmp_path):
-    """A child is killed again and again; the folder ends up the same as without kills."""
+    """A child process is killed again and again. The folder is the same as without kills."""
     X, Y = make_multilabel(3000, 200, 60, random_state=5)
     dump_xc(X[:1500], Y[:1500], tmp_path / "a.txt")
     dump_xc(X[1500:], Y[1500:], tmp_path / "b.txt.gz")
@@ -312,7 +312,7 @@ def test_killed_at_random_moments(tmp_path):
 
 
 def test_resumes_in_every_batch(tmp_path, data, small_blocks, monkeypatch):
-    """The conversion stops after each batch in turn, and continues in a new call."""
+    """The conversion stops after each batch in turn and continues in a new call."""
     dump_xc(*data, tmp_path / "data.txt")
     real, n_stops = rows._Writer._save, 0
 
@@ -336,7 +336,7 @@ def test_resumes_in_every_batch(tmp_path, data, small_blocks, monkeypatch):
 
 
 def test_full_disk(tmp_path, data, small_blocks):
-    """After an error of the system, the same call continues."""
+    """After an error of the operating system, the same call continues the conversion."""
     dump_xc(*data, tmp_path / "data.txt")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -424,7 +424,7 @@ def test_all_classifiers_fit_mapped_rows(tmp_path, data):
 
 
 def test_folder_that_may_not_be_written(tmp_path, data, monkeypatch):
-    """X is then copied in memory."""
+    """If the folder is not writable, X is copied in memory."""
     from manylabel.linear import prepared
 
     def refused(*_):

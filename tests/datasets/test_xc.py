@@ -236,7 +236,7 @@ def test_lines_are_counted_across_blocks(tmp_path, long_text, line):
 
 
 def test_empty_lines_at_the_end_take_no_memory(tmp_path):
-    resource = pytest.importorskip("resource")  # of POSIX
+    resource = pytest.importorskip("resource")  # POSIX only
     text = gzip.compress(b"1 2 2\n0 0:1\n") + gzip.compress(b"\n" * 1_000_000) * 100
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     X, Y = load(text, tmp_path, n_jobs=2)

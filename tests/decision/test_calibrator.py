@@ -1,4 +1,4 @@
-"""`LabelCalibrator` against scikit-learn, a general optimizer, and the truth of planted probabilities."""
+"""`LabelCalibrator` against scikit-learn, a general optimizer and planted probabilities."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from oracle import calibration as oracle
 
 
 def pairs(rng, n_rows, n_labels, scores=None):
-    """Scores of all labels of all rows as candidates, and hits with planted probabilities."""
+    """Scores of all labels as candidates, labels drawn with planted probabilities, and the probabilities."""
     scores = rng.normal(size=(n_rows, n_labels)).astype(np.float32) if scores is None else scores
     p = expit(1.5 * scores - 1)
     Y = (rng.random(scores.shape) < p).astype(np.float32)
@@ -134,7 +134,7 @@ def test_pooling_has_the_lowest_loss_on_fresh_rows():
 def test_curves_do_not_decrease(method, pooling):
     rng = np.random.default_rng(5)
     scores, Y, _ = pairs(rng, 300, 8)
-    Y = csr_array((rng.random((300, 8)) < expit(-scores.toarray())).astype(np.float32))  # the wrong way round
+    Y = csr_array((rng.random((300, 8)) < expit(-scores.toarray())).astype(np.float32))  # decreasing
     fitted = curves(scores, Y, method=method, pooling=pooling)
     if (method, pooling) == ("sigmoid", "all"):
         return  # Platt's sigmoid over all labels may decrease
@@ -220,7 +220,7 @@ def test_auto_means_five_folds_for_few_ones_and_a_tenth_for_many():
         given = LabelCalibrator(dismec, cv=expected, random_state=0).fit(X[: len(rows)], rows.astype(int))
         assert auto.cv_ == given.cv_ == expected
         np.testing.assert_array_equal(auto.intercept_, given.intercept_)
-    # One model is needed without a second fit, and folds cannot be more than rows.
+    # Without a refit one model is needed, so a tenth is held out. There are no more folds than rows.
     few = few.astype(int)
     assert LabelCalibrator(dismec, refit=False, random_state=0).fit(X[:1400], few).cv_ == 0.1
     assert LabelCalibrator(dismec, random_state=0).fit(X[:3], few[:3]).cv_ == 3
@@ -288,7 +288,7 @@ def test_held_out_rows_are_scored_by_as_many_blocks(data, monkeypatch, found_fir
     X, Y, _, _ = data
     shares = [found_first]
     monkeypatch.setattr(choice, "blocks_by_rule", lambda Y: 3)
-    # The router of every later fit would be judged the other way.
+    # Later calls would lead to the opposite decision.
     monkeypatch.setattr(choice, "_share_found", lambda *_: shares.pop() if shares else 1.0 - found_first)
     fitted = []
 
@@ -356,7 +356,7 @@ def test_risk_control_gets_rows_that_no_model_has_seen(data, tmp_path):
     loaded = ml.load(tmp_path / "model.safetensors")
     assert loaded.decision_.bound_ == model.decision_.bound_
 
-    # A prefitted model: half of the rows is for the curves, and the other half for the rule.
+    # With a prefitted model, half of the rows fit the curves and the other half the rule.
     prefit = DecisionClassifier(clone(dismec).fit(X[:300], Y[:300]), rule, cv="prefit", n_candidates=25)
     seen = []
 

@@ -1,4 +1,4 @@
-"""`F1Inference` against the algorithm tried out in full, and against thresholds that were not chosen."""
+"""`F1Inference` against an algorithm that tries all numbers of rows, and against a fixed threshold."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ levels = st.sampled_from([0.0, 0.125, 0.25, 0.5, 0.75, 1.0])
 
 @st.composite
 def problems(draw):
-    """Probabilities of some rows, and the labels of others; all in eighths, so that equal F1 is equal."""
+    """Probabilities of some rows and labels of others. Probabilities are binary fractions: sums are exact."""
     c, n, m = draw(st.sampled_from([1, 2, 70])), draw(st.integers(1, 7)), draw(st.sampled_from([1, 2, 4]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     return draw(levels) * rng.integers(0, 5, (n, c)) / 4, (rng.random((m, c)) < draw(levels)).astype(int)
@@ -43,7 +43,7 @@ def test_thresholds_of_training_name_what_the_algorithm_names_there(problem):
     model = F1Inference("train").fit(probabilities, Y)
     named = model.predict(probabilities)
     np.testing.assert_array_equal(named, F1Inference().fit(None, Y).predict(probabilities))
-    for row in range(len(Y)):  # each on its own
+    for row in range(len(Y)):  # one row at a time
         np.testing.assert_array_equal(model.predict(probabilities[[row]])[0], named[row])
 
 

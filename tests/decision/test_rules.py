@@ -27,7 +27,7 @@ RULES = [TopLabels(2), Costs(1, 3), ExpectedF1(), Thresholds(), Thresholds("macr
 
 
 def draw(rng, n, c, power=3):
-    """Probabilities, and labels drawn by them."""
+    """Probabilities, and labels drawn from them."""
     P = rng.random((n, c)) ** power
     return P, (rng.random((n, c)) < P).astype(int)
 
@@ -72,7 +72,7 @@ def hierarchies(draw):
     p = draw(eighths.filter(lambda p: len(p) > 1))
     label = st.integers(0, len(p) - 1)
     pairs = draw(st.lists(st.tuples(label, label).filter(lambda pair: pair[0] < pair[1]), max_size=8))
-    order = draw(st.permutations(range(len(p))))  # parents are not always lower
+    order = draw(st.permutations(range(len(p))))  # parents may have higher numbers than their children
     return np.array(p), [(order[a], order[b]) for a, b in pairs]
 
 
@@ -148,7 +148,7 @@ def test_one_bound_is_the_best_of_all(metric):
     best = oracle.best_bound(measure, P, Y)
     assert found == pytest.approx(
         best, abs=1e-12 if metric == "micro_f1" else 0.01
-    )  # the second is on a grid
+    )  # example_f1 is searched on a grid
 
 
 def test_bounds_of_labels_without_pooling_are_the_best_of_all():
@@ -191,7 +191,7 @@ def test_targets_hold_on_fresh_rows():
             chosen = Thresholds(**{name: 0.7}).fit(P, Y).predict(fresh).astype(bool)
             share = truth[chosen].mean() if name == "precision" else chosen[truth > 0].mean()
             fails[name] += share < 0.7
-    # Each fails with a probability of about 0.05 or less.
+    # Each of them fails with a probability of about 0.05 or less.
     assert max(fails.values()) <= 7
     chosen = Thresholds(labels_per_row=3.0).fit(P, Y).predict(P)
     assert chosen.sum() / len(P) == pytest.approx(3.0, abs=0.01)
@@ -284,7 +284,7 @@ def test_bad_input():
     with pytest.raises(ValueError, match="`alpha` must be large enough for 30 rows and the candidates"):
         RiskControl(0.01).fit(P, Y)
     with pytest.raises(ValueError, match="`alpha` must be large enough"):
-        RiskControl(0.1).fit(TopLabels(1).predict(P) * P, Y)  # one candidate reaches too few labels
+        RiskControl(0.1).fit(TopLabels(1).predict(P) * P, Y)  # too few true labels are candidates
     with pytest.raises(ValueError, match=r"values of `probabilities` must be from 0 to 1, got 1\.5"):
         TopLabels().predict([[1.5, 0.2]])
     with pytest.raises(ValueError, match="values of `probabilities` must be from 0 to 1, got nan"):

@@ -1,4 +1,4 @@
-"""Explanations of every classifier: one form, and contributions that sum to what they say."""
+"""Explanations of every classifier: the form is the same, and contributions sum to the explained quantity."""
 
 import json
 
@@ -27,7 +27,7 @@ def model(request):
 
 
 def inner_score(model, explanation, row, label):
-    """The quantity that contributions sum to, computed another way than by `explain`."""
+    """The explained quantity, computed in another way than by `explain`."""
     quantity = explanation.quantity
     if quantity == "score":
         return model.decision_function(X[[row]])[0, label]

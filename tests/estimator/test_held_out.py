@@ -1,4 +1,4 @@
-"""What rows that were held out decide: how they are drawn, and the strength they choose."""
+"""Held-out rows: how they are drawn, and the strength of regularization they choose."""
 
 import warnings
 
@@ -20,7 +20,7 @@ from manylabel.estimator.held_out import (
 
 
 def numbered(n_rows, n_labels, seed=0):
-    """Rows whose feature is their number, and labels of which the first are frequent."""
+    """Rows whose feature is their number, and labels of decreasing frequency."""
     rng = np.random.default_rng(seed)
     Y = rng.random((n_rows, n_labels)) < 1 / (1 + np.arange(n_labels))
     return csr_array(np.arange(1.0, n_rows + 1)[:, None]), csr_array(Y.astype(np.float32))
@@ -40,7 +40,7 @@ def test_rows_are_fitted_or_held_out(n_rows, n_folds, n_drawn):
         assert len(np.unique(rows)) == len(rows) == n_drawn
         assert fold.X_held.shape[0] == n_drawn // 4
         np.testing.assert_array_equal(fold.Y_held, Y[(fold.X_held.data - 1).astype(int)].toarray() > 0)
-        # Any hundredth of the rows has its share held out, however the rows are sorted.
+        # Every tenth of the rows has its share of held-out rows, however the rows are sorted.
         assert np.histogram(fold.X_held.data, 10, (1, n_rows))[0].min() > 0.7 * n_drawn / 40
 
 
@@ -49,11 +49,11 @@ def test_frequent_labels_are_drawn():
     counts = (Y != 0).sum(axis=0)
     (fold,) = held_out_folds(X, Y, None)
     assert 16 <= fold.Y.shape[1] <= 32
-    # The labels are told by their rows.
+    # Labels are identified by their rows.
     columns = Y[(fold.X.data - 1).astype(int)].toarray().T
     drawn = {column.tobytes() for column in fold.Y.toarray().T}
     found = {label for label in range(400) if columns[label].tobytes() in drawn}
-    # More than one in 32 of all ones.
+    # Every label with more than 1/32 of all ones is drawn.
     assert set(np.flatnonzero(counts > counts.sum() / 32)) <= found
     assert len(found) > 16
 
@@ -75,7 +75,7 @@ def test_few_rows_or_labels_say_nothing(n_rows, n_ones):
 
 @given(st.floats(-4, 4), st.floats(0.5, 3.0))
 def test_the_walk_ends_where_the_loss_is_least(lowest, curvature):
-    """No step from there gains 2 %, and there are no more losses than steps."""
+    """No step from the result lowers the loss by 2 %, and at most 16 losses are computed."""
     asked = []
 
     def loss(strength):
@@ -135,7 +135,7 @@ def test_a_ranking_is_better_only_beyond_its_standard_error(errors):
         return np.where(np.isclose(strength, STRENGTH_STEP), 2 + errors * error + noise, 1.0)
 
     found = best_ranked_strength(precisions, 1.0, 1e-3, 1e3)
-    # The parabola adds up to half a step.
+    # The parabola adds at most half a step.
     assert (found > STRENGTH_STEP**0.5 * 1.001) == (errors > 1)
 
 
@@ -153,7 +153,7 @@ def test_a_step_must_gain_a_fifth_of_a_percent(gain):
 
 @pytest.mark.parametrize("n_labels", [1, 3])
 def test_few_labels_choose_by_the_loss_of_all_rows(n_labels):
-    """A sample of the rows with a label would have no negative rows."""
+    """Sampling only rows with a sampled label would leave no negative rows."""
     X, Y = make_multilabel(900, 60, 12, random_state=1)
     Y = Y[:, np.argsort(-Y.sum(axis=0))[:n_labels]]
     model = DiSMECClassifier(normalize="rows", random_state=0).fit(X, Y)
@@ -221,7 +221,7 @@ def test_dismec_chooses_the_weight_of_the_best_rankings():
 
 @pytest.mark.parametrize(("scale", "solver"), [(1.0, "fast"), (30.0, "fast"), (1.0, "exact")])
 def test_dismec_chooses_the_weight_of_least_loss(scale, solver):
-    """The losses of the folds, by fits that the test makes."""
+    """The test computes the loss of each fold by its own fits."""
     X, Y = make_multilabel(800, 60, 12, random_state=1)
     X = X * scale
     as_is = {"normalize": False, "solver": solver, "random_state": 0}
@@ -244,7 +244,7 @@ def test_dismec_chooses_the_weight_of_least_loss(scale, solver):
 
 
 def noisy(n_rows, scale=1.0, seed=0):
-    """Labels that are hard to tell from the features."""
+    """Labels that are hard to predict from the features."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n_rows, 30))
     scores = X @ rng.normal(size=(30, 12)) / 5 + rng.normal(size=(n_rows, 12))
@@ -259,7 +259,7 @@ def test_a_larger_scale_wants_less_weight_of_the_loss():
 
 
 def test_corrlog_names_as_many_labels_as_there_are():
-    """The most probable sets of labels that are hard to tell are small; the learned threshold mends that."""
+    """The most probable sets of noisy labels are too small. The learned threshold corrects this."""
     X, Y = noisy(1500)
     named = {}
     for threshold in ("zero", "auto"):
@@ -267,7 +267,7 @@ def test_corrlog_names_as_many_labels_as_there_are():
         named[threshold] = model.predict(X[1000:]).sum() / Y[1000:].sum()
     assert 0.8 <= named["auto"] <= 1.25
     assert abs(named["auto"] - 1) <= abs(named["zero"] - 1) + 0.05
-    # Rankings and probabilities are those of the model.
+    # The threshold does not change rankings and probabilities.
     zero = CorrLogClassifier(model.l2_features_, model.l2_pairs_, threshold="zero").fit(X[:1000], Y[:1000])
     np.testing.assert_array_equal(zero.predict_proba(X[:50]), model.predict_proba(X[:50]))
     np.testing.assert_array_equal(zero.predict_topk(X[:50]).toarray(), model.predict_topk(X[:50]).toarray())
@@ -300,7 +300,7 @@ def test_corrlog_chooses_the_penalty_of_least_log_loss(how):
 
 
 def test_blocks_choose_together():
-    """Models of blocks are regularized alike, as one model of all rows would be."""
+    """The models of all blocks have the same `C`, which is that of one model of all rows."""
     X, Y = make_multilabel(1200, 200, 40, random_state=0)
     blocks = BlockPartitionClassifier(n_blocks=4, lam=1.0, random_state=0).fit(X, Y)
     chosen = {model.C_ for model in blocks.estimators_ if model is not None}
@@ -308,7 +308,7 @@ def test_blocks_choose_together():
 
 
 def test_unit_rows_of_many_features_have_a_penalty_to_choose():
-    """Their penalties are a thousandth of those of features of unit variance, and less."""
+    """The penalties for unit rows are at most a thousandth of those for features of unit variance."""
     rng = np.random.default_rng(0)
     X = csr_array((rng.random((400, 3000)) < 0.005) * rng.random((400, 3000)))
     X = csr_array(X / np.sqrt(X.multiply(X).sum(axis=1))[:, None])
@@ -323,7 +323,7 @@ def test_unit_rows_of_many_features_have_a_penalty_to_choose():
 
 
 def test_warning_filters_stay():
-    """Fits in threads must not change what the process shows of warnings."""
+    """Fits in threads do not change the warning filters of the process."""
     X, Y = make_multilabel(600, 100, 30, random_state=0)
     before = list(warnings.filters)
     BlockPartitionClassifier(
@@ -348,7 +348,7 @@ def test_blocks_of_corrlog_are_penalized_alike():
 
 
 def test_the_threshold_counts_rows_by_weight():
-    """Rows with labels that weigh five times as much are as five rows."""
+    """A row of weight 5 counts as five rows."""
     X, Y = noisy(600)
     weight = np.where(Y.any(axis=1), 5.0, 1.0)
     penalties = {"l2_features": 0.01, "l2_pairs": 0.01}
@@ -361,7 +361,7 @@ def test_the_threshold_counts_rows_by_weight():
 
 
 def test_a_cost_the_core_refuses_is_not_chosen():
-    """The weights of the rows make smaller C impossible."""
+    """With so small row weights, the core refuses smaller values of `C`."""
     X, Y = noisy(100)
     weight = np.full(100, 8e-31)
     model = DiSMECClassifier(normalize=False, random_state=0).fit(X, Y, sample_weight=weight)

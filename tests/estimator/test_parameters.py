@@ -1,4 +1,4 @@
-"""The tables of parameters: held against signatures and docstrings, and against what they say themselves."""
+"""The tables of parameters, compared with signatures, annotations and docstrings."""
 
 import inspect
 import re
@@ -35,7 +35,7 @@ every_class = pytest.mark.parametrize("cls", CLASSES)
 
 
 def defaults(cls):
-    """The parameters that have a default, with their defaults."""
+    """The parameters that have a default, and their defaults."""
     signature = inspect.signature(cls).parameters
     assert {name for name, each in signature.items() if each.default is each.empty} == set(
         REQUIRED.get(cls, {})
@@ -51,7 +51,7 @@ def test_the_table_has_the_signature(cls):
 
 
 def literals(annotation):
-    """The words of an annotation, also if it is a union."""
+    """The literal words of an annotation, including those in a union."""
     if get_origin(annotation) is Literal:
         return set(get_args(annotation))
     return {word for part in get_args(annotation) for word in literals(part)}
@@ -108,10 +108,10 @@ WRONG = [
 @pytest.mark.parametrize(("cls", "name", "value"), WRONG)
 def test_fits_refuse_wrong_values(cls, name, value):
     wanted = cls.parameters[name].wanted
-    if name == "categorical_features":  # looked at beside the data
+    if name == "categorical_features":  # checked together with the data
         mask = f"a boolean mask of length {D}, or feature names if X has names"
         wanted = f"None, positions from 0 to {D - 1}, {mask}"
-    # Wrong before there are data to look at: no range is checked after hours.
+    # The data are None: parameters are checked before the data are looked at.
     X, Y = (None, None) if name != "categorical_features" else (np.ones((N, D)), np.ones((N, C)))
     with pytest.raises(ValueError, match=f"^`{name}` must be {re.escape(wanted)}, got "):
         made(cls, **{name: value}).fit(X, Y)
@@ -136,7 +136,7 @@ def test_numbers_beyond_all_floats_are_refused_by_name_or_mean_much(cls, value):
         if name == "categorical_features":
             continue
         if kind.takes(value):
-            # More than there can be of anything counts as that, and a penalty may be infinite.
+            # Counts are clipped to a maximum, and a penalty may be infinite.
             checked = kind.check(name, value)
             assert type(checked) in (int, bool) or checked == np.inf, name
         else:
@@ -156,7 +156,7 @@ def test_cores_are_those_the_process_may_use(monkeypatch):
         parameters._cores.cache_clear()
         monkeypatch.setattr(joblib, "cpu_count", lambda cores=cores: cores)
         assert [parameters.n_threads(n_jobs) for n_jobs in (None, -1, -2, 10**400, 3)] == threads
-    # They may change while the process runs, and are not asked for by every row.
+    # The number of cores may change while the process runs. It is read at most once in a second.
     seconds = iter([100.0, 100.9, 102.0])
     monkeypatch.setattr(parameters.time, "monotonic", lambda: next(seconds))
     counts = iter([4, 2])
@@ -165,7 +165,7 @@ def test_cores_are_those_the_process_may_use(monkeypatch):
     parameters._cores.cache_clear()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="sets the affinity of a process as Linux does")
+@pytest.mark.skipif(sys.platform != "linux", reason="needs os.sched_setaffinity")
 def test_affinity_counts():
     code = """if True:
         import os

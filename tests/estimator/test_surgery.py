@@ -1,4 +1,4 @@
-"""Labels changed after the fit: the others keep their bits, and the changed ones are as a fit makes them."""
+"""Labels changed after the fit: other labels keep their bits, and changed labels are as from a fit."""
 
 import numpy as np
 import pandas as pd
@@ -32,7 +32,7 @@ def model(request):
 
 
 def assert_sound(model, tmp_path):
-    """It can be saved, and what comes back answers alike."""
+    """The model can be saved, and the loaded model gives the same scores and labels."""
     model.save(tmp_path / "model")
     loaded = ml.load(tmp_path / "model")
     assert np.array_equal(loaded.decision_function(X), model.decision_function(X))

@@ -1,11 +1,11 @@
-//! Bytes as files, for readers that want a path.
+//! Writes bytes to files, for readers that take a path.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, process};
 
-/// A file of this process that holds `text`; `name` tells several of them apart.
+/// Writes `text` to a file of this process. `name` distinguishes files of the same process.
 pub fn file(name: &str, text: &[u8]) -> PathBuf {
-    // Memory instead of a disk, where there is such a folder.
+    // Memory is faster than a disk, so use this folder if it exists.
     let memory = Path::new("/dev/shm");
     let folder = if memory.is_dir() {
         memory.into()

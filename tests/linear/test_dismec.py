@@ -1,4 +1,4 @@
-"""`DiSMECClassifier` against its objective, LIBLINEAR, its own two solvers, and published figures."""
+"""`DiSMECClassifier` against its objective, LIBLINEAR and published figures, and its solvers compared."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from oracle import linear as oracle
 
 @st.composite
 def problems(draw):
-    """Features full or sparse, whole numbers and others, so that rows repeat; labels for up to two panels."""
+    """Dense or sparse features, some of them integers, so that rows repeat. Labels fill up to two panels."""
     n, d, c = draw(st.integers(1, 12)), draw(st.integers(1, 6)), draw(st.integers(1, 18))
     values = draw(
         st.sampled_from([st.integers(-3, 3), st.sampled_from([0, 0, 0, 1, 2]), st.floats(-2, 2, width=16)])
@@ -27,7 +27,7 @@ def problems(draw):
 
 
 def weights_of(model, label):
-    """v: weights, then the intercept if there is one."""
+    """The weights of a label, followed by the intercept if there is one."""
     coef = model.coef_.tocsr()[[label]].toarray()[0].astype(float)
     return np.append(coef, model.intercept_[label]) if model.fit_intercept else coef
 
@@ -42,7 +42,7 @@ def test_gradient_of_the_oracle(problem, C, seed):
     assert error < 1e-5 * (1 + np.linalg.norm(oracle.gradient(v, A, 2.0 * Y[:, 0] - 1, C, m)))
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # tol is at the edge of rounding
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # tol is near rounding errors
 @given(
     problems(),
     st.sampled_from([0.1, 1.0, 10.0]),
@@ -80,7 +80,7 @@ def test_a_label_whose_minimum_is_zero():
 
 @pytest.fixture(scope="module")
 def planted():
-    """Four thousand rows, three quarters to train, with labels down to a few positives."""
+    """Four thousand rows, three quarters of them for training. Some labels have only a few positives."""
     X, Y = make_multilabel(4000, 500, 200, random_state=0)
     return X[:3000], Y[:3000], X[3000:], Y[3000:]
 
@@ -134,7 +134,7 @@ def test_whole_weights_equal_repeated_rows(planted):
     X, Y = X[:500], Y[:500, :20]
     counts = np.random.default_rng(0).integers(0, 4, X.shape[0])
     rows = np.repeat(np.arange(X.shape[0]), counts)
-    # Scores at a minimum: the rows' order and number change the way there and not the place.
+    # Order and number of the rows change the steps of the solver, but not the minimum.
     model = DiSMECClassifier(C=1.0, threshold="zero", solver="exact", tol=1e-5, prune=0)
     weighted = model.fit(X, Y, sample_weight=counts).decision_function(X)
     repeated = model.fit(X[rows], Y[rows]).decision_function(X)
@@ -183,7 +183,7 @@ def test_fast_solver_on_eurlex57k(data):
     folder = data / "eurlex57k"
     X, Y = load_xc(folder / "train.txt.gz")
     sets = X[::6], Y[::6], *load_xc(folder / "test.txt.gz")
-    exact = [85.00, 73.73, 61.27]  # found once; the fit takes half a minute
+    exact = [85.00, 73.73, 61.27]  # stored, because the fit takes half a minute
     np.testing.assert_allclose(precisions("fast", *sets), exact, atol=0.2)
 
 

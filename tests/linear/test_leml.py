@@ -1,4 +1,4 @@
-"""`LEMLClassifier` against its objective, the best fit of a rank, its own two ways, and published figures."""
+"""`LEMLClassifier` against its objective, the best fit of a given rank and published figures."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ every_loss = pytest.mark.parametrize("loss", LOSSES)
 
 @st.composite
 def problems(draw):
-    """Features, labels of which each has a positive row, what is known of them, weights of rows."""
+    """Features, labels with at least one positive row each, a mask of known entries, and row weights."""
     n, d, c = draw(st.integers(2, 40)), draw(st.integers(1, 20)), draw(st.integers(1, 20))
     rng = np.random.default_rng(draw(st.integers(0, 1000)))
     X = rng.normal(size=(n, d)) * (rng.random((n, d)) < draw(st.sampled_from([0.3, 1.0])))
@@ -79,7 +79,7 @@ def test_objective_falls_to_a_stationary_point(problem, loss, masked, rank, alph
     W, H = model.feature_factors_.astype(float), model.label_factors_.T.astype(float)
     rest = arguments(problem, model, observed)
     np.testing.assert_allclose(oracle.value(W, H, *rest), model.objective_[-1], rtol=1e-4, atol=1e-5)
-    # Where it stands still, along no direction much is to be gained.
+    # If the fit has converged, the gradient is small.
     by_w, by_h = oracle.gradient(W, H, *rest)
     if model.n_iter_ < 60:
         assert np.sqrt((by_w**2).sum() + (by_h**2).sum()) < 0.03 * (1 + start)
@@ -94,7 +94,7 @@ def test_identity_features_give_the_best_fit_of_that_rank(rank, alpha):
     model = LEMLClassifier(rank, alpha=alpha, **params).fit(np.eye(60), Y)
     best = oracle.best_scores_of_identity(Y, alpha, rank)
     found = model.decision_function(np.eye(60))
-    # The singular values near the cut decide slowly; what is lost by them is little.
+    # Singular values near the cut converge slowly, but they contribute little to the loss.
     assert ((Y - found) ** 2).sum() <= ((Y - best) ** 2).sum() * 1.01 + 1e-3
     assert np.linalg.norm(found - best) < 0.05 * np.linalg.norm(best)
 
@@ -103,7 +103,7 @@ def test_identity_features_give_the_best_fit_of_that_rank(rank, alpha):
 def test_a_mask_of_ones_is_no_mask(loss):
     """Squared loss without a mask is solved by ridge regressions, everything else by Newton's method."""
     X, Y = make_multilabel(200, 40, 15, random_state=0)
-    # Elsewhere the two ways take the same steps, and only rounding differs.
+    # For the other losses, both fits take the same steps and differ only by rounding.
     (n_iter, n_steps), tolerance = ((50, 20), 0.1) if loss == "squared" else ((1, 3), 0.01)
     params = {"loss": loss, "max_iter": n_iter, "cg_max_iter": n_steps, "tol": 1e-9, "random_state": 0}
     params["alpha"] = 0.1
@@ -125,7 +125,7 @@ def test_what_is_unknown_does_not_matter(loss):
     second = model.fit(X, np.where(known, Y, 1), observed=csr_array(known)).decision_function(X)
     np.testing.assert_array_equal(first, second)
     assert (model.alpha_, model.threshold_) == learned
-    # Unknown taken for absent, scores of what is present but unknown sink.
+    # If unknown entries count as absent, the scores of hidden positives are lower.
     absent = model.fit(X, Y * known).decision_function(X)
     hidden = (Y == 1) & ~known
     assert first[hidden].mean() > absent[hidden].mean()
@@ -176,11 +176,11 @@ def test_bad_mask(observed, message):
         LEMLClassifier(2).fit(X, Y, observed=observed)
 
 
-# --- what is learned from rows held out
+# --- penalty and threshold learned from held-out rows
 
 
 def noisy(seed, n=300, d=60, c=12):
-    """Labels of three hidden directions, most of each a matter of luck."""
+    """Labels with three latent directions and a large noise."""
     rng = np.random.default_rng(7)
     M = rng.normal(size=(d, 3)) @ rng.normal(size=(3, c))
     rng = np.random.default_rng(seed)
@@ -200,7 +200,7 @@ def test_the_chosen_alpha_predicts_other_rows_best(loss):
     model, chosen = of_other_rows("auto")
     others = [of_other_rows(alpha)[1] for alpha in (0.01, 0.1, 0.3, 1, 3, 10, 30, 100)]
     assert chosen <= 1.02 * min(others)
-    assert chosen <= 0.9 * max(others)  # it matters
+    assert chosen <= 0.9 * max(others)  # alpha has an effect
     again = of_other_rows(model.alpha_)[0]
     np.testing.assert_array_equal(again.feature_factors_, model.feature_factors_)
     np.testing.assert_array_equal(again.label_factors_, model.label_factors_)
@@ -212,7 +212,7 @@ def test_the_chosen_alpha_grows_with_rows_and_weights(scale, weight):
     params = {"fit_intercept": False, "normalize": False, "random_state": 0}
     model = LEMLClassifier(**params).fit(X, Y)
     scaled = LEMLClassifier(**params).fit(scale * X, Y, sample_weight=np.full(len(X), weight))
-    # The first H does not grow with them.
+    # The initial H is not scaled, so the agreement is not exact.
     np.testing.assert_allclose(scaled.alpha_, model.alpha_ * scale * weight, rtol=0.15)
     assert np.abs(scaled.decision_function(scale * X) - model.decision_function(X)).mean() < 0.02
 
@@ -220,7 +220,7 @@ def test_the_chosen_alpha_grows_with_rows_and_weights(scale, weight):
 @every_loss
 @pytest.mark.parametrize("share", [None, 0.5])
 def test_as_many_labels_are_named_as_are_true(loss, share):
-    """Of rows never seen; without a learned threshold far fewer are."""
+    """On new rows the threshold gives about the true number of labels. Without it far fewer are predicted."""
     (X, Y), (X_test, Y_test) = noisy(0), noisy(1, 2000)
     known = None if share is None else np.random.default_rng(0).random(Y.shape) < share
     params = {"loss": loss, "random_state": 0}
@@ -228,14 +228,14 @@ def test_as_many_labels_are_named_as_are_true(loss, share):
     assert 0.8 <= model.predict(X_test).sum() / Y_test.sum() <= 1.25
     plain = LEMLClassifier(**params, threshold="zero").fit(X, Y, observed=known)
     assert plain.predict(X_test).sum() < 0.7 * Y_test.sum()
-    # Learning a threshold leaves the model alone.
+    # Learning a threshold does not change the factors.
     np.testing.assert_array_equal(plain.feature_factors_, model.feature_factors_)
     np.testing.assert_array_equal(plain.label_factors_, model.label_factors_)
     np.testing.assert_array_equal(plain.objective_, model.objective_)
 
 
 def test_the_threshold_is_that_of_a_fit_without_the_rows():
-    """Rows that only had to be forgotten are scored as rows never seen, not as rows learned by heart."""
+    """The threshold is close to that of new rows. That of training rows is larger."""
     (X, Y), fresh = noisy(0, 400, 500), noisy(1, 2000, 500)
     params = {"alpha": 0.3, "normalize": False, "random_state": 0}
     model = LEMLClassifier(**params).fit(X, Y)
@@ -259,10 +259,10 @@ def test_thresholds_that_are_given():
             if loss == "logistic":
                 odds = model.decision_function(X).astype(float) + threshold
                 np.testing.assert_allclose(model.predict_proba(X), expit(odds), rtol=1e-5)
-        # Files of an earlier version have no threshold, and intercepts as they were fitted.
+        # Models of an earlier version have no `threshold_`, and their intercepts are the fitted ones.
         del model.threshold_
         np.testing.assert_array_equal(model.predict(X), model.decision_function(X) > zero)
-        # Nothing to learn from: no row to hold out, or no label.
+        # There is nothing to learn from if no row can be held out or no label is present.
         assert LEMLClassifier(**params).fit(X[:1], np.ones((1, 2))).threshold_ == zero
         assert LEMLClassifier(**params).fit(X, 0 * Y).threshold_ == zero
     for bad in ("half", None, [0.5]):
@@ -291,7 +291,7 @@ def test_published_figures(data, name):
     assert (found >= FLOORS[name]).all()
 
 
-# One-vs-rest logistic regression: 63.1 and 72.5, 83.1; with alpha=0.1 62.5, 58.0 and 82.5.
+# One-vs-rest logistic regression has 63.1, 72.5 and 83.1; LEML with alpha=0.1 has 62.5, 58.0 and 82.5.
 @pytest.mark.parametrize(("name", "least"), [("bibtex", 61.5), ("enron", 77.0), ("medical", 83.0)])
 def test_defaults_on_real_sets(data, name, least):
     X, Y = load_xc(data / name / "train.txt.gz")

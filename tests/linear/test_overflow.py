@@ -1,4 +1,4 @@
-"""Features so large that products leave single precision: scores stay finite all the same."""
+"""Scores stay finite for features so large that products overflow single precision."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ LARGEST = float(np.finfo(np.float32).max)
 
 
 def measurements(size=1.0):
-    """Positive and negative features of about this size; and labels, the last of which nobody has."""
+    """Features of about this size with both signs, and labels of which the last has no positive row."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 8))
     Y = (X @ rng.normal(size=(8, 5)) > 0.5).astype(int)
@@ -28,7 +28,7 @@ def measurements(size=1.0):
 def assert_finite(model, X):
     scores = model.decision_function(X)
     assert np.isfinite(scores[:, :4]).all()
-    assert (scores[:, 4] == -np.inf).all()  # nobody has it: that is no overflow
+    assert (scores[:, 4] == -np.inf).all()  # -inf because no row has the label, which is no overflow
     top = model.predict_topk(X, 3)
     assert np.isfinite(top.data).all()
     assert (np.diff(top.indptr) == 3).all()
@@ -43,7 +43,7 @@ def test_scores_of_huge_features_are_finite(model, size, form):
     model.fit(X, Y)
     huge, _ = measurements(size)
     assert_finite(model, form(huge))
-    # Rows beside huge ones keep the scores they have.
+    # Huge rows do not change the scores of other rows.
     both = model.decision_function(form(np.vstack([huge, X])))
     np.testing.assert_array_equal(both[len(X) :], model.decision_function(form(X)))
 

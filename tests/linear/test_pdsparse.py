@@ -23,7 +23,7 @@ def problems(draw):
 
 
 def with_negative_scores():
-    """Rows some of whose labels score less than 0 at the optimum, so that others violate below -1."""
+    """At the optimum some labels of these rows score below 0, so other labels violate the margin below -1."""
     X = [
         [0, -1.32, 0, 0, 1.14],
         [0, -0.55, 0, 0.75, 1.63],
@@ -35,7 +35,7 @@ def with_negative_scores():
 
 
 def which_a_pass_upsets():
-    """Rows that a pass finds at their optimum and leaves away from it."""
+    """Rows that are at their optimum before a pass and away from it afterwards."""
     Y = [[0, 1, 0, 1], [1, 0, 0, 1], [0, 0, 1, 0], [0, 0, 0, 1]]
     return np.array([[-0.65], [-0.17], [1.66], [0.66]]), np.array(Y), None
 
@@ -55,7 +55,7 @@ def test_reaches_the_optimum_and_knows_it(problem, C, l1, search, normalize):
     params = {"l1": l1, "search": search, "normalize": normalize, "post_solve": False, "random_state": 0}
     model = PDSparseClassifier(C, **params, max_iter=3000, tol=1e-5).fit(X, Y, sample_weight=weights)
     m = np.ones(len(X)) if weights is None else weights
-    # Labels no row carries take no part.
+    # Labels without rows take no part.
     seen = Y.any(axis=0)
     np.testing.assert_array_equal(np.isneginf(model.intercept_), ~seen)
     rest = design(X, normalize, False), Y[:, seen], C, l1, m
@@ -143,7 +143,7 @@ def test_early_stopping_keeps_the_best(planted):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("normalize", [False, True])
 def test_intercepts_and_threshold_are_those_of_the_rows_held_out(weighted, normalize):
-    # Labels of many frequencies, about which features tell little.
+    # Labels of different frequencies that are hard to predict from the features.
     rng = np.random.default_rng(1)
     X = rng.normal(size=(400, 6))
     Y = X[:, :1] * np.linspace(-1, 1, 9) + rng.normal(size=(400, 9)) > np.linspace(1.8, -0.2, 9)
@@ -180,7 +180,7 @@ def test_label_sets_are_of_the_true_size(planted, params):
     named = model.predict(X_test)
     assert 0.85 <= named.sum() / Y_test.sum() <= 1.15
     np.testing.assert_array_equal(named.toarray(), model.decision_function(X_test) > 0)
-    # What is learned after the fit leaves no trace in it.
+    # The weights and the gap do not depend on what is learned after the fit.
     plain = PDSparseClassifier(**params, fit_intercept=False, threshold="zero", random_state=0)
     plain.fit(X, Y, sample_weight=weights)
     for part in ("data", "indices", "indptr"):
@@ -192,7 +192,7 @@ def test_label_sets_are_of_the_true_size(planted, params):
 
 
 def test_what_held_out_rows_taught_is_forgotten():
-    # Every row has a feature of its own that tells its labels; no other row can.
+    # Every row has a feature of its own that determines its labels. New rows have no such feature.
     rng = np.random.default_rng(0)
     Y = (rng.random((300, 8)) < np.linspace(0.05, 0.6, 8)).astype(int)
     model = PDSparseClassifier(threshold="auto", random_state=0).fit(np.eye(300), Y)
@@ -247,8 +247,8 @@ def test_rows_without_a_say():
     assert (nothing.coef_.nnz, nothing.dual_gap_) == (0, 0)
 
 
-# Of the authors' program; where labels are so many that no margin parts them, it is the rows held out that
-# find the pass to stop after.
+# Figures of the authors' program. With many labels no margin separates them, so the pass to stop after is
+# found by held-out rows.
 FLOORS = {
     "bibtex": ([61.8, 35.5, 25.5], {"tol": 1e-3}),
     "delicious": ([51.0, 44.0, 39.0], {"l1": 0.1, "early_stopping": True}),
@@ -263,11 +263,11 @@ def test_published_figures(data, name):
     model = PDSparseClassifier(**params, random_state=0, n_jobs=-1).fit(X, Y)
     found = precision(model, X_test, Y_test)
     assert (found >= floors).all()
-    if name == "bibtex":  # at the optimum, which is theirs
+    if name == "bibtex":  # both programs reach the optimum
         np.testing.assert_allclose(found, floors, atol=0.5)
 
 
-# Precision at 1 with the defaults, as recorded with those of the other classifiers.
+# Precision at 1 with the default parameters, as in the recorded comparison with other classifiers.
 RECORDED = {
     "birds": 31.27,
     "emotions": 66.34,

@@ -1,4 +1,4 @@
-"""Rows of unit length for texts, columns of unit variance for measurements."""
+"""`normalize`: rows of unit length for texts, columns of unit variance for measurements."""
 
 import numpy as np
 import pytest
@@ -7,13 +7,13 @@ from sklearn.base import clone
 
 from manylabel import DiSMECClassifier, LEMLClassifier
 
-# Fits on scaled columns and fits with scaled columns hold out the same rows, but not the same bits.
+# Columns scaled by the caller and columns scaled by the fit are equal up to rounding only.
 MODELS = [DiSMECClassifier(threshold="zero", prune=0, random_state=0)]
 
 
 @pytest.fixture
 def measurements():
-    """Columns of very different scales and means, one constant, one sparse; and four labels."""
+    """Columns of very different scales and means, one constant and one sparse, and four labels."""
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(300, 6))
     Y = (Z @ rng.normal(size=(6, 4)) + 0.3 * rng.normal(size=(300, 4)) > 0.5).astype(int)
@@ -23,7 +23,7 @@ def measurements():
 
 
 def standardized(X):
-    """The definition: columns that are mostly nonzero are centred; constant ones are nothing."""
+    """Columns by definition: mostly nonzero columns are centred, and constant ones become 0."""
     mean = np.where((X != 0).mean(axis=0) > 0.5, X.mean(axis=0), 0)
     spread = X.std(axis=0)
     varies = spread > 0
@@ -81,7 +81,7 @@ def test_texts_have_rows_of_unit_length(model):
     np.testing.assert_array_equal(by_name.decision_function(X), found.decision_function(X))
     columns = clone(model).set_params(normalize="columns").fit(X, Y)
     assert not columns.normalize_
-    # Nothing is centred where most cells are zero.
+    # Columns of mostly zeros are not centred.
     expected = model.set_params(normalize=False).fit(standardized(X.toarray()), Y)
     np.testing.assert_allclose(
         columns.decision_function(X), expected.decision_function(standardized(X.toarray())), atol=1e-3

@@ -1,4 +1,4 @@
-"""The learned threshold: label sets of the size that rows have, at little cost and with the same weights."""
+"""The learned threshold: label sets have the size of true ones, and the weights stay the same."""
 
 from functools import partial
 
@@ -11,14 +11,14 @@ from manylabel.datasets import load_xc, make_multilabel
 
 
 def parts(n_rows, n_features, n_labels, share=0.5):
-    """Planted rows to train on, and as many again by `share` that nobody has seen."""
+    """Planted rows. The first part, `share` of all, is for training and the rest for testing."""
     n_train = round(n_rows * share)
     X, Y = make_multilabel(n_rows, n_features, n_labels, random_state=0)
     return X[:n_train], Y[:n_train], X[n_train:], Y[n_train:]
 
 
 def size_ratio(named, Y):
-    """Labels named over labels there are."""
+    """Number of predicted labels divided by the number of true labels."""
     return csr_array(named).sum() / csr_array(Y).sum()
 
 
@@ -35,7 +35,7 @@ def test_names_as_many_labels_as_unseen_rows_have(solver, shape):
 
 
 def noisy(n_rows, n_features, n_labels, seed=0):
-    """Labels that features say little of: weights learn rows by heart."""
+    """Labels that depend little on the features, so that the weights overfit."""
     rng = np.random.default_rng(seed)
     X = np.where(rng.random((n_rows, n_features)) < 0.05, rng.normal(size=(n_rows, n_features)), 0)
     scores = X @ rng.normal(size=(n_features, n_labels)) / np.sqrt(0.05 * n_features)
@@ -43,7 +43,7 @@ def noisy(n_rows, n_features, n_labels, seed=0):
 
 
 def cut(scores, Y):
-    """The score above which as many are named as there are."""
+    """The score above which as many labels are predicted as there are true ones."""
     return np.sort(scores.ravel())[-int(Y.sum())]
 
 
@@ -53,7 +53,7 @@ def cut(scores, Y):
     ids=["DiSMEC", "PD-Sparse"],
 )
 def test_rows_are_forgotten(make):
-    """The threshold is that of fits that never saw the rows, not that of training rows."""
+    """The threshold is that of fits without the held-out rows, not that of training rows."""
     X, Y = noisy(1000, 800, 40)
     model = make(random_state=0).fit(X, Y)
     honest = []

@@ -1,4 +1,4 @@
-"""`SmoothLinkClassifier` against its oracle, ridge regression, and what its parameters promise."""
+"""`SmoothLinkClassifier` against its oracle and ridge regression, and the effects of its parameters."""
 
 from itertools import permutations, product
 
@@ -19,7 +19,7 @@ from manylabel.link import smooth_link_space
 from oracle import link as oracle
 
 CLOSED = {"loss": "squared", "shrink": 1.0}
-# Too little memory for keeping the features of 300 rows beside the rest of the fit.
+# Bytes of memory that are too few to keep the features of 300 rows.
 ANEW = 150_000
 
 
@@ -50,7 +50,7 @@ def design(model, X):
 
 
 def weights_of(model):
-    """V, the last row that of the constant."""
+    """The weights V. The last row is that of the constant feature."""
     middle = 0.5 if model.loss == "squared" else 0
     return np.vstack([model.coef_.T, model.intercept_ + middle])
 
@@ -93,7 +93,7 @@ def with_unknown(problem, share):
 
 
 @pytest.mark.parametrize("share", [0.02, 0.6])
-@pytest.mark.parametrize("max_memory", [None, 400_000])  # features kept; computed anew
+@pytest.mark.parametrize("max_memory", [None, 400_000])  # features are kept or computed anew
 def test_squared_loss_leaves_unknown_entries_out(problem, weights, share, max_memory):
     X, Y = with_unknown(problem, share)
     model = fit((X, Y), weights, l2_link=0.3, max_memory=max_memory, loss="squared", shrink=0.9)
@@ -121,9 +121,9 @@ def test_newton_leaves_unknown_entries_out(problem, weights):
 
 
 @pytest.mark.parametrize("loss", ["logistic", "softmax"])
-@pytest.mark.parametrize("max_memory", [None, 80_000])  # features kept, and whitened; computed anew
+@pytest.mark.parametrize("max_memory", [None, 80_000])  # features are kept and whitened, or computed anew
 def test_passes_are_those_of_the_oracle(problem, loss, max_memory):
-    """Batches have one row if there are at most ten: three rows and two passes have 36 orders."""
+    """At most ten rows make batches of one row, so two passes over three rows have 36 possible orders."""
     X, Y = problem[0][:3], np.eye(3)
     weights = np.array([1.0, 3.0, 2.0])
     params = {"step_size": 0.7, "momentum": 0.4, "decay": 0.9}
@@ -156,20 +156,20 @@ def test_gradient_of_the_oracle(problem, weights, loss):
     assert check_grad(value, slope, V.ravel()) < 1e-4
 
 
-@pytest.mark.parametrize("max_memory", [None, 400_000])  # features kept; computed anew
+@pytest.mark.parametrize("max_memory", [None, 400_000])  # features are kept or computed anew
 def test_newton_reaches_the_optimum(problem, weights, max_memory):
     model = fit(problem, weights, solver="newton-cg", tol=1e-4, shrink=0.95, max_memory=max_memory)
     Phi, targets = design(model, problem[0]), oracle.smoothed(problem[1], 0.95)
     _, ridge = oracle.gram(Phi, weights, model.l2_link)
     V = weights_of(model)
-    # The gradient is that of weights scaled as the data's.
+    # The gradient is small relative to that of zero weights.
     at_zero = oracle.gradient(0 * V, Phi, targets, weights, ridge, "logistic")
     left = oracle.gradient(V, Phi, targets, weights, ridge, "logistic")
     assert (np.linalg.norm(left, axis=0) < 3e-4 * np.linalg.norm(at_zero, axis=0)).all()
 
 
 def test_many_passes_approach_newtons_without_ridge(problem):
-    """Both minimize the same smoothed loss, but for the ridge."""
+    """Both solvers minimize the same smoothed loss, except for the ridge."""
     settings = {"kernel": "linear", "l2_link": 1e-6, "shrink": 0.9}
     newton = fit(problem, solver="newton-cg", tol=1e-4, **settings)
     passes = fit(problem, n_passes=200, decay=0.98, step_size=3.0, **settings)
@@ -185,7 +185,7 @@ def test_linear_kernel_of_full_rank_is_ridge_regression(problem):
     model = fit(problem, n_components=n_components, kernel="linear", l2_link=1e-9, l2=1e-9, **CLOSED)
     expected = Ridge(1e-9).fit(X, Y).predict(X)
     np.testing.assert_allclose(model.decision_function(X) + 0.5, expected, atol=1e-3)
-    # Algorithm 2: the labels' own ridge regressions. The constant of X is ridged too.
+    # Algorithm 2: ridge regressions of the labels. The constant of X is penalized too.
     model = fit(problem, embedding="none", l2=l2, **CLOSED)
     A = np.column_stack([X, np.ones(len(X))])
     ridge = l2 * np.trace(A.T @ A) / A.shape[1]
@@ -194,7 +194,7 @@ def test_linear_kernel_of_full_rank_is_ridge_regression(problem):
 
 
 def test_bandwidth_is_that_of_the_median(problem):
-    """Frequencies scale with gamma and the inverse of the median distance, and with nothing else."""
+    """Frequencies are proportional to gamma and to the inverse of the median distance."""
     base, double = fit(problem), fit(problem, gamma=2.0)
     np.testing.assert_allclose(double.frequencies_, 2 * base.frequencies_, rtol=1e-6)
     p = problem[0] @ base.projection_ + base.projection_intercept_
@@ -208,7 +208,7 @@ def test_more_features_than_rows_and_no_ridge(problem):
     with pytest.warns(ConvergenceWarning, match="the Gram matrix was singular with l2_link=0"):
         model = fit(few, n_features=100, gamma=3.0, l2_link=0.0, **CLOSED)
     assert model.ridge_ > 0
-    # All but what two rows of nearly equal predictions disagree on.
+    # The error is not 0, because two rows have nearly equal predictions and different labels.
     assert ((model.decision_function(few[0]) + 0.5 - few[1]) ** 2).mean() < 0.02
 
 
@@ -230,7 +230,7 @@ def test_early_stopping_keeps_the_best_pass(problem):
 
 
 def test_blocks_of_labels_do_not_matter(monkeypatch):
-    """More labels than are fitted together, each twice: twins in different blocks have equal weights."""
+    """More labels than are fitted together. Copies of a label in other blocks have equal weights."""
     X, Y = make_multilabel(200, 30, 4100, random_state=0)
     model = SmoothLinkClassifier(3, n_features=30, n_passes=2, random_state=0)
     first = model.fit(X, Y[:, :2050]).decision_function(X)
@@ -253,7 +253,7 @@ def test_softmax(problem, tmp_path, kernel):
     assert model.score(X, y) == (model.predict(X) == y).mean()
     model.save(tmp_path / "model")
     np.testing.assert_array_equal(ml.load(tmp_path / "model").predict(X), model.predict(X))
-    # The same as an indicator matrix.
+    # An indicator matrix gives the same model.
     Y = (y[:, None] == np.sort(names)).astype(int)
     same = fit((X, Y), loss="softmax", kernel=kernel, n_components=3, preflate=kernel == "linear")
     np.testing.assert_array_equal(same.coef_, model.coef_)
@@ -284,7 +284,7 @@ def test_parameters_that_do_not_go_together(problem, params, message):
 def test_memory_is_forecast(problem):
     with pytest.raises(MemoryError, match=r"the fit is too large: about \d+ bytes for 12 labels"):
         fit(problem, max_memory=10_000)
-    # Kept or not, whitened or not: the same model but for rounding.
+    # Keeping the features or computing them anew changes the model by rounding only.
     kept, anew = fit(problem), fit(problem, max_memory=ANEW)
     np.testing.assert_allclose(
         kept.decision_function(problem[0]), anew.decision_function(problem[0]), atol=5e-3
@@ -293,7 +293,7 @@ def test_memory_is_forecast(problem):
 
 @pytest.mark.parametrize("embedding", ["rembrandt", "gaussian"])
 def test_an_embedding_of_ones_own(problem, tmp_path, embedding):
-    """The same settings by either way; others are its own, and can be searched by name."""
+    """An estimator gives the same model as its name, and its parameters can be set by name."""
     own = ml.Rembrandt(5, embedding=embedding, l2=1e-4, l2_final=1.0)
     model = fit(problem, embedding=own)
     np.testing.assert_array_equal(model.coef_, fit(problem, embedding=embedding).coef_)
@@ -305,13 +305,13 @@ def test_an_embedding_of_ones_own(problem, tmp_path, embedding):
     loaded = ml.load(tmp_path / "model")
     assert loaded.embedding.max_iter == 1
     np.testing.assert_array_equal(loaded.predict(problem[0]), rough.predict(problem[0]))
-    # A seed of its own, or that of the classifier.
+    # The embedding has its own seed, or that of the classifier.
     seeded = fit(problem, embedding=ml.Rembrandt(5, embedding="gaussian", random_state=1))
     assert abs(seeded.projection_ - fit(problem, embedding="gaussian").projection_).max() > 1e-3
 
 
 def test_scores_of_extreme_rows_are_finite(problem):
-    """Of the linear kernel, whose features are as large as float32 goes."""
+    """The features of the linear kernel may be as large as float32 allows."""
     X = problem[0]
     y = np.argmax(X[:, :3], axis=1)
     rows = np.full((64, 40), 3e38) * np.random.default_rng(0).choice([-1.0, 1.0], size=(64, 40))
@@ -337,12 +337,12 @@ def test_random_search(problem):
         smooth_link_space(4)
 
 
-# In the order of the authors' log, whose frequencies are shorter than intended by the square root of two.
+# In the order of the authors' log, whose frequencies are too small by a factor of the square root of two.
 _OF_LOG = ["n_features", "gamma", "l2_link", "n_passes", "step_size", "momentum", "decay", "kernel", "shrink"]
 
 
 def published(data, *of_log):
-    """The sets of yeast, and a model of the training rows."""
+    """Training and test set of yeast, and a model fitted to the training set."""
     folder = data / "_arff"
     sets = [
         ml.datasets.load_arff(folder / f"yeast-{part}.arff.gz", folder / "yeast.xml.gz")
@@ -353,7 +353,7 @@ def published(data, *of_log):
 
 
 def test_yeast_as_published(data):
-    """The settings of the authors' log and the intervals of their tables, for one seed."""
+    """With the settings of the authors' log, one seed reaches the intervals of their tables."""
     settings = 1638, 1.388 / np.sqrt(2), 0.0978, 6, 0.835, 0.530, 0.937, "quasi-matern-5", 0.9827
     (_, (X, Y)), model = published(data, *settings)
     assert model.n_components_ == 6
@@ -367,12 +367,12 @@ def test_yeast_as_published(data):
     assert f1.mean() > 0.4681
 
 
-# --- what is chosen where nothing is set
+# --- automatic choices
 
 
 @pytest.fixture(scope="module")
 def made():
-    """Few rows of many features, a third of them told by the labels; rows to learn from and new ones."""
+    """Training rows and twice as many test rows, with many features."""
     X, Y = make_multilabel(900, 300, 20, random_state=3)
     X, Y = X.toarray().astype(np.float64), Y.toarray()
     return (X[:300], Y[:300]), (X[300:], Y[300:])
@@ -384,7 +384,7 @@ def of_the_best(model, X, Y):
 
 
 def test_link_learns_from_predictions_of_rows_left_out(made):
-    """With few rows those of the embedding's own rows are far too good, and the link trusts them."""
+    """With few rows, predictions for training rows are much too good, and a link fitted to them overfits."""
     train, test = made
     auto = SmoothLinkClassifier(random_state=0).fit(*train)
     in_sample = SmoothLinkClassifier(l2=1e-4, random_state=0).fit(*train)
@@ -396,9 +396,9 @@ def test_link_learns_from_predictions_of_rows_left_out(made):
 
 @pytest.mark.parametrize("kernel", ["gaussian", "linear"])
 def test_least_squares_of_predictions_left_out(problem, weights, kernel):
-    """V from the definition: every prediction by an embedding's last regression without the row.
+    """V by definition: each row is predicted by the last regression of the embedding without this row.
 
-    The means that are subtracted are those of all rows.
+    The means of all rows are subtracted.
     """
     X, Y = problem
     model = fit(problem, weights, l2="auto", kernel=kernel, **CLOSED)
@@ -423,10 +423,10 @@ def test_least_squares_of_predictions_left_out(problem, weights, kernel):
 
 
 def test_dense_features_have_no_scale(problem):
-    """Units do not matter where most of X is not zero, and rows of weight two are two rows."""
+    """If X is mostly nonzero, neither the units of its columns nor constant columns matter."""
     rng = np.random.default_rng(0)
     X, Y = problem[0] @ rng.normal(size=(40, 15)) + 5, problem[1]
-    units = 2.0 ** rng.integers(-20, 21, 15)  # exact
+    units = 2.0 ** rng.integers(-20, 21, 15)  # scaling by powers of 2 is exact
     one = SmoothLinkClassifier(random_state=0).fit(X, Y)
     other = SmoothLinkClassifier(random_state=0).fit(X * units, Y)
     np.testing.assert_allclose(one.decision_function(X), other.decision_function(X * units), atol=0.01)
@@ -438,7 +438,7 @@ def test_dense_features_have_no_scale(problem):
 
 @pytest.mark.parametrize("share", [0.2, 0.8])
 def test_sparse_dense_and_held_out(problem, share):
-    """The same bits for all forms of X, with some columns scaled and with none; with held-out rows too."""
+    """Dense and sparse X give the same bits, with and without scaled columns and held-out rows."""
     rng = np.random.default_rng(0)
     X = np.where(rng.random(problem[0].shape) < share, problem[0] + 1, 0)
     for params in ({}, {"early_stopping": True}):
@@ -467,12 +467,12 @@ def test_threshold_names_as_many_labels_as_are_true(made, loss, solver, tmp_path
     np.testing.assert_array_equal(ml.load(tmp_path / "model").predict(X), model.predict(X))
     if loss == "logistic":
         np.testing.assert_allclose(given.predict_proba(X), zero.predict_proba(X), atol=1e-6)
-    del zero.threshold_  # as models of earlier versions
+    del zero.threshold_  # models of earlier versions have none
     np.testing.assert_array_equal(zero.predict(X), zero.decision_function(X) > 0)
 
 
 def test_gamma_follows_the_signal():
-    """A link that must bend sharply, and one of labels that features hardly tell."""
+    """Targets with sharp bends choose a large gamma, and labels independent of the features a small one."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, size=(3000, 2))
     Y = np.column_stack([X[:, 0] > 0, X[:, 1] > 0, (X[:, 0] > 0) ^ (X[:, 1] > 0)]).astype(int)
@@ -509,7 +509,7 @@ def test_defaults_are_no_worse_than_logistic_regression(data, name):
 
 
 def test_labels_that_features_know_nothing_of_keep_their_frequency():
-    """Predictions of a row without itself must not tell its labels through the mean of the others."""
+    """Leave-one-out predictions of a row must not reveal its labels by the mean of the other rows."""
     rng = np.random.default_rng(2)
     X, Y = rng.normal(size=(800, 60)), (rng.random((800, 3)) < 0.1).astype(int)
     model = SmoothLinkClassifier(random_state=0).fit(X[:400], Y[:400])

@@ -1,4 +1,4 @@
-"""Measures of calibration against their definitions, and for sparse and dense probabilities."""
+"""Measures of calibration against their definitions, for sparse and dense probabilities."""
 
 import numpy as np
 import pytest

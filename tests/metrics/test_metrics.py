@@ -1,4 +1,4 @@
-"""`manylabel.metrics` against its definitions, and on the inputs that break rankings."""
+"""`manylabel.metrics` against its definitions, and on inputs with ties, zeros and infinities."""
 
 import importlib.util
 from pathlib import Path
@@ -20,7 +20,6 @@ from manylabel.metrics import (
     recall_at_k,
 )
 
-# Loaded by path: tests are no package, and nothing but tests should be able to import an oracle.
 _spec = importlib.util.spec_from_file_location(
     "oracle_metrics", Path(__file__).parents[1] / "oracle" / "metrics.py"
 )
@@ -33,7 +32,7 @@ EYE = np.eye(3)
 
 @st.composite
 def problems(draw):
-    """Truth as sets, scores as one dict a row (a missing label is no candidate), propensities."""
+    """Number of labels, true sets, a dict of scores per row (without entry: no candidate), propensities."""
     n, c = draw(st.integers(1, 6)), draw(st.integers(1, 7))
     labels = st.integers(0, c - 1)
     # Few distinct values, so that ties, zeros, negatives and both infinities are common.
@@ -51,7 +50,7 @@ def indicator(truth, c):
 
 
 def sparse_scores(rows, c, order):
-    """CSR with exactly the given entries stored, each row's in the given order of labels."""
+    """CSR that stores exactly the given entries, with the labels of a row in the given order."""
     stored = [(i, j, row[j]) for i, row in enumerate(rows) for j in sorted(row, reverse=order == "falling")]
     indptr = np.cumsum([0] + [len(row) for row in rows])
     data, indices = np.array([v for *_, v in stored], dtype=float), np.array([j for _, j, _ in stored], int)
@@ -118,7 +117,7 @@ def test_propensity_of_a_label_never_seen_is_the_smallest():
 @given(problems())
 def test_a_perfect_ranking_reaches_one(problem):
     c, truth, _, propensity = problem
-    truth[0] = truth[0] | {0}  # psp needs a label somewhere
+    truth[0] = truth[0] | {0}  # psp needs at least one true label
     Y = indicator(truth, c)
     scores = Y / np.array(propensity)
     np.testing.assert_allclose(psp_at_k(Y, scores, propensity, k=KS), 1.0)
@@ -241,7 +240,7 @@ def test_columns_beyond_32_bits_do_not_overflow():
         pytest.param(
             {"Y_true": coo_array(np.ones(3))},
             r"`Y_true` must be 2-D, with at least one row and column.* got shape \(3,\)",
-            marks=pytest.mark.skipif(coo_array(np.ones(3)).ndim == 2, reason="a row, before scipy 1.13"),
+            marks=pytest.mark.skipif(coo_array(np.ones(3)).ndim == 2, reason="2-D before scipy 1.13"),
         ),
     ],
 )

@@ -26,7 +26,7 @@ def deviation(Y, part, n_parts):
 
 
 def badness(Y, part, shares):
-    """The sum that exchanges lower: squared differences from the wanted numbers of rows."""
+    """The sum that exchanges minimize: squared differences from the wanted numbers of rows."""
     every = np.hstack([Y, np.ones((len(Y), 1))])
     return sum(
         ((every[part == at].sum(axis=0) - every.sum(axis=0) * share) ** 2).sum()

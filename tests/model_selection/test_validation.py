@@ -1,4 +1,4 @@
-"""Cross-validation with a sparse Y gives what scikit-learn's gives with a dense one."""
+"""Cross-validation with a sparse Y gives the results of scikit-learn with a dense Y."""
 
 import numpy as np
 import pandas as pd
@@ -28,7 +28,7 @@ NAMES = ["P@1", "P@5", "R@3", "nDCG@3", "PSP@5", "PSnDCG@3", "f1_micro", "f1_sam
 
 
 def by_hand(name):
-    """The scorer of a name, written out for a dense Y and all scores."""
+    """The scorer with this name, computed from a dense Y and the scores of all labels."""
     measure, _, k = name.partition("@")
     function = {"P": metrics.precision_at_k, "R": metrics.recall_at_k, "nDCG": metrics.ndcg_at_k}[measure]
     return lambda model, X, y: float(function(y, model.decision_function(X), int(k)))
@@ -203,7 +203,7 @@ def test_frames_of_labels_of_polars():
 
 
 def test_rankings_of_a_pipeline_are_measured():
-    """A pipeline has no method predict_topk, so its steps are applied one after the other."""
+    """A pipeline has no method predict_topk, so its steps are applied one by one."""
     X, Y = ml.datasets.make_multilabel(120, 40, 6, random_state=0)
     pipeline = make_pipeline(TfidfTransformer(), "passthrough", ml.DiSMECClassifier(1.0, random_state=0))
     assert 0 <= ml.model_selection.scorer("P@1")(pipeline.fit(X, Y), X, Y) <= 1

@@ -46,7 +46,7 @@ def sets(n):
 
 
 def best_bound(measure, P, Y):
-    """The value of a measure at the best single bound, tried out at every probability."""
+    """The value of a measure at the best single bound. Every probability is tried as a bound."""
     return max(measure(Y, (bound <= P).astype(int)) for bound in [*np.unique(P[P > 0]), 2.0])
 
 

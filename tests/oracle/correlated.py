@@ -26,7 +26,7 @@ def loss(parameters, X, Z, weights, coding="01"):
 
 
 def gradient(parameters, X, Z, weights, coding="01"):
-    """Of the loss; entries of the third part are derivatives by the one parameter that two cells share."""
+    """Gradient of the loss. Both cells of a pair in C have the derivative by their common parameter."""
     share = weights / weights.sum()
     residual = share[:, None] * (expit(activation(parameters, X, Z, coding)) - Z)
     labels = Z if coding == "01" else 2 * Z - 1
@@ -72,7 +72,7 @@ def soft(u, bound):
 
 
 def ista(X, Z, weights, l2_features, l2_pairs, epsilon, *, accelerated, n_iter, coding="01"):
-    """Proximal gradients with the step of the Lipschitz constant; FISTA if `accelerated`."""
+    """Proximal gradient steps with the step size of the Lipschitz constant; FISTA if `accelerated`."""
     n, m = Z.shape
     labels = Z if coding == "01" else 2 * Z - 1
     design = np.sqrt(weights / weights.sum())[:, None] * np.column_stack([X, np.ones(n), labels])
@@ -122,7 +122,7 @@ def authors_run(X, Z, rho, epsilon, max_iter=500):
 
 
 def states(m):
-    """All label sets of m labels, one a row."""
+    """All sets of m labels, one per row."""
     return np.array(list(product([0, 1], repeat=m)), dtype=float)
 
 
@@ -155,7 +155,7 @@ def conditional(u, C, z, i, coding="01"):
 
 
 def messages(u, C, rounds=50):
-    """Two-state max-product messages, normalized to a largest of zero."""
+    """The label set found by two-state max-product messages. The largest entry of a message is 0."""
     m = len(u)
     own = np.column_stack([np.zeros(m), u])
     pair = np.zeros((m, m, 2, 2))
@@ -175,7 +175,7 @@ def messages(u, C, rounds=50):
 
 
 def measures(Y, predicted):
-    """The paper's six: Hamming and 0-1 loss, accuracy, F1, macro-F1 and micro-F1.
+    """The six measures of the paper: Hamming and 0-1 loss, accuracy, F1, macro-F1 and micro-F1.
 
     A row without true and predicted labels has accuracy and F1 zero; macro-F1 is the harmonic mean of the
     labels' mean precision and mean recall.

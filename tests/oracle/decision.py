@@ -1,4 +1,4 @@
-"""Algorithm 4, per label and by trying every number of rows."""
+"""Algorithm 4 for one label, by trying every number of rows."""
 
 import numpy as np
 

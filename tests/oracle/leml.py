@@ -26,13 +26,13 @@ def value(W, H, A, Y, alpha, loss, observed, m):
 
 
 def gradient(W, H, A, Y, alpha, loss, observed, m):
-    """By W and by H."""
+    """Gradients by W and by H."""
     pull = observed * m[:, None] * losses(A @ W @ H.T, Y, loss)[1]
     return A.T @ pull @ H + alpha * W, pull.T @ A @ W + alpha * H
 
 
 def best_scores_of_identity(Y, alpha, rank):
-    """Scores of the optimum where A is the identity: Y with singular values alpha lower, at most `rank`.
+    """Optimal scores if A is the identity: `rank` largest singular values of Y, each reduced by alpha.
 
     The least ``(|W|^2 + |H|^2) / 2`` for a product is the sum of its singular values.
     """

@@ -1,9 +1,9 @@
-"""One label's linear classifier from its definition: dense, in double precision, minimized by scipy.
+"""The linear classifier of one label from its definition: dense, in double precision, minimized by scipy.
 
     f(v) = |v|^2 / 2 + C sum_i m_i max(0, 1 - s_i a_i.v)^2
 
-a_i is row i of the features, scaled to unit length if so asked, then a 1 if there is an intercept; v are the
-weights, then the intercept; s_i is 1 where row i carries the label and -1 elsewhere; m_i is the row's weight.
+a_i is row i of the features, scaled to unit length on request and followed by a 1 if there is an intercept. v
+holds the weights and the intercept. s_i is 1 if row i has the label and -1 otherwise. m_i is its weight.
 """
 
 import numpy as np
@@ -35,7 +35,7 @@ def gradient(v, A, s, C, m):
 
 
 def minimum(A, s, C, m):
-    """The minimizer."""
+    """The minimizer of `value`."""
     options = {"maxiter": 10_000, "maxfun": 100_000, "ftol": 0, "gtol": 1e-9}
     start = np.zeros(A.shape[1])
     return minimize(value, start, (A, s, C, m), "L-BFGS-B", jac=gradient, options=options).x

@@ -22,7 +22,7 @@ def smoothed(Y, shrink, multiclass=False):
 
 
 def gram(Phi, weights, l2):
-    """C, and the ridge in it."""
+    """The regularized Gram matrix C, and its ridge."""
     C = Phi.T @ (weights[:, None] * Phi)
     ridge = l2 * np.trace(C) / len(C)
     return C + ridge * np.eye(len(C)), ridge
@@ -38,7 +38,7 @@ def probabilities(scores, loss):
 
 
 def steps(Phi, targets, weights, l2, batches, *, step_size, momentum, decay, loss, known=None):
-    """Passes of preconditioned gradients, each a list of batches of row numbers.
+    """Weights after passes of preconditioned gradient steps. A pass is a list of batches of row numbers.
 
     Targets and probabilities are 0 where `known` is 0.
     """

@@ -1,4 +1,4 @@
-"""Block partitioning from its definitions: dense, slow, one loop for each sum."""
+"""Block partitioning from its definitions: dense and slow, with a loop for each sum."""
 
 from itertools import combinations
 
@@ -7,13 +7,13 @@ from scipy.optimize import minimize
 
 
 def objective(Y, row_blocks, label_blocks, lam):
-    """f: minus the ones inside of blocks, plus lam times the squared sizes."""
+    """lam times the squared numbers of labels of the blocks, minus the number of ones inside blocks."""
     inside = sum(Y[i, j] for i, block in enumerate(row_blocks) for j in label_blocks[block])
     return lam * sum(len(labels) ** 2 for labels in label_blocks) - inside
 
 
 def best_labels(Y, rows, lam):
-    """The lowest value any label set reaches for a block of rows, by trying all of them."""
+    """The lowest objective of a block of rows over all label sets."""
     labels = range(Y.shape[1])
     values = []
     for size in range(Y.shape[1] + 1):
@@ -30,13 +30,13 @@ def logistic(v, A, s, C, m):
 
 
 def logistic_minimum(A, s, C, m):
-    """Its minimizer, by a generic method."""
+    """The minimizer of `logistic`, by a generic method."""
     options = {"maxiter": 10_000, "maxfun": 100_000, "ftol": 0, "gtol": 1e-9}
     return minimize(logistic, np.zeros(A.shape[1]), (A, s, C, m), "L-BFGS-B", options=options).x
 
 
 def naive_bayes(X, Y):
-    """log pi_j + sum_f x_f log theta_fj for every row and label that any row carries, -inf for others."""
+    """log pi_j + sum_f x_f log theta_fj for every row and label; -inf for labels without rows."""
     scores = np.full(Y.shape, -np.inf)
     for j in np.flatnonzero(Y.any(axis=0)):
         counts = X[Y[:, j] == 1].sum(axis=0) + 1
@@ -47,7 +47,7 @@ def naive_bayes(X, Y):
 
 
 def merged(probabilities, scores):
-    """The logit of sum_l p_l / (1 + exp(-s_l)), p scaled to sum to 1; s is -inf where the label is not."""
+    """The logit of sum_l p_l / (1 + exp(-s_l)), p scaled to sum to 1; s_l is -inf without the label."""
     p = np.asarray(probabilities) / sum(probabilities)
     total = sum(p_l / (1 + np.exp(-s_l)) for p_l, s_l in zip(p, scores, strict=True))
     return np.log(total / (1 - total)) if total > 0 else -np.inf

@@ -3,8 +3,8 @@
     f(w) = sum_k |w_k|^2/2 + l1 |w_k|_1
            + sum_i C m_i max(0, 1 + max_{k not in y_i} w_k.a_i - min_{k in y_i} w_k.a_i)
 
-over rows with a label and without one. The dual variables of a row are >= 0 for its labels, <= 0 for others,
-sum to 0, and those >= 0 sum to C m_i at most.
+over rows that have some, but not all labels. The dual variables of a row are >= 0 for its labels and <= 0
+for the others. They sum to 0, and those >= 0 sum to at most C m_i.
 
 Intercepts and threshold are found from the scores of held-out rows.
 """
@@ -57,7 +57,7 @@ def optimum(A, Y, C, l1, m):
 
 
 def mean_precisions(scores, Y):
-    """Label ranking average precision of every row that carries a label."""
+    """Label ranking average precision of every row that has a label."""
     return np.array(
         [
             np.mean([y[row >= least].mean() for least in row[y == 1]])

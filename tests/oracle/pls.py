@@ -1,8 +1,8 @@
 """The label embedding from its definition: dense, in double precision, by full eigendecompositions.
 
-B = Y' Omega A (A' Omega A + lambda I)^-1 A' Omega Y, where A is X, perhaps with a column of ones, or X and Y
-less their weighted means; lambda is `l2` times the mean diagonal of A' Omega A. U holds the top eigenvectors
-of B, and W regresses YU on A with a ridge of `l2_final` times lambda.
+B = Y' Omega A (A' Omega A + lambda I)^-1 A' Omega Y. A is X, with a column of ones if there is an intercept;
+with centring, X and Y are reduced by their weighted means. lambda is `l2` times the mean diagonal of
+A' Omega A. U holds the top eigenvectors of B. W regresses YU on A with a ridge of `l2_final` times lambda.
 """
 
 from dataclasses import dataclass
@@ -60,9 +60,9 @@ def embedding(X, Y, k, l2=1.0, l2_final=1e-6, weights=None, center=False, fit_in
 
 
 def leave_one_out(X, Y, U, l2, weights=None, center=False, fit_intercept=False, keep_means=False):
-    """Predictions of YU for each row by a regression fitted to the others, of the ridge of all rows.
+    """Predictions of YU for each row by a regression fitted to the other rows, with the ridge of all rows.
 
-    The means that centring subtracts are those of the others too, or of all rows.
+    Centring subtracts the means of the other rows, or those of all rows if `keep_means`.
     """
     A, targets, weights, _, y_mean = parts(X, Y, weights, center, fit_intercept)
     lam, out = ridge(A, weights, l2), np.empty((len(Y), U.shape[1]))
@@ -80,7 +80,7 @@ def leave_one_out(X, Y, U, l2, weights=None, center=False, fit_intercept=False, 
 
 
 def sine_of_largest_angle(U, V):
-    """Between the spaces that two matrices of orthonormal columns span."""
+    """Sine of the largest angle between the spaces spanned by two matrices of orthonormal columns."""
     return np.linalg.norm(U - V @ (V.T @ U), 2)
 
 

@@ -18,9 +18,9 @@ from functools import partial
 import numpy as np
 from scipy.special import expit
 
-ROUNDING = 1e-12  # of a sum, relative to the sum of absolute values
-SAME = 1e-9  # of criteria, relative: those nearer to one another share a bin
-MANY = 300  # heads that rounding allows, above which nothing is said about them
+ROUNDING = 1e-12  # error of a sum, relative to the sum of absolute values
+SAME = 1e-9  # relative difference below which criteria share a bin
+MANY = 300  # if rounding allows more heads than this, they are not checked
 
 OPERATORS = ["<=", ">", "==", "!="]
 
@@ -71,14 +71,14 @@ def count_bins(n_labels, settings):
 
 
 def place(criterion, low, high, n_bins):
-    """Which of the bins of one sign, before rounding down. What differs by rounding alone is equal."""
+    """The bin of a criterion among those of its sign, before rounding down. Equal criteria share bin 0."""
     if high - low <= SAME * max(abs(low), abs(high)):
         return 0.0
     return (criterion - low) / ((high - low) / n_bins)
 
 
 def bins(criteria, settings):
-    """Lists of labels, none of them empty; a label without gradient is in none."""
+    """Lists of labels, none of them empty. A label without gradient is in none."""
     groups = []
     for sign in (-1, 1):
         members = {k: c for k, c in enumerate(criteria) if np.sign(c) == sign}
@@ -106,7 +106,7 @@ def possible_bins(criteria, noise, settings):
             for k in members:
                 around = [place(criteria[k] + by * max(noise), low, high, n_bins) for by in (-4, 4)]
                 least, most = (min(max(math.floor(at), 0), n_bins - 1) for at in around)
-                if max(abs(low), abs(high)) <= max(noise):  # all of them may be nothing
+                if max(abs(low), abs(high)) <= max(noise):  # all criteria may be 0
                     least, most = 0, n_bins - 1
                 places.append(range(least, most + 1))
             sides.append([dict(zip(members, where, strict=True)) for where in itertools.product(*places)])
@@ -162,7 +162,7 @@ def single_label_head(g, H, settings, label=None):
 
 
 def backtrack(objective, slope):
-    """The largest of 1, 1/2, 1/4, … at which the objective falls by 1e-4 of what its slope promises."""
+    """The largest of 1, 1/2, 1/4, … at which the objective falls by 1e-4 of what its slope predicts."""
     length = 1.0
     while objective(length) > objective(0.0) + 1e-4 * length * slope and length > 1e-12:
         length /= 2
@@ -205,14 +205,14 @@ class Boosting:
         self.add(np.zeros(n_labels), np.arange(n_rows))
 
     def add(self, head, rows):
-        """Adds a head to the scores of the rows."""
+        """Add a head to the scores of the rows."""
         for n in rows:
             self.scores[n] += head
             self.gradients[n] = gradient(self.settings.loss, self.scores[n], self.y[n])
             self.hessians[n] = hessian(self.settings.loss, self.scores[n], self.y[n])
 
     def objective(self, rows, head=0.0):
-        """Loss of the rows once `head` is added to their scores, and the L2 term of that head."""
+        """Loss of the rows after `head` is added to their scores, plus the L2 term of the head."""
         losses = [self.weights[n] * value(self.settings.loss, self.scores[n] + head, self.y[n]) for n in rows]
         return math.fsum(losses) + self.settings.l2 * np.sum(np.square(head)) / 2
 
@@ -231,7 +231,7 @@ class Boosting:
         return single_label_head(*self.sums(rows), self.settings, label)
 
     def heads(self, rows, label=None, complete=False):
-        """Every head that rounding allows, with its quality; none if they are too many to say."""
+        """Every head that rounding allows, with its quality. Empty if there are more than MANY."""
         g, H = self.sums(rows)
         if self.settings.head != "complete" and not complete:
             return [single_label_head(g, H, self.settings, label)]
@@ -243,7 +243,7 @@ class Boosting:
         return [] if len(ways) > MANY else [step(g, H, groups, self.settings) for groups in ways]
 
     def default_head(self):
-        """Head of the rule without conditions: complete, of all rows, not shrunken."""
+        """Head of the rule without conditions: a complete head of all rows, not shrunken."""
         rows = np.arange(len(self.y))
         if self.settings.step == "newton":
             return complete_head(*self.sums(rows), self.settings)[0]
@@ -260,7 +260,7 @@ class Boosting:
         return head
 
     def shrunken(self, head, rows):
-        """What a rule that covers the rows adds to their scores."""
+        """The head that a rule adds to the scores of the rows that it covers."""
         if self.settings.step == "safeguarded":
             g, _ = self.sums(rows)
             head = head * backtrack(partial(self.objective_along, rows, 0.0, head), g @ head)
@@ -290,7 +290,7 @@ class Boosting:
         return len(rows) > self.settings.min_coverage and (most is None or n_conditions < most)
 
     def grow(self):
-        """Conditions of the next rule, none if none drops a row, and the label of a single-label head."""
+        """Conditions of the next rule (none if none drops a row), and the label of a single-label head."""
         rows, body, best, label = self.sampled_rows(), [], math.inf, None
         while self.may_grow(rows, len(body)):
             found = None
@@ -339,7 +339,7 @@ def decision(rules, X):
 
 
 def set_cost(p, labels):
-    """Example-wise loss of a label set at scores p, but for a part that all sets share."""
+    """Example-wise loss of a label set at scores p, up to a constant that all sets share."""
     return math.fsum(
         2 * math.sinh(abs(p_k)) for p_k, y_k in zip(p, labels, strict=True) if (p_k > 0) != (y_k > 0)
     )
@@ -349,6 +349,6 @@ def marginals(p, sets):
     """P(y_k = 1), where P(y) over `sets` is proportional to 1 / (1 + sum_k e^{-y_k p_k})."""
     Z = np.where(np.asarray(sets) > 0, -p, p)
     least = max(0.0, Z.max(axis=1).min())
-    with np.errstate(over="ignore"):  # what overflows is out of the question
+    with np.errstate(over="ignore"):  # sets whose terms overflow have probability 0
         P = 1 / (np.exp(-least) + np.exp(Z - least).sum(axis=1))
     return P / P.sum() @ (np.asarray(sets) > 0)

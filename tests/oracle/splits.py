@@ -1,10 +1,10 @@
-"""Iterative stratification, read off algorithm 1 of Sechidis et al. (2011), without any speed."""
+"""Iterative stratification by algorithm 1 of Sechidis et al. (2011), written without regard to speed."""
 
 import numpy as np
 
 
 def iterative_stratification(Y, shares):
-    """The part of each row. Rows come in their order, and the first of equal parts is taken."""
+    """The part of each row. Rows are taken in order, and ties go to the first part."""
     Y = np.asarray(Y)
     n_rows, n_labels = Y.shape
     room = [n_rows * share for share in shares]

@@ -1,4 +1,4 @@
-"""Slow twins of what taggers do: indicator matrices of lists of names."""
+"""A slow oracle for taggers: the indicator matrix of lists of names."""
 
 import numpy as np
 

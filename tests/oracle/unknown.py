@@ -60,7 +60,7 @@ def pseudo_likelihood(parameters, X, Y, l2_features, l2_pairs):
 
 
 def least_pseudo_likelihood(X, Y, l2_features, l2_pairs):
-    """Its minimum, by numeric gradients."""
+    """The minimum of `pseudo_likelihood`, by numeric gradients."""
     m, d = Y.shape[1], X.shape[1]
     pairs = np.triu_indices(m, 1)
 

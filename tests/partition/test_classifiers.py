@@ -1,4 +1,4 @@
-"""Block classifiers: what equals what, whose scores are whose, and estimators that are not ours."""
+"""Block classifiers: equal models, scores and merging of blocks, and estimators of other libraries."""
 
 import numpy as np
 import pytest
@@ -47,7 +47,7 @@ def same_bits(one, other):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
-# --- one block is no block
+# --- one block
 
 
 @pytest.mark.parametrize("lam", [0.0, 1e-300])
@@ -75,7 +75,7 @@ def test_one_block_of_another_library(problem):
     np.testing.assert_array_equal(block.predict(X).toarray(), plain.predict(X).toarray())
 
 
-# --- whose scores are whose
+# --- scores of blocks
 
 
 @pytest.mark.parametrize("kind", [ml.BlockPartitionClassifier, ml.CBMLCClassifier])
@@ -93,7 +93,7 @@ def test_a_row_has_the_scores_of_the_model_of_its_block(problem, base, kind):
         alone[labels] = model.estimators_[block].decision_function(X[i : i + 1])
         np.testing.assert_array_equal(scores[i], alone)
         sizes.append(len(labels))
-    # The counts of measure_speedup, by hand.
+    # The definition of measure_speedup.
     assert model.speedup_ == pytest.approx((30 / np.mean(sizes), 30 / (np.mean(sizes) + 4)))
     assert model.measure_speedup(X[:10]) == pytest.approx(
         (30 / np.mean(sizes[:10]), 30 / (np.mean(sizes[:10]) + 4))
@@ -120,7 +120,7 @@ def test_scores_of_several_blocks_are_merged_by_probability(problem, base, n_rou
         blocks = np.argsort(-routed[i], kind="stable")[:n_routes]
         parts = np.full((n_routes, 30), -np.inf)
         for part, block in zip(parts, blocks, strict=True):
-            # Margins of DiSMEC; of what has probabilities the scores are log-odds.
+            # Scores of DiSMEC are margins, and 4 times a margin approximates the log-odds.
             part[model.label_blocks_[block]] = 4 * model.estimators_[block].decision_function(X[i : i + 1])[0]
         probabilities = 1 / (1 + np.exp(-routed[i, blocks]))
         expected = [oracle.merged(probabilities, parts[:, label]) for label in range(30)]
@@ -135,7 +135,7 @@ def test_scores_of_several_blocks_are_merged_by_probability(problem, base, n_rou
 
 
 def test_margins_within_blocks_are_margins(problem, base):
-    """One cluster around a classifier changes neither its scores nor what they count as."""
+    """CBMLC with one cluster changes neither the scores of its estimator nor that they are margins."""
     X, Y = problem
     plain, nested = (
         ml.BlockPartitionClassifier(inner, n_blocks=4, lam=1.0, n_routes=2, random_state=0).fit(X, Y)
@@ -150,7 +150,7 @@ def test_constant_scores_of_others_are_log_odds_already():
     model = ml.BlockPartitionClassifier(
         OneVsRestClassifier(LinearSVC()), n_blocks=2, lam=0, n_routes=2, random_state=0
     ).fit(X, Y)
-    # Label 2 is in all rows of both blocks, whatever the router says.
+    # Label 2 is in all rows of both blocks, so its score does not depend on the router.
     np.testing.assert_allclose(model.decision_function(X)[:, 2], np.log(20.5 / 0.5), rtol=1e-5)
 
 
@@ -166,7 +166,7 @@ def test_merging_in_parts_changes_nothing(problem, monkeypatch):
 
 
 class Elsewhere(ml.DiSMECClassifier):
-    """Scores by methods of its own, which are those of its class."""
+    """A classifier that overrides a method and gives the same scores."""
 
     def decision_function(self, X):
         return super().decision_function(X)
@@ -175,7 +175,7 @@ class Elsewhere(ml.DiSMECClassifier):
 @pytest.mark.parametrize("n_routes", [1, 2])
 @pytest.mark.parametrize("lam", [0.0, 1.0])
 def test_the_core_answers_what_the_models_would(problem, base, n_routes, lam):
-    """A model whose methods are not this library's is asked by these."""
+    """Models that override methods are called through these methods."""
     X, Y = problem
     inside, outside = (
         ml.BlockPartitionClassifier(inner, n_blocks=4, lam=lam, n_routes=n_routes, random_state=0).fit(X, Y)
@@ -218,7 +218,7 @@ def test_models_of_one_label_a_row_name_one(inner):
 
 
 def test_models_name_labels_as_they_do_alone(problem):
-    """Rules name known label sets, and pairs of labels that go together are ranked by marginals."""
+    """In a block, too, rules predict known label sets, and the correlated model ranks by marginals."""
     X, Y = problem
     for inner in (ml.BoostedRulesClassifier(40, random_state=0), ml.CorrLogClassifier()):
         model = ml.BlockPartitionClassifier(inner, n_blocks=3, lam=1.0, random_state=0).fit(X, Y)
@@ -241,8 +241,8 @@ def test_rows_without_labels(base):
     empty = [block for block, labels in enumerate(model.label_blocks_) if len(labels) == 0]
     assert [model.estimators_[block] for block in empty] == [None]
     assert np.isneginf(model.router_intercept_[empty]).all()
-    assert model.predict_topk(X, 1).nnz == 60  # no row is sent where nothing is known
-    # Where k-means puts them beside others, the router need not look at them.
+    assert model.predict_topk(X, 1).nnz == 60  # no row goes to a block without labels
+    # With drop_unlabeled, the router is fitted without the rows that have no labels.
     Y = np.repeat([[1, 0], [0, 1]], 30, axis=0)
     Y[::3] = 0
     X = np.repeat(np.eye(2), 30, axis=0)
@@ -256,7 +256,7 @@ def test_rows_without_labels(base):
     )
 
 
-# --- estimators of others
+# --- estimators of other libraries
 
 
 FOREIGN = {
@@ -273,7 +273,7 @@ FOREIGN = {
 def test_other_estimators(problem, name, dense, n_routes):
     X, Y = (part[:300] for part in problem)
     if name in ("forest", "neighbors") and not dense:
-        Y = Y.toarray()  # they do not take it sparse
+        Y = Y.toarray()  # these estimators need a dense Y
     if dense:
         X, Y = X.toarray(), np.asarray(Y.toarray())
     model = ml.BlockPartitionClassifier(
@@ -291,7 +291,7 @@ def test_other_estimators(problem, name, dense, n_routes):
 
 
 def test_labels_that_do_not_vary_have_constant_scores():
-    """Block one: label 0 in all rows, label 1 in none, label 2 in some; block two: one label, all rows."""
+    """In block 1, label 0 is in all rows, 1 in none and 2 in some. In block 2, label 3 is in all rows."""
     X = np.repeat(np.eye(2), 10, axis=0)
     X[:10, 1] = np.linspace(0, 0.3, 10)
     Y = np.zeros((20, 4), dtype=int)
@@ -308,7 +308,7 @@ def test_labels_that_do_not_vary_have_constant_scores():
 
 
 class Picky(BaseEstimator):
-    """Fits no fewer rows than it says."""
+    """An estimator that refuses to fit fewer than `least` rows."""
 
     def __init__(self, least=30):
         self.least = least
@@ -337,7 +337,7 @@ def test_blocks_an_estimator_cannot_take():
         model = ml.BlockPartitionClassifier(Picky(), n_blocks=2, lam=0, random_state=0).fit(X, Y)
     scores = model.decision_function(X)
     assert (scores[:40, 0] == 0).all()
-    np.testing.assert_allclose(scores[40:, 1], 0)  # log-odds of five in ten
+    np.testing.assert_allclose(scores[40:, 1], 0)  # log-odds of five in ten rows
     with pytest.raises(
         ValueError, match="`estimator` could not be fitted to any block; the first error: wants 99 rows"
     ):
@@ -368,7 +368,7 @@ def test_seeds_reach_what_has_none(problem):
 
 @pytest.mark.parametrize("estimator", [ml.DiSMECClassifier(random_state=0), KNeighborsClassifier(3)])
 def test_lam_by_cross_validation(problem, estimator):
-    """Of the neighbours' scores many are equal, and whose rank is higher must not depend on who asks."""
+    """Many scores of nearest neighbours are equal, and ties must be ranked the same everywhere."""
     base, n_jobs = estimator, 2
     X, Y = (matrix.toarray() for matrix in problem)
     accurate, speedy = (
@@ -378,7 +378,7 @@ def test_lam_by_cross_validation(problem, estimator):
     precision = accurate.lam_precision_
     assert precision.shape == (len(accurate.lams_), 5, 3)
     assert accurate.lam_ == accurate.lams_[precision.sum(axis=(1, 2)).argmax()]
-    # The least weight by hand, with the folds as they were.
+    # The precision of the least weight with the same folds, computed here.
     fold_of_row = np.random.default_rng(0).permutation(np.arange(600) % 5)
     plain = np.empty((5, 3))
     for fold in range(5):
@@ -397,7 +397,7 @@ def test_lam_by_cross_validation(problem, estimator):
 
 
 def test_speed_without_a_weight_that_is_near_enough(base):
-    """Features that say nothing of a new row's block: routing loses much whatever the weight."""
+    """The features do not determine the block of a new row, so routing loses much with any weight."""
     X, Y = csr_array(np.eye(200)), np.eye(4, dtype=int)[np.arange(200) % 4]
     model = ml.BlockPartitionClassifier(base, n_blocks=100, mode="speed", random_state=0)
     with pytest.warns(UserWarning, match=r"no `lam` from .* P@1, P@3 or P@5 is more than 2 points lower"):
@@ -428,7 +428,7 @@ def test_blocks_become_fewer_while_each_weight_loses_too_much(problem, base, mon
 
 
 def test_what_was_cross_validated_is_what_is_fitted(problem, base, monkeypatch):
-    """The rows of the least weight, and of its label sets the parts that the weight chosen keeps."""
+    """Blocks have the rows of the least weight, and those of its labels that the chosen weight keeps."""
     X, Y = problem
     monkeypatch.setitem(TOLERANCE, "speed", 0.2)
     model = ml.BlockPartitionClassifier(base, n_blocks=6, mode="speed", random_state=0).fit(X, Y)
@@ -449,7 +449,7 @@ def test_what_was_cross_validated_is_what_is_fitted(problem, base, monkeypatch):
     np.testing.assert_array_equal(model.objective_history_, blocks.objective_history_)
 
 
-# --- blocks by rule
+# --- number of blocks by rule
 
 
 def test_as_many_blocks_as_rows_and_labels_are_enough_for():
@@ -462,7 +462,7 @@ def test_as_many_blocks_as_rows_and_labels_are_enough_for():
 
 @pytest.mark.parametrize(("noise", "expected"), [(0.0, 4), (30.0, 1)])
 def test_there_are_as_many_blocks_as_the_router_finds(small_blocks, base, monkeypatch, noise, expected):
-    """Labels in four groups; the features tell the groups of new rows, or those of training rows only."""
+    """Labels in four groups. Features determine the groups of new rows, or those of training rows only."""
     monkeypatch.setattr("manylabel.partition.choice.FOUND", FOUND)
     rng = np.random.default_rng(0)
     group = np.arange(800) % 4
@@ -473,7 +473,7 @@ def test_there_are_as_many_blocks_as_the_router_finds(small_blocks, base, monkey
     model = ml.BlockPartitionClassifier(base, random_state=0).fit(X, Y)
     assert model.n_blocks_ == expected
     if expected == 1:
-        # Without the rarest of the labels.
+        # A single block leaves out the rarest labels.
         assert model.lam_ == default_lam(csr_array(Y), RULE_SHARE_OF_ONE)
 
 
@@ -489,7 +489,7 @@ def test_few_rows_make_one_block_which_is_the_estimator(problem, base):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    """Blocks by rule where data are small."""
+    """Constants with which the rule makes several blocks for small data."""
     monkeypatch.setattr("manylabel.partition.choice.ROWS_OF_A_BLOCK", 100)
     monkeypatch.setattr("manylabel.partition.choice.LABELS_OF_A_BLOCK", 5)
     monkeypatch.setattr("manylabel.partition.choice.FOUND", 0.0)
@@ -502,7 +502,7 @@ def test_blocks_by_rule(problem, base, small_blocks):
     by_hand = ml.BlockPartitionClassifier(base, n_blocks=MOST_BLOCKS, lam=lam, random_state=0).fit(X, Y)
     assert (model.n_blocks_, model.lam_) == (MOST_BLOCKS, lam)
     np.testing.assert_array_equal(model.row_blocks_, by_hand.row_blocks_)
-    # Blocks asked for by hand are asked one a row.
+    # With a given number of blocks, each row goes to one block.
     between = csr_array(X + X[::-1])
     assert by_hand.measure_speedup(between)[0] > model.measure_speedup(between)[0]
     known = np.isfinite(by_hand.decision_function(between))
@@ -517,7 +517,7 @@ def test_a_row_goes_to_more_blocks_where_the_router_is_in_doubt(
     monkeypatch.setattr("manylabel.partition.base._ROUTED", share)
     X, Y = problem
     model = ml.BlockPartitionClassifier(base, random_state=0).fit(X, Y)
-    X = csr_array(X + X[::-1])  # rows between others
+    X = csr_array(X + X[::-1])  # rows between blocks
     units = X / np.sqrt(X.multiply(X).sum(axis=1))[:, None]
     routed = (units @ model.router_coef_.T).toarray() + model.router_intercept_
     scores, top = model.decision_function(X), model.predict_topk(X, 3)
@@ -545,13 +545,13 @@ def test_a_row_goes_to_more_blocks_where_the_router_is_in_doubt(
     assert min(n_routes) == 1 or share > 0.6
     assert model.measure_speedup(X)[0] == pytest.approx(600 * 30 / n_scored)
     np.testing.assert_array_equal(model.predict(X).toarray(), scores > 0)
-    # Whatever rows are asked for together.
+    # Results do not depend on the other rows of a call.
     same_bits(model.predict_topk(X[7:8], 3), top[7:8])
     same_bits(model.set_params(n_jobs=2).predict_topk(X, 3), top)
 
 
 def test_other_estimators_are_merged_as_well(problem, small_blocks):
-    """Of another's scores some are log-odds and some may be margins."""
+    """Scores of estimators of other libraries may be log-odds or margins."""
     X, Y = problem
     model = ml.BlockPartitionClassifier(OneVsRestClassifier(LinearSVC()), random_state=0).fit(X, Y)
     scores, top = model.decision_function(X), model.predict_topk(X, 30)
@@ -569,7 +569,7 @@ def test_naive_bayes_is_that_of_its_definition():
     scores = NaiveBayes().fit(X, Y).decision_function(X)
     expected = oracle.naive_bayes(X, Y)
     seen = [0, 1, 3, 4]
-    # Equal up to what is the same for all labels of a row; their shares sum to twice the cardinality.
+    # Equal up to a constant per row. The exponentials sum to twice the mean number of labels.
     offset = scores[:, [0]] - expected[:, [0]]
     np.testing.assert_allclose(scores[:, seen], expected[:, seen] + offset, atol=1e-4)
     np.testing.assert_allclose(np.exp(scores[:, seen]).sum(axis=1), 2 * Y.sum() / 30, rtol=1e-4)
@@ -610,7 +610,7 @@ def test_lpsr_over_naive_bayes(problem, tmp_path):
     np.testing.assert_array_equal(model.predict(X).toarray(), model.decision_function(X) > 0)
     with pytest.raises(ValueError, match="values of X must be >= 0 for naive Bayes, got -"):
         ml.LPSRClassifier("naive-bayes").fit(-X, Y)
-    # It was what None stood for, and files of that time have it.
+    # None meant naive Bayes in earlier versions, and their files have None.
     assert get_tags(model).input_tags.positive_only
     model.set_params(estimator=None).save(tmp_path / "older")
     older = ml.load(tmp_path / "older")
@@ -628,7 +628,7 @@ def test_lpsr_by_default_is_its_base_where_rows_are_few(problem):
 
 
 def test_lpsr_picks_the_weights_of_a_leaf(problem, base):
-    """For many rows only; the scores are those of all labels, looked at in part."""
+    """Calls with many and with few rows give the same scores, which are some of the scores of all labels."""
     X, Y = problem
     model = ml.LPSRClassifier(base, 100, 7, random_state=0).fit(X, Y)
     scores, top, positive = model.decision_function(X), model.predict_topk(X, 5), model.predict(X)
@@ -665,14 +665,14 @@ def test_lpsr_looks_at_a_part_of_any_base(problem, inner):
 
 
 def leaf_sizes(X, weights, leaf_size, seed=0):
-    """Sizes of the leaves, which rows are in by the linear scores of the centers."""
+    """The leaf of each row, by the linear scores of the centers, and the sizes of the leaves."""
     X = csr_array(X.astype(np.float32))
     params = {"n_clusters": None, "leaf_size": leaf_size, "n_init": 1, "random_state": seed}
     leaves, (indptr, indices, data), intercept, _ = _core.fit_kmeans(X, weights, params, (1, None))
     centers = csr_array((data, indices, indptr), shape=(X.shape[1], len(intercept)))
     units = X / np.maximum(np.sqrt(X.multiply(X).sum(axis=1)), 1e-30)[:, None]
     routed = (csr_array(units) @ centers).toarray() + intercept
-    # As exactly as single precision goes.
+    # Equal up to single precision.
     np.testing.assert_allclose(routed[np.arange(len(leaves)), leaves], routed.max(axis=1), atol=1e-5)
     return leaves, np.bincount(leaves, minlength=len(intercept))
 
@@ -680,7 +680,7 @@ def leaf_sizes(X, weights, leaf_size, seed=0):
 @pytest.mark.parametrize("weighed", [1.0, 0.3, 0.01, 0.0])
 @pytest.mark.parametrize("seed", range(3))
 def test_leaves_have_the_size_asked_for(weighed, seed):
-    """Clusters of very different sizes and scattered rows, few of which weigh anything."""
+    """Clusters of very different sizes and scattered rows, of which only some have a weight."""
     rng = np.random.default_rng(seed)
     sizes = [2000, 500, 300, 100, 50, 30, 20]
     rows = [abs(rng.standard_normal(40)) + 0.3 * rng.standard_normal((size, 40)) for size in sizes]
@@ -727,7 +727,7 @@ def test_one_cluster_where_rows_are_few(problem, base, monkeypatch):
     for rows, clusters in ((200, 3), (10, _MOST_CLUSTERS)):
         monkeypatch.setattr("manylabel.partition.clustered._ROWS_OF_A_CLUSTER", rows)
         assert len(ml.CBMLCClassifier(base, random_state=0).fit(X, Y).label_blocks_) == clusters
-    # Where clusters explain nothing, there are none; a number that is given stays.
+    # Data without clusters have one cluster, but a given number is kept.
     X = np.random.default_rng(0).standard_normal((600, 400))
     assert len(ml.CBMLCClassifier(base, random_state=0).fit(X, Y).label_blocks_) == 1
     assert len(ml.CBMLCClassifier(base, 3, random_state=0).fit(X, Y).label_blocks_) == 3
@@ -745,7 +745,7 @@ def test_nested_models_are_saved_and_loaded(problem, base, tmp_path):
     assert loaded.set_params(estimator__estimator__C=3.0).estimator.estimator.C == 3
 
 
-# --- a floor on a real set
+# --- real data
 
 
 def test_blocks_cost_little_on_delicious(data):

@@ -1,4 +1,4 @@
-"""Models of blocks: how threads are shared out among them."""
+"""Models of blocks: the distribution of threads."""
 
 from typing import ClassVar
 
@@ -11,7 +11,7 @@ from manylabel.partition.models import fit_models
 
 
 class Counted(ml.DiSMECClassifier):
-    """Remembers the threads of every fit, by the number of rows."""
+    """Records the number of threads of every fit by its number of rows."""
 
     threads: ClassVar[dict[int, int]] = {}
 
@@ -23,8 +23,8 @@ class Counted(ml.DiSMECClassifier):
 @pytest.mark.parametrize(
     ("sizes", "expected"),
     [
-        ([60, 20], [4, 4]),  # one after the other: a thread alone with the first would end last
-        ([40, 39], [2, 2]),  # both at once
+        ([60, 20], [4, 4]),  # one after the other, as the first takes too long with one thread
+        ([40, 39], [2, 2]),  # both at the same time
         ([20, 19, 18, 17, 16], [1, 1, 1, 1, 1]),
         ([40, 15, 14], [2, 2, 2]),
     ],

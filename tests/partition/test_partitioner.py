@@ -71,11 +71,11 @@ def test_planted_blocks_are_found(n_blocks):
 
 
 def test_the_search_takes_no_block_that_is_empty():
-    """Two kinds of rows: a third block would have no label of its own worth its cost."""
+    """There are two kinds of rows, so a third block would capture nothing more."""
     X = np.repeat(np.eye(2), 20, axis=0)
     Y = np.repeat([[1, 0], [0, 1]], 20, axis=0)
     found = BlockPartitioner(lam=0.9, random_state=0).fit(X, Y)
-    assert found.n_blocks_ == 1  # one block captures all there is
+    assert found.n_blocks_ == 1  # one block captures all labels
     # With room for one label, two blocks capture twice as much.
     found = BlockPartitioner(lam=0.9, max_labels=1, random_state=0).fit(X, Y)
     assert (found.n_blocks_, found.captured_) == (2, 1)
@@ -95,13 +95,13 @@ def test_lam_of_a_share():
     Y = csr_array(np.repeat(np.eye(4, dtype=int), [50, 30, 15, 5], axis=0))
     for share, lam in [(0.5, 50), (0.8, 30 / 3), (0.95, 15 / 5), (0.9, 15 / 5), (1.0, 5 / 7)]:
         assert default_lam(Y, share) == pytest.approx(lam, rel=1e-8)
-        # One block has the label that completes the share, and not with any larger weight.
+        # One block has the label that completes the share, but not with a larger weight.
         for factor, captures in [(1, True), (1 + 2e-9, False)]:
             found = BlockPartitioner(1, lam=default_lam(Y, share) * factor).fit(np.ones((100, 1)), Y)
             assert (found.captured_ >= share) == captures
     assert default_lam(csr_array((5, 3))) == 0
     assert BlockPartitioner(2).fit(np.eye(100), Y).lam_ == default_lam(Y)
-    # A label alone is worth a block.
+    # A single label is captured.
     assert BlockPartitioner(1).fit(np.eye(100), np.ones((100, 1))).captured_ == 1
     assert BlockPartitioner(2, max_labels=2).fit(np.eye(100), Y).lam_ == 0
 
@@ -110,7 +110,7 @@ def test_lam_of_a_share():
 def test_kmeans_is_as_good_as_another(n_clusters):
     X, _ = make_multilabel(600, 80, 30, random_state=1)
     found, reference = [], []
-    for seed in range(40 if n_clusters > 1 else 2):  # one cluster is the same whatever the seed
+    for seed in range(40 if n_clusters > 1 else 2):  # one cluster is the same for all seeds
         clusters, _, _, inertia = kmeans(X, n_clusters=n_clusters, seed=seed)
         points = normalize(X).toarray()
         means = np.array([points[clusters == k].mean(axis=0) for k in range(clusters.max() + 1)])
@@ -144,7 +144,7 @@ def test_centers_are_the_means_of_their_rows():
 
 
 def test_rows_of_a_leaf_are_those_nearest_to_its_center():
-    """The intercepts are those of the distance but for leaves that would have too many rows."""
+    """The intercepts are those of distances, or lower for leaves that would have too many rows."""
     X, _ = make_multilabel(400, 60, 30, random_state=1)
     points = normalize(X).toarray()
     for leaf_size in (50, 10):

@@ -1,4 +1,4 @@
-"""No file, however it came to be as it is, gets more out of `load` than an error."""
+"""Damaged and hostile files: `load` raises an error and does nothing else."""
 
 import json
 import os
@@ -109,11 +109,11 @@ def test_files_that_are_not_there(tmp_path):
         load(tmp_path)
 
 
-# --- hostile files: the checksum is right, the rest is not
+# --- hostile files with a right checksum
 
 
 def seal(header, data=b"", length=None):
-    """A file with this header text, whose checksum is right."""
+    """A file with this header text and a right checksum."""
     length = len(header) if length is None else length
     blank = length.to_bytes(8, "little") + header + data
     return blank.replace(b'"crc32":"00000000"', b'"crc32":"%08x"' % zlib.crc32(blank), 1)
@@ -159,7 +159,7 @@ def strings_file(ends, texts=b"abc", bytes_="U8", positions="I64"):
 
 
 def test_forged_files_load_when_nothing_is_wrong(tmp_path):
-    """Holds the forger to its trade: each case below differs from one of these in the one named point."""
+    """Correct forged files load. Each case below differs from one of them in the named point."""
     path = tmp_path / "model"
     path.write_bytes(forge(plain({"C": 2.5}, a_={"array": "a_"}), entry(), b"\1\2\3\4"))
     model = load(path)
@@ -439,7 +439,7 @@ def test_a_header_above_the_limit_is_refused(tmp_path, monkeypatch):
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=500)
 @given(st.data())
 def test_resealed_damage_gets_an_error_or_a_sound_model(tmp_path, content, data):
-    """Damage anywhere, even in the header, under a right checksum: an error or arrays that can be read."""
+    """Damage at random places, under a right checksum: an error, or arrays that can be read."""
     damaged = bytearray(content.replace(content[content.index(b'"crc32":"') + 9 :][:8], b"00000000", 1))
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(damaged) - 1))
@@ -449,7 +449,7 @@ def test_resealed_damage_gets_an_error_or_a_sound_model(tmp_path, content, data)
     path.write_bytes(seal(bytes(damaged[8:]), length=min(length, 2**64 - 1)))
     message = f"cannot load {path}: "
     try:
-        pickle.dumps(load(path))  # touches every byte of every array
+        pickle.dumps(load(path))  # reads every byte of every array
     except ValueError as error:
         message = str(error)
     assert message.startswith(f"cannot load {path}: ")

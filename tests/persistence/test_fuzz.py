@@ -1,6 +1,6 @@
-"""Model files with right checksums and wrong contents: an error that a program can handle, or a sound model.
+"""Model files with right checksums and wrong contents: an ordinary error, or a model that can be used.
 
-Some hundred files by default, as many as ``--fuzz-cases`` says otherwise. A case is a number: it decides
+Some hundred files are tested by default, and ``--fuzz-cases`` sets their number. The number of a case decides
 which file is taken and what is changed in it.
 """
 
@@ -19,7 +19,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-import pandas  # noqa: F401  here, so that the processes of cases need not import it
+import pandas  # noqa: F401  imported here, so that child processes need not
 import pytest
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -34,12 +34,12 @@ from manylabel.estimator.parameters import Choice, Either
 from manylabel.persistence import register
 
 pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process as Linux does"),
+    pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_AS and /proc"),
     forks,
 ]
 
 FEW = 400
-# Cases of one process. Seconds that one of them may take, and bytes beside what the process has already.
+# Cases per process, seconds allowed per case, and bytes allowed beyond those at the start of the process.
 CHUNK, PATIENCE, ROOM = 1000, 20, 1 << 30
 
 METHODS = ["predict", "predict_topk", "decision_function", "predict_proba", "transform", "to_frame"]
@@ -50,7 +50,7 @@ TELLTALES = ("internal error", "panicked", "out of bounds", "index out of")
 
 @register
 class Halves(ClassifierMixin, BaseEstimator):
-    """A classifier that is not the library's own, but may be saved."""
+    """A classifier of another library that may be saved."""
 
     def fit(self, X, Y):
         self.halves_ = np.full(Y.shape[1], 0.5)
@@ -122,7 +122,7 @@ NUMBERS = [0.0, -0.0, 1.0, -1.0, 1e-40, 1e6, -1e6, np.nan, np.inf, -np.inf, 3e38
 
 
 def places(node, path=()):
-    """Where in a tree there is something to change."""
+    """The paths of all nodes of a tree."""
     yield path
     if isinstance(node, dict | list):
         for key, value in node.items() if isinstance(node, dict) else enumerate(node):
@@ -158,7 +158,7 @@ def change_leaf(rng, state, tensors):
 
 
 def change_size(rng, state, tensors):
-    """One size, wherever it stands, becomes another: sizes that agree and are absurd."""
+    """Replace a size everywhere by another one, so that the sizes agree but are absurd."""
     sizes = [path for path in places(state) if type(at(state, path)) is int]
     if not sizes:
         return
@@ -173,7 +173,7 @@ def change_size(rng, state, tensors):
                 tensors[name] = np.resize(array, shape)
             elif new > 0 and len(shape) > 1:
                 shape[rng.randrange(len(shape))] = 0
-                if math.prod(size for size in shape if size) * array.itemsize < 2**63:  # numpy's own bound
+                if math.prod(size for size in shape if size) * array.itemsize < 2**63:  # a limit of numpy
                     tensors[name] = np.empty(shape, dtype=array.dtype)
 
 
@@ -220,7 +220,7 @@ def change_array(rng, state, tensors):
 
 
 def exchange_models(rng, state, tensors):
-    """An estimator stands where another belongs."""
+    """Put an estimator in the place of another one."""
     inner = [
         path for path in places(state) if isinstance(at(state, path), dict) and "estimator" in at(state, path)
     ]
@@ -248,12 +248,12 @@ def forged(case, models):
 
 
 def are_large(arrays):
-    """Whether scores may well overflow, which is no mistake."""
+    """Whether scores may overflow, which is not a fault."""
     return any(array.dtype.kind == "f" and (abs(array) > 1e10).any() for array in arrays)
 
 
 def asked(model):
-    """Ask for every answer about one row, and look at the scores."""
+    """Call all methods of a model with one row, and return the scores."""
     if isinstance(model, ml.TextTagger) and model.vectorizer_ is not None:
         model.predict(["a cat tax 日本", ""])
         return [np.array([score for _, score in model.suggest("a cat tax 日本")])]
@@ -276,7 +276,7 @@ def asked(model):
 
 
 def attempt(case, models, path):
-    """What is wrong with how a case ends; None if nothing is."""
+    """Run one case and return its fault, or None."""
     state, tensors, changes = forged(case, models)
     path.write_bytes(put_together(state, tensors))
     stage = "load"
@@ -298,7 +298,7 @@ def attempt(case, models, path):
 
 
 def work(cases, models, path, progress, found):
-    """Attempt cases in a process of their own, which may die of it."""
+    """Run cases in a child process, which may crash."""
     with open("/proc/self/statm") as statm:
         used = int(statm.read().split()[0]) * mmap.PAGESIZE
     resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, resource.RLIM_INFINITY))
@@ -315,12 +315,12 @@ def work(cases, models, path, progress, found):
 
 
 def failures(cases, models, folder):
-    """The cases that end badly, with what is wrong."""
+    """The cases that fail, with their faults."""
     context = multiprocessing.get_context("fork")
     progress, found = mmap.mmap(-1, 8), folder / "found"
     found.touch()
     died, left = [], list(cases)
-    # In memory, if there is such a place: a disk takes as long as all the rest.
+    # Files are in memory if possible, because a disk would take as long as all the rest.
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else folder) as place:
         while left:
             arguments = (left[:CHUNK], models, Path(place) / "model", progress, found)

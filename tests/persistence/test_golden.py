@@ -24,7 +24,7 @@ def test_predictions_are_those_of_the_version_that_saved(file):
         now = answers(model, rows())
         assert now.keys() == set(kept.files)
         for name, value in now.items():
-            # Bits differ by instruction set where sums of doubles go through a matrix product.
+            # Matrix products of doubles are rounded differently by other instruction sets.
             if value.dtype.kind == "f":
                 np.testing.assert_allclose(value, kept[name], rtol=1e-6, atol=1e-6, err_msg=name)
             else:

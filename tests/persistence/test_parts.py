@@ -1,4 +1,4 @@
-"""Model files of scikit-learn's classes: the same answers come back, and code is refused."""
+"""Model files with classes of scikit-learn: loaded models give the same answers, and code is refused."""
 
 import numpy as np
 import pytest

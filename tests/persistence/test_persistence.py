@@ -1,4 +1,4 @@
-"""The model file: everything comes back, nothing half-written stays, and no file gets more than an error."""
+"""Model files: values are restored, values that cannot be saved are named, and writing is atomic."""
 
 import math
 import os
@@ -54,7 +54,7 @@ def fitted(cls=Linear, params=None, **attributes):
 
 
 def small_model():
-    """A little of everything, about two kilobytes on disk."""
+    """A model with values of all kinds, about two kilobytes on disk."""
     base = fitted(params={"C": np.float32(0.1)}, coef_=np.arange(6, dtype=np.float32).reshape(2, 3))
     return fitted(
         Blocks,
@@ -91,9 +91,9 @@ def assert_same(got, wanted):
         assert_same(got.tolist(), wanted.tolist())
     elif isinstance(wanted, np.ndarray | np.generic):
         assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape)
-        assert got.tobytes() == wanted.tobytes()  # also tells the bits of NaNs and of zeros
+        assert got.tobytes() == wanted.tobytes()  # also compares the bits of NaNs and the signs of zeros
     else:
-        assert repr(got) == repr(wanted)  # tells 1 from True and nan from nothing else
+        assert repr(got) == repr(wanted)  # 1 differs from True, and nan equals nan
 
 
 def round_trip(estimator, tmp_path):
@@ -102,7 +102,7 @@ def round_trip(estimator, tmp_path):
     return load(path)
 
 
-# --- what can be saved comes back
+# --- round trips
 
 
 def test_nested_model_round_trips(tmp_path):
@@ -135,7 +135,7 @@ attributes = st.one_of(
 
 
 def native(value):
-    """The value as it should come back: numbers of other byte orders become this machine's."""
+    """The value as it is restored: numbers have the byte order of the machine."""
     if isinstance(value, list | tuple):
         return type(value)(map(native, value))
     if isinstance(value, np.ndarray | np.generic) and value.dtype != object:
@@ -214,7 +214,7 @@ def test_other_readers_open_the_file(tmp_path):
     assert_same(tensors["classes_"], small_model().classes_)
 
 
-# --- what cannot be saved is named
+# --- values that cannot be saved
 
 
 def loop():
@@ -344,7 +344,7 @@ def test_paths_that_cannot_be_written(tmp_path):
         save_model(small_model(), tmp_path / "missing" / "model")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_loading_maps_the_file_and_copies_nothing(tmp_path):
     save_model(fitted(coef_=np.ones((1000, 2500))), tmp_path / "model")
 

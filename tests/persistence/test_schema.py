@@ -1,4 +1,4 @@
-"""Files that somebody made: what loads goes together, and is as large as its file says."""
+"""Schemas of fitted attributes: loaded parts must fit together, and a small file makes no large model."""
 
 import copy
 
@@ -19,7 +19,7 @@ FILES = sorted(FOLDER.glob("*.model"))
 
 
 def spoiled(value):
-    """Wrong values of an attribute, by what is wrong with them."""
+    """Wrong values of an attribute, each with a description."""
     if issparse(value):
         yield "rows missing", value[:-1]
         yield "another type", value.astype(np.int8)
@@ -57,7 +57,7 @@ def test_every_attribute_is_looked_at(path):
         if not name.endswith("_"):
             continue
         for what, wrong in spoiled(value):
-            if (name, what) == ("rows_", "dense"):  # a tagger keeps features as they are
+            if (name, what) == ("rows_", "dense"):  # rows of a tagger may be dense
                 continue
             broken = copy.copy(model)
             vars(broken)[name] = wrong

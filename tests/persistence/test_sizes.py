@@ -1,4 +1,4 @@
-"""A small file with large numbers in it: refused, or a model that takes no more memory than a small one."""
+"""Small files with large sizes are refused, or give models that take no more memory than small ones."""
 
 import copy
 import os
@@ -17,12 +17,12 @@ from golden import FOLDER
 FILES = sorted(FOLDER.glob("*.model"))
 LARGE = [2**31 - 1, 10**9, 10**12, 2**63 - 1]
 WHAT = ["features", "features alone", "columns", "labels"]
-# Beside what an import takes; to see that something is wrong, which would need several times as much.
+# Bytes allowed beyond those of the imports. Memory for any of the large sizes would be several times as much.
 ROOM = 1 << 30
 
 
 def with_features(state, tensors, count, old):
-    """The model says that it has seen so many features, wherever it says that."""
+    """Change the number of features everywhere in a model."""
     nodes = [state]
     while nodes:
         node = nodes.pop()
@@ -37,7 +37,7 @@ def with_features(state, tensors, count, old):
             nodes += node
     for name, array in tensors.items():
         if old in array.shape and array.ndim == 2 and count < 2**40:
-            # No values, so no bytes: a shape alone.
+            # The other dimension is 0, so the array has no values.
             tensors[name] = np.empty([count if size == old else 0 for size in array.shape], array.dtype)
 
 
@@ -63,9 +63,9 @@ def forged(path, what, count):
     return put_together(state, tensors)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process as Linux does")
+@pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_AS and /proc")
 def test_no_count_takes_memory(tmp_path):
-    """One process asks all models everything about one row."""
+    """One process calls all methods of all models with one row."""
     for what, (at, path), count in product(WHAT, enumerate(FILES), LARGE):
         if what != "labels" or count < 2**40:
             (tmp_path / f"{what}-{at}-{count}").write_bytes(forged(path, what, count))
@@ -112,7 +112,7 @@ def test_no_count_takes_memory(tmp_path):
         text=True,
         timeout=120,
         check=False,
-        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},  # the stacks of more would count
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},  # more threads would need memory for their stacks
     )
     assert done.returncode == 0, done.stdout[-200:] + done.stderr[-600:]
     assert done.stdout.splitlines()[-1].startswith("loaded")

@@ -1,4 +1,4 @@
-"""How a file gets to its place: whole, with the permissions it had, and without traces of killed writers."""
+"""Files are written as a whole, keep their permissions, and leave no traces of killed processes."""
 
 import multiprocessing
 import os
@@ -18,7 +18,7 @@ from manylabel.aside import written_aside
 from manylabel.persistence import load, register, save_model
 
 pytestmark = [
-    pytest.mark.skipif(os.name != "posix", reason="about permissions, pipes, locks and signals"),
+    pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions, pipes, locks and signals"),
     forks,
 ]
 
@@ -46,7 +46,7 @@ def temporaries(folder):
     return [path for path in folder.iterdir() if path.name.startswith(".manylabel-")]
 
 
-# --- what is there already
+# --- existing files
 
 
 @pytest.mark.parametrize("permissions", [0o600, 0o640, 0o664, 0o444, 0o755])
@@ -67,7 +67,7 @@ def test_nobody_reads_a_private_file_while_it_is_written(tmp_path):
         assert path.stat().st_size == 0
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root changes owners")
 def test_owner_and_group_of_a_file_stay(tmp_path):
     path = tmp_path / "model"
     path.touch()
@@ -126,7 +126,7 @@ def test_a_link_to_nothing_becomes_one_to_the_file(tmp_path):
 
 
 def test_the_new_name_is_on_the_disk_too(tmp_path, monkeypatch):
-    """The file is synced before it is renamed, its directory after."""
+    """The file is synced before it is renamed, and its directory afterwards."""
     done = []
     monkeypatch.setattr(
         os, "fsync", lambda descriptor: done.append(stat.S_IFMT(os.fstat(descriptor).st_mode))
@@ -137,14 +137,14 @@ def test_the_new_name_is_on_the_disk_too(tmp_path, monkeypatch):
     assert done == [stat.S_IFREG, "renamed", stat.S_IFDIR]
 
 
-# --- what killed processes leave
+# --- temporary files of killed processes
 
 
 def test_what_nobody_writes_is_removed_by_the_next_save(tmp_path):
     for name in (".manylabel-0123456789abcdef.tmp", ".manylabel-fedcba9876543210.tmp"):
         (tmp_path / name).write_bytes(bytes(1000))
     (tmp_path / ".manylabel-mine.txt").touch()
-    os.mkfifo(tmp_path / ".manylabel-0000000000000000.tmp")  # not waited for
+    os.mkfifo(tmp_path / ".manylabel-0000000000000000.tmp")  # a save must not wait for it
     (tmp_path / ".manylabel-1111111111111111.tmp").symlink_to(tmp_path / "precious")
     (tmp_path / "precious").touch()
     save_model(weights(1), tmp_path / "model")
@@ -210,7 +210,7 @@ def test_kills_tear_no_file_and_leave_one_temporary_at_most(tmp_path, request):
         assert_whole(path, range(-1, number + 1), size)
         left = max(left, len(temporaries(tmp_path)))
         assert left <= 1
-    assert left == 1  # or no kill came while a file was written
+    assert left == 1  # at least one kill came during a write
     save_model(weights(kills, size), path)
     assert temporaries(tmp_path) == []
 
@@ -221,7 +221,7 @@ def save_often(path, number, size, times):
 
 
 def test_processes_that_save_to_one_place(tmp_path):
-    """Each save succeeds, and what is there is whole at any time."""
+    """Each save succeeds, and the file is complete at any time."""
     path, size = tmp_path / "model", 1 << 17
     save_model(weights(0, size), path)
     context = multiprocessing.get_context("fork")

@@ -1,4 +1,4 @@
-"""`Rembrandt` against its definition, the authors' unit test, and its own solvers among each other."""
+"""`Rembrandt` against its definition and the authors' unit test, and its solvers against each other."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ SOLVERS = ["cholesky", "cg", "dual"]
 
 
 def exact(k=100, **params):
-    """An estimator that finds what the definition says to many digits."""
+    """An estimator that computes the definition to many digits."""
     given = {
         "l2_final": 1e-6,
         "n_iter": 40,
@@ -31,7 +31,7 @@ def exact(k=100, **params):
 
 @pytest.fixture(scope="module")
 def noisy():
-    """The problem of the authors' unit test: a latent space, its noisy image, labels by thresholds."""
+    """The problem of the authors' unit test: latent variables, their noisy image, labels by thresholds."""
     rng = np.random.default_rng(0)
     n, d, c, latent = 1009, 2007, 47, 105
     Z = rng.normal(size=(n, latent))
@@ -64,7 +64,7 @@ def assert_equal_models(model, other, rtol=1e-6):
 @pytest.mark.parametrize(("n_iter", "angle"), [(1, 0.5), (4, 0.01)])
 def test_angles_of_the_authors_unit_test(noisy, n_iter, angle):
     X, Y, expected = noisy
-    # Of the solvers, which agree, the fastest for so few rows.
+    # The solvers agree, and this one is the fastest for so few rows.
     model = Rembrandt(11, n_iter=n_iter, l2=1e-4, solver="dual", fit_intercept=False, random_state=0).fit(
         X, Y
     )
@@ -73,7 +73,7 @@ def test_angles_of_the_authors_unit_test(noisy, n_iter, angle):
     if n_iter == 4:
         np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues[:11], rtol=1e-4)
     np.testing.assert_array_equal(model.singular_values_, np.sqrt(model.eigenvalues_))
-    # The estimates are eigenvalues of a compression: none exceeds the one it stands for.
+    # The estimates are eigenvalues of a compression of B, so none exceeds the exact one.
     assert (np.diff(model.eigenvalues_) < 0).all()
     assert (model.eigenvalues_ <= expected.eigenvalues[:11] * (1 + 1e-9)).all()
 
@@ -105,7 +105,7 @@ def test_residual_is_that_of_the_best_matrix_of_that_rank(small, solver, k):
 
 @st.composite
 def problems(draw):
-    """Wide and tall, with empty rows, empty columns and labels that no row carries."""
+    """Wide and tall problems with empty rows, empty columns and labels without rows."""
     n, d, c = draw(st.integers(1, 14)), draw(st.integers(1, 20)), draw(st.integers(1, 20))
     values = draw(st.sampled_from([st.integers(-2, 2), st.sampled_from([0, 0, 0, 1, 2])]))
     X = draw(st_np.arrays(np.float64, (n, d), elements=values))
@@ -126,7 +126,7 @@ def problems(draw):
 )
 def test_definition(problem, k, solver, l2, center, fit_intercept, sparse):
     X, Y, weights = problem
-    # Constant features less their means are rounding, and so would be what is regressed on them.
+    # After centring, constant features are only rounding errors, and so is a regression on them.
     assume(not center or np.ptp(X, axis=0).any())
     how = {"l2": l2, "l2_final": 1.0, "center": center, "fit_intercept": fit_intercept}
     model = exact(k, solver=solver, **how).fit(csr_array(X) if sparse else X, Y, weights)
@@ -136,7 +136,7 @@ def test_definition(problem, k, solver, l2, center, fit_intercept, sparse):
     scale = max(top, 1.0)
     np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues[:k], atol=1e-6 * scale)
     assert k == asked or expected.eigenvalues[k:].sum() < 1e-6 * scale
-    # Directions of equal eigenvalues are anyone's choice; what they hold is not.
+    # Directions of equal eigenvalues are not unique, but their trace is.
     np.testing.assert_allclose(
         np.trace(U.T @ expected.B @ U), expected.eigenvalues[:k].sum(), atol=1e-6 * scale
     )
@@ -147,7 +147,7 @@ def test_definition(problem, k, solver, l2, center, fit_intercept, sparse):
         W = np.vstack([W, model.intercept_])
     expected_W = oracle.regress(A, omega, Yc @ U, oracle.ridge(A, omega, l2))
     np.testing.assert_allclose(W, expected_W, atol=1e-6 * max(abs(expected_W).max(), 1.0))
-    # Whatever the intercept, the projection predicts what embeds the labels.
+    # With centring, projections and embedded labels have equal means.
     if center:
         residual = model.transform(X) - model.embed_labels(Y)
         np.testing.assert_allclose(np.average(residual, axis=0, weights=weights), 0, atol=1e-6)
@@ -155,7 +155,7 @@ def test_definition(problem, k, solver, l2, center, fit_intercept, sparse):
     np.testing.assert_allclose(model.embed_labels(Y), Y @ U, atol=1e-9)
 
 
-# --- ways to the same
+# --- solvers, weights and precision
 
 
 @pytest.mark.parametrize("center", [False, True])
@@ -241,7 +241,7 @@ def test_defaults_choose_the_solver_by_size(small):
     assert exact(4, solver="auto", max_iter=3, tol=None).fit(sparse, Y).n_iter_ == 3
 
 
-# --- conjugate gradients that stop early
+# --- early stopping of conjugate gradients
 
 
 def test_stopping_early_is_silent_unless_a_tolerance_was_asked_for(small):
@@ -257,7 +257,7 @@ def test_stopping_early_is_silent_unless_a_tolerance_was_asked_for(small):
 
 @pytest.mark.parametrize("max_iter", [1, 3, 7])
 def test_early_iterates_are_those_of_conjugate_gradients(small, max_iter):
-    """Both regressions stopped after so many steps: W, given U, by the textbook."""
+    """W given U is that of textbook conjugate gradients after the same number of steps."""
     X, Y = small
     fit = {"solver": "cg", "max_iter": max_iter, "tol": 1e-300, "fit_intercept": False, "random_state": 0}
     with pytest.warns(ConvergenceWarning, match="did not reach"):
@@ -332,7 +332,7 @@ def test_classes_in_one_column_are_one_hot(tmp_path):
 
 
 def test_features_of_very_different_scale_without_ridge(small):
-    """Whose squares single precision does not hold."""
+    """The squares of one feature overflow single precision."""
     X, Y = small
     wide = np.column_stack([X, 1e25 * X[:, :1]])
     model = exact(4, l2=0.0, solver="cg")
@@ -358,7 +358,7 @@ def test_share(problem, share):
 
 
 def test_share_of_many_labels():
-    """Beyond what is decomposed at once. Ten labels come together or not at all: eigenvalues are counts."""
+    """More labels than are decomposed at once. They come in groups of ten, so counts give the eigenvalues."""
     counts = np.maximum(1, (400 * 0.99 ** np.arange(600)).astype(int))
     group = np.repeat(np.arange(600), counts)
     Y = csr_array(np.eye(600, dtype=int))[group][:, np.arange(6000) // 10]
@@ -408,7 +408,7 @@ def test_pca(small, center, sparse):
 
 
 def test_embedding_of_eurlex_holds_what_long_iterations_do(data):
-    """One pass, ten steps of conjugate gradients: most of the energy of a fit that takes its time."""
+    """One pass with ten steps of conjugate gradients has most of the energy of a long fit."""
     X, Y = (part[::8] for part in load_xc(data / "eurlex57k" / "train.txt.gz"))
     fit = {"l2_final": 1.0, "random_state": 0, "n_jobs": 2}
     quick = Rembrandt(10, **fit).fit(X, Y)
@@ -418,7 +418,7 @@ def test_embedding_of_eurlex_holds_what_long_iterations_do(data):
     assert 0.97 < more.eigenvalues_.sum() / slow.eigenvalues_.sum() < 1
 
 
-# --- no pass of the range finder, ridges that are chosen, rows left out
+# --- few passes of the range finder, chosen ridges, and leave-one-out predictions
 
 
 @pytest.mark.parametrize("n_iter", [0, 1])
@@ -427,7 +427,7 @@ def test_embedding_of_eurlex_holds_what_long_iterations_do(data):
 @pytest.mark.parametrize("center", [False, True])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_few_passes_keep_to_the_definition(small, n_iter, variant, solver, center, sparse):
-    """With a probe as wide as there are labels one product is exact, whatever the probe is."""
+    """If the probe is as wide as the number of labels, one product is exact for any probe."""
     X, Y = small
     expected = oracle.embedding(X, Y, 5, l2=0.5, center=center)
     X = csr_array(X) if sparse else X
@@ -437,7 +437,7 @@ def test_few_passes_keep_to_the_definition(small, n_iter, variant, solver, cente
     U = model.label_embedding_
     np.testing.assert_allclose(U.T @ U, np.eye(5), atol=1e-5)
     np.testing.assert_allclose(abs(np.sum(U * expected.U, axis=0)), 1, atol=1e-5)
-    # A narrow one: singular values of BQ for an orthonormal Q, none above those of B.
+    # A narrow probe gives singular values of BQ for an orthonormal Q, none above those of B.
     model = exact(3, n_oversamples=2, **fit).fit(X, Y)
     U = model.label_embedding_
     np.testing.assert_allclose(U.T @ U, np.eye(3), atol=1e-5)
@@ -483,7 +483,7 @@ def test_rows_left_out_are_estimated_by_conjugate_gradients(small):
 @pytest.mark.parametrize("solver", ["cholesky", "dual"])
 @pytest.mark.parametrize("scale", [1.0, 1e4])
 def test_ridges_of_least_error_left_out(small, solver, scale):
-    """One column of another scale, whose square the mean diagonal is, wants a ridge far below 1."""
+    """A column of large scale dominates the mean diagonal, so the best ridge is far below 1."""
     X, Y = small
     X = X * np.r_[scale, np.ones(24)]
     auto = {"l2_final": "auto", "solver": solver, "center": True}

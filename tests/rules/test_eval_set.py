@@ -1,4 +1,4 @@
-"""Early stopping on given rows: they stop the fit, and nothing else."""
+"""Early stopping on given rows. These rows only decide when the fit stops."""
 
 import numpy as np
 import pandas as pd

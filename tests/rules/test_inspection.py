@@ -1,4 +1,4 @@
-"""Rules as text, frames, explanations and bars, of rules written by hand."""
+"""Text, frames, explanations and plots of rules that are written by hand."""
 
 import sys
 
@@ -114,7 +114,7 @@ bodies = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), values), min_s
 
 @given(bodies, st.lists(st.tuples(values, values, values), min_size=1, max_size=20))
 def test_a_printed_rule_covers_what_the_rule_covers(body, rows):
-    """Conditions as printed are Python."""
+    """Printed conditions are Python expressions."""
     model = by_hand([[], body], [[1.0], [1.0]], [1, 1])
     condition = model.to_frame(feature_names=list("abc"))["conditions"][1]
     covered = [eval(condition, dict(zip("abc", row, strict=True))) for row in rows]

@@ -1,4 +1,4 @@
-"""The numpy twin of boosted rules against its definitions, and `BoostedRulesClassifier` against the twin."""
+"""The numpy oracle of boosted rules against its definitions, and `BoostedRulesClassifier` against it."""
 
 import itertools
 from dataclasses import asdict
@@ -27,7 +27,7 @@ def states(max_labels=6):
 
 
 def difference(f, p, width):
-    """Derivative of f by each coordinate, in the middle."""
+    """Central difference of f in each coordinate."""
     return np.array([(f(p + e) - f(p - e)) / (2 * width) for e in width * np.eye(len(p))])
 
 
@@ -58,7 +58,7 @@ def test_far_scores_do_not_overflow(loss):
 
 
 def sums(seed, n_rows=30, n_labels=7):
-    """g and H of random rows at random scores, weighted."""
+    """g and H of random weighted rows at random scores."""
     rng = np.random.default_rng(seed)
     P = rng.normal(size=(n_rows, n_labels))
     Y = np.where(rng.random(P.shape) < 0.3, 1.0, -1.0)
@@ -91,13 +91,13 @@ def test_one_bin_has_a_closed_form(seed):
 @pytest.mark.parametrize(
     ("criteria", "label_binning", "limits", "wanted"),
     [
-        ([1.0, 2.0, 0.0, -1.0], 0.04, {}, [[3], [0, 1]]),  # no gradient, no bin; signs apart
+        ([1.0, 2.0, 0.0, -1.0], 0.04, {}, [[3], [0, 1]]),  # no bin without gradient; separate signs
         ([0.0, -0.0], 1.0, {}, []),
         ([3.0], 1.0, {}, [[0]]),
-        ([2.0, 2.0, 2.0], 1.0, {}, [[0, 1, 2]]),  # no width
-        ([0.3, 0.1 + 0.2, -0.3, -0.1 - 0.2], 1.0, {}, [[2, 3], [0, 1]]),  # but of rounding
-        ([1.0, 2.0, 3.0], 0.5, {}, [[0], [1, 2]]),  # on an edge: above; the largest: in the last
-        ([1.0, 1.5, 9.0], 1.0, {}, [[0, 1], [2]]),  # an empty bin between
+        ([2.0, 2.0, 2.0], 1.0, {}, [[0, 1, 2]]),  # equal criteria
+        ([0.3, 0.1 + 0.2, -0.3, -0.1 - 0.2], 1.0, {}, [[2, 3], [0, 1]]),  # equal up to rounding
+        ([1.0, 2.0, 3.0], 0.5, {}, [[0], [1, 2]]),  # edges belong to the upper bin, the maximum to the last
+        ([1.0, 1.5, 9.0], 1.0, {}, [[0, 1], [2]]),  # an empty bin is left out
         ([-1.0, -5.0, -9.0], 0.5, {}, [[2], [0, 1]]),
         ([1.0, 2.0, 3.0, 4.0], 0.04, {"min_bins": 2}, [[0, 1], [2, 3]]),
         ([1.0, 2.0, 3.0, 4.0], 1.0, {"max_bins": 2}, [[0, 1], [2, 3]]),
@@ -161,7 +161,7 @@ def losses_of_default_rules(n_rows, n_labels, density):
 def test_newton_goes_too_far_on_many_rare_labels_unless_bins_drop_pairs():
     loss = losses_of_default_rules(978, 45, 0.028)
     assert loss["safeguarded"] < loss["paper"] < loss["start"] < min(loss["full"], loss["restricted"])
-    # Means found on other labels of this size and density.
+    # Mean losses of other random labels of this size and density.
     assert list(loss.values()) == pytest.approx([3.83, 3.99, 4.03, 2.98, 2.42], abs=0.25)
 
 
@@ -213,7 +213,7 @@ def column(kind, rng, n_rows):
 
 @st.composite
 def problems(draw):
-    """X, Y of 0/1, weights or None, nominal columns: small, with ties and missing values."""
+    """X, 0/1 Y, weights or None, and nominal columns: small, with ties and missing values."""
     kinds = draw(
         st.lists(
             st.sampled_from(["continuous", "whole", "sparse", "nominal", "constant", "far"]),
@@ -246,7 +246,7 @@ def fitted(problem, s, n_rules, search, **sampling):
 
 
 def learned(Y, weights):
-    """The labels of the rows that weigh anything."""
+    """The labels of the rows with a positive weight."""
     return Y if weights is None else Y[weights > 0]
 
 
@@ -262,19 +262,19 @@ def bodies(model):
 
 
 def near(head):
-    """Equal but for single precision."""
+    """Equal up to single precision."""
     return pytest.approx(head, rel=1e-6, abs=1e-6 * max(abs(head), default=0) + 1e-12)
 
 
 def qualities(boosting, rows, label):
-    """Least and greatest quality that rounding allows a rule that covers the rows."""
+    """The range of qualities that rounding allows for a rule that covers the rows."""
     found = [quality for _, quality in boosting.heads(rows, label)]
     slack = 1e-9 * max(map(abs, found), default=np.inf) + 1e-12
     return min(found, default=0) - slack, max(found, default=0) + slack
 
 
 def follow(model, boosting):
-    """Walks through the rules of a model, and holds every choice to what the twin finds at that point."""
+    """Check every choice in the rules of a model against the oracle."""
     sampled = model.bootstrap or model.max_features is not None
     heads = model.heads_.toarray().astype(float)
     everywhere = np.arange(len(boosting.y))
@@ -288,7 +288,7 @@ def follow(model, boosting):
         if boosting.settings.head == "single-label":
             assert np.count_nonzero(head) <= 1
             label = int(np.argmax(abs(head)))
-            if head[label] == 0:  # which label it was, the head does not say
+            if head[label] == 0:  # the head does not show which label it was
                 return
         assert body
         if not sampled:
@@ -313,7 +313,7 @@ def follow_default(boosting, head):
 
 
 def follow_body(boosting, body, label, search):
-    """Every condition is the best, or at least better than none; and no further one is."""
+    """Check that each condition improves the rule, and for exact search that no other condition is better."""
     rows, least, most = boosting.sampled_rows(), np.inf, np.inf
     for number, (feature, operator, threshold) in enumerate(body):
         assert boosting.may_grow(rows, number)
@@ -349,7 +349,7 @@ def test_heads_of_sampled_rules_come_from_all_rows(problem, s, search, seed):
 
 
 def roomy(seed, n_rows=50, n_labels=5):
-    """Rows of which no two sets have equal sums by chance, so that no choice is a matter of rounding."""
+    """Rows whose subsets have different sums, so that no choice depends on rounding."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n_rows, 4)).astype(np.float32)
     X[rng.random(X.shape) < 0.1] = np.nan
@@ -365,7 +365,7 @@ def test_whole_ensembles_equal_those_of_the_twin(parameters):
     model = fitted((X, Y, weights, nominal), s, 6, "exact")
     rules = oracle.Boosting(X, Y, s, weights, nominal).fit(6)
     assert [len(body) for body, _ in rules] == [len(body) for body in bodies(model)]
-    seen = X[weights > 0]  # where few rows are left, several conditions cover the same of these
+    seen = X[weights > 0]  # equivalent conditions may differ on rows of weight 0
     wanted = np.where(learned(Y, weights).any(axis=0), oracle.decision(rules, seen), -np.inf)
     np.testing.assert_allclose(model.decision_function(seen), wanted, rtol=1e-5, atol=1e-5)
 

@@ -1,4 +1,4 @@
-"""`BoostedRulesClassifier` against its rules worked out in numpy, its other ways to fit, and real data."""
+"""`BoostedRulesClassifier` against its rules evaluated in numpy, equivalent fits, and real data."""
 
 import copy
 import pickle
@@ -46,7 +46,7 @@ def classifier(variant="default", **params):
 
 
 def covered(model, X):
-    """Which rules cover which rows, (n_samples, n_rules), condition by condition."""
+    """Whether each rule covers each row, of shape (n_samples, n_rules)."""
     X, rules = np.asarray(X, dtype=np.float32), model.rules_
     result = np.ones((len(X), len(rules)), dtype=bool)
     for rule in range(len(rules)):
@@ -70,7 +70,7 @@ def assert_same_rules(model, other):
 
 @pytest.fixture(scope="module")
 def problem():
-    """Twelve numeric features, one nominal, values missing; ten labels, the last of no row."""
+    """Twelve numeric features, a nominal one, missing values, and ten labels, the last without rows."""
     X, Y = make_multilabel(300, 12, 10, n_nonzero=6, random_state=0)
     rng = np.random.default_rng(0)
     color = rng.integers(0, 4, 300)
@@ -87,7 +87,7 @@ def fitted(request, problem):
     return classifier(request.param, categorical_features=[12]).fit(*problem)
 
 
-# --- what a model says is what its rules say
+# --- predictions
 
 
 def test_scores_are_sums_of_heads(fitted, problem):
@@ -118,7 +118,7 @@ def test_predictions_are_those_of_the_scores(fitted, problem):
     label_wise = fitted.loss == "label-wise-logistic"
     fitted.set_params(predictor="auto")
     np.testing.assert_array_equal(fitted.predict(X), scores > 0 if label_wise else known)
-    # Of a label never seen rules know a score; it is all of the label that the loss has.
+    # The rules give a score to the label without rows, and the loss of label sets includes it.
     sets, scores = fitted.label_sets_.toarray(), covered(fitted, X) @ fitted.heads_.toarray().astype(float)
     losses = example_wise_loss(2 * sets - 1, scores[:, None, :])
     chosen = np.array([np.flatnonzero((sets == row).all(axis=1))[0] for row in known])
@@ -174,7 +174,7 @@ def test_ways_to_name_nominal_features(problem, names):
         assert_same_rules(classifier(categorical_features=none).fit(X, Y), classifier().fit(X, Y))
 
 
-# --- other ways to the same rules
+# --- equivalent fits
 
 
 @every_variant
@@ -310,7 +310,7 @@ def test_a_model_of_ten_thousand_rules_is_kept(tmp_path):
 
 
 def with_few_values(seed, zeros):
-    """Features of at most 61 values, of which a share is 0, one nominal, some missing; eight labels."""
+    """Features of at most 61 values with a fraction of zeros, one nominal, some missing; eight labels."""
     rng = np.random.default_rng(seed)
     X = np.round(rng.normal(size=(400, 6)), 1).clip(-3, 3)
     X[:, 5] = rng.integers(1, 5, 400)
@@ -325,7 +325,7 @@ def with_few_values(seed, zeros):
 @pytest.mark.parametrize("loss", ["example-wise-logistic", "label-wise-logistic"])
 @pytest.mark.parametrize(("label_binning", "zeros"), [(None, 0.0), (None, 0.75), (0.04, 0.75), (0.3, 0.75)])
 def test_searches_choose_the_same_conditions(label_binning, zeros, loss, head, sampled):
-    """Where the fast one tries every threshold, and bins are those of the rows: features are mostly 0."""
+    """With few values fast search tries every threshold. Its label bins are exact if most values are 0."""
     params = {"label_binning": label_binning, "loss": loss, "head": head, "categorical_features": [5]}
     if not sampled:
         params |= {"bootstrap": False, "max_features": None}
@@ -339,10 +339,10 @@ def test_searches_choose_the_same_conditions(label_binning, zeros, loss, head, s
         n_thresholds |= set(
             zip(exact.body_feature_, exact.body_operator_, exact.body_threshold_, strict=True)
         )
-    assert len(n_thresholds) > 30  # there was something to choose
+    assert len(n_thresholds) > 30  # the searches had choices
 
 
-# --- what is held out, and which label sets are known
+# --- held-out rows and known label sets
 
 
 @every_variant
@@ -449,7 +449,7 @@ def test_subset_loss_of_the_defaults(data):
 
 
 def figures(data, name, n_rules, **params):
-    """Subset 0/1 loss, Hamming loss and example-wise F1 of test rows in percent, means of two models."""
+    """Subset 0/1 loss, Hamming loss and example-wise F1 of test rows in percent, averaged over two models."""
     X, Y = load_xc(data / name / "train.txt.gz")
     X_test, Y_test = load_xc(data / name / "test.txt.gz")
     truth, found = Y_test.toarray() > 0, []
@@ -465,7 +465,7 @@ def figures(data, name, n_rules, **params):
 
 # Number of rules; means of eight random states; three standard deviations of a mean of two of them. With 500
 # rules BOOMER has subset losses of 32.6 ± 0.5, 47.7 ± 0.8 and 78.9 ± 0.6, Hamming losses of 1.19, 4.16 and
-# 20.19. A smaller step, heads of single labels or another loss are outside on two sets at least.
+# 20.19. A smaller step, single-label heads or another loss fail on at least two sets.
 FIGURES = {
     "medical": (500, [31.5, 1.14, 79.1], [1.0, 0.06, 1.1]),
     "birds": (500, [47.1, 4.07, 59.8], [1.7, 0.15, 1.4]),
@@ -479,8 +479,8 @@ def test_figures_on_real_data(data, name):
     assert (np.abs(figures(data, name, n_rules) - expected) <= noise).all()
 
 
-# How far bins of labels take the figures. By the means of eight random states it is 4.1, 0.17 and 3.9 points
-# on medical, 1.0, 0.09 and 1.6 on birds, 0.9, 0.03 and 0.1 on yeast; the rest is noise of a mean of two.
+# Allowed change of the figures by label binning. For the means of eight random states it is 4.1, 0.17 and 3.9
+# points on medical, 1.0, 0.09 and 1.6 on birds, 0.9, 0.03 and 0.1 on yeast. The rest allows for noise.
 BINS_COST = {"medical": [7.0, 0.30, 6.7], "birds": [2.4, 0.24, 3.1], "yeast": [1.9, 0.43, 1.1]}
 
 

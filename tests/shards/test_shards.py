@@ -1,4 +1,4 @@
-"""Fits in pieces: the bits of one fit, also after kills, and folders of other fits are refused."""
+"""Fits in pieces give the bits of one fit, also after kills. Folders of other fits are refused."""
 
 import errno
 import json
@@ -36,7 +36,7 @@ def data():
 
 
 def with_unknown(Y):
-    """Mark some entries of Y as unknown: zeros, and ones."""
+    """Mark some entries of Y, zeros and ones, as unknown."""
     marked = sparse.random_array(Y.shape, density=0.02, rng=np.random.default_rng(0), format="csr")
     marked.data[:] = np.nan
     return sparse.csr_array(Y.astype(np.float32) + marked)
@@ -91,7 +91,7 @@ def test_unknown_entries_and_costs_of_labels(tmp_path, data, costs, C):
     assert_same_bits(got, expected)
     assert_same_bits(shards.merge(tmp_path / "fit"), expected)
     other = ml.DiSMECClassifier(C=expected.C_, random_state=0).fit(X, data[1], **given)
-    assert not np.array_equal(other.intercept_, expected.intercept_)  # the entries make a difference
+    assert not np.array_equal(other.intercept_, expected.intercept_)  # the unknown entries make a difference
 
 
 def test_names_of_labels(tmp_path, data):
@@ -294,7 +294,7 @@ ml.shards.fit(model, X, Y, checkpoint=sys.argv[2], n_pieces=19).save(sys.argv[3]
     ["DiSMECClassifier(random_state=0)", "LabelTreeClassifier(max_leaf=9, branching=6, random_state=0)"],
 )
 def test_killed_at_twenty_random_moments(tmp_path, data, model):
-    """Each kill loses at most the piece in work, and the model file is the same, byte for byte."""
+    """Each kill loses at most the current piece, and the model file is the same, byte for byte."""
     dump_xc(*data, tmp_path / "data.txt")
     X, Y = load_xc(tmp_path / "data.txt")
     eval(model, vars(ml)).fit(X, Y).save(tmp_path / "expected")
@@ -337,7 +337,7 @@ except OSError as error:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs RLIMIT_FSIZE")
 def test_files_that_cannot_be_written(tmp_path, data):
-    """No half-written file stays, and the same call continues when there is room."""
+    """No partly written file remains, and the same call continues when there is space."""
     dump_xc(*data, tmp_path / "data.txt")
     X, Y = load_xc(tmp_path / "data.txt")
     for limit in (5000, 20_000):  # the first is too small for a piece, the second is large enough for some

@@ -1,4 +1,4 @@
-"""Fits of label trees in pieces: the bits of one fit, level by level."""
+"""Fits of label trees in pieces give the bits of one fit. The pieces are fitted level by level."""
 
 import numpy as np
 import pytest
@@ -72,7 +72,7 @@ def test_costs_weights_and_unknown_entries(tmp_path, data):
 
 
 def test_machines_that_share_a_folder(tmp_path, data):
-    """Pieces of upper levels that others have not finished are fitted too, but not those of the leaves."""
+    """A process also fits missing pieces of other processes on upper levels, but not those of leaves."""
     X, Y = data
     expected = ml.LabelTreeClassifier(**PLAIN).fit(X, Y)
     model, folder = ml.LabelTreeClassifier(**PLAIN), tmp_path / "fit"

@@ -1,4 +1,4 @@
-"""A small corpus of made texts, whose words say which labels they carry."""
+"""A small corpus of generated texts whose words determine their labels."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ FILLERS = ["the", "of", "a", "and", "report", "study", "new"]
 
 
 def corpus(n_texts, seed):
-    """Texts and the lists of their names."""
+    """Texts and the lists of their label names."""
     rng = np.random.default_rng(seed)
     names = list(WORDS)
     texts, labels = [], []

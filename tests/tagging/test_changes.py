@@ -1,4 +1,4 @@
-"""Labels of a tagger changed after the fit, and more texts for labels that exist."""
+"""Labels of a tagger changed after the fit, and updates of existing labels with more texts."""
 
 import numpy as np
 import pytest
@@ -131,7 +131,7 @@ def test_updated_labels_are_those_of_a_fit_to_all_rows(keeping, train, held, tmp
         whole = clone(old).set_params(threshold=old.threshold_)
         whole.fit(keeping.rows_, keeping.row_labels_)
         found = whole.decision_function(keeping.vectorizer_.transform(held))
-        # The solver began with the old weights, so only the tolerance of the solver is promised.
+        # The solver starts from the old weights, so the results agree up to its tolerance.
         for at in range(3):
             np.testing.assert_allclose(after[NAMES[at]], found[:, at], rtol=0, atol=1e-3)
     assert_comes_back(keeping, held, tmp_path)

@@ -1,4 +1,4 @@
-"""Names of labels: from the columns of data frames, into files, explanations and the command line."""
+"""Names of labels from the columns of data frames, in files, explanations and the command line."""
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ NAMES = ["ä", "cats & dogs", "", "日本", "e", "f"]
 
 
 class ArrowTable:
-    """A table as Arrow's: columns by name, and no method that makes a matrix."""
+    """A table like Arrow's, with columns by name and no method that returns a matrix."""
 
     def __init__(self, Y, names):
         self.column_names = names
@@ -30,7 +30,7 @@ class ArrowTable:
 
 
 class PolarsFrame:
-    """A data frame as of polars: a list of column names, and `to_numpy`."""
+    """A data frame like that of polars, with a list of column names and `to_numpy`."""
 
     def __init__(self, Y, names):
         self.columns = names

@@ -1,4 +1,4 @@
-"""Taggers made from fitted pipelines: the same answers, and the methods of a tagger."""
+"""Taggers made from fitted pipelines: they give the same answers and have the methods of a tagger."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""The tagger: what it says is what its parts say, and one file holds all of it."""
+"""The tagger: its suggestions are those of its parts, and one file holds all parts."""
 
 import inspect
 import os
@@ -204,7 +204,7 @@ def test_data_frames_and_nothing_are_no_texts(train):
 
 
 def test_a_tagger_is_cross_validated(train):
-    """The same precision as that of the suggestions of taggers that are fitted by hand."""
+    """The precision equals that of the suggestions of taggers fitted here."""
     texts, labels = train
     rows = np.arange(len(texts))
     folds = [(rows[::2], rows[1::2]), (rows[1::2], rows[::2])]

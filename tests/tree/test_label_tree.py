@@ -142,7 +142,7 @@ def test_short_rankings_begin_long_ones(planted, k, params):
     [(300, 1, 100), (300, 2, 400), (1300, 7, 400), (1500, 7, 100), (4108, 7, 129), (20_000, 7, 400)],
 )
 def test_the_size_of_leaves_depends_on_the_number_of_labels(n_seen, beam, size):
-    """Leaves of a balanced tree have almost the same number of labels, so the largest tells `max_leaf`."""
+    """Leaves of a balanced tree have almost the same number of labels, so the largest shows `max_leaf`."""
     n_labels = n_seen + 7  # seven labels have no row
     Y = csr_array((np.ones(n_seen), (np.arange(n_seen) % 500, np.arange(n_seen))), shape=(500, n_labels))
     X = make_multilabel(500, 60, 20, n_nonzero=5, random_state=0)[0]

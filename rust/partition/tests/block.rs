@@ -1,7 +1,7 @@
 //! Compares rankings, label sets and scores of block models with their definition, one row at a time.
 #![allow(
     clippy::float_cmp,
-    reason = "scores are the same bits, or of no row at all"
+    reason = "scores must be exactly equal"
 )]
 #![allow(
     clippy::disallowed_macros,

@@ -1,5 +1,5 @@
-//! Any bytes as an ARFF file and, behind the first zero byte, an XML file that names its labels: read, or
-//! refused with a line.
+//! Reads any bytes as an ARFF file, and bytes after the first zero byte as an XML file with the names of
+//! labels. Errors must name a line.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Arrays of boosted rules as a model file may hold them: refused, or they score a row.
+//! Loads changed arrays of boosted rules. They must be refused, or the model must score a row.
 
 #![no_main]
 
@@ -9,7 +9,7 @@ use manylabel_rules::{Bodies, Ensemble, LabelSets, Rules};
 use manylabel_score::{Bounds, Model};
 use manylabel_sparse::CsrView;
 
-/// A sound model, row after row of the sizes given, and what is replaced in it.
+/// The sizes of a valid model, a row to score, and replaced numbers in the arrays of the model.
 #[derive(Debug, Arbitrary)]
 struct Input {
     /// For each rule: conditions (less than 4) and labels (less than 4).
@@ -18,11 +18,11 @@ struct Input {
     n_labels: u8,
     names_sets: bool,
     row: Vec<f32>,
-    /// Array, place and number.
+    /// The array, the position and the new number.
     replaced: Vec<(u8, u8, i64)>,
 }
 
-/// Ends of pieces of so many entries, from 0.
+/// Returns the ends of pieces of these sizes, starting with 0.
 fn ends(sizes: impl Iterator<Item = u8>) -> Vec<i64> {
     let mut ends = vec![0];
     let mut end = 0;
@@ -94,6 +94,6 @@ fuzz_target!(|input: Input| {
     assert_eq!(ranked.n_rows(), 1);
     assert!(ranked.indices.iter().all(|&label| (label as usize) < n_labels));
     assert!(ranked.values.iter().all(|score| score.is_finite()));
-    // No label set is known where no rule has a label.
+    // If no label set is known, this is an error.
     let _ = model.above(x.into(), Bounds::One(0.0), &watch);
 });

@@ -1,5 +1,5 @@
-//! Any bytes as a file in Extreme Classification form: read, or refused with a line; then once more with
-//! wider types, which must find the same rows.
+//! Reads any bytes as a file in the Extreme Classification format. Errors must name a line. Then reads them
+//! with wider types, which must give the same rows.
 
 #![no_main]
 
@@ -19,7 +19,7 @@ fuzz_target!(|text: &[u8]| {
             assert_eq!(single.y.ends, double.y.ends);
             assert_eq!(single.x.n_rows(), single.shape.0);
         }
-        // Numbers beyond 32 bits.
+        // Numbers may be beyond 32 bits.
         (Err(Error::TooLarge { .. } | Error::Parse { .. }), Ok(_)) => {}
         (Err(_), Err(Error::Parse { .. })) => {}
         (single, double) => panic!("{single:?} and {double:?}"),
