@@ -1,4 +1,4 @@
-"""Label sets whose risk is controlled: few true labels are missed, or few chosen labels are wrong."""
+"""The rule `RiskControl`, which bounds the fraction of missed true labels or of wrong chosen labels."""
 
 from __future__ import annotations
 
@@ -71,8 +71,7 @@ class RiskControl(DecisionRule):
     References
     ----------
     .. [1] A. N. Angelopoulos, S. Bates, A. Fisch, L. Lei and T. Schuster, "Conformal risk control", ICLR
-    2024,
-       theorem 1.
+       2024, theorem 1.
     .. [2] A. N. Angelopoulos, S. Bates, E. J. Candès, M. I. Jordan and L. Lei, "Learn then test: calibrating
        predictive algorithms to achieve risk control", Annals of Applied Statistics, 2025.
 
