@@ -49,7 +49,7 @@ def main():
     parser.add_argument("--sets", nargs="+", default=SETS, help="folders of MANYLABEL_DATA")
     parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--cv", type=lambda text: float(text) if "." in text else int(text), default=0.1)
+    parser.add_argument("--cv", type=read_cv, default="auto")
     args = parser.parse_args()
     if not os.environ.get("MANYLABEL_DATA"):
         sys.exit("MANYLABEL_DATA must be the path of the folder of data sets")
@@ -57,10 +57,14 @@ def main():
         data = split(Path(os.environ["MANYLABEL_DATA"]) / name)
         for system in args.systems:
             figures = measured(SYSTEMS[system], args, *data)
-            title = system if args.cv == 0.1 else f"{system}, cv={args.cv}"
+            title = system if args.cv == "auto" else f"{system}, cv={args.cv}"
             print(f"\n{name}, {title}", *(f"{key}: {value}" for key, value in figures.items()), sep="\n  ")
             sys.stdout.flush()
             record.write("decisions", name, title, figures)
+
+
+def read_cv(text):
+    return text if text == "auto" else float(text) if "." in text else int(text)
 
 
 def measured(make, args, X, Y, X_test, Y_test):
@@ -74,7 +78,7 @@ def measured(make, args, X, Y, X_test, Y_test):
     scores, Y_held = model.held_
     top = model._candidates(model._features(X_test), 1)
     raw = model.predict_topk(X_test, max(KS))
-    found = {"fit s": round(alone, 2), "times fit": round(times, 2)}
+    found = {"cv": str(model.cv_), "fit s": round(alone, 2), "times fit": round(times, 2)}
     for k, before, after in zip(
         KS, metrics.precision_at_k(Y_test, raw, KS), metrics.precision_at_k(Y_test, top, KS), strict=True
     ):
@@ -140,8 +144,9 @@ def rules(held, Y_held, P, Y):
         "F1Inference": F1Inference("train"),
     }
     sets = {title: csr_array(rule.fit(held, Y_held).predict(P)) for title, rule in fitted.items()}
+    of_bounds = {bound: f1(Y_held, chosen(held, bound)) for bound in GRID}
     for measure in ("micro", "macro", "example"):
-        best = max(GRID, key=lambda bound: f1(Y_held, chosen(held, bound))[measure])
+        best = max(GRID, key=lambda bound: of_bounds[bound][measure])
         sets[f"one bound for {measure}-F1"] = chosen(P, best)
     return {
         f"{measure}-F1, {title}": round(100 * value, 2)

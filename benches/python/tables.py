@@ -300,6 +300,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "calibration": lambda: rows(
         "decisions",
         {
+            **same("cv"),
             "error": pair("error"),
             "above 0.3": pair("error above 0.3"),
             "of labels": pair("error of labels"),
@@ -374,6 +375,10 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     ),
     "corrlog_scene": lambda: rows(
         "corrlog_scene", same("Hamming", "0-1", "accuracy", "F1", "macro-F1", "micro-F1")
+    ),
+    "baselines": lambda: rows(
+        "baselines",
+        same("folds", "fit CPU s", "Hamming", "0-1", "accuracy", "F1", "macro-F1", "micro-F1"),
     ),
     "corrlog_cv": lambda: rows(
         "corrlog_cv", same("Hamming", "0-1", "accuracy", "F1", "macro-F1", "micro-F1")

@@ -211,9 +211,9 @@ def test_held_out_rows_are_not_seen(data):
 
 def test_auto_means_five_folds_for_few_ones_and_a_tenth_for_many():
     rng = np.random.default_rng(8)
-    X, Y = rng.normal(size=(1500, 3)), rng.random((1500, 100)) < 0.7
-    few, many = Y[:1400], Y
-    assert few.sum() < 100_000 <= many.sum()
+    X, Y = rng.normal(size=(3700, 3)), rng.random((3700, 100)) < 0.7
+    few, many = Y[:3400], Y
+    assert few.sum() < 250_000 <= many.sum()
     dismec = ml.DiSMECClassifier(1.0, threshold="zero")
     for rows, expected in ((few, 5), (many, 0.1)):
         auto = LabelCalibrator(dismec, random_state=0).fit(X[: len(rows)], rows.astype(int))
@@ -222,9 +222,9 @@ def test_auto_means_five_folds_for_few_ones_and_a_tenth_for_many():
         np.testing.assert_array_equal(auto.intercept_, given.intercept_)
     # Without a refit one model is needed, so a tenth is held out. There are no more folds than rows.
     few = few.astype(int)
-    assert LabelCalibrator(dismec, refit=False, random_state=0).fit(X[:1400], few).cv_ == 0.1
+    assert LabelCalibrator(dismec, refit=False, random_state=0).fit(X[:3400], few).cv_ == 0.1
     assert LabelCalibrator(dismec, random_state=0).fit(X[:3], few[:3]).cv_ == 3
-    model = LabelCalibrator(dismec.fit(X[:1400], few), cv="prefit").fit(X[:1400], few)
+    model = LabelCalibrator(dismec.fit(X[:3400], few), cv="prefit").fit(X[:3400], few)
     assert not hasattr(model, "cv_")
     with pytest.raises(ValueError, match="X must have at least two rows, so that rows can be held out"):
         LabelCalibrator(dismec).fit(X[:1], few[:1])

@@ -33,7 +33,7 @@ _OF_STEPS = ("curve_ends", "curves", "curve_scores", "curve_probabilities")
 
 
 # With "auto", folds are used if Y has fewer ones than this number; see the Notes of `LabelCalibrator`.
-_FEW_ONES = 100_000
+_FEW_ONES = 250_000
 _FOLDS, _SHARE = 5, 0.1
 
 
@@ -65,7 +65,7 @@ class LabelCalibrator(MultiLabelClassifier):
     cv : {"auto", "prefit"}, int or float, default="auto"
         Which rows are held out. A float between 0 and 1 is the fraction of the rows to hold out. An int >= 2
         is a number of folds: each fold is scored by a model that is fitted to the other folds. "auto" means
-        five folds if Y has fewer than 100,000 ones, and otherwise a tenth of the rows; see Notes. "prefit"
+        five folds if Y has fewer than 250,000 ones, and otherwise a tenth of the rows; see Notes. "prefit"
         means that `estimator` is already fitted, and that all rows of `fit` are held out. The caller is
         responsible for passing only rows that `estimator` has not seen.
     n_candidates : int, default=100
@@ -123,11 +123,20 @@ class LabelCalibrator(MultiLabelClassifier):
     over the held-out rows. A penalty that suits the data keeps rare labels near their group, and lets
     frequent labels deviate. All curves increase.
 
-    With ``cv="auto"``, five folds are used if a tenth of the rows has fewer than 10,000 ones. With DiSMEC and
+    With ``cv="auto"``, five folds are used if a tenth of the rows has fewer than 25,000 ones. With DiSMEC and
     label trees, five folds instead of a tenth of the rows lowered the log loss of test rows by 2 % on bibtex
-    (a tenth has 1,200 ones), by 0.6 % on 3,000 rows of delicious (5,700 ones), and by 0.4 % on 6,000 rows
-    (11,400 ones). They also need four more fits, so larger data sets are not worth the time. With a tenth of
-    the rows, calibration took 0.4 to 1.1 times as long as a fit without it.
+    (a tenth has 1,200 ones), by 0.6 % on 3,000 rows of delicious (5,700 ones), by 0.4 % on all rows of
+    delicious (24,600 ones), and by 0.5 % on citeulike-t (20,700 ones), where P@1 also rose by 1 point. The
+    gain shrinks with the number of ones, and a fit with five folds took 4 to 6.5 times as long as a fit
+    without calibration. With a tenth of the rows, it took 1.4 to 2.1 times as long.
+
+    The probabilities were measured on five public data sets with 159 to 24,522 labels, with DiSMEC, label
+    trees and blocks. The calibration error of all candidates, in 15 bins, was at most 0.006. The error of
+    candidates with probabilities above 0.3 was at most 0.03, except for 0.032 with blocks on bibtex. Single
+    labels with few candidates are hard to check: with label trees on citeulike-t, the mean error of labels
+    over their own candidates was 0.057, and perfect probabilities would have 0.05 by chance. The curves of
+    labels differ, so probabilities rank labels differently from scores: with a tenth of the rows held out,
+    P@5 was 0.2 points lower there, and with five folds 0.2 points higher. `predict_topk` ranks by scores.
 
     Unknown entries of Y (NaN) are passed to `estimator`, which must be from this library. The curves are
     fitted to the known entries of the held-out rows.

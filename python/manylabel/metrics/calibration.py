@@ -1,8 +1,8 @@
 """Measures of the probabilities of labels, for dense and sparse probabilities.
 
 Probabilities are calibrated if, of all labels with probability p, the fraction p are true labels. Calibration
-is measured in bins of equal mass: the pairs of a row and a label are sorted by probability and divided into
-bins with equal numbers of pairs. The calibration error is the mean over the bins of the absolute difference
+is measured in bins: the pairs of a row and a label are sorted by probability and divided into bins with the
+same number of pairs (up to 1). The calibration error is the mean over the bins of the absolute difference
 between the mean probability and the fraction of true labels.
 
 In sparse probabilities, such as the result of ``predict_proba_topk``, the stored entries are the candidates.
@@ -66,7 +66,7 @@ def calibration_error(
     above: float = 0.0,
     least_positives: int = 1,
 ) -> float:
-    """Compute the expected calibration error in bins of equal mass.
+    """Compute the expected calibration error in bins with the same number of pairs (up to 1).
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def calibration_error(
     Returns
     -------
     float
-        The calibration error, in [0, 1]. The result is nan if no pair or no label is left.
+        The calibration error, in [0, 1]. The result is NaN if no pair or no label is left.
 
     Raises
     ------
@@ -165,7 +165,8 @@ def reliability_curve(
 ) -> Reliability:
     """Compute the points of a reliability curve: mean probability and fraction of true labels of each bin.
 
-    The candidates of all labels are sorted by probability and divided into bins of equal mass.
+    The candidates of all labels are sorted by probability and divided into bins with the
+    same number of pairs (up to 1).
 
     Returns
     -------
@@ -236,7 +237,7 @@ def brier_at_k(Y_true: Matrix, probabilities: Matrix, k: int | Sequence[int] = (
     -------
     float or ndarray of shape (len(k),), dtype float64
         The mean of ``(p - h)**2`` over the labels of all rows, where h is 1 for a true label and 0 otherwise.
-        The result is a float if `k` is an int, and nan if no row has a candidate.
+        The result is a float if `k` is an int, and NaN if no row has a candidate.
 
     Raises
     ------
@@ -263,7 +264,7 @@ def log_loss_at_k(
     -------
     float or ndarray of shape (len(k),), dtype float64
         The mean of ``-log p`` over true labels and ``-log(1 - p)`` over other labels. Probabilities of 0 and
-        1 are moved by 1.2e-7, the resolution of float32. The result is a float if `k` is an int, and nan if
+        1 are moved by 1.2e-7, the resolution of float32. The result is a float if `k` is an int, and NaN if
         no row has a candidate.
 
     Examples

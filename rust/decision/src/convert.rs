@@ -6,11 +6,18 @@ use manylabel_sparse::{CsrView, Index, Value};
 use rayon::prelude::*;
 
 /// Monotone curves, one per label, that convert scores to probabilities.
+///
+/// The curves must increase or be constant, so that a label with a higher score does not get a lower probability
+/// than before. Curves of different labels may cross, so that the order of labels in a row may change.
 pub trait Curves: Sync {
     /// Returns the number of labels.
     fn n_labels(&self) -> usize;
 
-    /// Returns the probability of a label with a score.
+    /// Returns the probability of a label with a score, from 0 to 1.
+    ///
+    /// # Panics
+    ///
+    /// May panic if there is no such label.
     fn probability(&self, label: usize, score: f64) -> f64;
 }
 
@@ -19,10 +26,29 @@ const ROWS_AT_ONCE: usize = 256;
 
 /// Returns the probabilities of the stored entries of `scores`, in their order.
 ///
+/// Rows are distributed over the threads of the current pool. Only the result is allocated.
+///
+/// ```
+/// use manylabel_base::Watch;
+/// use manylabel_decision::{Sigmoids, pooled::Knots, probabilities};
+/// use manylabel_sparse::CsrView;
+///
+/// // The log-odds are 2 s - 1 for label 0, and s for label 1.
+/// let curves = Sigmoids {
+///     knots: Knots::default(),
+///     intercept: vec![-1.0, 0.0],
+///     slope: vec![2.0, 1.0],
+///     variance: 0.0,
+/// };
+/// let scores = CsrView::new("scores", &[0i32, 2], &[0, 1], &[0.5f32, 0.0], 2)?;
+/// assert_eq!(probabilities(scores, &curves, &Watch::new())?, [0.5, 0.5]);
+/// # Ok::<(), manylabel_base::Error>(())
+/// ```
+///
 /// # Errors
 ///
 /// Returns [`Error::Shape`] if `scores` has another number of labels than the curves, [`Error::TooLarge`] if
-/// memory is short, and [`Error::Stopped`] if the watch was stopped.
+/// memory is short, and [`Error::Stopped`] if the caller requested a stop.
 pub fn probabilities<I: Index, T: Value>(
     scores: CsrView<'_, I, T>,
     curves: &impl Curves,

@@ -13,6 +13,19 @@ use rayon::prelude::*;
 /// `falling` has the probabilities of a row in decreasing order. `of_empty` is the F1 of an empty set for a row
 /// without labels. If two numbers have the same expected F1, the smaller one is returned.
 ///
+/// The time and the memory are quadratic in the number of probabilities.
+///
+/// ```
+/// use manylabel_decision::f1::best_size;
+///
+/// // The first label alone has an expected F1 of 0.5 * 1/2 + 0.4 * ..., which is less than both labels have.
+/// assert_eq!(best_size(&[0.5, 0.4], 0.0)?, 2);
+/// assert_eq!(best_size(&[0.9, 0.1], 0.0)?, 1);
+/// // If the row probably has no labels, the empty set is best.
+/// assert_eq!(best_size(&[0.1], 1.0)?, 0);
+/// # Ok::<(), manylabel_base::Error>(())
+/// ```
+///
 /// # Errors
 ///
 /// Returns [`Error::TooLarge`] if memory is short.
@@ -73,7 +86,7 @@ pub fn best_size(falling: &[f64], of_empty: f64) -> Result<usize, Error> {
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] if memory is short, and [`Error::Stopped`] if the watch was stopped.
+/// Returns [`Error::TooLarge`] if memory is short, and [`Error::Stopped`] if the caller requested a stop.
 pub fn best_sets<I: Index, T: Value>(
     probabilities: CsrView<'_, I, T>,
     of_empty: f64,

@@ -24,6 +24,17 @@ use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 use rayon::prelude::*;
 
 /// The parents of all labels.
+///
+/// A label may have several parents, and a hierarchy may have several roots. Labels without pairs are roots without
+/// children.
+///
+/// ```
+/// use manylabel_decision::hierarchy::Hierarchy;
+///
+/// assert!(Hierarchy::new(&[[0, 1], [0, 2]], 3).is_ok());
+/// let error = Hierarchy::new(&[[0, 1], [1, 0]], 2).unwrap_err();
+/// assert!(error.to_string().contains("cycle"));
+/// ```
 #[derive(Debug, Clone)]
 pub struct Hierarchy {
     /// Label l has the parents `parents[ends[l]..ends[l + 1]]`.
@@ -109,6 +120,18 @@ impl Hierarchy {
 
 /// Corrects the probabilities of all rows. The result has the stored labels and their ancestors, except those
 /// with the corrected probability 0. Labels that are not stored have the probability 0.
+///
+/// ```
+/// use manylabel_base::Watch;
+/// use manylabel_decision::hierarchy::{Hierarchy, coherent};
+/// use manylabel_sparse::CsrView;
+///
+/// // Label 1 is the parent of label 0, which is more probable. Both get the mean, and the parent comes first.
+/// let p = CsrView::new("probabilities", &[0i32, 2], &[0, 1], &[0.5f32, 0.25], 2)?;
+/// let found = coherent(p, &Hierarchy::new(&[[1, 0]], 2)?, &Watch::new())?;
+/// assert_eq!(found.values, [0.375f32.next_down(), 0.375]);
+/// # Ok::<(), manylabel_base::Error>(())
+/// ```
 ///
 /// # Errors
 ///

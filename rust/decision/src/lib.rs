@@ -1,8 +1,8 @@
 //! Calibrated probabilities from the scores of labels, and label sets from probabilities.
 //!
-//! A classifier returns the labels with the highest scores of each row, the candidates. [`fit`] fits a
-//! monotone curve per label to the pairs (score, hit) of held-out rows, where a hit is a candidate that is a
-//! true label. [`Sigmoids`] and [`Steps`] convert scores to probabilities with these curves.
+//! A classifier returns the labels with the highest scores of each row, the candidates. [`fit_sigmoids`] and
+//! [`fit_steps`] fit a monotone curve per label to the pairs (score, hit) of held-out rows, where a hit is a
+//! candidate that is a true label. [`probabilities`] converts the scores of other rows with these curves.
 //!
 //! Most labels have few hits, so their curves are pooled. With [`Pooling::Frequency`], the log-odds of label
 //! l with score s are
@@ -16,8 +16,20 @@
 //! penalized logistic regressions. The penalty of the labels is chosen by cross-validation over the held-out
 //! rows, so that it fits the number of hits.
 //!
+//! # What the other modules do
+//!
 //! [`f1`] chooses the label set with the largest expected F1 of a row. [`hierarchy`] corrects probabilities
-//! so that no label is more probable than its parents.
+//! so that no label is more probable than its parents. Rules that choose labels by a bound on their probability
+//! need no module here: they are comparisons.
+//!
+//! # Cost and determinism
+//!
+//! Every fit passes over the pairs of a label a few dozen times, and labels are distributed over the threads of
+//! the current pool. Memory is linear in the number of pairs and in the number of labels. Nothing has a size of
+//! rows times labels. Results do not depend on the number of threads: every label is fitted by one thread, and sums
+//! over labels have a fixed order.
+//!
+//! # Example
 //!
 //! ```
 //! use manylabel_base::Watch;
@@ -59,6 +71,10 @@ pub use sigmoid::{Sigmoids, fit_sigmoids};
 pub use steps::{Steps, fit_steps};
 
 /// Which labels share the parameters of their curves.
+///
+/// The choice trades bias against variance. A curve for all labels is biased for labels whose scores have another
+/// meaning. A curve of its own has a large variance for a label with few hits. [`Pooling::Frequency`] lies between
+/// the two, and the held-out rows decide where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pooling {
     /// The curve of a label is shrunk to the curve of the labels of similar frequency.

@@ -1,19 +1,36 @@
 //! Collects the scores of held-out rows by label, with the information which of them are hits.
+//!
+//! Scores arrive by row, as a classifier returns them. Curves are fitted by label. [`Pairs::new`] transposes the
+//! scores by counting, in two passes over the stored entries.
 
 use manylabel_base::range::same;
 use manylabel_base::{Error, collected, filled};
 use manylabel_sparse::{CsrView, Index, Value};
 
 /// The candidates of all held-out rows, grouped by label. The pairs of a label are in the order of the rows.
+///
+/// A true label that is not a candidate of its row is not a pair. No curve is fitted to such labels, since they
+/// have no score.
+///
+/// ```
+/// use manylabel_decision::Pairs;
+/// use manylabel_sparse::CsrView;
+///
+/// // One row with the candidates 0 and 2 of three labels.
+/// let scores = CsrView::new("scores", &[0i32, 2], &[0, 2], &[0.5f32, -0.5], 3)?;
+/// let y = CsrView::new("Y", &[0i32, 1], &[2], &[1.0f32], 3)?;
+/// assert_eq!(Pairs::new(scores, y)?.n_labels(), 3);
+/// # Ok::<(), manylabel_base::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Pairs {
     /// Label l has the pairs `ends[l]..ends[l + 1]`.
     pub(crate) ends: Vec<usize>,
-    /// Scores.
+    /// The score of each pair.
     pub(crate) scores: Vec<f64>,
     /// Whether the label of the pair is a true label of its row.
     pub(crate) hits: Vec<bool>,
-    /// Rows.
+    /// The row of each pair.
     pub(crate) rows: Vec<u32>,
 }
 

@@ -1,4 +1,8 @@
 //! Fits one monotone, piecewise linear curve of log-odds to the pairs of all labels.
+//!
+//! Scores of most classifiers are not log-odds: margins of a squared hinge loss crowd below -1, and scores of label
+//! trees are sums of logarithms. A straight line through such scores is wrong for all labels in the same way. The
+//! curve removes this common error, so that the deviations of labels can be small.
 
 use crate::isotonic::isotonic;
 use crate::logistic::{Penalty, Point, fit};
@@ -26,6 +30,15 @@ pub struct Knots {
 
 impl Knots {
     /// Returns the log-odds of a score. Without knots, the score itself is returned.
+    ///
+    /// ```
+    /// use manylabel_decision::pooled::Knots;
+    ///
+    /// let knots = Knots { at: vec![0.0, 1.0, 3.0], log_odds: vec![-2.0, 0.0, 1.0] };
+    /// assert_eq!(knots.log_odds(0.5), -1.0);
+    /// assert_eq!(knots.log_odds(2.0), 0.5);
+    /// assert_eq!(knots.log_odds(5.0), 2.0); // the last slope continues
+    /// ```
     pub fn log_odds(&self, score: f64) -> f64 {
         let (at, odds) = (&self.at, &self.log_odds);
         let Some(last) = at.len().checked_sub(1) else {

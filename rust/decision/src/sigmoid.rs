@@ -1,4 +1,9 @@
 //! Fits one sigmoid per label.
+//!
+//! The parameters are deviations from a pooled curve. Deviations of groups have a fixed penalty. Deviations of
+//! labels have a penalty that is chosen by cross-validation over the held-out rows: if labels differ little, all
+//! of them stay close to their group, and if they differ much, labels with many hits get curves of their own. The
+//! penalty of intercepts is the inverse of a variance, as in a model with normally distributed deviations.
 
 use crate::logistic::{Penalty, Point, fit_with_slope_at_least, loss, sigmoid};
 use crate::pairs::{Pairs, groups};
@@ -58,12 +63,28 @@ impl Sigmoids {
 /// Fits the sigmoids. `frequency` is the number of training rows of each label.
 ///
 /// With [`Pooling::None`], the sigmoid of a label is Platt's, with Platt's targets. A label without candidates
-/// has Platt's sigmoid over all labels.
+/// has Platt's sigmoid over all labels. With [`Pooling::All`], every label has that sigmoid.
+///
+/// ```
+/// use manylabel_base::Watch;
+/// use manylabel_decision::{Pairs, Pooling, fit_sigmoids};
+/// use manylabel_sparse::CsrView;
+///
+/// // Label 1 has a hit at a score at which label 0 has none.
+/// let scores = CsrView::new("scores", &[0i32, 2], &[0, 1], &[0.0f32, 0.0], 2)?;
+/// let y = CsrView::new("Y", &[0i32, 1], &[1], &[1.0f32], 2)?;
+/// let pairs = Pairs::new(scores, y)?;
+/// let own = fit_sigmoids(&pairs, &[1, 1], Pooling::None, &Watch::new())?;
+/// assert!(own.probability(1, 0.0) > own.probability(0, 0.0));
+/// let shared = fit_sigmoids(&pairs, &[1, 1], Pooling::All, &Watch::new())?;
+/// assert_eq!(shared.probability(1, 0.0), shared.probability(0, 0.0));
+/// # Ok::<(), manylabel_base::Error>(())
+/// ```
 ///
 /// # Errors
 ///
 /// Returns [`Error::Shape`] if `frequency` does not have an entry for each label, [`Error::TooLarge`] if memory
-/// is short, and [`Error::Stopped`] if the watch was stopped.
+/// is short, and [`Error::Stopped`] if the caller requested a stop.
 pub fn fit_sigmoids(
     pairs: &Pairs,
     frequency: &[u32],

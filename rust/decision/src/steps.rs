@@ -1,4 +1,7 @@
 //! Fits isotonic curves.
+//!
+//! An isotonic curve makes no assumption about the form of the relation between score and probability, except that
+//! it does not decrease. It needs more hits than a sigmoid, so that most labels share the curve of their group.
 
 use crate::isotonic::isotonic;
 use crate::pairs::{Pairs, groups};
@@ -47,7 +50,21 @@ impl Curves for Steps {
 
 /// Fits the isotonic curves. `frequency` is the number of training rows of each label.
 ///
-/// With [`Pooling::None`], a label without candidates has the curve of all labels.
+/// With [`Pooling::None`], a label without candidates has the curve of all labels. The pairs are sorted once, and
+/// the time of the rest is linear in the number of pairs.
+///
+/// ```
+/// use manylabel_base::Watch;
+/// use manylabel_decision::{Curves, Pairs, Pooling, fit_steps};
+/// use manylabel_sparse::CsrView;
+///
+/// // Three rows with the scores 1, 2 and 3 of the only label, of which the last two have the label.
+/// let scores = CsrView::new("scores", &[0i32, 1, 2, 3], &[0, 0, 0], &[1.0f32, 2.0, 3.0], 1)?;
+/// let y = CsrView::new("Y", &[0i32, 0, 1, 2], &[0, 0], &[1.0f32, 1.0], 1)?;
+/// let curves = fit_steps(&Pairs::new(scores, y)?, &[2], Pooling::All, &Watch::new())?;
+/// assert_eq!(curves.probability(0, 1.5), 0.5); // between the points (1, 0) and (2, 1)
+/// # Ok::<(), manylabel_base::Error>(())
+/// ```
 ///
 /// # Errors
 ///
