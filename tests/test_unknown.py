@@ -226,6 +226,36 @@ def test_leml_minimizes_the_loss_of_known_entries(loss, weighted):
     assert model.objective_[-1] == pytest.approx(told.objective_[-1], rel=1e-5)
 
 
+@pytest.mark.parametrize("loss", ["squared", "logistic", "squared-hinge"])
+@pytest.mark.parametrize("unknown", [0.0, 0.1])
+@pytest.mark.parametrize("observed", [False, True])
+def test_the_losses_of_leml_are_multiplied_by_label_weights(loss, unknown, observed):
+    X, Y = examples(50, 6, 5, unknown=unknown)
+    m = np.random.default_rng(1).uniform(0.5, 2, 50)
+    weight = np.array([1, 0.3, 4, 2, 0.5])
+    model = ml.LEMLClassifier(3, alpha=0.5, loss=loss, normalize=False, fit_intercept=False, threshold=0.0)
+    model.set_params(max_iter=300, tol=1e-9, cg_max_iter=200, cg_tol=1e-4, random_state=0)
+    known = ~np.isnan(Y)
+    model.fit(X, Y, m, label_weight=weight, observed=known if observed else None)
+    W, H = model.feature_factors_.astype(float), model.label_factors_.T.astype(float)
+    counted, labels = known * weight, np.nan_to_num(Y)
+    value = oracle_leml.value(W, H, X, labels, 0.5, loss, counted, m)
+    assert model.objective_[-1] == pytest.approx(value, rel=1e-5)
+    slopes = oracle_leml.gradient(W, H, X, labels, 0.5, loss, counted, m)
+    assert max(np.abs(slope).max() for slope in slopes) < 0.02
+
+
+def test_equal_label_weights_of_leml_are_equal_sample_weights():
+    """Also with the choice of alpha and of the threshold, which use held-out rows."""
+    X, Y = examples(120, 6, 5)
+    model = ml.LEMLClassifier(3, loss="logistic", random_state=0)
+    by_label = clone(model).fit(X, Y, label_weight=np.full(5, 4.0))
+    by_row = clone(model).fit(X, Y, np.full(120, 4.0))
+    assert by_label.alpha_ == pytest.approx(by_row.alpha_, rel=1e-5)
+    found, expected = by_label.decision_function(X), by_row.decision_function(X)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_ridge_regressions_of_leml_leave_unknown_entries_out(weighted):
     """Few entries are unknown. With as many factors as labels, there are no local minima."""
@@ -382,7 +412,7 @@ def test_label_weights_are_used_or_refused(estimator):
     X, Y = examples(80, 5, 4, unknown=0.0)
     weight = np.array([1, 5, 0.2, 1])
     model = clone(estimator)
-    if isinstance(estimator, ml.DiSMECClassifier | ml.LabelTreeClassifier):
+    if isinstance(estimator, ml.DiSMECClassifier | ml.LabelTreeClassifier | ml.LEMLClassifier):
         weighted = model.fit(X, Y, label_weight=weight).decision_function(X)
         assert not np.allclose(weighted, clone(estimator).fit(X, Y).decision_function(X))
         for wrong, message in (
@@ -392,6 +422,8 @@ def test_label_weights_are_used_or_refused(estimator):
         ):
             with pytest.raises(ValueError, match=re.escape(message)):
                 model.fit(X, Y, label_weight=wrong)
+        if isinstance(estimator, ml.LEMLClassifier):
+            return
         with pytest.raises(ValueError, match="`propensities` must all be > 0 and <= 1"):
             model.fit(X, Y, propensities=[1, 0.5, 0, 1])
     else:

@@ -279,6 +279,13 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         },
         sets=["reuters-21578", "yahoo-arts-mlnb", "bibtex", "eukaryote-go", "scene"],
     ),
+    "unknown_ones": lambda: rows(
+        "unknown_ones",
+        {
+            **same("P@1 complete", "P@1 zeros", "P@1 told"),
+            **{f"gain of {m}": gain(m) for m in ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")},
+        },
+    ),
     "unknown_propensities": lambda: rows(
         "unknown_propensities",
         same(*(f"{m} {kind}" for m in ("P@1", "PSP@1", "PSP@3", "PSP@5") for kind in ("without", "with"))),

@@ -13,6 +13,10 @@ only the first set of each collection. All parameters have their default values.
 `LabelCalibrator` and `DecisionClassifier` are left out, because they rank labels with one of the other
 classifiers.
 
+``ones`` is ``hidden`` without the hidden zeros. Fits in which the hidden entries are told then use all
+entries that are correct. So losses show whether a classifier treats unknown entries wrongly, and not that it
+has fewer entries to learn from.
+
 ``propensities`` compares classifiers with and without the fit parameter `propensities`.
 
 ``cost`` compares a fit with one percent of unknown entries to a fit without unknown entries. The two fits run
@@ -36,7 +40,12 @@ SETS = ["reuters-21578", "yahoo-arts-mlnb", "bibtex", "eukaryote-go", "scene"]
 LARGE = ["bibtex", "delicious", "citeulike-t", "eurlex57k"]
 SHARE, NEGATIVES = 0.2, 10  # share of hidden ones, and the number of hidden zeros for each of them
 COST_SHARE = 0.01
-TOPICS = {"hidden": "unknown_gains", "propensities": "unknown_propensities", "cost": "unknown_times"}
+TOPICS = {
+    "hidden": "unknown_gains",
+    "ones": "unknown_ones",
+    "propensities": "unknown_propensities",
+    "cost": "unknown_times",
+}
 
 
 class Embedded:
@@ -82,7 +91,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["hidden", "propensities", "cost"])
+    parser.add_argument("what", choices=list(TOPICS))
     parser.add_argument("--sets", nargs="+")
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
@@ -91,7 +100,7 @@ def main():
     if folder is None:
         parser.error("MANYLABEL_DATA must name the folder of the data sets")
     warnings.simplefilter("ignore")
-    measure = {"hidden": hidden, "propensities": propensities, "cost": cost}[args.what]
+    measure = {"hidden": hidden, "ones": ones, "propensities": propensities, "cost": cost}[args.what]
     for name in args.sets or (LARGE if args.what == "propensities" else SETS):
         train, test = (
             ml.datasets.load_xc(Path(folder) / name / f"{part}.txt.gz") for part in ("train", "test")
@@ -112,12 +121,16 @@ def measures(model, test, p):
     return 100 * np.array(found)
 
 
-def hidden(make, train, test, seeds):
+def ones(make, train, test, seeds):
+    return hidden(make, train, test, seeds, negatives=0)
+
+
+def hidden(make, train, test, seeds, negatives=NEGATIVES):
     X, Y = train
     p = ml.metrics.propensities(Y)
     found = {"complete": [], "zeros": [], "told": []}
     for seed in seeds:
-        told, zeros = hide(Y, SHARE, NEGATIVES, np.random.default_rng(seed))
+        told, zeros = hide(Y, SHARE, negatives, np.random.default_rng(seed))
         for name, labels in (("complete", Y), ("zeros", zeros), ("told", told)):
             found[name].append(measures_of_rows(make(seed).fit(X, labels), test, p))
     of_rows = {name: np.mean(values, axis=0) for name, values in found.items()}

@@ -194,6 +194,7 @@ def fit_kmeans(
 def fit_leml(
     examples: _Examples,
     observed: csr_array | None,
+    label_weight: NDArray[np.float32] | None,
     params: dict[str, Any],
     job: _Job,
 ) -> tuple[

@@ -36,7 +36,9 @@ fn fit(criterion: &mut Criterion) {
         };
         let params = params.check().expect("in range");
         group.bench_function(BenchmarkId::new(format!("leml,rank={rank}"), text), |b| {
-            b.iter_with_large_drop(|| params.fit(x.view().into(), &y, None, None, &Watch::new()));
+            b.iter_with_large_drop(|| {
+                params.fit(x.view().into(), &y, None, None, None, &Watch::new())
+            });
         });
     }
     let params = pdsparse::Params::default().check().expect("defaults");

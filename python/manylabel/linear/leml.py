@@ -11,6 +11,7 @@ from scipy.special import expit
 
 from manylabel import _core
 from manylabel.estimator import parameters as kinds
+from manylabel.estimator.costs import check_label_weight
 from manylabel.estimator.parameters import fixed_threshold, n_threads
 from manylabel.estimator.progress import Progress, reported
 from manylabel.estimator.registry import register
@@ -157,8 +158,6 @@ class LEMLClassifier(LinearClassifier):
     (200, 10)
     """
 
-    _couples_labels = "all labels share the factor W"
-
     parameters = kinds.Parameters(
         rank=kinds.Count(1),
         alpha=kinds.Either("auto", kinds.Number(least=1e-30, most=1e12)),
@@ -238,24 +237,37 @@ class LEMLClassifier(LinearClassifier):
 
         Parameters
         ----------
+        label_weight : array-like of shape (n_labels,), default=None
+            Weights of the labels, > 0. The loss of an entry of Y is multiplied by the weight of its label.
+            None means equal weights. With the squared loss, a fit with weights takes longer.
         observed : array-like or sparse matrix of the shape of `y`, default=None
             Mask of the known entries of Y, with 1 for a known entry and 0 for an unknown entry. The values of
             unknown entries of Y are ignored. Entries that are NaN in Y are also unknown. None means that all
             entries that are not NaN are known. If most entries are unknown, `observed` takes less memory than
             NaN.
         """
-        self._refuse_label_weight(label_weight)
         known = as_column(observed)
         with self._fitting(y) as (built, Y):
-            built._fit(X, Y, sample_weight, progress, observed if known is None else known)
+            observed = observed if known is None else known
+            built._fit(X, Y, sample_weight, progress, observed, label_weight)
         return self
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress, observed: Any = None) -> None:
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        progress: Progress,
+        observed: Any = None,
+        label_weight: Any = None,
+    ) -> None:
         params = self.parameters.check(self)
         threshold = fixed_threshold(params["threshold"], self._textbook_threshold)
         sparse_output = issparse(y)
         X_given = X
         X, y, kept_weight = check_training_set(self, X, y, sample_weight, unknown=True)
+        if label_weight is not None:
+            label_weight = check_label_weight(label_weight, y.shape[1]).astype(np.float32)
         if observed is not None:
             observed = _check_observed(observed, (np.shape(X_given)[0], y.shape[1]))
             if sample_weight is not None:
@@ -269,7 +281,8 @@ class LEMLClassifier(LinearClassifier):
         scaled = ScaledFeatures(X, kept_weight, self.normalize, center=params["fit_intercept"])
         params |= {"learn_cut": threshold is None, "normalize": scaled.by_row}
         with reported(params["max_iter"], "turn", params["verbose"], progress) as report:
-            fitted = _core.fit_leml((scaled.X, y, kept_weight), observed, params, (params["n_jobs"], report))
+            job = (params["n_jobs"], report)
+            fitted = _core.fit_leml((scaled.X, y, kept_weight), observed, label_weight, params, job)
         self.features_, factors, self.label_factors_ = fitted[:3]
         intercept, self.objective_, self.alpha_, cut = fitted[3:]
         self.feature_factors_, shift = scaled.unscaled_rows(self.features_, factors)

@@ -38,7 +38,7 @@ fn fit(params: &Params, x: &CsrOwned, y: &CsrOwned, observed: Option<&CsrOwned>)
     let params = params.clone().check().expect("in range");
     let watch = Watch::new();
     viewed(x, 0..x.n_rows(), |x| {
-        params.fit(x.into(), y, observed, None, &watch)
+        params.fit(x.into(), y, observed, None, None, &watch)
     })
     .expect("nobody stops it")
 }

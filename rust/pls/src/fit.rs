@@ -25,6 +25,11 @@ use manylabel_base::{Error, Watch, collected, few, filled, parts};
 use manylabel_sparse::{ColumnOrder, CsrView, Index, LANES, Lanes, Real, RowBlocks};
 use rayon::prelude::*;
 
+/// U is computed again if the values of unknown entries have changed Y by more than this multiple of the
+/// tolerance for these values. U depends less on them than W does, because a change of Y that has no direction
+/// in common with Y hardly changes its leading directions.
+const EMBEDDED_WITHIN: f64 = 5.0;
+
 /// A fitted embedding: the label embedding U, and the weights W that predict `YU` from the
 /// features. These matrices are stored row by row, with k columns. In the documentation of the
 /// fields, Ω is the diagonal matrix of row weights.
@@ -476,6 +481,11 @@ impl<'a, T: Real> Fitting<'_, 'a, T> {
             || regression.estimated_leverages(&self.problem, params.seed, watch),
             Ok,
         )?;
+        let (tol, tol_of_embedding) = (
+            params.tol_of_unknown.max(regression.noise()),
+            EMBEDDED_WITHIN * params.tol_of_unknown,
+        );
+        let (mut before, mut finished) = (f64::INFINITY, true);
         self.counted = 0;
         for _ in 1..params.most_rounds {
             let Found { u, w, .. } = &found;
@@ -485,19 +495,23 @@ impl<'a, T: Real> Fitting<'_, 'a, T> {
             };
             let back = inverse.as_ref().unwrap_or(u);
             let change = unknown.step(&self.problem, w, u, back, Some(&leverages), watch)?;
-            if change <= params.tol_of_unknown {
+            // If conjugate gradients do not reach their tolerance, small changes are errors of the solutions.
+            if change <= tol || !finished && change > before / 2.0 {
                 break;
             }
+            before = change;
             self.problem.y = unknown.design(&self.problem.rows, watch)?;
             if let Some((range, of_u)) = &mut of_u
-                && unknown.change_since_embedding() > params.tol_of_unknown
+                && unknown.change_since_embedding() > tol_of_embedding
             {
                 self.improve(of_u, range, None)?;
                 unknown.note_embedding();
                 let (u, eigenvalues) = self.basis(range, k)?;
                 (found.u, found.eigenvalues) = (u, Some(eigenvalues));
             }
+            let n_unfinished = self.n_unfinished;
             found.w = self.solutions(regression, &found.u)?;
+            finished = self.n_unfinished == n_unfinished;
         }
         Ok(found)
     }

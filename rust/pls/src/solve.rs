@@ -108,6 +108,15 @@ impl Gram {
 }
 
 impl<T: Real> Regression<T> {
+    /// Returns the relative error of solutions that conjugate gradients leave, as a rough estimate. Their
+    /// tolerance is for residuals, and errors are a few times larger. Returns 0 for factorizations.
+    pub(crate) fn noise(&self) -> f64 {
+        match &self.0 {
+            Method::ConjugateGradients(settings) => 5.0 * settings.tol,
+            Method::Features(_) | Method::Rows(..) => 0.0,
+        }
+    }
+
     /// Prepares regressions with a ridge of `l2` times the mean diagonal of `XᵀΩX`.
     ///
     /// The mean is over `n_features` entries: all features of the caller, and the column of ones if there is

@@ -2,7 +2,7 @@
 //! low-rank factors.
 
 use crate::arrays::{F32Rows, F32s, F64s, I32s, handed};
-use crate::csr::{Examples, PyCsr, Unchecked};
+use crate::csr::{Examples, PyCsr, Unchecked, values};
 use crate::held::{Held, HeldMatrix};
 use crate::params::{Named, from_named};
 use crate::run::Job;
@@ -11,7 +11,7 @@ use manylabel_base::Error;
 use manylabel_base::range::same;
 use manylabel_linear::leml::{self, Checked, Loss, Params};
 use manylabel_score::Model;
-use numpy::PyArrayMethods;
+use numpy::{PyArrayMethods, PyReadonlyArray1};
 use pyo3::prelude::*;
 
 /// Reads and checks the parameters of a fit.
@@ -39,7 +39,8 @@ type Fitted<'py> = (
 
 /// Fits LEML.
 ///
-/// `observed` stores the entries of Y that are known. None means that all entries are known.
+/// `observed` stores the entries of Y that are known. None means that all entries are known. `label_weight` has
+/// the weights of the labels. None means equal weights.
 ///
 /// Returns a tuple:
 ///
@@ -55,6 +56,7 @@ pub(crate) fn fit_leml<'py>(
     py: Python<'py>,
     examples: Examples<'py>,
     observed: Option<PyCsr<'py>>,
+    label_weight: Option<PyReadonlyArray1<'py, f32>>,
     params: Named<'py>,
     job: Job,
 ) -> PyResult<Fitted<'py>> {
@@ -62,6 +64,7 @@ pub(crate) fn fit_leml<'py>(
     let (x, y, sample_weight) = examples.unchecked()?;
     let observed = observed.as_ref().map(|known| known.unchecked("observed"));
     let observed = observed.transpose()?;
+    let label_weight = values(label_weight.as_ref())?;
     let model = job.run(py, |watch| {
         let y = y.to_labels()?;
         let observed = observed.map(Unchecked::to_owned).transpose()?;
@@ -70,6 +73,7 @@ pub(crate) fn fit_leml<'py>(
             y.view(),
             observed.as_ref(),
             sample_weight,
+            label_weight,
             watch,
         )
     })?;

@@ -5,8 +5,8 @@
 //! and the other one the *other* factor. Derivatives are taken with respect to the own factor. The own
 //! factor is A for [`Entries::of_rows`] and H for [`Entries::of_labels`].
 //!
-//! Let z be the score of an entry, ω the weight of the row of Y that contains the entry, and ℓ(z) the loss of
-//! the entry. An entry e belongs to one row of each factor. Let o be the number of the row in the own factor,
+//! Let z be the score of an entry, ω the weight of the entry, and ℓ(z) its loss. The weight of an entry is the
+//! product of the weights of its row and its label in Y. An entry e belongs to one row of each factor. Let o be the number of the row in the own factor,
 //! and let the vector p be the row of the other factor. Let t be a direction, which is a matrix of the shape
 //! of the own factor, and let `t_o` be its row o. Row o of a result is a sum over the known entries e of row
 //! o of the own factor:
@@ -21,9 +21,10 @@
 //! columns of the factors. If all entries are known, or only unknown entries are stored besides the ones, scores
 //! are computed by matrix products. Unknown entries then have the weight 0.
 //!
-//! Squared loss needs no scores of entries that are 0. Let G be `Σ ω p pᵀ` over all rows of the other factor. Row
-//! o of the gradient is then `G a_o − Σ_ones ω p − Σ_unknown ω z p`, and row o of the product with the Hessian is
-//! `G t_o − Σ_unknown ω (t_o · p) p`. So one product with G and the stored entries are enough.
+//! Squared loss needs no scores of entries that are 0. Let G be `Σ ω p pᵀ` over all rows of the other factor,
+//! where ω is the weight of the row or label of p, and let `ω_o` be the weight of the label or row of o. Row o of
+//! the gradient is then `ω_o G a_o − Σ_ones ω p − Σ_unknown ω z p`, and row o of the product with the Hessian is
+//! `ω_o G t_o − Σ_unknown ω (t_o · p) p`. So one product with G and the stored entries are enough.
 
 use super::loss::{Stretch, Wanted};
 use super::params::Loss;
@@ -102,7 +103,7 @@ impl<'a> Entries<'a> {
             entries: self,
             own: &self.labels.by_row,
             of_rows: true,
-            gram: self.gram(other, rank, None)?,
+            gram: self.gram(other, rank, self.labels.weights.as_deref())?,
         })
     }
 
@@ -118,6 +119,11 @@ impl<'a> Entries<'a> {
             of_rows: false,
             gram: self.gram(other, rank, self.weights)?,
         })
+    }
+
+    /// Returns the weight of a row of Y.
+    fn weight(&self, row: usize) -> f32 {
+        self.weights.map_or(1.0, |weights| weights[row])
     }
 
     /// Returns the matrix G of a factor whose rows have the given weights, if it is needed.
@@ -201,11 +207,24 @@ impl Side<'_> {
         Ok((loss, all))
     }
 
-    /// Returns the weight of the row of Y that contains an entry. `own` and `other` are the numbers of the rows
-    /// that belong to the entry in the two factors.
+    /// Returns the weight of an entry. `own` and `other` are the numbers of the rows that belong to the entry in
+    /// the two factors.
     fn weight(&self, own: usize, other: usize) -> f32 {
-        let row = if self.of_rows { own } else { other };
-        self.entries.weights.map_or(1.0, |weights| weights[row])
+        let (row, label) = if self.of_rows {
+            (own, other)
+        } else {
+            (other, own)
+        };
+        self.entries.weight(row) * self.entries.labels.weight(label)
+    }
+
+    /// Returns the weight of the row of Y, or of the label, that belongs to a row of the own factor.
+    fn own_weight(&self, own: usize) -> f32 {
+        if self.of_rows {
+            self.entries.weight(own)
+        } else {
+            self.entries.labels.weight(own)
+        }
     }
 }
 
@@ -300,11 +319,8 @@ impl Block<'_> {
             watch.step(0)?;
             let own = &self.own[at * rank..][..rank];
             let direction = self.directions().map(|all| &all[at * rank..][..rank]);
-            let weight = if self.side.of_rows {
-                self.side.weight(row, 0)
-            } else {
-                1.0 // the weights are in G
-            };
+            // The weights of the other factor are in G.
+            let weight = self.side.own_weight(row);
             for (sum, of_gram) in sums.iter_mut().zip(gram.chunks_exact(rank)) {
                 *sum = weight * dot(direction.unwrap_or(own), of_gram);
             }
@@ -382,7 +398,12 @@ impl Block<'_> {
                     y[other as usize - first] = value;
                     *next += 1;
                 }
-                if self.side.entries.weights.is_some() || !self.side.entries.labels.complete {
+                let Entries {
+                    labels,
+                    weights: of_rows,
+                    ..
+                } = self.side.entries;
+                if of_rows.is_some() || labels.weights.is_some() || !labels.complete {
                     for (weight, other) in weights.iter_mut().zip(others.clone()) {
                         *weight = self.side.weight(row, other);
                     }

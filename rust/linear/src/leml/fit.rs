@@ -52,15 +52,16 @@ impl Checked {
     ///
     /// `observed` stores the positions of the known entries of Y. If it is None, all entries except the unknown
     /// pairs of `y` are known. If it is given, `y` must not have unknown pairs. If `weights` is given, the loss
-    /// of each row is multiplied by the weight of the row. All weights must be > 0. A turn updates W and then
-    /// H, and `watch` counts turns. The fit runs on all threads of the pool.
+    /// of each row is multiplied by the weight of the row. If `label_weights` is given, the loss of each label is
+    /// multiplied by the weight of the label. All weights must be > 0. A turn updates W and then H, and `watch`
+    /// counts turns. The fit runs on all threads of the pool.
     ///
     /// The memory is about 14 bytes per stored value of X, `4 rank` bytes per row, and `12 rank`
     /// bytes per feature and per label. Newton's method takes several times `4 rank` bytes per row.
     /// The time of a turn depends on the loss:
     ///
-    /// - For squared loss, if at most a quarter of the entries of each label are unknown and
-    ///   `observed` is None, a turn takes O(`cg_max_iter` · `rank`) time per stored value of X,
+    /// - For squared loss, if at most a quarter of the entries of each label are unknown and `observed` and
+    ///   `label_weights` are None, a turn takes O(`cg_max_iter` · `rank`) time per stored value of X,
     ///   O(`rank`) time per unknown pair, and O(`rank`²) time per row, feature and label.
     /// - Otherwise each step of conjugate gradients takes O(`rank`) time per stored value of X and per known
     ///   entry. For squared loss with unknown pairs in `y` and no `observed`, a step takes O(`rank`) time per
@@ -69,7 +70,7 @@ impl Checked {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Shape`] if the shapes of `x`, `y`, `observed` and `weights` do not agree. Returns
+    /// Returns [`Error::Shape`] if the shapes of the arguments do not agree. Returns
     /// [`Error::Param`] if a value is not finite as `f32`, or if `x` and `weights` are so large that results
     /// leave the range of `f32`. Returns [`Error::TooLarge`] if there is not enough memory. Returns
     /// [`Error::Stopped`] if the caller requested a stop.
@@ -79,6 +80,7 @@ impl Checked {
         y: impl Into<manylabel_sparse::Labels<'a>>,
         observed: Option<&CsrOwned>,
         weights: Option<&[f32]>,
+        label_weights: Option<&[f32]>,
         watch: &Watch,
     ) -> Result<Model, Error> {
         let params = &self.0;
@@ -91,8 +93,10 @@ impl Checked {
             same("rows of observed", n, observed.n_rows())?;
             same("columns of observed", y.n_cols, observed.n_cols)?;
         }
+        let n_label_weights = label_weights.map_or(y.n_cols, <[f32]>::len);
+        same("length of label_weight", y.n_cols, n_label_weights)?;
         let x = x.to_owned(params.normalize)?;
-        check_magnitude(&x, weights)?;
+        check_magnitude(&x, weights, label_weights)?;
         watch.step(0)?;
         let ends = u32_ends(&x)?;
         let design = {
@@ -111,7 +115,13 @@ impl Checked {
         let n_labels = y.n_cols;
         let labels = keep_seen(&mut known)?;
         let rank = params.rank.min(labels.len()).min(n);
-        let known = Labels::new(known, observed.is_none())?;
+        let label_weights = label_weights.map(|all| {
+            let kept = labels.iter().map(|&label| all[label as usize]);
+            collected("number of labels", kept)
+        });
+        let label_weights = label_weights.transpose()?;
+        let unit = unit * mean(label_weights.as_deref());
+        let known = Labels::new(known, observed.is_none(), label_weights)?;
         let data = Data {
             x: &design,
             labels: &known,
@@ -412,13 +422,27 @@ fn unit_of_alpha(x: &CsrOwned, weights: Option<&[f32]>) -> f64 {
     if unit > 0.0 { unit } else { 1.0 }
 }
 
+/// Returns the mean of the weights of the labels, or 1 if there are none.
+fn mean(weights: Option<&[f32]>) -> f64 {
+    let weights = weights.unwrap_or_default();
+    if weights.is_empty() {
+        return 1.0;
+    }
+    let sum: f64 = weights.iter().map(|&weight| f64::from(weight)).sum();
+    sum / weights.len() as f64
+}
+
 /// Checks that intermediate results stay in the range of `f32`. Products of gradients and scores
 /// can be as large as the square of the magnitude computed here.
 ///
 /// # Errors
 ///
 /// Returns [`Error::Param`] if the magnitude exceeds 1e17.
-fn check_magnitude(x: &CsrOwned, weights: Option<&[f32]>) -> Result<(), Error> {
+fn check_magnitude(
+    x: &CsrOwned,
+    weights: Option<&[f32]>,
+    label_weights: Option<&[f32]>,
+) -> Result<(), Error> {
     const LARGEST: f64 = 1e17;
     let square = |row: usize| -> f64 {
         let values = x.row(row).1.iter();
@@ -428,14 +452,18 @@ fn check_magnitude(x: &CsrOwned, weights: Option<&[f32]>) -> Result<(), Error> {
     let total = weights.map_or(x.n_rows() as f64, |weights| {
         weights.iter().map(|&weight| f64::from(weight)).sum()
     });
-    let magnitude = longest * total;
+    let largest = label_weights.map_or(1.0, |weights| {
+        let weights = weights.iter().copied().map(f64::from);
+        weights.fold(0.0, f64::max)
+    });
+    let magnitude = longest * total * largest;
     if magnitude <= LARGEST {
         return Ok(());
     }
     Err(Error::Param {
         name: "X",
-        expected: "such that the product of the sum of sample_weight and the largest squared row length \
-                   is at most 1e17 (`normalize=True` scales rows to length 1)",
+        expected: "such that the product of the sum of sample_weight, the largest label_weight and the \
+                   largest squared row length is at most 1e17 (`normalize=True` scales rows to length 1)",
         got: format!("a product of {magnitude:.1e}"),
     })
 }

@@ -160,7 +160,7 @@ impl Data<'_> {
     }
 
     /// Scores the given rows with the factors `w` and `h`. For each known entry of these rows,
-    /// calls `see` with the row, the score and the value of the entry.
+    /// calls `see` with its row and label, its score and its value.
     ///
     /// Rows are processed in chunks, on all threads. Each chunk has its own sum, which `start`
     /// creates. The sums are returned in the order of the chunks.
@@ -175,7 +175,7 @@ impl Data<'_> {
         w: &Tall,
         h: &Tall,
         start: impl Fn() -> S + Sync,
-        see: impl Fn(&mut S, usize, f32, f32) -> Result<(), Error> + Sync,
+        see: impl Fn(&mut S, (usize, usize), f32, f32) -> Result<(), Error> + Sync,
         watch: &Watch,
     ) -> Result<Vec<S>, Error> {
         let (rank, n_labels) = (w.n_cols, h.n_rows);
@@ -195,7 +195,7 @@ impl Data<'_> {
                     let (labels, values) = self.labels.by_row.row(row);
                     for (&label, &y) in labels.iter().zip(values) {
                         let z = dot(a, &h[label as usize * rank..][..rank]);
-                        see(&mut sum, row, z, y)?;
+                        see(&mut sum, (row, label as usize), z, y)?;
                     }
                 }
                 return Ok(sum);
@@ -220,7 +220,7 @@ impl Data<'_> {
                     let value = stored.next_if(|&(&next, _)| next as usize == label);
                     let value = value.map_or(0.0, |(_, &value)| value);
                     if !value.is_nan() {
-                        see(&mut sum, row, z, value)?;
+                        see(&mut sum, (row, label), z, value)?;
                     }
                 }
             }
@@ -260,8 +260,9 @@ impl Data<'_> {
         }
         let loss = |part: &Part, set: &T, factors: &T::Factors| -> Result<f64, Error> {
             let (w, h) = set.factors(factors)?;
-            let see = |sum: &mut f64, row: usize, z: f32, y: f32| {
-                *sum += f64::from(self.weight(row) * self.loss.value(z, y));
+            let see = |sum: &mut f64, (row, label): (usize, usize), z: f32, y: f32| {
+                let weight = self.weight(row) * self.labels.weight(label);
+                *sum += f64::from(weight * self.loss.value(z, y));
                 Ok(())
             };
             let sums = self.visit(&part.rows, &w, &h, || 0.0, see, watch)?;
@@ -351,8 +352,9 @@ impl Data<'_> {
         let each = held.par_iter().zip(sets);
         let tallies = each.map(|(part, set)| {
             let (w, h) = set.refit_w(factors, alpha, watch)?;
-            let see =
-                |tally: &mut Tally, row: usize, z: f32, _: f32| tally.push(z, self.weight(row));
+            let see = |tally: &mut Tally, (row, _): (usize, usize), z: f32, _: f32| {
+                tally.push(z, self.weight(row))
+            };
             self.visit(&part.rows, &w, &h, || Tally::new(wanted), see, watch)
         });
         let tallies = parts(tallies)?;

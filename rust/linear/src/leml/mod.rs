@@ -5,11 +5,11 @@
 //! numbers instead of `d c`. Labels with few positive rows profit from other labels. Some entries
 //! of Y may be unknown.
 //!
-//! Let W have shape (d, r) and H shape (c, r). Let `ω_i` be the weight of row i, and let K be the
-//! set of known entries of Y (by default all entries). The fit minimizes
+//! Let W have shape (d, r) and H shape (c, r). Let `ω_i` be the weight of row i and `μ_j` the weight of
+//! label j, and let K be the set of known entries of Y (by default all entries). The fit minimizes
 //!
 //! ```text
-//! min  Σ_{(i,j)∈K} ω_i ℓ(y_ij, x_iᵀ W h_j) + alpha/2 (‖W‖² + ‖H‖²)
+//! min  Σ_{(i,j)∈K} ω_i μ_j ℓ(y_ij, x_iᵀ W h_j) + alpha/2 (‖W‖² + ‖H‖²)
 //! ```
 //!
 //! where ℓ(y, z) is `½ (y − z)²`, `log(1 + exp(−s z))` or `½ max(0, 1 − s z)²`, with `s = 2y − 1`.
@@ -20,12 +20,12 @@
 //!
 //! There are two solvers for a turn:
 //!
-//! - `ridge` is for squared loss if few entries are unknown. If W and H are multiplied by the same
+//! - `ridge` is for squared loss if few entries are unknown and all labels have the weight 1. If W and H are multiplied by the same
 //!   rotation, `W Hᵀ` does not change. So W and H are rotated such that `HᵀH` is diagonal. The
 //!   columns of W are then independent ridge regressions, which conjugate gradients solve 32 at a
 //!   time. The rows of H are ridge regressions that share one Cholesky factor. Only the entries of
 //!   Y that are 1 or unknown are read. Scores of entries that are 0 are not computed.
-//! - `newton` is for any loss and any set of known entries. It applies Newton's method to W, then
+//! - `newton` is for any loss, any weights and any set of known entries. It applies Newton's method to W, then
 //!   to H. Conjugate gradients compute each step, and a line search follows. If all entries are
 //!   known, a product with the Hessian takes O(n c r) time for n rows.
 //!

@@ -125,14 +125,15 @@ impl<'a> Ridge<'a> {
         })
     }
 
-    /// Returns true if few enough entries of each label are unknown for this solver.
+    /// Returns true if few enough entries of each label are unknown for this solver, and all labels have the
+    /// weight 1.
     pub(super) fn suits(labels: &Labels) -> bool {
         let y = &labels.by_label;
         let few = |label| {
             let unknown = y.row(label).1.iter().filter(|value| value.is_nan());
             unknown.count() as f64 <= MOST_UNKNOWN * y.n_cols as f64
         };
-        labels.all && (labels.complete || (0..y.n_rows()).all(few))
+        labels.all && labels.weights.is_none() && (labels.complete || (0..y.n_rows()).all(few))
     }
 
     /// Multiplies W and H by the matrix of eigenvectors of `HᵀH`. `W Hᵀ` does not change, and `HᵀH`

@@ -21,6 +21,8 @@ pub(super) struct Labels {
     pub(super) all: bool,
     /// True if no entry is stored as NaN.
     pub(super) complete: bool,
+    /// The weights of the labels; shape (c). If this is None, all weights are 1.
+    pub(super) weights: Option<Vec<f32>>,
 }
 
 impl Labels {
@@ -29,13 +31,23 @@ impl Labels {
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if there is not enough memory.
-    pub(super) fn new(by_row: CsrOwned, all: bool) -> Result<Self, Error> {
+    pub(super) fn new(
+        by_row: CsrOwned,
+        all: bool,
+        weights: Option<Vec<f32>>,
+    ) -> Result<Self, Error> {
         Ok(Self {
             by_label: by_row.transpose()?,
             complete: !by_row.values.iter().any(|value| value.is_nan()),
             by_row,
             all,
+            weights,
         })
+    }
+
+    /// Returns the weight of a label.
+    pub(super) fn weight(&self, label: usize) -> f32 {
+        self.weights.as_ref().map_or(1.0, |weights| weights[label])
     }
 
     /// Returns the number of labels, c.
