@@ -1,8 +1,8 @@
 """Measure rows on disk, pieces and Dask against plain fits.
 
 Each figure is measured in child processes. The script reads the training part of eurlex57k from the folder
-MANYLABEL_DATA. ``--convert`` measures `convert` instead. ``--memory`` measures a fit in a memory cgroup and
-needs Linux and the right to create a memory cgroup (version 1).
+MANYLABEL_DATA. Each of the options measures something else instead. ``--memory`` measures a fit in a memory
+cgroup and needs Linux and the right to create a memory cgroup (version 1).
 """
 
 import argparse
@@ -83,6 +83,29 @@ print("seconds", seconds, "checksum", float(abs(model.coef_.data).sum()))
 """
 
 
+TRAFFIC = """
+import re, subprocess, sys, time
+import manylabel as ml, manylabel.dask
+from distributed import Client, LocalCluster
+
+def passed():
+    # Bytes that the sockets of the scheduler have sent and received, in both directions.
+    port = cluster.scheduler_address.rsplit(":", 1)[1]
+    told = subprocess.run(["ss", "-tinH", f"sport = :{port}"], capture_output=True, text=True, check=True)
+    return sum(map(int, re.findall(r"bytes_(?:sent|received):([0-9]+)", told.stdout)))
+
+if __name__ == "__main__":
+    model = ml.DiSMECClassifier(C=0.1, threshold="zero", tol=0.1, random_state=0)
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster):
+        time.sleep(2)
+        before, start = passed(), time.perf_counter()
+        time.sleep(10)
+        idle = (passed() - before) / (time.perf_counter() - start)
+        before, start = passed(), time.perf_counter()
+        ml.dask.fit(model, sys.argv[1])
+        print(passed() - before, time.perf_counter() - start, idle)
+"""
+
 PLAN = """
 import json, sys, threading, time
 import manylabel as ml
@@ -121,13 +144,13 @@ PLANS = [
     ("eurlex57k", "DiSMECClassifier(random_state=0)"),
     ("eurlex57k", "LabelTreeClassifier(random_state=0)"),
     ("citeulike-t", "LabelTreeClassifier(n_trees=3, random_state=0)"),
-    ("eurlex57k", "PDSparseClassifier(random_state=0)"),
+    ("bibtex", "PDSparseClassifier(random_state=0)"),
     ("bibtex", "LEMLClassifier(random_state=0)"),
     ("delicious", "Rembrandt(random_state=0)"),
     ("reuters-21578", "Rembrandt(random_state=0)"),
     ("tmc2007-500", "BoostedRulesClassifier(n_rules=100, random_state=0)"),
     ("bibtex", "SmoothLinkClassifier(random_state=0)"),
-    ("tmc2007-500", "CorrLogClassifier(random_state=0)"),
+    ("tmc2007-500", "CorrLogClassifier()"),
     ("rcv1-subset1", "BlockPartitionClassifier(n_blocks=5, random_state=0)"),
 ]
 
@@ -226,6 +249,119 @@ def plans(folder, chosen):
         record.write("scale_plan", name, model, figures)
 
 
+# The data of the forecast: rows, labels, stored values per row, machines and threads per machine.
+FORECAST = (10**7, 10**6, 100, 16, 16)
+# DiSMEC fits labels in panels of this size.
+PANEL = 16
+
+
+def measured_pieces(folder):
+    """Processor seconds of pieces on yso-finna-en, and a forecast; docs/scale.md lists its assumptions."""
+    from manylabel import DiSMECClassifier, LabelTreeClassifier, shards
+    from manylabel.datasets import convert, open_rows
+
+    source = Path(os.environ["MANYLABEL_DATA"], "yso-finna-en", "train.txt.gz")
+    (folder / "yso.txt").write_bytes(gzip.decompress(source.read_bytes()))
+    convert(folder / "yso.txt", folder / "rows")
+    n_rows, n_stored = open_rows(folder / "rows")[0].shape[0], open_rows(folder / "rows")[0].nnz
+    rows, labels, per_row, machines, threads = FORECAST
+    larger = rows * per_row / n_stored
+
+    def spent(work):
+        begun = time.process_time()
+        work()
+        return time.process_time() - begun
+
+    def silent(_):
+        pass
+
+    def write(name, figures):
+        figures = {what: round(float(value), 3) for what, value in figures.items()}
+        print(name, figures, flush=True)
+        record.write("scale_pieces", "yso-finna-en", name, figures)
+
+    # Label tree: all pieces.
+    model = LabelTreeClassifier(C=1.0, random_state=0, n_jobs=1)
+    work = shards.Work(model, folder / "rows", None, None, folder / "tree", "auto", any_cpu=False)
+    chosen = spent(lambda: work.choose(silent))
+    levels, routed = [], []
+    for stage, numbers in enumerate(work.folder.stages[:-1]):
+        routed.append(spent(lambda stage=stage: work._reach(stage, silent_sum())))
+        levels.append(spent(lambda numbers=numbers: work.fit(numbers, silent)))
+    sizes = [path.stat().st_size for path in (folder / "tree").glob("piece-*.npz")]
+    # A larger tree has one more level between the root and the leaves, which costs as much as the leaves.
+    # Every machine sends all rows through the levels, on all threads.
+    fit = larger * (levels[0] + 2 * levels[-1]) / (machines * threads)
+    route = larger * 2 * sum(routed[1:]) / threads
+    grown = larger * chosen / threads
+    write(
+        "LabelTreeClassifier",
+        {
+            "rows": n_rows,
+            "stored values": n_stored,
+            "trees and choices (s)": chosen,
+            "root (s)": levels[0],
+            "leaves and thresholds (s)": levels[-1],
+            "rows to the next level (s)": sum(routed[1:]),
+            "MB of all pieces": sum(sizes) / 1e6,
+            "forecast of the fit (h)": fit / 3600,
+            "forecast of the routes (h)": route / 3600,
+            "forecast of the trees (h)": grown / 3600,
+            "forecast (h)": (fit + route + grown) / 3600,
+            "forecast of the pieces (GB)": sum(sizes) / 1e9 * labels / open_rows(folder / "rows")[1].shape[1],
+        },
+    )
+    # DiSMEC: some pieces. Labels are sorted by frequency.
+    model = DiSMECClassifier(C=1.0, threshold="zero", random_state=0, n_jobs=1)
+    work = shards.Work(model, folder / "rows", None, None, folder / "dismec", "auto", any_cpu=False)
+    chosen = spent(lambda: work.choose(silent))
+    numbers = np.linspace(0, work.n_pieces - 1, 5).astype(int).tolist()
+    times = [spent(lambda number=number: work.fit([number], silent)) for number in numbers]
+    units = [np.diff(work.folder.units_of(number))[0] for number in numbers]
+    of_panel = sum(times) / sum(units)
+    sizes = [work.folder.piece_path(number).stat().st_size for number in numbers]
+    write(
+        "DiSMECClassifier",
+        {
+            "rows": n_rows,
+            "stored values": n_stored,
+            "choices (s)": chosen,
+            "pieces measured": len(numbers),
+            "pieces": work.n_pieces,
+            "a panel of 16 labels (s)": of_panel,
+            "the slowest piece (s)": max(times),
+            "MB of a piece": statistics.mean(sizes) / 1e6,
+            "forecast (h)": larger * of_panel * labels / PANEL / (machines * threads) / 3600,
+            "forecast of the pieces (GB)": sum(sizes) / sum(units) * labels / PANEL / 1e9,
+        },
+    )
+
+
+def silent_sum():
+    """Return a report of several pieces that reports nothing."""
+    from manylabel import shards
+
+    return shards._Sum(lambda _: None)
+
+
+def traffic(folder):
+    """Bytes through the scheduler during a fit on two workers. X is made data."""
+    from manylabel.datasets import rows
+
+    rows.store(made_rows(), folder / "rows", "made")
+    size = sum((folder / "rows" / f"X.{part}.npy").stat().st_size for part in ("indptr", "indices", "data"))
+    total, seconds, idle = map(float, child(TRAFFIC, folder / "rows"))
+    figures = {
+        "X (GB)": round(size / 1e9, 2),
+        "s": round(seconds, 1),
+        "MB through the scheduler": round(total / 1e6, 3),
+        "MB per GB of X": round(total / 1e6 / (size / 1e9), 3),
+        "of which heartbeats (MB)": round(idle * seconds / 1e6, 3),
+    }
+    print(figures)
+    record.write("scale_traffic", "made", "dask.fit, 2 workers of 1 thread", figures)
+
+
 def made_rows():
     """Yield blocks of rows with 240 of 40,000 features, one frequent label, and 47 rare labels."""
     rng = np.random.default_rng(0)
@@ -280,18 +416,22 @@ def main():
     )
     parser.add_argument("--memory", action="store_true", help="measure a fit in a memory cgroup")
     parser.add_argument("--convert", action="store_true", help="measure `convert` only")
+    parser.add_argument("--pieces", action="store_true", help="measure pieces, and forecast a large fit")
+    parser.add_argument("--traffic", action="store_true", help="count bytes through the scheduler, with ss")
     parser.add_argument("--plan", nargs="?", const="", help="measure `plan` only, for sets with this text")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        if args.memory:
-            limited(folder)
+        if args.memory or args.traffic:
+            (limited if args.memory else traffic)(folder)
             return
         if not os.environ.get("MANYLABEL_DATA"):
             sys.exit("MANYLABEL_DATA must be the path of the folder of data sets")
         text = gzip.decompress(Path(os.environ["MANYLABEL_DATA"], "eurlex57k", "train.txt.gz").read_bytes())
         if args.plan is not None:
             plans(folder, args.plan)
+        elif args.pieces:
+            measured_pieces(folder)
         elif args.convert:
             conversions(folder, text)
         else:

@@ -54,7 +54,8 @@ def fit(
     Parameters
     ----------
     estimator : estimator
-        The estimator: a `DiSMECClassifier` or a `LabelTreeClassifier`. It is not changed.
+        The estimator: a `DiSMECClassifier`, a `LabelTreeClassifier`, or a `BlockPartitionClassifier` whose
+        `estimator` is of this library. It is not changed.
     X : array-like, sparse matrix or dask array of shape (n_samples, n_features), str or path-like
         Features, or the path of a folder that `manylabel.datasets.convert` has written and that all workers
         can reach. The blocks of a dask array must be arrays or sparse matrices with all columns.

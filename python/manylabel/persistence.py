@@ -142,6 +142,26 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     >>> ml.load("model.safetensors").predict(["a cat, two dogs"])
     array([[1, 0]])
     """
+    header, tensors = _content(estimator)
+    with written_aside(Path(path), "xb") as file:
+        file.write(header)
+        for tensor in tensors:
+            file.write(_bytes_of(tensor))
+
+
+def to_bytes(estimator: Any) -> NDArray[np.uint8]:
+    """Return the content of the file that `save` writes, for `from_bytes`."""
+    header, tensors = _content(estimator)
+    return np.concatenate([np.frombuffer(header, dtype=np.uint8), *map(_bytes_of, tensors)])
+
+
+def from_bytes(content: NDArray[np.uint8]) -> Any:
+    """Return the estimator that a result of `to_bytes` contains. Its arrays are views of the content."""
+    return _decode(content)
+
+
+def _content(estimator: Any) -> tuple[bytearray, list[NDArray[Any]]]:
+    """Return the header and the tensors of the file of an estimator."""
     check_is_fitted(estimator)
     encoder = _Encoder()
     state = encoder.estimator(estimator, "", 0)
@@ -154,10 +174,7 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
         checksum = _core.crc32(_bytes_of(tensor), checksum)
     digits = _beginning(header[8:]).span(3)
     header[8 + digits[0] : 8 + digits[1]] = b"%08x" % checksum
-    with written_aside(Path(path), "xb") as file:
-        file.write(header)
-        for tensor in tensors.values():
-            file.write(_bytes_of(tensor))
+    return header, list(tensors.values())
 
 
 # The earlier name of `save`, which still works.

@@ -63,6 +63,14 @@ class Plan:
         The given budget, in bytes.
     advice : tuple of str
         Changes that reduce the memory. The tuple is empty if the fit keeps the budget.
+
+    Examples
+    --------
+    >>> import manylabel as ml
+    >>> X, Y = ml.datasets.make_multilabel(2000, 50, 10, random_state=0)
+    >>> plan = ml.plan(ml.DiSMECClassifier(random_state=0), X, Y, memory="1kB")
+    >>> plan.keeps_budget, len(plan.advice) > 0
+    (False, True)
     """
 
     memory: int

@@ -1,9 +1,10 @@
 """Fits that are cut into pieces and can be continued after an interruption.
 
-A piece is the fit of some of the labels, or of some of the nodes of label trees. Each finished piece is
-stored in a file of a folder. A fit can be interrupted at any time, and continues later with the finished
-pieces. Several processes or machines that share the folder can fit different pieces. If all of them have the
-same type of CPU, the fitted model is exactly the same as the model of the method ``fit``.
+A piece is the fit of some of the labels, of some of the nodes of label trees, or of the models of some
+blocks. Each finished piece is stored in a file of a folder. A fit can be interrupted at any time, and
+continues later with the finished pieces. Several processes or machines that share the folder can fit
+different pieces. If all of them have the same type of CPU, the fitted model is exactly the same as the model
+of the method ``fit``.
 
 The folder has the file ``fit.json`` with the parameters of the estimator, checksums of the data and the type
 of the CPU. The file ``choice.npz`` has the values that all pieces share, such as the chosen value of a
@@ -78,7 +79,8 @@ def fit(
     Parameters
     ----------
     estimator : estimator
-        The estimator: a `DiSMECClassifier` or a `LabelTreeClassifier`. It is not changed.
+        The estimator: a `DiSMECClassifier`, a `LabelTreeClassifier`, or a `BlockPartitionClassifier` whose
+        `estimator` is of this library. It is not changed.
     X : array-like or sparse matrix of shape (n_samples, n_features), str or path-like
         Features, or the path of a folder that `manylabel.datasets.convert` has written.
     Y : array-like or sparse matrix of shape (n_samples, n_labels), default=None
@@ -90,8 +92,9 @@ def fit(
     n_pieces : int or "auto", default="auto"
         Number of pieces; >= 1. `DiSMECClassifier` fits labels in groups of sixteen, so there are at most as
         many pieces as groups. With `LabelTreeClassifier`, it is the number of pieces of each level of the
-        trees, and there are at most as many pieces as nodes. "auto" depends only on the data and the
-        parameters. Machines that share the folder must use the same value.
+        trees, and there are at most as many pieces as nodes. With `BlockPartitionClassifier`, there are at
+        most as many pieces as blocks. "auto" depends only on the data and the parameters. Machines that share
+        the folder must use the same value.
     piece : tuple of two int, default=(1, 1)
         With ``(i, N)``, this call fits every N-th piece, starting with the i-th piece; 1 <= i <= N. If N
         machines share the folder, each of them uses another i. The pieces of a level of a tree need the

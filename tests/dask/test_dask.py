@@ -270,3 +270,13 @@ def test_trees(two, tmp_path, data):
     got.save(tmp_path / "got")
     assert (tmp_path / "got").read_bytes() == (tmp_path / "expected").read_bytes()
     assert not hasattr(model, "chunk_weights_")
+
+
+def test_blocks(two, tmp_path, data):
+    X, Y, folder, _ = data
+    model = ml.BlockPartitionClassifier(ml.DiSMECClassifier(C=1.0), n_blocks=3, lam=1.0, random_state=0)
+    expected = ml.BlockPartitionClassifier(**model.get_params(deep=False)).fit(X, Y)
+    got = ml.dask.fit(model, folder / "rows", client=two)
+    got.save(tmp_path / "got")
+    expected.save(tmp_path / "expected")
+    assert (tmp_path / "got").read_bytes() == (tmp_path / "expected").read_bytes()

@@ -125,3 +125,21 @@ def test_a_folder_of_rows(tmp_path, data, normalize):
     assert (tmp_path / "rows" / ("unit" if normalize else "given") / "original").exists()
     mapped = ml.LabelTreeClassifier(**params).fit(*open_rows(tmp_path / "rows"))
     assert saved(mapped, tmp_path / "mapped") == saved(expected, tmp_path / "expected")
+
+
+def test_mapped_rows_are_not_copied(tmp_path):
+    """The labels are few, so that X is most of the memory."""
+    from manylabel import _core
+
+    X, _ = make_multilabel(20_000, 300, 20, random_state=0)
+    Y = sparse.csr_array(np.arange(len(X.data[:20_000]))[:, None] % 400 == np.arange(3))
+    dump_xc(X, Y, tmp_path / "data.txt")
+    convert(tmp_path / "data.txt", tmp_path / "rows")
+    model = ml.LabelTreeClassifier(C=1.0, max_leaf=3, combine="leaf", threshold="zero", random_state=0)
+    peaks = []
+    for data in (load_xc(tmp_path / "data.txt"), open_rows(tmp_path / "rows")):
+        model.fit(*data)  # writes the prepared rows of the folder
+        before = _core.restart_memory_peak()
+        model.fit(*data)
+        peaks.append(_core.memory_held()[1] - before)
+    assert peaks[1] < peaks[0] - 0.9 * 8 * X.nnz

@@ -94,7 +94,7 @@ def pieces_of(estimator: Any) -> type[Pieces]:
     if cut is None:
         raise TypeError(
             f"the fit of {type(estimator).__name__} cannot be cut into pieces; only the fits of "
-            "DiSMECClassifier and LabelTreeClassifier can"
+            "DiSMECClassifier, LabelTreeClassifier and BlockPartitionClassifier can"
         )
     found: type[Pieces] = cut()
     return found

@@ -6,13 +6,14 @@ import warnings
 from typing import Any, Literal
 
 import numpy as np
-from scipy.sparse import issparse
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import MultiLabelClassifier
-from manylabel.estimator.progress import Progress, reported
+from manylabel.estimator.progress import Progress, Report, reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Models, Scalar, Schema
 from manylabel.estimator.validation import (
@@ -35,6 +36,7 @@ from manylabel.partition.choice import (
     with_fewer_labels,
 )
 from manylabel.partition.models import base_estimator, fit_models, rows_of_blocks
+from manylabel.partition.pieces import BlockPieces
 from manylabel.partition.router import fit_router
 
 __all__ = ["BlockPartitionClassifier"]
@@ -309,9 +311,29 @@ class BlockPartitionClassifier(BlockClassifier):
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
         params = self.parameters.check(self)
-        n_blocks = None if params["n_blocks"] == "auto" else params["n_blocks"]
-        lam = None if params["lam"] == "auto" else params["lam"]
-        setting = Setting(
+        setting = self._setting(params, (not issparse(X), not issparse(y)))
+        sparse_output = issparse(y)
+        X, y, sample_weight = check_training_set(self, X, y, sample_weight, unknown=True)
+        with reported(None, "label", params["verbose"], progress) as report:
+            self._fit_partition(X, y, sample_weight, setting, report)
+            report.restart(sum(map(len, self.label_blocks_)))
+            self.estimators_ = fit_models(
+                setting.estimator,
+                X,
+                y,
+                sample_weight,
+                rows_of_blocks(self.row_blocks_, len(self.label_blocks_)),
+                self.label_blocks_,
+                seed=setting.seed,
+                dense=setting.dense,
+                threads=setting.threads,
+                progress=report,
+            )
+        self.sparse_output_ = sparse_output
+
+    def _setting(self, params: dict[str, Any], dense: tuple[bool, bool]) -> Setting:
+        """Return the settings of a fit. `dense` states whether the user passed X and Y as dense arrays."""
+        return Setting(
             estimator=base_estimator(self.estimator),
             params=params,
             router={
@@ -321,81 +343,83 @@ class BlockPartitionClassifier(BlockClassifier):
                 "max_iter": _ROUTER_MAX_ITER,
                 "random_state": params["random_state"],
             },
-            dense=(not issparse(X), not issparse(y)),
+            dense=dense,
             drop_unlabeled=params["drop_unlabeled"],
             seed=params["random_state"],
             threads=params["n_jobs"],
         )
-        sparse_output = issparse(y)
-        X, y, sample_weight = check_training_set(self, X, y, sample_weight, unknown=True)
+
+    def _fit_partition(
+        self,
+        X: csr_array,
+        y: csr_array,
+        sample_weight: NDArray[np.float32] | None,
+        setting: Setting,
+        report: Report,
+    ) -> None:
+        """Divide rows and labels into blocks, fit the router, and set all fitted attributes except models."""
+        params = setting.params
+        n_blocks = None if params["n_blocks"] == "auto" else params["n_blocks"]
+        lam = None if params["lam"] == "auto" else params["lam"]
         # The partition uses only positive entries. The block models also get the unknown entries.
         ones = known_ones(y)
-
-        with reported(None, "label", params["verbose"], progress) as report:
-            if lam is None and params["max_labels"] is not None:
-                lam = 0.0
-            found = None
-            if lam is None and self.mode == "rule":
-                if n_blocks is None and self._blocks_of_rule is not None:
-                    n_blocks, is_positive = self._blocks_of_rule
-                    share = RULE_SHARE if n_blocks > 1 else RULE_SHARE_OF_ONE
-                    lam = default_lam(ones, share) if is_positive else 0.0
-                elif n_blocks is None:
-                    found, lam = partition_by_rule(X, ones, sample_weight, setting, report)
-                else:
-                    lam = lam_by_rule(ones, n_blocks)
-            if lam is None:
-                most = n_blocks
-                if most is None:
-                    searched = find_partition(
-                        X, ones, None, default_lam(ones), params, setting.threads, report
-                    )
-                    most = len(searched.label_blocks)
-                choice = choose_lam(
-                    X, y, sample_weight, most, self.mode, setting, report, or_fewer=n_blocks is None
-                )
+        if lam is None and params["max_labels"] is not None:
+            lam = 0.0
+        found = None
+        if lam is None and self.mode == "rule":
+            if n_blocks is None and self._blocks_of_rule is not None:
+                n_blocks, is_positive = self._blocks_of_rule
+                share = RULE_SHARE if n_blocks > 1 else RULE_SHARE_OF_ONE
+                lam = default_lam(ones, share) if is_positive else 0.0
+            elif n_blocks is None:
+                found, lam = partition_by_rule(X, ones, sample_weight, setting, report)
             else:
-                choice = Chosen(n_blocks, lam, np.array([lam]), np.empty((1, 0, 3)))
-            if found is None:
-                # As in cross-validation, compute the partition with the smallest weight. The chosen weight
-                # then selects a subset of each label set.
-                least = float(choice.lams[0])
-                found = find_partition(X, ones, choice.n_blocks, least, params, setting.threads, report)
-            if choice.lam != choice.lams[0]:
-                found = with_fewer_labels(ones, found, choice.lam, setting)
-            blocks = found.label_blocks
-            usable = np.array([len(labels) > 0 for labels in blocks])
-            rows = routing_rows(ones, found.row_blocks, drop_unlabeled=setting.drop_unlabeled)
-            router, n_iter = fit_router(
-                X, rows, usable, sample_weight, setting.router, setting.threads, report
+                lam = lam_by_rule(ones, n_blocks)
+        if lam is None:
+            most = n_blocks
+            if most is None:
+                searched = find_partition(X, ones, None, default_lam(ones), params, setting.threads, report)
+                most = len(searched.label_blocks)
+            choice = choose_lam(
+                X, y, sample_weight, most, self.mode, setting, report, or_fewer=n_blocks is None
             )
-            report.restart(sum(map(len, blocks)))
-            models = fit_models(
-                setting.estimator,
-                X,
-                y,
-                sample_weight,
-                rows_of_blocks(found.row_blocks, len(blocks)),
-                blocks,
-                seed=setting.seed,
-                dense=setting.dense,
-                threads=setting.threads,
-                progress=report,
-            )
-        self.row_blocks_, self.label_blocks_, self.estimators_ = found.row_blocks, blocks, models
+        else:
+            choice = Chosen(n_blocks, lam, np.array([lam]), np.empty((1, 0, 3)))
+        if found is None:
+            # As in cross-validation, compute the partition with the smallest weight. The chosen weight then
+            # selects a subset of each label set.
+            least = float(choice.lams[0])
+            found = find_partition(X, ones, choice.n_blocks, least, params, setting.threads, report)
+        if choice.lam != choice.lams[0]:
+            found = with_fewer_labels(ones, found, choice.lam, setting)
+        blocks = found.label_blocks
+        usable = np.array([len(labels) > 0 for labels in blocks])
+        rows = routing_rows(ones, found.row_blocks, drop_unlabeled=setting.drop_unlabeled)
+        router, n_iter = fit_router(X, rows, usable, sample_weight, setting.router, setting.threads, report)
+        # The caller replaces the list of models. Files have the attributes in the order of their assignment.
+        self.row_blocks_, self.label_blocks_, self.estimators_ = found.row_blocks, blocks, []
         self.n_blocks_ = len(blocks)
         self.lam_, self.lams_, self.lam_precision_ = choice.lam, choice.lams, choice.precision
         self.objective_history_ = found.history
         self.n_iter_ = len(found.history) // 2
         self.objective_ = found.objective
         self.captured_ = found.captured
-        self._finish(X, router, y.shape[1], sparse_output)
+        self._finish(X, router, y.shape[1], sparse_output=True)
         if (n_iter >= _ROUTER_MAX_ITER).any():
             warnings.warn(
                 f"the router did not converge in {_ROUTER_MAX_ITER} passes; try a smaller `router_C`",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
+
+    def _cut(self) -> type[BlockPieces]:
+        inner = base_estimator(self.estimator)
+        if not isinstance(inner, MultiLabelClassifier):
+            raise TypeError(
+                "the fit of BlockPartitionClassifier cannot be cut into pieces if `estimator` is of another "
+                f"library, as {type(inner).__name__} is"
+            )
+        return BlockPieces
 
     @property
     def _n_routes(self) -> int | None:

@@ -19,7 +19,7 @@ from manylabel.estimator.validation import unknown_entries
 from manylabel.linear import DiSMECClassifier
 from manylabel.partition.any_classifier import AnyClassifier
 
-__all__ = ["base_estimator", "fit_models", "rows_of_blocks", "seeded"]
+__all__ = ["base_estimator", "fit_block", "fit_models", "rows_of_blocks", "seeded"]
 
 
 # The work for the largest block may be at most this factor times the mean work per thread. At this limit, the
@@ -138,25 +138,19 @@ def fit_models(
         estimator = estimator._settled(X, Y, sample_weight, threads, lambda _: progress(0))
 
     def fit(block: int, report: Callable[[int], None]) -> None:
-        rows, labels = rows_of_blocks[block], label_blocks[block]
-        all_rows = len(rows) == X.shape[0]
-        of_rows = Y if all_rows else Y[rows]
-        if len(labels) < Y.shape[1]:
-            # With 64-bit labels, scipy uses 64-bit indices if there are too many columns for 32-bit indices.
-            of_rows = of_rows[:, labels.astype(np.int64)]
-        model = seeded(estimator, seed, block)
-        if not ours:
-            model = AnyClassifier(model, dense_X=dense[0], dense_Y=dense[1])
-        arguments: dict[str, Any] = {} if sample_weight is None else {"sample_weight": sample_weight[rows]}
-        if "progress" in inspect.signature(model.fit).parameters:
-            arguments["progress"] = report
-        # `n_jobs` is reset after the fit, because fitted models must not depend on the number of threads.
-        lent = threads // workers > 1 and lendable
-        model.set_params(**({"n_jobs": threads // workers} if lent else {}))
-        model.fit(X if all_rows else X[rows], of_rows, **arguments)
-        model.set_params(**({"n_jobs": None} if lent else {}))
-        report(len(labels))
-        models[block] = model
+        models[block] = fit_block(
+            estimator,
+            X,
+            Y,
+            sample_weight,
+            rows_of_blocks[block],
+            label_blocks[block],
+            seed=seed,
+            block=block,
+            threads=threads // workers,
+            report=report,
+            dense=None if ours else dense,
+        )
 
     _in_threads(fit, blocks, workers, progress)
     broken = [models[block] for block in blocks if getattr(models[block], "error_", None)]
@@ -173,6 +167,46 @@ def fit_models(
             stacklevel=4,
         )
     return models
+
+
+def fit_block(
+    estimator: Any,
+    X: csr_array,
+    Y: csr_array,
+    sample_weight: NDArray[np.float32] | None,
+    rows: NDArray[Any],
+    labels: NDArray[Any],
+    *,
+    seed: int,
+    block: int,
+    threads: int,
+    report: Callable[[int], object],
+    dense: tuple[bool, bool] | None = None,
+) -> Any:
+    """Fit a clone of `estimator` to the rows and labels of one block.
+
+    `dense` must be given if, and only if, the estimator is of another library. The other arguments are the
+    same as in `fit_models`. If the estimator does not say how many threads to use, it uses `threads`.
+    """
+    all_rows = len(rows) == X.shape[0]
+    of_rows = Y if all_rows else Y[rows]
+    if len(labels) < Y.shape[1]:
+        # With 64-bit labels, scipy uses 64-bit indices if there are too many columns for 32-bit indices.
+        of_rows = of_rows[:, labels.astype(np.int64)]
+    model = seeded(estimator, seed, block)
+    if dense is not None:
+        model = AnyClassifier(model, dense_X=dense[0], dense_Y=dense[1])
+    arguments: dict[str, Any] = {} if sample_weight is None else {"sample_weight": sample_weight[rows]}
+    if "progress" in inspect.signature(model.fit).parameters:
+        arguments["progress"] = report
+    # `n_jobs` is reset after the fit, because fitted models must not depend on the number of threads.
+    lendable = dense is None and estimator.get_params(deep=False).get("n_jobs", 1) is None
+    lent = threads > 1 and lendable
+    model.set_params(**({"n_jobs": threads} if lent else {}))
+    model.fit(X if all_rows else X[rows], of_rows, **arguments)
+    model.set_params(**({"n_jobs": None} if lent else {}))
+    report(len(labels))
+    return model
 
 
 def _in_threads(

@@ -29,7 +29,7 @@ from manylabel.linear.base import unit_length
 from manylabel.linear.dismec import DiSMECClassifier
 from manylabel.tree.inspection import explained
 from manylabel.tree.outputs import without_outputs
-from manylabel.tree.pieces import TreePieces
+from manylabel.tree.pieces import TreePieces, fitted_trees
 
 __all__ = ["LabelTreeClassifier"]
 
@@ -420,12 +420,8 @@ class LabelTreeClassifier(EditableLabels):
         total = len(np.unique(known_ones(y).indices))
         with reported(total, "label", bool(self.verbose), progress) as report:
             params, vectors = self._settled_params(X, y, sample_weight, costs, report)
-            attributes, cut, n_iter, n_unfinished = _core.fit_tree(
-                (X, y, sample_weight),
-                None if costs is None else (costs.positive, costs.negative),
-                params,
-                vectors,
-                (params["n_jobs"], report),
+            attributes, cut, n_iter, n_unfinished = fitted_trees(
+                X, y, sample_weight, costs, params, vectors, report
             )
         self._set_fitted(attributes, cut, n_iter, params, n_labels)
         self.sparse_output_ = sparse_output

@@ -7,6 +7,7 @@ The last piece learns the exponent of the path and the threshold from the scores
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from manylabel import _core
+from manylabel.datasets.rows import folder_of
 from manylabel.estimator.costs import LabelCosts
 from manylabel.estimator.pieces import Arrays
 from manylabel.estimator.progress import Tell
@@ -22,7 +24,7 @@ from manylabel.linear.prepared import original_rows
 if TYPE_CHECKING:
     from manylabel.tree.classifier import LabelTreeClassifier
 
-__all__ = ["TreePieces"]
+__all__ = ["TreePieces", "fitted_trees"]
 
 _TREES = ("children", "spans", "levels", "orders")
 
@@ -104,6 +106,40 @@ class TreePieces:
         cut = float(learned["cut"]) if "cut" in learned else None
         estimator._set_fitted(attributes, cut, n_iter, params, shape[0])
         estimator._warn_of_unfinished(n_unfinished, stacklevel=5)
+
+
+def fitted_trees(
+    X: csr_array,
+    Y: csr_array,
+    sample_weight: NDArray[np.float32] | None,
+    costs: LabelCosts | None,
+    params: dict[str, Any],
+    vectors: Any,
+    report: Tell,
+) -> tuple[dict[str, Any], float | None, int, int]:
+    """Fit trees. If X is memory-mapped from a folder of `convert`, X is not copied in memory.
+
+    The result is the same as that of the function `fit_tree` of the core.
+    """
+    job = (params["n_jobs"], report)
+    if folder_of(X) is None:
+        factors = None if costs is None else (costs.positive, costs.negative)
+        return _core.fit_tree((X, Y, sample_weight), factors, params, vectors, job)
+    task = _task(X, Y, sample_weight, costs, params, None, vectors, report)
+    before = done = 0
+
+    def count(now: int) -> None:
+        nonlocal done
+        done = before + now
+        report(done)
+
+    fitting, waiting = (params["n_jobs"], count), (params["n_jobs"], lambda _: report(done))
+    for first, end in pairwise(task.levels.tolist()):
+        task.complete([task.fit(first, end, fitting)], waiting)
+        before = done
+    path_weight, cut = task.learn(waiting)
+    attributes, n_iter, n_unfinished = task.take_model(waiting)
+    return attributes | {"path_weight_": path_weight}, cut, n_iter, n_unfinished
 
 
 def _params(estimator: LabelTreeClassifier, choice: Arrays) -> dict[str, Any]:

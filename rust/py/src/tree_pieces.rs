@@ -238,6 +238,19 @@ impl TreeTask {
         };
         Ok((path_weight, cut))
     }
+
+    /// Moves the model out of the task. Returns the same as `join_tree`. The task cannot be used afterwards.
+    fn take_model<'py>(
+        &mut self,
+        py: Python<'py>,
+        job: Job,
+    ) -> PyResult<(Bound<'py, PyDict>, u32, usize)> {
+        let model = self
+            .0
+            .with_dependent_mut(|_, task| job.run(py, |_| task.take_model()))?;
+        let (n_iter, n_unfinished) = (model.n_iter, model.n_unfinished);
+        Ok((arrays(py, model)?, n_iter, n_unfinished))
+    }
 }
 
 /// Joins the pieces of all nodes, in order, to a model of shape (`n_labels`, `n_features`). Returns the same as

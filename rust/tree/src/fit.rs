@@ -80,7 +80,7 @@ impl Checked {
             task.complete(&[level], watch)?;
         }
         task.learn(watch)?;
-        task.into_model()
+        task.take_model()
     }
 }
 

@@ -514,14 +514,22 @@ impl Task<'_> {
         Ok((self.model.combine, self.model.cut))
     }
 
-    /// Returns the model, with weights of the wanted type.
+    /// Moves the model out of the task, with weights of the wanted type. The task cannot be used afterwards.
     ///
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if memory is short.
-    pub(crate) fn into_model(mut self) -> Result<Model, Error> {
-        self.model.narrow(self.params.weights)?;
-        Ok(self.model)
+    pub fn take_model(&mut self) -> Result<Model, Error> {
+        let nothing = TreeArrays {
+            children: filled(NODES, 0, 1)?,
+            spans: Vec::new(),
+            levels: filled(NODES, 0, 1)?,
+            orders: Vec::new(),
+        };
+        let nothing = empty(&nothing.forest(0)?, 0, 0, textbook())?;
+        let mut model = std::mem::replace(&mut self.model, nothing);
+        model.narrow(self.params.weights)?;
+        Ok(model)
     }
 }
 

@@ -1,0 +1,62 @@
+"""Fits of block classifiers in pieces: the bits of one fit."""
+
+import numpy as np
+import pytest
+
+import manylabel as ml
+from manylabel import shards
+from manylabel.datasets import make_multilabel
+
+PLAIN = {"n_blocks": 4, "lam": 1.0, "random_state": 0}
+VARIANTS = {
+    "dismec": {},
+    "fixed": {"estimator": ml.DiSMECClassifier(C=1.0, random_state=3), "n_routes": 2},
+    "trees": {"estimator": ml.LabelTreeClassifier(C=1.0, max_leaf=20), "max_labels": 200},
+    "one block": {"n_blocks": "auto", "lam": "auto"},
+    "rules": {"estimator": ml.BoostedRulesClassifier(n_rules=5), "n_blocks": 3},
+}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_multilabel(2000, 100, 120, random_state=1)
+
+
+def saved(model, path):
+    model.save(path)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_same_bits_as_one_fit(tmp_path, data, name):
+    X, Y = data
+    params = PLAIN | VARIANTS[name]
+    weights = 1 + np.arange(X.shape[0]) % 2
+    expected = ml.BlockPartitionClassifier(**params).fit(X, Y, weights)
+    model = ml.BlockPartitionClassifier(**params, n_jobs=2)
+    n_blocks = len(expected.label_blocks_)
+    if n_blocks > 1:
+        first = shards.fit(model, X, Y, weights, checkpoint=tmp_path / "fit", piece=(2, 2))
+        assert first is None
+    got = shards.fit(model, X, Y, weights, checkpoint=tmp_path / "fit")
+    assert shards.Folder(tmp_path / "fit").n_pieces == n_blocks
+    got.set_params(n_jobs=None)
+    assert saved(got, tmp_path / "got") == saved(expected, tmp_path / "expected")
+    assert saved(shards.merge(tmp_path / "fit"), tmp_path / "merged") == saved(
+        expected, tmp_path / "expected"
+    )
+    assert np.array_equal(got.predict_topk(X, k=3).data, expected.predict_topk(X, k=3).data)
+
+
+def test_what_cannot_be_cut(tmp_path, data):
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.multiclass import OneVsRestClassifier
+
+    X, Y = data
+    foreign = ml.BlockPartitionClassifier(OneVsRestClassifier(LogisticRegression()), **PLAIN)
+    with pytest.raises(TypeError, match="if `estimator` is of another library, as OneVsRestClassifier is"):
+        shards.fit(foreign, X, Y, checkpoint=tmp_path / "foreign")
+    model = ml.BlockPartitionClassifier(**PLAIN)
+    with pytest.raises(TypeError, match="has neither `label_weight` nor `propensities`"):
+        shards.fit(model, X, Y, checkpoint=tmp_path / "costs", label_weight=np.full(120, 2.0))
