@@ -1,9 +1,10 @@
 """Fits label trees by their definition, for a given tree. Nodes are fitted by scipy, beams found by sorting.
 
 The classifiers of a node minimize the objective of `oracle.linear` over the rows of the node. These are the
-rows that have a label below the node and, if `routed`, the rows that have the node in their beam. The
-probability of a node or label with margin s is exp(-max(0, 1 - s)^3). The score of a label is the logarithm
-of its probability, plus `path_weight` times the logarithm of the probability of its leaf.
+rows that have a label below the node and, if `routed`, the rows that have the node in their beam. In the fit,
+a beam has up to twice as many nodes as in a prediction, see `likely`. The probability of a node or label with
+margin s is exp(-max(0, 1 - s)^3). The score of a label is the logarithm of its probability, plus
+`path_weight` times the logarithm of the probability of its leaf.
 """
 
 from itertools import pairwise
@@ -34,6 +35,12 @@ def best(visits, beam):
     return dict(sorted(visits.items(), key=lambda visit: (-visit[1], visit[0]))[:beam])
 
 
+def likely(visits, beam):
+    """Return the `beam` best nodes, and the others with exp(-7) times the highest probability or more."""
+    least = min(max(visits.values()) - 7, min(best(visits, beam).values()))
+    return {node: score for node, score in visits.items() if score >= least}
+
+
 class Model:
     """One tree, fitted level by level."""
 
@@ -51,7 +58,7 @@ class Model:
         path_weight=1.0,
         routed=True,
     ):
-        self.tree, self.root, self.beam, self.path_weight = tree, root, beam, path_weight
+        self.tree, self.root, self.path_weight = tree, root, path_weight
         self.normalize, self.fit_intercept = normalize, fit_intercept
         A = linear.design(X, normalize, fit_intercept)
         self.weights = {}
@@ -65,7 +72,7 @@ class Model:
                     linear.minimum(A[rows], 2.0 * Y[rows][:, labels].any(axis=1) - 1, C, m[rows])
                     for labels in self.outputs(node)
                 ]
-            beams = [self.step(a, visits) for a, visits in zip(A, beams, strict=True)]
+            beams = [likely(self.step(a, visits, 2 * beam), beam) for a, visits in zip(A, beams, strict=True)]
             level = [child for node in level for child in self.tree.children[node]]
 
     def outputs(self, node):
@@ -73,14 +80,14 @@ class Model:
         children = [self.tree.below(child) for child in self.tree.children[node]]
         return children + [[label] for label in self.tree.labels[node]]
 
-    def step(self, a, visits, beam=None):
+    def step(self, a, visits, beam):
         found = {}
         for node, score in visits.items():
             if not self.tree.children[node]:
                 found[node] = score
             for child, w in zip(self.tree.children[node], self.weights[node], strict=False):
                 found[child] = score + log_probability(a @ w)
-        return best(found, beam or self.beam)
+        return best(found, beam)
 
     def scores(self, x, beam):
         """Return the score of each label that the beam reaches."""

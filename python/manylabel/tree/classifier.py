@@ -88,8 +88,11 @@ class LabelTreeClassifier(EditableLabels):
         are slightly better with three trees than with one tree. The fit time and the size of the model are
         proportional to `n_trees`. Predictions with three trees take four to nine times as long as with one
         tree.
-    branching : int, default=64
-        Maximum number of children of a node; from 2 to 65,535.
+    branching : int, default=512
+        Maximum number of children of a node; from 2 to 65,535. With few children, a tree has more levels, and
+        rows are more likely to lose a label on the way. With the default, all leaves are children of the root
+        if there are at most about 200,000 labels. On planted data with 72,354 labels, P@1 is 94.5 with this
+        default and 92.6 with 64 children, and the fit takes about as long.
     max_leaf : int or "auto", default="auto"
         Maximum number of labels of a leaf; from 1 to 65,535. Larger leaves often rank better, and the model
         is smaller, but the fit takes longer. If Y has at most `max_leaf` labels, the tree is a single leaf,
@@ -97,8 +100,9 @@ class LabelTreeClassifier(EditableLabels):
         at most 400. If Y has fewer than ``200 * beam`` labels, "auto" is 400, because a row would reach most
         leaves of 100 labels. Labels that occur in no training row do not count.
     beam : int, default=7
-        Number of nodes of each level that a row is sent to, in `fit` and in predictions; >= 1. Larger values
-        take more time and may find better labels. `predict_topk` can use another value without a new fit.
+        Number of nodes of each level that a row is sent to in predictions; >= 1. Larger values take more time
+        and may find better labels. `predict_topk` can use another value without a new fit. `fit` sends a row
+        to up to ``2 * beam`` nodes of each level to find negative examples (see Notes).
     balanced : bool, default=True
         Whether the tree is balanced. If True, the numbers of labels of two leaves differ by at most 1. If
         False, the sizes of the clusters depend on the data, and leaves can be at different depths.
@@ -110,8 +114,9 @@ class LabelTreeClassifier(EditableLabels):
     negatives : {"routed", "siblings"}, default="routed"
         Rows that are the negative examples of a classifier. With "siblings", they are the rows that belong to
         another child or label of the same node, as in [1]_. A row belongs to a child if it has a label below
-        the child. "routed" also uses the rows that the levels above send to the node. With "siblings", the
-        fit is faster, but rankings are usually worse.
+        the child. "routed" also uses the rows that the levels above send to the node, where a row is sent to
+        up to ``2 * beam`` nodes of each level. With "siblings", the fit is faster, but rankings are usually
+        worse.
     combine : {"product", "leaf"}, default="product"
         How the score of a label is computed. "product" is the logarithm of a product. The factors are the
         probability of the label itself and a power of the probability of its leaf (see Notes). "leaf" is the
@@ -229,9 +234,13 @@ class LabelTreeClassifier(EditableLabels):
     2-means of these vectors (2-means with cosine similarity). The clusters are divided again in the same way,
     until there is one cluster for each child of the node. The classifiers are fitted level by level, from the
     root down. A node is fitted to the rows that have a label below the node. With ``negatives="routed"``, it
-    is also fitted to the rows that the levels above send to the node. So the negative rows of a label include
-    all rows that lack the label but reach its leaf. The classifiers minimize the same objective as
-    `DiSMECClassifier`.
+    is also fitted to the rows that the levels above send to the node. A row is sent to the `beam` best nodes
+    of a level, as in a prediction, and to up to `beam` further nodes. A further node has at least ``exp(-7)``
+    times the probability of the best node, which is a margin above -0.9 if the best probability is 1. So the
+    negative rows of a label include all rows that lack the label but reach its leaf, and rows that almost
+    reach it. Without the further nodes, P@1 on citeulike-t is 0.9 points lower (mean of three seeds), because
+    new rows spread over more leaves than the rows of `fit`. On eurlex57k and yso-finna-en, the difference is
+    about 0.1 points or less. The classifiers minimize the same objective as `DiSMECClassifier`.
 
     The probability of a node or label with margin s is ``exp(-max(0, 1 - s)**3)``. With
     ``combine="product"``, the score of a label is ``log p + path_weight_ * log q - threshold_``. Here p is
@@ -351,7 +360,7 @@ class LabelTreeClassifier(EditableLabels):
         C: float | Literal["auto"] = "auto",
         *,
         n_trees: int = 1,
-        branching: int = 64,
+        branching: int = 512,
         max_leaf: int | Literal["auto"] = "auto",
         beam: int = 7,
         balanced: bool = True,
@@ -560,8 +569,8 @@ class LabelTreeClassifier(EditableLabels):
         the most votes gets the label. If this leaf has 65,535 labels, the leaf with the next most votes gets
         the label. If no row has a new label, this label is in no leaf, as in `fit`, and its score is -inf.
 
-        The classifier of a label is fitted to the rows that reach its leaf and to the rows that have the
-        label, for both values of `negatives`. It is fitted with `C_` and the parameters `prune`,
+        The classifier of a label is fitted to the rows that `fit` would send to its leaf and to the rows that
+        have the label, for both values of `negatives`. It is fitted with `C_` and the parameters `prune`,
         `fit_intercept`, `solver`, `tol`, `max_iter`, `beam` and `random_state`. Rows are scaled if
         `normalize_` is True. `threshold_` and `path_weight_` do not change. `n_iter_` increases if a new
         classifier needs more steps. With a fixed `random_state`, the result does not depend on `n_jobs`, and
@@ -571,7 +580,8 @@ class LabelTreeClassifier(EditableLabels):
         leaves can grow beyond `max_leaf`. Fit the model again if rankings become worse or predictions become
         slow, for example after the number of labels has grown by half.
 
-        All rows are sent down the trees once. If all rows of a new label reach its leaf, the label is fitted
+        All rows are sent down the trees twice, as in a prediction to choose the leaves, and as in `fit` to
+        find negative rows. If all rows of a new label reach its leaf in the second case, the label is fitted
         together with the other such labels of the leaf. Any other label is fitted alone, in a few passes over
         the rows that reach its leaf. This takes more time, in proportion to the number of rows and labels of
         the leaf. For example, it takes half as long to add 428 labels to a model of eurlex57k with 3,843

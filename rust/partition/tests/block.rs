@@ -1,8 +1,5 @@
 //! Compares rankings, label sets and scores of block models with their definition, one row at a time.
-#![allow(
-    clippy::float_cmp,
-    reason = "scores must be exactly equal"
-)]
+#![allow(clippy::float_cmp, reason = "scores must be exactly equal")]
 #![allow(
     clippy::disallowed_macros,
     clippy::disallowed_methods,

@@ -68,7 +68,7 @@ pub(crate) fn checked(params: &Named<'_>) -> PyResult<Checked> {
 ///
 /// Returns a tuple:
 ///
-/// - a dict from attribute names to the fitted arrays and the exponent of the path;
+/// - a dict from attribute names to the fitted arrays and the exponent of the probability of the leaf (`path_weight_`);
 /// - the learned threshold or None;
 /// - the largest number of steps of a classifier;
 /// - the number of classifiers that did not converge.

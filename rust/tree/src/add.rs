@@ -10,12 +10,12 @@
 //! the rows to which the classifiers of the nodes were fitted. Sums of probabilities would be worse too, because
 //! a few rows with large probabilities would outvote all others.
 //!
-//! The classifier of a label is fitted to the rows that reach its leaf and to the rows of the label. So it does
-//! not depend on the other new labels. Labels whose rows all reach the leaf have the same training rows, and are
-//! fitted together. Any other label is fitted alone.
+//! The classifier of a label is fitted to the rows that a fit would send to its leaf and to the rows of the
+//! label. So it does not depend on the other new labels. Labels whose rows all reach the leaf have the same
+//! training rows, and are fitted together. Any other label is fitted alone.
 
 use crate::arrays::{Arrays, range};
-use crate::fit::{Beams, NODES_PER_THREAD, checked, count_labels, outputs};
+use crate::fit::{Beams, NODES_PER_THREAD, Reach, checked, count_labels, outputs};
 use crate::held::{rows_of_nodes, textbook};
 use crate::model::{ChunkOwned, Model};
 use crate::node::{Desk, Examples};
@@ -88,10 +88,11 @@ impl Checked {
     /// counts labels. With T trees, a label that was fitted in one leaf counts as 1/T. The work runs on all
     /// threads of the pool.
     ///
-    /// The rows are sent down the trees as in a prediction. A classifier takes as much time as in a fit, except
-    /// that a label with rows outside of its leaf is not fitted together with others. The memory is a copy of `x`,
-    /// up to 36 bytes for each row, tree and node in the beam of the row, the rows and new weights of up to four
-    /// leaves for each thread, and the returned model.
+    /// The rows are sent down the trees twice: as in a prediction, to choose the leaves, and as in a fit, to
+    /// choose the negative rows. A classifier takes as much time as in a fit, except that a label with rows
+    /// outside of its leaf is not fitted together with others. The memory is a copy of `x`, up to 72 bytes for
+    /// each row and tree, times `beam`, the rows and new weights of up to four leaves for each thread, and the
+    /// returned model.
     ///
     /// # Errors
     ///
@@ -100,7 +101,7 @@ impl Checked {
     /// [`Error::Param`] if all leaves that the rows of a label reach are full, if a value is not finite as
     /// `f32`, if a weight is too large for the 16-bit floats of `model`, or if `C`, `weights` and `x` are so large
     /// or small that results leave the range of `f32`. Returns [`Error::TooLarge`] if memory is short, or if a size
-    /// does not fit in 32 bits. Returns [`Error::Stopped`] if the watch was stopped.
+    /// does not fit in 32 bits. Returns [`Error::Stopped`] if the caller requested a stop.
     pub fn add_labels<'a>(
         &self,
         model: &Arrays<'_>,
@@ -126,10 +127,14 @@ impl Checked {
         watch.step(0)?;
         let outputs = outputs(y.labels, y.factors)?;
         let rows_of_label = &outputs.rows_of_label;
-        let mut beams = Beams::at_roots(x.n_rows(), model.n_trees())?;
-        while beams.has_inner(model) {
-            beams = beams.step(x.view(), model, params.beam, watch)?;
-        }
+        let leaves_of_rows = |reach| {
+            let mut beams = Beams::at_roots(x.n_rows(), model.n_trees())?;
+            while beams.has_inner(model) {
+                beams = beams.step(x.view(), model, reach, watch)?;
+            }
+            Ok(beams)
+        };
+        let beams = leaves_of_rows(Reach::Beam(params.beam))?;
         let places = places(
             model,
             rows_of_label,
@@ -138,6 +143,8 @@ impl Checked {
             params.max_leaf,
             watch,
         )?;
+        drop(beams);
+        let beams = leaves_of_rows(Reach::Negatives(params.beam))?;
         let routed = routed(model, &places, &beams)?;
         drop(beams);
         let mut joined = fit_all(
@@ -171,7 +178,7 @@ impl Checked {
 /// # Errors
 ///
 /// Returns [`Error::Param`] if all leaves that the rows of a label reach have `max_leaf` labels. Returns
-/// [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
+/// [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the caller requested a stop.
 fn places(
     model: &Arrays<'_>,
     rows_of_label: &CsrOwned,
@@ -412,7 +419,7 @@ impl Task<'_> {
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
+/// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the caller requested a stop.
 fn grown(
     model: &Arrays<'_>,
     n_labels: usize,

@@ -1,14 +1,15 @@
 //! Fits label trees: first the label vectors, then the trees, then the classifiers, level by level.
 //!
 //! A node is fitted to the rows that have a label below the node and, by default, to the rows that are sent
-//! to it. The classifiers of the level above decide which rows are sent to a node. So the negative rows of a
-//! node are the rows that a prediction would send there.
+//! to it. The classifiers of the level above decide which rows are sent to a node. A prediction sends a row to
+//! `beam` nodes of a level, and a fit sends it to up to twice as many ([`Reach::Negatives`]). So the negative
+//! rows of a node are the rows that a prediction would send there, and rows that almost reach it.
 //!
-//! Each row is sent to `beam` nodes of a level. So the nodes of a level have in total about `beam` times the
-//! number of training rows. Copying these rows takes one pass. The solver for rare labels searches for rows
-//! that violate the margin, with one pass for every sixteen outputs. It then visits only the positive rows of
-//! an output and a few hundred negative rows. So the time of the fit grows with rows × beam × levels and with
-//! the number of positive rows of all labels. It does not grow with rows × labels.
+//! So the nodes of a level have in total up to `2 beam` times the number of training rows. Copying these rows
+//! takes one pass. The solver for rare labels searches for rows that violate the margin, with one pass for
+//! every sixteen outputs. It then visits only the positive rows of an output and a few hundred negative rows.
+//! So the time of the fit grows with rows × beam × levels and with the number of positive rows of all labels.
+//! It does not grow with rows × labels.
 
 use crate::arrays::Arrays;
 use crate::grow::Forest;
@@ -26,6 +27,25 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The number of rows that are sent to the next level together.
 const ROWS_AT_ONCE: usize = 512;
+
+/// The largest number of nodes of a level that a training row is sent to in a fit, divided by the number of
+/// nodes in a prediction.
+///
+/// A row has higher scores for its own nodes in a fit than in a prediction, because the nodes were fitted to
+/// it. So a new row spreads over more nodes than a training row. Without more negative rows, leaves would
+/// meet rows that are unlike all rows that they were fitted to. With 2 instead of 1, the precision at 1 of
+/// one tree rises from 65.7 to 66.7 on citeulike-t (mean of three seeds), and the fit takes 1.4 times as
+/// long. On eurlex57k and yso-finna-en, it changes by about 0.1 or less. With 3, the fit takes 1.6 times as
+/// long on citeulike-t, and the precision is the same. Random rows help less than rows that almost reach a node: with
+/// 4,000 more rows for each leaf, the precision is 66.2, and the fit takes 1.3 times as long.
+const NEGATIVES_PER_BEAM: usize = 2;
+
+/// Beyond the beam of a prediction, a training row is sent only to nodes with a probability of at least
+/// `exp(-LEAST_LIKELY)` times the probability of its best node. If the best probability is 1, these are the
+/// children with margins above −0.9. At lower margins, rows have nearly no loss, so they would take time and
+/// change little. On eurlex57k, the fit takes 1.15 times as long as without the additional nodes. Without this
+/// rule, it would take 1.46 times as long.
+const LEAST_LIKELY: f32 = 7.0;
 
 /// The largest number of nodes that are fitted at the same time, divided by the number of threads.
 pub(crate) const NODES_PER_THREAD: usize = 4;
@@ -48,7 +68,7 @@ impl Checked {
     /// * a copy of `x`, and a transposed copy of `y`;
     /// * the label vectors, until the trees are complete. A label vector has at most one stored value for
     ///   each stored value in the rows of its label;
-    /// * up to 36 bytes for each row, tree and node in the beam of the row;
+    /// * up to 72 bytes for each row and tree, times `beam`;
     /// * the rows and weights of up to four nodes for each thread;
     /// * if the exponent of the path or the threshold is learned: 4 bytes for each label of each leaf that a
     ///   held-out row reaches, and up to 200 MB for the labels that are compared. There are at most 4,096
@@ -62,7 +82,7 @@ impl Checked {
     /// `f32`, or if `C`, `weights` and `x` are so large or small that results leave the range of `f32`. Also
     /// returns [`Error::Param`] if the weights are to be stored as 16-bit floats, and one of them is too large.
     /// Returns [`Error::TooLarge`] if memory is short, or if a size does not fit in 32 bits. Returns
-    /// [`Error::Stopped`] if the watch was stopped.
+    /// [`Error::Stopped`] if the caller requested a stop.
     pub fn fit<'a>(
         &self,
         x: Sparse<'_>,
@@ -82,6 +102,15 @@ impl Checked {
         task.learn(watch)?;
         task.take_model()
     }
+}
+
+/// How many nodes of a level a row is sent to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Reach {
+    /// The given number of nodes, as in a prediction.
+    Beam(usize),
+    /// Up to twice as many nodes, to which the row becomes a negative row. The number is the one of a prediction.
+    Negatives(usize),
 }
 
 /// Checks targets and returns them.
@@ -159,7 +188,7 @@ pub(crate) fn empty(
 ///
 /// # Errors
 ///
-/// Returns [`Error::Stopped`] if the watch was stopped.
+/// Returns [`Error::Stopped`] if the caller requested a stop.
 pub(crate) fn count_labels(
     n_done: &AtomicUsize,
     n: usize,
@@ -228,12 +257,13 @@ impl Beams {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
+    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the caller requested a
+    /// stop.
     pub(crate) fn step(
         &self,
         x: CsrRef<'_>,
         model: &Arrays<'_>,
-        beam: usize,
+        reach: Reach,
         watch: &Watch,
     ) -> Result<Self, Error> {
         let n_rows = self.ends.len();
@@ -251,7 +281,15 @@ impl Beams {
                         walk.add_row(cols.iter().copied(), values.iter().copied())?;
                         walk.resume(self.row(row), at * self.n_trees as u32)?;
                     }
-                    walk.step(model, beam)?;
+                    match reach {
+                        Reach::Beam(beam) => {
+                            walk.step(model, beam)?;
+                        }
+                        Reach::Negatives(beam) => {
+                            walk.step(model, beam.saturating_mul(NEGATIVES_PER_BEAM))?;
+                            walk.keep_likely(beam, LEAST_LIKELY);
+                        }
+                    }
                     let mut ends = reserved("number of rows", rows.len())?;
                     let of_row = |visit: &Visit| visit.slot as usize / self.n_trees;
                     for row in 0..rows.len() {

@@ -71,7 +71,8 @@ impl Forest {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
+    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the caller requested a
+    /// stop.
     pub(crate) fn grow(
         z: &CsrOwned,
         labels: &[u32],
@@ -267,7 +268,7 @@ fn pieces<'a>(
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
+/// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the caller requested a stop.
 #[allow(
     clippy::too_many_arguments,
     reason = "they are the arguments of `split` and two more"

@@ -266,7 +266,8 @@ impl HeldOut {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
+    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the caller requested a
+    /// stop.
     pub(crate) fn best_combination(
         &mut self,
         y: Labels<'_>,

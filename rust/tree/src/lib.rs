@@ -15,17 +15,17 @@
 //!
 //! The probability of a leaf is the product of these probabilities along the path from the root to the leaf.
 //! The score of a label is the logarithm of its own probability times a power of the probability of its leaf.
-//! The exponent is learned. A beam search keeps the best nodes of each level. So the time of a prediction grows with
-//! the logarithm of the number of labels. A model can have several trees with different seeds. It averages
-//! the probabilities of its trees.
+//! This exponent, the exponent of the path, is learned. A beam search keeps the best nodes of each level. So the
+//! time of a prediction grows with the logarithm of the number of labels. A model can have several trees with
+//! different seeds. It averages the probabilities of its trees.
 //!
 //! The vector of a label is the sum of its rows, scaled to unit length. A caller can pass other vectors. Labels
 //! are clustered by spherical 2-means of these vectors. The classifiers are fitted level by level, from the root
 //! down. By default, two kinds of rows are used at a node: the rows that have a label below the node, and the
-//! rows that the levels above send to the node. So the negative rows of a node are the ones that a prediction would send there.
-//! (Prabhu et al.: Parabel, WWW 2018; Yu et al.: PECOS, JMLR 2022, sections 3 and 4. PECOS calls these
-//! negatives matcher-aware.) The classifiers are fitted by the solvers of `DiSMEC`
-//! ([`manylabel_linear::dismec`]), over the rows of the node only.
+//! rows that the levels above send to the node. So the negative rows of a node are the rows that a prediction
+//! would send there, and rows that almost reach it. (Prabhu et al.: Parabel, WWW 2018; Yu et al.: PECOS, JMLR
+//! 2022, sections 3 and 4. PECOS calls these negatives matcher-aware.) The classifiers are fitted by the solvers
+//! of `DiSMEC` ([`manylabel_linear::dismec`]), over the rows of the node only.
 //!
 //! | file | content |
 //! |---|---|

@@ -106,7 +106,7 @@ impl Desk {
     /// # Errors
     ///
     /// Returns [`Error::Param`] if a value is out of the range of the solver. Returns [`Error::TooLarge`] if
-    /// memory is short. Returns [`Error::Stopped`] if the watch was stopped.
+    /// memory is short. Returns [`Error::Stopped`] if the caller requested a stop.
     pub(crate) fn fit(
         &mut self,
         training: &Training<'_>,

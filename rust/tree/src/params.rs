@@ -43,7 +43,7 @@ impl Combine {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Negatives {
     /// The rows that have a label below the node, and the rows that the levels above send to the node. So the
-    /// negative rows of an output are the ones for which a prediction would score the output.
+    /// negative rows of an output are the ones for which a prediction would score the output, and some more.
     Routed,
     /// The rows that have a label below the node. So the negative rows of an output are positive rows of its
     /// siblings.
@@ -73,7 +73,8 @@ pub struct Params {
     pub branching: usize,
     /// `max_leaf`: the largest number of labels of a leaf; from 1 to [`MOST_OUTPUTS`].
     pub max_leaf: usize,
-    /// `beam`: the number of nodes of each level that a row is sent to; ≥ 1.
+    /// `beam`: the number of nodes of each level that a row is sent to in a prediction; ≥ 1. In a fit, a row is
+    /// sent to up to twice as many nodes, to find negative rows.
     pub beam: usize,
     /// True if the numbers of labels of two leaves differ by at most 1. If false, the label vectors decide
     /// how many labels a leaf has.
@@ -93,7 +94,7 @@ impl Default for Params {
         Self {
             linear: dismec::Params::default(),
             n_trees: 1,
-            branching: 64,
+            branching: 512,
             max_leaf: 400,
             beam: 7,
             balanced: true,

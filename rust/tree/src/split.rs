@@ -47,7 +47,7 @@ const LABELS_AT_ONCE: usize = 256;
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
+/// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the caller requested a stop.
 pub(crate) fn split(
     z: &CsrOwned,
     items: &mut [u32],
@@ -123,7 +123,7 @@ pub(crate) fn mixed(seed: u64, step: u64) -> u64 {
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
+/// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the caller requested a stop.
 fn halves(
     z: &CsrOwned,
     items: &[u32],

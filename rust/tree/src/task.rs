@@ -6,7 +6,7 @@
 //! Given these pieces, it sends all rows to the next level itself. A piece depends only on the data, the parameters
 //! and its nodes, and the joined result is the same as that of one fit, bit for bit.
 
-use crate::fit::{Beams, NODES_PER_THREAD, count_labels, empty, outputs};
+use crate::fit::{Beams, NODES_PER_THREAD, Reach, count_labels, empty, outputs};
 use crate::grow::{Forest, Span};
 use crate::held::{HeldOut, rows_of_nodes, textbook};
 use crate::model::Model;
@@ -482,7 +482,9 @@ impl Task<'_> {
         self.level += 1;
         if !self.nodes().is_empty() && self.params.negatives == Negatives::Routed {
             let (x, arrays) = (self.x.view(), self.model.arrays());
-            self.beams = self.beams.step(x, &arrays, self.params.beam, watch)?;
+            self.beams = self
+                .beams
+                .step(x, &arrays, Reach::Negatives(self.params.beam), watch)?;
         }
         Ok(())
     }

@@ -36,7 +36,7 @@ struct Part {
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
+/// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the caller requested a stop.
 pub(crate) fn label_vectors(
     x: CsrRef<'_>,
     rows_of_label: &CsrOwned,

@@ -13,6 +13,7 @@ use crate::merge::Merge;
 use crate::params::Combine;
 use manylabel_base::{Error, collected, extend, filled, push};
 use manylabel_sparse::{Picked, TopK};
+use std::cmp::Ordering;
 use std::ops::Range;
 
 /// The name of the beams in error messages.
@@ -44,6 +45,13 @@ impl Visit {
             node,
             score: (self.score + log_probability(finite(margin))).max(LOWEST),
         }
+    }
+
+    /// Compares two visits of a slot. The visit with the higher score comes first. If the scores are equal, the
+    /// visit of the node with the lower number comes first.
+    fn compare(&self, other: &Self) -> Ordering {
+        let by_score = other.score.total_cmp(&self.score);
+        by_score.then(self.node.cmp(&other.node))
     }
 }
 
@@ -290,9 +298,7 @@ impl Walk {
             let of_slot = &mut self.visits[begin..end];
             let mut n_kept = of_slot.len();
             if n_kept > beam {
-                let better =
-                    |a: &Visit, b: &Visit| b.score.total_cmp(&a.score).then(a.node.cmp(&b.node));
-                of_slot.select_nth_unstable_by(beam, better);
+                of_slot.select_nth_unstable_by(beam, Visit::compare);
                 n_kept = beam;
                 // The best dropped visit is at the position `beam`.
                 if let Some(dropped) = self.dropped.get_mut(slot) {
@@ -305,6 +311,38 @@ impl Walk {
         }
         self.visits.truncate(kept);
         Ok(())
+    }
+
+    /// Keeps the `beam` best visits of each slot. Of the other visits, keeps those with a probability of at
+    /// least `exp(-below)` times the probability of the best visit of the slot. The visits of a slot must be
+    /// consecutive, as after [`step`](Self::step).
+    pub(crate) fn keep_likely(&mut self, beam: usize, below: f32) {
+        let mut kept = 0;
+        let mut begin = 0;
+        while let Some(first) = self.visits.get(begin) {
+            let slot = first.slot;
+            let n = self.visits[begin..]
+                .iter()
+                .take_while(|visit| visit.slot == slot);
+            let end = begin + n.count();
+            let of_slot = &mut self.visits[begin..end];
+            let mut n_kept = of_slot.len().min(beam);
+            if of_slot.len() > beam {
+                of_slot.select_nth_unstable_by(beam, Visit::compare);
+                let scores = of_slot.iter().map(|visit| visit.score);
+                let least = scores.fold(f32::NEG_INFINITY, f32::max) - below;
+                for at in beam..of_slot.len() {
+                    if of_slot[at].score >= least {
+                        of_slot.swap(n_kept, at);
+                        n_kept += 1;
+                    }
+                }
+            }
+            self.visits.copy_within(begin..begin + n_kept, kept);
+            kept += n_kept;
+            begin = end;
+        }
+        self.visits.truncate(kept);
     }
 
     /// Scores the labels of all leaves in the beams. Appends them to `out`, row by row, with their scores
@@ -489,4 +527,38 @@ fn places_of(
         places[slot + 1] += places[slot];
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beyond_the_beam_only_likely_nodes_remain() {
+        let visits = |slot, scores: &[f32]| {
+            let visit = |(node, &score)| Visit { slot, node, score };
+            (0..).zip(scores).map(visit).collect::<Vec<_>>()
+        };
+        let mut walk = Walk {
+            visits: [
+                visits(0, &[-8.5, -1.0, -7.9, -8.1, -8.0]),
+                visits(1, &[-30.0, -9.0]),
+                visits(3, &[-2.0, -2.0, -50.0]),
+            ]
+            .concat(),
+            ..Walk::default()
+        };
+        walk.keep_likely(2, 7.0);
+        let mut kept: Vec<_> = walk
+            .visits
+            .iter()
+            .map(|visit| (visit.slot, visit.node))
+            .collect();
+        assert!(kept.is_sorted_by_key(|&(slot, _)| slot));
+        kept.sort_unstable();
+        assert_eq!(
+            kept,
+            [(0, 1), (0, 2), (0, 4), (1, 0), (1, 1), (3, 0), (3, 1)]
+        );
+    }
 }
