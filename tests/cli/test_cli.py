@@ -14,12 +14,13 @@ from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 
 import manylabel as ml
-from manylabel import cli, metrics, shards
+from manylabel import cli, metrics
 from manylabel.cli import prediction
 from manylabel.cli.messages import UsageError
 from manylabel.cli.settings import set_parameter
 from manylabel.datasets import convert, dump_xc, load_xc, make_multilabel
 from manylabel.estimator.parameters import Classifier, Count, Either, Parameters
+from manylabel.linear.pieces import DiSMECPieces
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals and pipes")
 
@@ -460,7 +461,7 @@ def test_probabilities_need_a_calibrated_model(run):
 
 
 def test_train_in_pieces(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(shards, "_UNITS_OF_PIECE", 1)
+    monkeypatch.setattr(DiSMECPieces, "most_units", 1)
     dump_xc(*make_multilabel(300, 60, 40, random_state=0), tmp_path / "data.txt")
     convert(tmp_path / "data.txt", tmp_path / "rows")
     common = "train --model dismec --seed 0 --jobs 1"

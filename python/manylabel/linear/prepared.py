@@ -125,8 +125,13 @@ def original_rows(X: Any, *, normalize: bool, job: tuple[int, Tell]) -> _Prepare
             np.take(features, indices[first : first + _ITEMS], out=out[first : first + _ITEMS])
             job[1](0)
 
-    with locked(folder / "prepare.lock", wait=True):
-        _written_once(rows / "original", write)
+    try:
+        with locked(folder / "prepare.lock", wait=True):
+            _written_once(rows / "original", write)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        return None
     original = np.load(rows / "original" / "indices.npy", mmap_mode="r")[: len(indices)]
     return (indptr, original, data), None, features, n_features, n_features
 
