@@ -13,7 +13,7 @@
 
 use crate::choice::choose;
 use crate::design::{Design, Matrix, Rows, cross, power_of_two_near_inverse};
-use crate::impute::{Imputed, inverse};
+use crate::impute::{Imputed, inverse, with_zeros};
 use crate::leverage::predictions;
 use crate::normal::normal;
 use crate::params::Checked;
@@ -252,7 +252,10 @@ impl Checked {
             }
             match params.l2_final {
                 Ridge::Auto if l2 > 0.0 => {
-                    let chosen = choose(&fit.problem, &u, l2)?;
+                    // Predictions of unknown entries would be targets without error, so the leave-one-out
+                    // errors of weak ridges would be too small.
+                    let work = |problem: &Problem<'a, T>| choose(problem, &u, l2);
+                    let chosen = with_zeros(unknown.as_ref(), &mut fit.problem, work, watch)?;
                     l2_of_coef = chosen.l2;
                     leverages = Some(chosen.leverages);
                     of_w = Some(chosen.regression);

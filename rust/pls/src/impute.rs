@@ -24,10 +24,11 @@ use crate::solve::Problem;
 use crate::tall::Tall;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Par};
-use manylabel_base::{Error, Watch, collected, filled, parts, reserved};
+use manylabel_base::{Error, Watch, collected, copied, filled, parts, reserved};
 use manylabel_dense::{from_fn, zeros};
 use manylabel_sparse::{ColumnOrder, CsrView, Index, LANES, Real};
 use rayon::prelude::*;
+use std::mem::replace;
 
 /// Name of the unknown entries in error messages about memory.
 const ENTRIES: &str = "number of unknown entries of Y";
@@ -186,6 +187,33 @@ impl<'a, T: Real> Imputed<'a, T> {
             0.0
         })
     }
+}
+
+/// Calls `work` with the data in which `unknown` entries have the value 0. Afterwards, they have their present
+/// values again.
+///
+/// # Errors
+///
+/// Returns any error of `work`. Returns [`Error::TooLarge`] if there is not enough memory. Returns
+/// [`Error::Stopped`] if the caller requested a stop.
+pub(crate) fn with_zeros<'a, T: Real, R>(
+    unknown: Option<&Imputed<'a, T>>,
+    problem: &mut Problem<'a, T>,
+    work: impl FnOnce(&Problem<'a, T>) -> Result<R, Error>,
+    watch: &Watch,
+) -> Result<R, Error> {
+    let Some(unknown) = unknown else {
+        return work(problem);
+    };
+    let mut values = copied("number of stored values", &unknown.values)?;
+    for place in &unknown.places {
+        values[place.at] = 0.0;
+    }
+    let zeros = (unknown.rebuild)(&values, &problem.rows, watch)?;
+    let imputed = replace(&mut problem.y, zeros);
+    let result = work(problem);
+    problem.y = imputed;
+    result
 }
 
 /// Returns the transpose of the pseudo-inverse of U, `U (UᵀU)⁻¹`.
