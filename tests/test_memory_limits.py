@@ -16,6 +16,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_AS
 PROGRAM = """
 import json, os, random, resource, sys
 from manylabel import *
+from manylabel.decision import *
 from manylabel.datasets import make_multilabel
 
 def status(name):

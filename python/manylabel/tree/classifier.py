@@ -422,13 +422,14 @@ class LabelTreeClassifier(EditableLabels):
         label_weight: Any = None,
         propensities: Any = None,
     ) -> None:
+        params = self.parameters.check(self)
         sparse_output = issparse(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight, unknown=True)
         n_labels = y.shape[1]
         costs = label_costs(n_labels, label_weight, propensities)
         total = len(np.unique(known_ones(y).indices))
-        with reported(total, "label", bool(self.verbose), progress) as report:
-            params, vectors = self._settled_params(X, y, sample_weight, costs, report)
+        with reported(total, "label", params["verbose"], progress) as report:
+            params, vectors = self._settled_params(params, X, y, sample_weight, costs, report)
             attributes, cut, n_iter, n_unfinished = fitted_trees(
                 X, y, sample_weight, costs, params, vectors, report
             )
@@ -444,14 +445,18 @@ class LabelTreeClassifier(EditableLabels):
 
     def _settled_params(
         self,
+        params: dict[str, Any],
         X: csr_array,
         Y: csr_array,
         sample_weight: NDArray[np.float32] | None,
         costs: LabelCosts | None,
         report: Tell,
     ) -> tuple[dict[str, Any], Any]:
-        """Return the parameters for the core, and the vectors of the labels if they are not sums of rows."""
-        params = self.parameters.check(self)
+        """Return the parameters for the core, and the vectors of the labels if they are not sums of rows.
+
+        `params` are the checked parameters of the estimator.
+        """
+        params = dict(params)
         by_row = params["normalize"]
         if by_row == "auto":
             by_row = not holds_measurements(X)

@@ -60,7 +60,8 @@ class TreePieces:
         report: Tell,
     ) -> Arrays:
         """Choose the values that all pieces share: parameters, and the trees."""
-        params, vectors = estimator._settled_params(X, Y, sample_weight, costs, report)
+        checked = estimator.parameters.check(estimator)
+        params, vectors = estimator._settled_params(checked, X, Y, sample_weight, costs, report)
         task = _task(X, Y, sample_weight, costs, params, None, vectors, report)
         return {
             "C": np.float64(params["C"]),

@@ -158,11 +158,14 @@ impl<'a> Chunk<'a> {
                 let slope = dot(&gradient[range], d);
                 let (vd, dd) = (dot(v, d), dot(d, d));
                 let before = self.loss(label, &scores, &change, 0.0);
+                // Near the minimum, the decrease is smaller than the rounding errors of the scores. Then
+                // the step is taken, because the Newton step still makes the gradient smaller.
+                let rounding = f64::from(f32::EPSILON) * before;
                 let mut step = 1.0;
                 let falls = |step: f64| {
                     let after = self.loss(label, &scores, &change, step)
                         + self.ridge * (2.0 * step * vd + step * step * dd);
-                    after - before <= ARMIJO * step * slope
+                    after - before <= ARMIJO * step * slope + rounding
                 };
                 let mut halvings = 0;
                 while halvings < MOST_HALVINGS && !falls(step) {
