@@ -86,7 +86,7 @@ class LabelTreeClassifier(EditableLabels):
     n_trees : int, default=1
         Number of trees; >= 1. The trees have different seeds, and their probabilities are averaged. Rankings
         are slightly better with three trees than with one tree. The fit time and the size of the model are
-        proportional to `n_trees`. Predictions with three trees take four to nine times as long as with one
+        proportional to `n_trees`. Predictions with three trees take four to ten times as long as with one
         tree.
     branching : int, default=512
         Maximum number of children of a node; from 2 to 65,535. With few children, a tree has more levels, and
