@@ -263,7 +263,8 @@ def _measured(model: Any, X: Any, Y: Any, clock: Callable[[], float]) -> tuple[_
         warnings.simplefilter("ignore")  # the fit to all rows will warn
         while not times or (times[0] < _SHORT and len(times) < _REPEATS):
             fitted = clone(model)
-            gc.collect()
+            if not times:  # only the first fit measures memory
+                gc.collect()
             traced = tracemalloc.is_tracing()
             if not times and not traced:
                 tracemalloc.start()
