@@ -1,3 +1,4 @@
+import gc
 import os
 from pathlib import Path
 
@@ -26,6 +27,12 @@ def pytest_configure(config):
         config.option.timeout = 0  # fuzzers run for long, and limit the time of each case
     if hasattr(config, "workerinput"):
         threadpool_limits(1, user_api="blas")  # a worker of pytest-xdist; all workers share the cores
+
+
+def pytest_collection_finish():
+    # Thousands of tests are many objects. The garbage collector would visit them again and again.
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """All public estimators with parameters for small data. The tests of all estimators use these lists.
 
 The first estimator of each class has default parameters, some of which many fits choose. The others have
-given values.
+given values. `DecisionClassifier` always has a given `cv`, because its default fits five folds.
 """
 
 from functools import cache
@@ -58,7 +58,7 @@ CALIBRATORS = [
     LabelCalibrator(
         ml.LabelTreeClassifier(1.0, random_state=0), method="isotonic", cv=0.3, n_candidates=8, random_state=0
     ),
-    DecisionClassifier(ml.DiSMECClassifier(1.0, random_state=0), ExpectedF1(), random_state=0),
+    DecisionClassifier(ml.DiSMECClassifier(1.0, random_state=0), ExpectedF1(), cv=0.3, random_state=0),
 ]
 CLASSIFIERS += CALIBRATORS
 

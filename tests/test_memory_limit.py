@@ -107,5 +107,5 @@ def test_wrong_amounts(amount):
 
 @pytest.mark.parametrize("amount", [1.5, True, [8]])
 def test_amounts_of_a_wrong_type(amount):
-    with pytest.raises(TypeError, match="`limit` must be an integer or a text"):
+    with pytest.raises(TypeError, match="`limit` must be an int or a str such as"):
         ml.memory_limit(amount)

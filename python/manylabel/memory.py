@@ -23,14 +23,14 @@ _UNITS = {
 class memory_limit:  # noqa: N801  used like a function, and in `with` statements
     """Limit the memory that this process may use.
 
-    If a fit or another computation would exceed the limit, it ends with a MemoryError that states the
-    numbers. The limit is set when this object is made. At the end of a ``with`` statement, the previous limit
-    is set again.
+    If a fit or another computation would exceed the limit, it raises a MemoryError that states the
+    limit and the required memory. Creating the object sets the limit. The end of a ``with`` block restores
+    the previous limit.
 
     Parameters
     ----------
     limit : int, str or None
-        The largest amount of private memory of the process: a number of bytes, or a text such as "8GB" (10⁹
+        The largest amount of private memory of the process: a number of bytes, or a string such as "8GB" (10⁹
         bytes) or "8GiB" (2³⁰ bytes). None removes the limit.
 
     Raises
@@ -38,7 +38,7 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
     ValueError
         If `limit` is not a positive amount of memory.
     TypeError
-        If `limit` is neither an integer, a text nor None.
+        If `limit` is not an int, a str or None.
 
     See Also
     --------
@@ -52,9 +52,9 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
     operating system when a computation of the core begins, and then 20 times per second. Only Linux reports
     it. On other systems, only the memory of the core counts.
 
-    A copy of X or Y that numpy or scipy makes before the computation of the core begins is not refused. The
-    limit applies to all threads of the process. Processes that are started with fork have the same limit, and
-    other processes have no limit.
+    The limit does not prevent numpy and scipy from copying X or Y before the computation of the core begins.
+    The limit applies to all threads of the process. Processes that are started with fork have the same limit,
+    and other processes have no limit.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def as_bytes(amount: Any, name: str) -> int:
             raise ValueError(f'`{name}` must be an amount of memory such as "8GB", got {amount!r}')
         return int(float(found[1]) * unit)
     if isinstance(amount, bool) or not isinstance(amount, int | np.integer):
-        raise TypeError(f'`{name}` must be an integer or a text such as "8GB", got {type(amount).__name__}')
+        raise TypeError(f'`{name}` must be an int or a str such as "8GB", got {type(amount).__name__}')
     if not 1 <= amount < 2**62:
         raise ValueError(f"`{name}` must be at least 1 byte, got {amount}")
     return int(amount)

@@ -62,7 +62,8 @@ class Plan:
     budget : int or None
         The given budget, in bytes.
     advice : tuple of str
-        Changes that reduce the memory. The tuple is empty if the fit keeps the budget.
+        Changes that reduce the memory. The tuple is empty if the fit is expected to stay within the
+        budget.
 
     Examples
     --------
@@ -134,11 +135,12 @@ def plan(
         0/1 indicator matrix, in which NaN marks unknown entries.
     memory : int, str or None, default=None
         A budget for the private memory of the process, such as "8GB". If the fit is expected to need more,
-        the plan has advice. None means that there is no budget.
+        the plan contains advice. None means that there is no budget.
     n_jobs : int or None, default=None
         Number of threads of the fit. None means the parameter `n_jobs` of the estimator.
     max_seconds : float, default=20.0
-        Time for the fits of samples. At least two samples are always fitted, even if they take longer.
+        Time for the fits of samples. At least two samples are fitted, even if they take longer. Each sample
+        has at least 64 rows, so data with fewer than 130 rows have a single sample.
     random_state : int, default=0
         Seed of the samples.
 
@@ -150,7 +152,7 @@ def plan(
     Raises
     ------
     TypeError
-        If the estimator is not an estimator of this package.
+        If the estimator is not an estimator of this package, or if `memory` is not an int, a str or None.
     ValueError
         If an argument is not valid.
 
@@ -161,11 +163,13 @@ def plan(
     Notes
     -----
     The estimator is fitted to samples with 1/32, 1/16, 1/8, 1/4 and 1/2 of the rows. The last samples are
-    left out if they would take too long. The growth from the second-largest to the largest sample is
-    continued to all rows. If it is faster than proportional to the number of rows, it is continued as a power
-    of the number of rows. Otherwise, the result is the geometric mean of this power and of a straight line.
-    With ``C="auto"``, `DiSMECClassifier` and `LabelTreeClassifier` choose C on a sample of all rows, and this
-    is measured once. ``max_leaf="auto"`` gets the value of the fit to all rows.
+    left out if they would take too long. The forecast extrapolates from the two largest samples. A power law
+    ``a * n_rows**b`` with ``0 <= b <= 2`` is fitted to them. If ``b >= 1``, the forecast is the power law.
+    Otherwise, it is the geometric mean of the power law and a linear extrapolation.
+
+    With ``C="auto"``, `DiSMECClassifier` and `LabelTreeClassifier` choose C once, on a sample of all rows.
+    The time of this choice is added to the forecast. With ``max_leaf="auto"``, the samples use the value
+    that a fit to all rows would use.
 
     With one thread, the time is processor time, which does not depend on other work of the machine. The
     forecast applies to this machine. The memory is that of the core and of numpy. Blocks of less than 1 kB

@@ -236,7 +236,7 @@ class Folder:
             strange = [file.name for file in path.iterdir() if not file.name.startswith(".")]
             if strange and not (path / "fit.json").exists():
                 raise ValueError(
-                    f"{path}: the folder must be empty or a folder of `shards.fit`, got {strange[0]}"
+                    f"{path}: the folder must be empty or written by `shards.fit`, got {strange[0]}"
                 )
             _written_first(path / "fit.json", json.dumps(about, indent=1))
         folder = cls(path)

@@ -212,7 +212,7 @@ def test_folders_of_other_fits_are_refused(tmp_path, data, monkeypatch):
     assert {path: path.read_bytes() for path in (tmp_path / "fit").iterdir()} == before
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("x")
-    with pytest.raises(ValueError, match="the folder must be empty or a folder of"):
+    with pytest.raises(ValueError, match="the folder must be empty or written by"):
         shards.fit(model, X, Y, checkpoint=tmp_path / "mine")
 
 

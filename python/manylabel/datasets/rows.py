@@ -434,7 +434,10 @@ class _Writer:
         self._pending: Future[None] | None = None
         if (folder / "rows.json").exists():
             if _about(folder)["inputs"] != inputs:
-                raise ValueError(f"{folder}: the folder was written from other files or with other arguments")
+                raise ValueError(
+                    f"{folder}: the folder was written from other files or with other arguments; "
+                    "delete it or choose another folder"
+                )
             self.is_complete = True
         elif (folder / "convert.json").exists():
             self._resume()
@@ -458,7 +461,8 @@ class _Writer:
             raise ValueError(f"{self._folder}: convert.json is damaged; delete the folder") from None
         if inputs != self._inputs:
             raise ValueError(
-                f"{self._folder}: the folder was written from other files or with other arguments"
+                f"{self._folder}: the folder was written from other files or with other arguments; "
+                "delete it or choose another folder"
             )
 
     def __enter__(self) -> _Writer:

@@ -42,9 +42,8 @@ class LabelCalibrator(MultiLabelClassifier):
     """Calibrated probabilities for any multi-label classifier.
 
     Some rows are held out, and a model that is not fitted to these rows scores them. The labels with the
-    highest scores of a row are its candidates. For each label, a curve is fitted to the scores of the
-    candidates and to the information which candidates are true labels. The curve converts scores to
-    probabilities.
+    highest scores of a row are its candidates. For each label, a curve is fitted that predicts from
+    the score of a candidate whether it is a true label. The curve converts scores to probabilities.
 
     Most labels are true in few held-out rows, too few for a curve of their own. The curves are therefore
     pooled: the curve of a label is shrunk to the curve of labels that occur in about as many training rows,
@@ -123,20 +122,31 @@ class LabelCalibrator(MultiLabelClassifier):
     over the held-out rows. A penalty that suits the data keeps rare labels near their group, and lets
     frequent labels deviate. All curves increase.
 
-    With ``cv="auto"``, five folds are used if a tenth of the rows has fewer than 25,000 ones. With DiSMEC and
-    label trees, five folds instead of a tenth of the rows lowered the log loss of test rows by 2 % on bibtex
-    (a tenth has 1,200 ones), by 0.6 % on 3,000 rows of delicious (5,700 ones), by 0.4 % on all rows of
-    delicious (24,600 ones), and by 0.5 % on citeulike-t (20,700 ones), where P@1 also rose by 1 point. The
-    gain shrinks with the number of ones, and a fit with five folds took 4 to 6.6 times as long as a fit
-    without calibration. With a tenth of the rows, it took 1.4 to 2.1 times as long.
+    With ``cv="auto"``, five folds are used if a tenth of the rows has fewer than 25,000 ones. The log
+    loss of test rows with DiSMEC and label trees was then lower than with a tenth of the rows:
+
+    ======================= ======================== ======================
+    data                    ones in a tenth of rows  change of the log loss
+    ======================= ======================== ======================
+    bibtex                  1,200                    -2 %
+    delicious, 3,000 rows   5,700                    -0.6 %
+    citeulike-t             20,700                   -0.5 %
+    delicious               24,600                   -0.4 %
+    ======================= ======================== ======================
+
+    On citeulike-t, P@1 also rose by 1 point. The gain shrinks with the number of ones. A fit with five folds
+    took 4 to 6.6 times as long as a fit without calibration. With a tenth of the rows, it took 1.4 to 2.1
+    times as long.
 
     The probabilities were measured on five public data sets with 159 to 24,522 labels, with DiSMEC, label
     trees and blocks. The calibration error of all candidates, in 15 bins, was at most 0.006. The error of
-    candidates with probabilities above 0.3 was at most 0.03, except for 0.032 with blocks on bibtex. Single
-    labels with few candidates are hard to check: with label trees on citeulike-t, the mean error of labels
-    over their own candidates was 0.057, and perfect probabilities would have 0.05 by chance. The curves of
-    labels differ, so probabilities rank labels differently from scores: with a tenth of the rows held out,
-    P@5 was 0.2 points lower there, and with five folds 0.2 points higher. `predict_topk` ranks by scores.
+    candidates with probabilities above 0.3 was at most 0.032. The error of a single label
+    with few candidates is mostly random. With label trees on citeulike-t, the mean error per label was 0.057.
+    Perfect probabilities would have a mean error of 0.056, because each label has few candidates.
+
+    Each label has its own curve, so probabilities and scores can rank labels differently. With label trees on
+    citeulike-t, ranking by probabilities lowered P@5 by 0.2 points with a tenth of the rows held out, and
+    raised it by 0.2 points with five folds. `predict_topk` ranks by scores.
 
     Unknown entries of Y (NaN) are passed to `estimator`, which must be from this library. The curves are
     fitted to the known entries of the held-out rows.
@@ -145,8 +155,8 @@ class LabelCalibrator(MultiLabelClassifier):
     and 200 other candidates have curves of their own.
 
     Parameters of `estimator` that are "auto" are chosen once, by the fit to all rows. The models for held-out
-    rows use the chosen values, so that scores have the same meaning, and calibration costs less than a
-    second fit.
+    rows use the chosen values. The scores therefore have the same meaning, and the search for these values is
+    not repeated.
 
     Candidates have the same scores as in ``estimator_.predict_topk``. No array of size rows × labels is
     allocated, except for the results of `predict_proba` and `decision_function`, and for the scores of a few

@@ -173,8 +173,13 @@ class EditableTagger(Estimator):
         if not len(names):
             raise ValueError("`labels` must have at least one new name, got none")
         if (label_ids is None) == hasattr(self, "label_ids_"):
-            wanted = "identifiers of the new labels" if label_ids is None else "None, as in fit"
-            raise ValueError(f"`label_ids` must be {wanted}, got {label_ids!r}")
+            wanted, how = (
+                ("identifiers of the new labels", "with") if label_ids is None else ("None", "without")
+            )
+            raise ValueError(
+                f"`label_ids` must be {wanted}, because the tagger was fitted {how} `label_ids`, "
+                f"got {label_ids!r}"
+            )
         self._edit("add_labels", X, Y)
         every = [*self.label_names_.tolist(), *names.tolist()]
         if label_ids is not None:

@@ -74,8 +74,8 @@ class LabelTreeClassifier(EditableLabels):
     leaf. Inner nodes have a linear classifier for each child, and leaves have one for each label.
 
     A prediction starts at the root and sends a row to the `beam` best nodes of each level. It scores only the
-    labels of the leaves that the row reaches. So the time of a prediction grows with the logarithm of the
-    number of labels [1]_.
+    labels of the leaves that the row reaches. If `branching` and `max_leaf` are fixed and the tree
+    has many levels, the time of a prediction grows with the logarithm of the number of labels [1]_.
 
     Parameters
     ----------
@@ -90,9 +90,9 @@ class LabelTreeClassifier(EditableLabels):
         tree.
     branching : int, default=512
         Maximum number of children of a node; from 2 to 65,535. With few children, a tree has more levels, and
-        rows are more likely to lose a label on the way. With the default, all leaves are children of the root
-        if there are at most about 200,000 labels. On planted data with 72,354 labels, P@1 is 94.5 with this
-        default and 92.6 with 64 children, and the fit takes about as long.
+        a prediction is more likely to miss a correct label. With the default, all leaves are children of the
+        root if there are at most about 200,000 labels. On synthetic data with 72,354 labels, P@1 is 94.5 with
+        this default and 92.6 with 64 children, and the fit takes about as long.
     max_leaf : int or "auto", default="auto"
         Maximum number of labels of a leaf; from 1 to 65,535. Larger leaves often rank better, and the model
         is smaller, but the fit takes longer. If Y has at most `max_leaf` labels, the tree is a single leaf,
