@@ -44,7 +44,8 @@ use super::effort::Effort;
 use super::problem::Problem;
 use super::targets::{Factors, UNKNOWN_SCORE};
 use super::unseen::Unseen;
-use crate::panel::{LANES, Lanes, Mask, above, interleave, times_panel};
+use super::packed::{GROUP, Group, Packed, Scores, pack, times_packed};
+use crate::panel::{LANES, Lanes, above, interleave, times_panel};
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, extend, few, filled, push};
 
@@ -109,12 +110,15 @@ pub(crate) struct Workspace {
     /// The states of the labels of the panel, which is a group of sixteen labels. There are always
     /// [`LANES`] states.
     lanes: Vec<Lane>,
-    /// The weights of sixteen labels, interleaved for scoring; shape (dim).
+    /// The rounded weights of all labels, interleaved for searches; shape (dim).
+    packed: Vec<Packed>,
+    /// The approximate scores of up to [`ROWS_PER_STEP`] rows.
+    scores: Vec<Scores>,
+    /// The weights of sixteen labels, interleaved for scoring held-out rows; shape (dim). It is empty until the
+    /// first call of [`unlearn`].
     panel: Vec<Lanes>,
-    /// The scores of up to [`ROWS_PER_STEP`] rows.
-    scores: Vec<Lanes>,
     /// For each row, the labels whose working set contains the row; shape (n).
-    in_play: Vec<Mask>,
+    in_play: Vec<Group>,
     /// The order in which coordinate descent visits the rows of the working set.
     order: Vec<u32>,
 }
@@ -127,7 +131,7 @@ impl Workspace {
     /// Returns [`Error::TooLarge`] if the vectors do not fit in memory.
     pub(crate) fn new(problem: &Problem<'_>) -> Result<Self, Error> {
         let (n, dim) = (problem.n_rows(), problem.dim());
-        let lanes = (0..LANES).map(|_| {
+        let lanes = (0..GROUP).map(|_| {
             Ok(Lane {
                 weights: filled("number of features", 0.0, dim)?,
                 ..Lane::default()
@@ -135,8 +139,9 @@ impl Workspace {
         });
         Ok(Self {
             lanes: few::<_, Result<_, Error>>(lanes)?,
-            panel: filled("number of features", Lanes::default(), dim)?,
-            scores: filled("number of scores", Lanes::default(), ROWS_PER_STEP.min(n))?,
+            packed: filled("number of features", Packed::default(), dim)?,
+            scores: filled("number of scores", Scores::default(), ROWS_PER_STEP.min(n))?,
+            panel: Vec::new(),
             in_play: filled("number of rows", 0, n)?,
             order: Vec::new(),
         })
@@ -181,7 +186,7 @@ pub(crate) fn solve(
     effort: &Effort,
     space: &mut Workspace,
     watch: &Watch,
-) -> Result<[usize; LANES], Error> {
+) -> Result<[usize; GROUP], Error> {
     let rule = Rule {
         tol: effort.dual_tol * params.tol,
         max_iter: params.max_iter,
@@ -189,10 +194,11 @@ pub(crate) fn solve(
     };
     let Workspace {
         lanes,
-        panel,
+        packed,
         scores,
         in_play,
         order,
+        ..
     } = space;
     let lanes = &mut lanes[..labels.len()];
     in_play.fill(0);
@@ -205,7 +211,7 @@ pub(crate) fn solve(
         lane.descend(problem, &rule, label, order, watch)?;
     }
     for _ in 0..effort.searches {
-        search(problem, effort, lanes, panel, scores, in_play, watch)?;
+        search(problem, effort, lanes, packed, scores, in_play, watch)?;
         for (at, (lane, &label)) in lanes.iter_mut().zip(labels).enumerate() {
             for join in 0..effort.joins {
                 if join > 0 {
@@ -222,7 +228,7 @@ pub(crate) fn solve(
             }
         }
     }
-    let mut n_iter = [0; LANES];
+    let mut n_iter = [0; GROUP];
     for (lane, n_iter) in lanes.iter_mut().zip(&mut n_iter) {
         lane.add_background(problem);
         *n_iter = lane.passes;
@@ -245,7 +251,7 @@ pub(crate) fn solve(
 pub(crate) fn unlearn(
     problem: &Problem<'_>,
     unseen: &Unseen,
-    labels: &[u32],
+    (first, labels): (usize, &[u32]),
     params: &super::Params,
     space: &mut Workspace,
     watch: &Watch,
@@ -256,13 +262,16 @@ pub(crate) fn unlearn(
         max_iter: PASSES_TO_UNLEARN,
         seed: params.seed,
     };
+    if space.panel.is_empty() {
+        space.panel = filled("number of features", Lanes::default(), problem.dim())?;
+    }
     let panel = &mut space.panel;
-    for (lane, &label) in space.lanes.iter_mut().zip(labels) {
+    let lanes = &mut space.lanes[first..first + labels.len()];
+    for (lane, &label) in lanes.iter_mut().zip(labels) {
         lane.forget(problem, unseen);
         lane.descend(problem, &rule, label, &mut space.order, watch)?;
         lane.add_background(problem);
     }
-    let lanes = &space.lanes[..labels.len()];
     interleave(&lanes.iter().map(|lane| &lane.weights[..]), panel);
     space.in_play.fill(0);
     for (at, lane) in lanes.iter().enumerate() {
@@ -270,19 +279,15 @@ pub(crate) fn unlearn(
             space.in_play[row as usize] |= 1 << at;
         }
     }
+    let mut scores = [Lanes::default()];
     for &row in &unseen.rows {
-        times_panel(
-            problem.x.view(),
-            row as usize,
-            panel,
-            &mut space.scores[..1],
-        );
+        times_panel(problem.x.view(), row as usize, panel, &mut scores);
         let mut unknown = space.in_play[row as usize];
         while unknown != 0 {
-            space.scores[0].0[unknown.trailing_zeros() as usize] = UNKNOWN_SCORE;
+            scores[0].0[unknown.trailing_zeros() as usize] = UNKNOWN_SCORE;
             unknown &= unknown - 1;
         }
-        tell(row, &space.scores[0].0)?;
+        tell(row, &scores[0].0)?;
     }
     watch.step(0)
 }
@@ -293,38 +298,46 @@ fn search(
     problem: &Problem<'_>,
     effort: &Effort,
     lanes: &mut [Lane],
-    panel: &mut [Lanes],
-    scores: &mut [Lanes],
-    in_play: &[Mask],
+    packed: &mut [Packed],
+    scores: &mut [Scores],
+    in_play: &[Group],
     watch: &Watch,
 ) -> Result<(), Error> {
     for lane in lanes.iter_mut() {
         lane.found.clear();
         lane.shift(-lane.kappa as f32);
     }
-    interleave(&lanes.iter().map(|lane| &lane.weights[..]), panel);
+    let weights: Vec<&[f32]> = few(lanes.iter().map(|lane| &lane.weights[..]));
+    pack(&weights, packed);
     for lane in lanes.iter_mut() {
         lane.shift(lane.kappa as f32);
     }
-    let kappa = manylabel_simd::Lanes(std::array::from_fn(|at| {
-        lanes.get(at).map_or(0.0, |lane| lane.kappa as f32)
-    }));
-    // A lane without a label may contain the weights of an earlier panel.
-    let used = Mask::MAX >> (LANES - lanes.len());
+    let kappa = |first: usize| {
+        manylabel_simd::Lanes(std::array::from_fn(|at| {
+            lanes.get(first + at).map_or(0.0, |lane| lane.kappa as f32)
+        }))
+    };
+    let kappa = [kappa(0), kappa(LANES)];
+    // Lanes without a label have the score 0.
+    let used = Group::MAX >> (GROUP - lanes.len());
     for first in (0..problem.n_rows()).step_by(ROWS_PER_STEP) {
         watch.step(0)?;
         let n_rows = ROWS_PER_STEP.min(problem.n_rows() - first);
         let scores = &mut scores[..n_rows];
-        times_panel(problem.x.view(), first, panel, scores);
+        times_packed(problem.x.view(), first, packed, scores);
         for (row, scores) in (first..).zip(scores) {
-            scores.add_scaled(-problem.mean_dot[row], &kappa);
-            let mut violated = above(scores, MARGIN - 1.0) & !in_play[row] & used;
+            let mut violated = 0;
+            for (half, (scores, kappa)) in scores.iter_mut().zip(&kappa).enumerate() {
+                scores.add_scaled(-problem.mean_dot[row], kappa);
+                violated |= Group::from(above(scores, MARGIN - 1.0)) << (half * LANES);
+            }
+            violated &= !in_play[row] & used;
             while violated != 0 {
                 let at = violated.trailing_zeros() as usize;
                 push(
                     "number of violators",
                     &mut lanes[at].found,
-                    (scores.0[at], row as u32),
+                    (scores[at / LANES].0[at % LANES], row as u32),
                 )?;
                 violated &= violated - 1;
             }

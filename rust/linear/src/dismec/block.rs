@@ -5,6 +5,7 @@
 //! are short and stay in the cache. Callers can fit several blocks in parallel.
 
 use super::fit::{Solved, Spaces, by_label};
+use super::packed::GROUP;
 use super::params::Checked;
 use super::problem::{Columns, Problem};
 use super::unseen::Unseen;
@@ -91,7 +92,7 @@ impl Checked {
             watch,
         };
         let frequent = frequent.chunks(LANES).map(|labels| (labels, false));
-        let rare = rare.chunks(LANES).map(|labels| (labels, true));
+        let rare = rare.chunks(GROUP).map(|labels| (labels, true));
         let panels: Vec<(&[u32], bool)> = few(frequent.chain(rare));
         let fitted = panels.par_iter().with_max_len(1);
         let fitted = parts(fitted.map(|&(labels, is_rare)| fit.panel(labels, is_rare)))?;
@@ -101,9 +102,11 @@ impl Checked {
         let mut scores = filled("number of scores of held-out rows", 0.0, n_scores)?;
         let mut all = few::<_, Vec<_>>([]);
         for ((labels, _), (solved, of_panel)) in panels.into_iter().zip(fitted) {
-            for (scores, of_panel) in scores.chunks_mut(problem.n_labels()).zip(&of_panel) {
-                for (&label, &score) in labels.iter().zip(&of_panel.0) {
-                    scores[label as usize] = score;
+            for (labels, of_panel) in labels.chunks(LANES).zip(of_panel) {
+                for (scores, of_panel) in scores.chunks_mut(problem.n_labels()).zip(&of_panel) {
+                    for (&label, &score) in labels.iter().zip(&of_panel.0) {
+                        scores[label as usize] = score;
+                    }
                 }
             }
             all.push(solved);
@@ -135,13 +138,18 @@ struct Fit<'a> {
 }
 
 impl Fit<'_> {
-    /// Fits up to sixteen labels, which are all rare or all frequent. Returns the weights that remain
-    /// after pruning, and the scores of the rows to score, with one lane for each label.
+    /// Fits up to thirty-two rare labels, or up to sixteen frequent labels. Returns the weights that remain after
+    /// pruning, and the scores of the rows to score: for every sixteen labels, the scores of all rows, with one
+    /// lane for each label.
     ///
     /// # Errors
     ///
     /// Returns the same errors as [`Checked::fit`].
-    fn panel(&self, labels: &[u32], is_rare: bool) -> Result<(Vec<Solved>, Vec<Lanes>), Error> {
+    fn panel(
+        &self,
+        labels: &[u32],
+        is_rare: bool,
+    ) -> Result<(Vec<Solved>, Vec<Vec<Lanes>>), Error> {
         let Self {
             params,
             problem,
@@ -155,12 +163,17 @@ impl Fit<'_> {
             self.spaces.active.with(new, |space| {
                 let n_iter = active::solve(problem, labels, &params.0, self.effort, space, watch)?;
                 let solved =
-                    params.prune_panel(problem, labels, n_iter, |lane| Ok(space.weights(lane)))?;
-                if let Some(unseen) = unseen {
+                    params.prune_panel(problem, labels, &n_iter, |lane| Ok(space.weights(lane)))?;
+                let Some(unseen) = unseen else {
+                    return Ok((solved, Vec::new()));
+                };
+                let halves = labels.chunks(LANES).enumerate().map(|(half, labels)| {
+                    let labels = (half * LANES, labels);
                     let tell = |_, _: &[f32; LANES]| Ok(());
                     active::unlearn(problem, unseen, labels, &params.0, space, watch, tell)?;
-                }
-                Ok((solved, self.scores(space.unlearned())?))
+                    self.scores(space.unlearned())
+                });
+                Ok((solved, few::<_, Result<_, _>>(halves)?))
             })
         } else {
             let new = || optimum::Workspace::new(problem);
@@ -168,13 +181,13 @@ impl Fit<'_> {
                 let rule = (params.0.tol, params.0.max_iter);
                 let n_iter = optimum::solve(problem, columns, labels, None, rule, space, watch)?;
                 let solved =
-                    params.prune_panel(problem, labels, n_iter, |lane| space.weights(lane))?;
+                    params.prune_panel(problem, labels, &n_iter, |lane| space.weights(lane))?;
                 if let Some(unseen) = unseen {
                     let sizes = (labels.len(), n_iter.into_iter().max().unwrap_or(0));
                     let tell = |_, _: &[f32; LANES]| Ok(());
                     optimum::unlearn(problem, columns, unseen, sizes, space, watch, tell)?;
                 }
-                Ok((solved, self.scores(space.unlearned())?))
+                Ok((solved, vec![self.scores(space.unlearned())?]))
             })
         }?;
         watch.step(labels.len())?;

@@ -7,7 +7,6 @@
 use super::params::{Checked, Solver};
 use super::problem::Problem;
 use super::{Effort, Solution, Targets, active, optimum};
-use crate::panel::LANES;
 use manylabel_base::{Error, Watch, collected, extend, few, filled, push, reserved};
 use manylabel_sparse::{CsrOwned, Sparse};
 use std::cmp::Reverse;
@@ -107,12 +106,12 @@ impl Checked {
         &self,
         problem: &Problem<'_>,
         labels: &[u32],
-        n_iter: [usize; LANES],
+        n_iter: &[usize],
         weights: impl Fn(usize) -> Result<W, Error>,
     ) -> Result<Vec<Solved>, Error> {
         let lanes = labels.iter().zip(n_iter).enumerate();
         few(lanes.map(|(lane, (&label, n_iter))| {
-            self.prune(problem, label, weights(lane)?.as_ref(), n_iter)
+            self.prune(problem, label, weights(lane)?.as_ref(), *n_iter)
         }))
     }
 

@@ -53,6 +53,7 @@ mod block;
 mod effort;
 mod fit;
 mod optimum;
+mod packed;
 mod params;
 mod pieces;
 mod problem;

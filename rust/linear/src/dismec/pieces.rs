@@ -4,6 +4,7 @@
 //! fit, bit for bit.
 
 use super::fit::{Model, Solved, Spaces, by_label};
+use super::packed::GROUP;
 use super::params::Checked;
 use super::problem::{Columns, Problem};
 use super::start::Start;
@@ -167,7 +168,7 @@ impl<'a> Task<'a> {
     /// Returns the number of panels.
     pub fn n_panels(&self) -> usize {
         let n_rare = self.labels.len() - self.n_frequent;
-        self.n_frequent.div_ceil(LANES) + n_rare.div_ceil(LANES)
+        self.n_frequent.div_ceil(LANES) + n_rare.div_ceil(GROUP)
     }
 
     /// Returns the number of labels, including labels without a positive row.
@@ -226,7 +227,7 @@ impl<'a> Task<'a> {
     ) -> Result<(Vec<Vec<Solved>>, Option<Tally>), Error> {
         let (frequent, rare) = self.labels.split_at(self.n_frequent);
         let n_frequent = frequent.len().div_ceil(LANES);
-        let all = frequent.chunks(LANES).chain(rare.chunks(LANES));
+        let all = frequent.chunks(LANES).chain(rare.chunks(GROUP));
         let all = all.enumerate().skip(panels.start).take(panels.len());
         let all: Vec<(usize, &[u32])> = few(all);
         if panels.start < n_frequent {
@@ -265,7 +266,8 @@ impl<'a> Task<'a> {
             let rule = (params.0.tol, params.0.max_iter);
             let start = self.start.as_ref();
             let n_iter = optimum::solve(problem, columns, labels, start, rule, space, watch)?;
-            let solved = params.prune_panel(problem, labels, n_iter, |lane| space.weights(lane))?;
+            let solved =
+                params.prune_panel(problem, labels, &n_iter, |lane| space.weights(lane))?;
             let unseen = self.unseen.as_ref().zip(tally);
             if let (Some((unseen, tally)), Some(weight)) = (unseen, self.samples.0.weight(panel)) {
                 let sizes = (labels.len(), n_iter.into_iter().max().unwrap_or(0));
@@ -290,12 +292,24 @@ impl<'a> Task<'a> {
         self.spaces.active.with(new, |space| {
             let n_iter = active::solve(problem, labels, &params.0, &Effort::FULL, space, watch)?;
             let solved =
-                params.prune_panel(problem, labels, n_iter, |lane| Ok(space.weights(lane)))?;
-            let unseen = self.unseen.as_ref().zip(tally);
-            if let (Some((unseen, tally)), Some(weight)) = (unseen, self.samples.1.weight(panel)) {
-                unseen.count(problem, labels.len(), weight, tally, |tell| {
-                    active::unlearn(problem, unseen, labels, &params.0, space, watch, tell)
-                })?;
+                params.prune_panel(problem, labels, &n_iter, |lane| Ok(space.weights(lane)))?;
+            for (half, labels) in labels.chunks(LANES).enumerate() {
+                let unseen = self.unseen.as_ref().zip(tally);
+                let weight = self.samples.1.weight(GROUP / LANES * panel + half);
+                if let (Some((unseen, tally)), Some(weight)) = (unseen, weight) {
+                    let labels_of_half = (half * LANES, labels);
+                    unseen.count(problem, labels.len(), weight, tally, |tell| {
+                        active::unlearn(
+                            problem,
+                            unseen,
+                            labels_of_half,
+                            &params.0,
+                            space,
+                            watch,
+                            tell,
+                        )
+                    })?;
+                }
             }
             Ok(solved)
         })
