@@ -265,12 +265,12 @@ def test_errors_name_the_piece_and_keep_the_others(tmp_path, data):
             raise RuntimeError("enough")
 
     with pytest.raises(RuntimeError, match="enough") as error:
-        shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path, n_pieces=19, progress=stop)
+        shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path, n_pieces=13, progress=stop)
     if sys.version_info >= (3, 11):
-        assert "of 19" in error.value.__notes__[0]
+        assert "of 13" in error.value.__notes__[0]
     n_finished = len(list(tmp_path.glob("piece-*.npz")))
-    assert 0 < n_finished < 19
-    got = shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path, n_pieces=19)
+    assert 0 < n_finished < 13
+    got = shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path, n_pieces=13)
     assert_same_bits(got, ml.DiSMECClassifier(**PLAIN).fit(X, Y))
 
 
@@ -285,7 +285,7 @@ import sys
 import manylabel as ml
 X, Y = ml.datasets.load_xc(sys.argv[1])
 model = eval(sys.argv[4], vars(ml))
-ml.shards.fit(model, X, Y, checkpoint=sys.argv[2], n_pieces=19).save(sys.argv[3])
+ml.shards.fit(model, X, Y, checkpoint=sys.argv[2], n_pieces=13).save(sys.argv[3])
 """
 
 
@@ -358,11 +358,11 @@ def test_a_full_disk(tmp_path, data):
         pytest.skip("the process may not mount a file system")
     try:
         with pytest.raises(OSError, match="No space left on device"):
-            shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path / "disk", n_pieces=19)
+            shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path / "disk", n_pieces=13)
         n_finished = len(list((tmp_path / "disk").glob("piece-*.npz")))
-        assert 0 < n_finished < 19
+        assert 0 < n_finished < 13
         subprocess.run([*mount[:4], "remount,size=9M", *mount[5:]], check=True)
-        got = shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path / "disk", n_pieces=19)
+        got = shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path / "disk", n_pieces=13)
     finally:
         subprocess.run(["umount", str(tmp_path / "disk")], check=True)
     assert_same_bits(got, ml.DiSMECClassifier(**PLAIN).fit(X, Y))

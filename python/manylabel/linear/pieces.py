@@ -1,6 +1,6 @@
 """Pieces of the fit of `DiSMECClassifier`.
 
-The fit divides the labels into panels of sixteen labels of similar frequency. A piece is the fit of a range
+The fit divides the labels into panels of labels of similar frequency: sixteen labels, or thirty-two rare ones. A piece is the fit of a range
 of panels.
 """
 

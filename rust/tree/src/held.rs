@@ -163,10 +163,11 @@ impl HeldOut {
         self.walk.next.clear();
         for visit in &self.walk.visits {
             let node = visit.node as usize;
-            let Some(at) = node.checked_sub(nodes.start) else {
-                push(NODES, &mut self.walk.next, *visit)?; // a leaf of an earlier level
+            if !nodes.contains(&node) {
+                push(NODES, &mut self.walk.next, *visit)?; // a leaf of an earlier level, or a node of another tree
                 continue;
-            };
+            }
+            let at = node - nodes.start;
             let (children, labels) = (arrays.children(node), arrays.labels(node));
             let n_outputs = children.len() + labels.len();
             let margins = &margins[at][used[at]..used[at] + n_outputs];

@@ -77,6 +77,7 @@
 
 mod add;
 mod arrays;
+mod carry;
 mod fit;
 mod gather;
 mod grow;

@@ -30,7 +30,8 @@
 //! label without unknown rows.
 //!
 //! The first run of coordinate descent uses only the positive rows. Then [`Effort::searches`]
-//! searches follow. A search scores all rows for sixteen labels in one pass, and keeps the worst
+//! searches follow. A search computes approximate scores of all rows for thirty-two labels in one pass
+//! (see `packed.rs`), and keeps the worst
 //! violators of each label. These violators are added to the working set in up to [`Effort::joins`]
 //! portions, the worst violators first. Coordinate descent runs again after each portion. When the
 //! worst violators have been added, most other violators no longer violate the margin.
@@ -41,10 +42,11 @@
 //! intercept.
 
 use super::effort::Effort;
+use super::packed::{GROUP, Group, Packed, Scores, pack, times_packed};
 use super::problem::Problem;
+use super::start::{Carry, Start};
 use super::targets::{Factors, UNKNOWN_SCORE};
 use super::unseen::Unseen;
-use super::packed::{GROUP, Group, Packed, Scores, pack, times_packed};
 use crate::panel::{LANES, Lanes, above, interleave, times_panel};
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, extend, few, filled, push};
@@ -59,6 +61,14 @@ const BACKGROUND_EVERY: usize = 16;
 
 /// The largest number of passes that adapt the weights to the rows that are not held out.
 const PASSES_TO_UNLEARN: usize = 3;
+
+/// The largest number of negative rows that a label carries to a fit to similar rows, divided by the number of its
+/// positive rows. A label may carry [`LEAST_CARRIED`] negative rows in any case. These are two portions of
+/// [`Effort::OF_BLOCK`](super::Effort::OF_BLOCK).
+const CARRIED_PER_POSITIVE: usize = 4;
+
+/// See [`CARRIED_PER_POSITIVE`].
+const LEAST_CARRIED: usize = 200;
 
 /// Number of rows scored between two checks for a stop request.
 const ROWS_PER_STEP: usize = 1 << 12;
@@ -103,12 +113,11 @@ struct Lane {
     passes: usize,
 }
 
-/// The vectors for one panel, which is a group of sixteen labels. They are reused for the next
+/// The vectors for one panel, which is a group of thirty-two labels. They are reused for the next
 /// panel.
 #[derive(Debug)]
 pub(crate) struct Workspace {
-    /// The states of the labels of the panel, which is a group of sixteen labels. There are always
-    /// [`LANES`] states.
+    /// The states of the labels of the panel. There are always [`GROUP`] states.
     lanes: Vec<Lane>,
     /// The rounded weights of all labels, interleaved for searches; shape (dim).
     packed: Vec<Packed>,
@@ -124,7 +133,7 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    /// Allocates the vectors that are needed to fit groups of sixteen labels of `problem`.
+    /// Allocates the vectors that are needed to fit groups of thirty-two labels of `problem`.
     ///
     /// # Errors
     ///
@@ -147,10 +156,39 @@ impl Workspace {
         })
     }
 
-    /// Returns the weights of one of the sixteen labels, in the order of the columns of
+    /// Returns the weights of one of the labels of the panel, in the order of the columns of
     /// `Problem::x`.
     pub(crate) fn weights(&self, lane: usize) -> &[f32] {
         &self.lanes[lane].weights
+    }
+
+    /// Returns the state of one of the labels that [`solve`] has just solved. Of the negative rows, only those with
+    /// the largest dual variables are kept.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if it does not fit in memory.
+    pub(crate) fn carry(&self, lane: usize) -> Result<Carry, Error> {
+        let lane = &self.lanes[lane];
+        let mut duals = Vec::new();
+        for (at, (&row, &alpha)) in lane.rows.iter().zip(&lane.alpha).enumerate() {
+            if alpha > 0.0 {
+                push(IN_PLAY, &mut duals, (row, lane.sign(at) as f32 * alpha))?;
+            }
+        }
+        let n_negatives = (CARRIED_PER_POSITIVE * lane.n_positive).max(LEAST_CARRIED);
+        let n_kept = lane.n_positive + n_negatives;
+        if duals.len() > n_kept {
+            // All positive rows come before the negative rows.
+            let key = |&(row, dual): &(u32, f32)| (dual < 0.0, dual.min(0.0), row);
+            duals.select_nth_unstable_by(n_kept, |a, b| {
+                let (a, b) = (key(a), key(b));
+                a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2))
+            });
+            duals.truncate(n_kept);
+        }
+        duals.sort_unstable_by_key(|&(row, _)| row);
+        Ok(Carry::Duals(duals))
     }
 
     /// Returns the weights that the last call of [`unlearn`] computed, with one lane for each label; shape
@@ -171,7 +209,7 @@ struct Rule {
     seed: u64,
 }
 
-/// Computes the weights of up to [`LANES`] rare labels and leaves them in `space`. Returns, for
+/// Computes the weights of up to [`GROUP`] rare labels and leaves them in `space`. Returns, for
 /// each label, the number of passes in its longest run of coordinate descent. This number is
 /// `max_iter` if a run did not converge.
 ///
@@ -182,6 +220,7 @@ struct Rule {
 pub(crate) fn solve(
     problem: &Problem<'_>,
     labels: &[u32],
+    from: Option<&Start>,
     params: &super::Params,
     effort: &Effort,
     space: &mut Workspace,
@@ -202,15 +241,26 @@ pub(crate) fn solve(
     } = space;
     let lanes = &mut lanes[..labels.len()];
     in_play.fill(0);
+    let mut n_started = 0;
     for (at, (lane, &label)) in lanes.iter_mut().zip(labels).enumerate() {
         lane.begin(problem, label)?;
+        if let Some(duals) = from.and_then(|from| from.duals(label)) {
+            lane.resume(problem, duals)?;
+            n_started += 1;
+        }
         // Unknown rows never join the working set.
         for &row in lane.rows.iter().chain(&lane.unknown) {
             in_play[row as usize] |= 1 << at;
         }
         lane.descend(problem, &rule, label, order, watch)?;
     }
-    for _ in 0..effort.searches {
+    // The carried rows include most of the rows that violate the margin.
+    let searches = if n_started == labels.len() {
+        1
+    } else {
+        effort.searches
+    };
+    for _ in 0..searches {
         search(problem, effort, lanes, packed, scores, in_play, watch)?;
         for (at, (lane, &label)) in lanes.iter_mut().zip(labels).enumerate() {
             for join in 0..effort.joins {
@@ -236,8 +286,8 @@ pub(crate) fn solve(
     Ok(n_iter)
 }
 
-/// Adapts the weights of the labels that were solved last to the rows that are not held out. Then
-/// calls `tell` with each held-out row and its scores.
+/// Adapts the weights of up to sixteen of the labels that were solved last to the rows that are not held out. Then
+/// calls `tell` with each held-out row and its scores. `first` is the position of the first of these labels.
 ///
 /// The held-out rows are removed from the working sets, and their terms are subtracted from the
 /// weights, which are weighted sums of rows. Coordinate descent then adapts the dual variables of
@@ -292,7 +342,7 @@ pub(crate) fn unlearn(
     watch.step(0)
 }
 
-/// Scores all rows for sixteen labels. For each label, keeps the rows outside its working set that
+/// Scores all rows for up to thirty-two labels. For each label, keeps the rows outside its working set that
 /// violate the margin most. The time is O(nnz(X)).
 fn search(
     problem: &Problem<'_>,
@@ -388,6 +438,34 @@ impl Lane {
         for at in 0..self.rows.len() {
             let dot = self.mean_dot_of(problem, self.rows[at]);
             push(IN_PLAY, &mut self.dots, dot)?;
+        }
+        Ok(())
+    }
+
+    /// Continues with dual variables of an earlier fit. Negative rows with dual variables join the working set.
+    fn resume(&mut self, problem: &Problem<'_>, duals: &[(u32, f32)]) -> Result<(), Error> {
+        let mut at = 0;
+        for &(row, dual) in duals {
+            if dual < 0.0 {
+                push(IN_PLAY, &mut self.rows, row)?;
+                push(IN_PLAY, &mut self.alpha, -dual)?;
+                let dot = self.mean_dot_of(problem, row);
+                push(IN_PLAY, &mut self.dots, dot)?;
+                self.background_cost -= f64::from(problem.cost[row as usize]);
+                continue;
+            }
+            // Both lists of positive rows are in increasing order.
+            while self.rows[at] < row {
+                at += 1;
+            }
+            self.alpha[at] = dual;
+        }
+        for at in 0..self.rows.len() {
+            let change = self.sign(at) * f64::from(self.alpha[at]);
+            if change != 0.0 {
+                self.mean_dot += change * f64::from(self.dots[at]);
+                self.add_row(problem, self.rows[at] as usize, change as f32);
+            }
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Fits all labels of DiSMEC as a single piece, which contains all panels of sixteen labels (see `pieces.rs`).
+//! Fits all labels of DiSMEC as a single piece, which contains all panels (see `pieces.rs`).
 //! The weights that remain after pruning are collected into one sparse matrix, stored by feature.
 //!
 //! The weights of a panel are pruned as soon as the panel is solved: small weights are dropped. So
@@ -7,6 +7,7 @@
 use super::params::{Checked, Solver};
 use super::problem::Problem;
 use super::{Effort, Solution, Targets, active, optimum};
+use crate::panel::LANES;
 use manylabel_base::{Error, Watch, collected, extend, few, filled, push, reserved};
 use manylabel_sparse::{CsrOwned, Sparse};
 use std::cmp::Reverse;
@@ -92,12 +93,15 @@ impl Checked {
             let n_positive = problem.positives(label).len();
             (is_rare(label), Reverse(n_positive), label)
         });
-        let rare = labels.partition_point(|&label| !is_rare(label));
-        Ok((labels, rare))
+        let mut n_frequent = labels.partition_point(|&label| !is_rare(label));
+        if effort.fills_panels {
+            n_frequent = n_frequent.next_multiple_of(LANES).min(labels.len());
+        }
+        Ok((labels, n_frequent))
     }
 
-    /// Drops the small weights of the labels of a panel that was just solved. A panel is a group of
-    /// sixteen labels. `weights(lane)` returns the weights of one label.
+    /// Drops the small weights of the labels of a panel that was just solved. `weights(lane)` returns the weights of
+    /// one label.
     ///
     /// # Errors
     ///
@@ -203,6 +207,7 @@ pub(super) fn by_label(
         intercept,
         n_iter,
         forgotten: Vec::new(),
+        carried: Vec::new(),
     })
 }
 

@@ -17,7 +17,8 @@
 //! out of the sum. The terms of a label may have factors ([`Factors`]), one for its positive rows and one for
 //! its negative rows.
 //!
-//! Labels are sorted by frequency and divided into panels of sixteen. A panel is the unit of work
+//! Labels are sorted by frequency and divided into panels of sixteen, or of
+//! thirty-two if they are rare. A panel is the unit of work
 //! of a thread. One of two solvers is chosen for each label:
 //!
 //! * `optimum` minimizes the objectives of sixteen labels at once over all rows, by preconditioned
@@ -66,6 +67,6 @@ pub use effort::Effort;
 pub use fit::{Model, Spare};
 pub use params::{Checked, Params, Solver};
 pub use pieces::{Piece, Prepared, Task};
-pub use start::Start;
+pub use start::{Carry, Start};
 pub use targets::{Factors, Outputs, Targets};
 pub use unseen::held_out_rows;

@@ -92,3 +92,60 @@ pub(crate) fn times_packed(x: CsrRef<'_>, first: usize, panel: &[Packed], out: &
         *out = [a, c];
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fastrand::Rng;
+    use manylabel_sparse::CsrOwned;
+
+    #[test]
+    fn scores_are_those_of_rounded_weights() {
+        let mut rng = Rng::with_seed(1);
+        let (n_rows, n_cols, n_labels) = (9, 70, 21);
+        let mut x = CsrOwned {
+            indptr: vec![0],
+            indices: Vec::new(),
+            values: Vec::new(),
+            n_cols,
+        };
+        for row in 0..n_rows {
+            x.indices
+                .extend((0..n_cols as u32).filter(|_| rng.usize(..9) < row));
+            x.values.resize_with(x.indices.len(), || rng.f32() - 0.5);
+            x.indptr.push(x.indices.len());
+        }
+        let weights: Vec<Vec<f32>> = (0..n_labels)
+            .map(|_| (0..n_cols).map(|_| 4.0 * rng.f32() - 2.0).collect())
+            .collect();
+        let slices: Vec<&[f32]> = weights.iter().map(|weights| &weights[..]).collect();
+        let mut panel = vec![Packed([u32::MAX; LANES]); n_cols];
+        pack(&slices, &mut panel);
+        let mut scores = vec![Scores::default(); n_rows - 1];
+        times_packed(x.view(), 1, &panel, &mut scores);
+        for (row, scores) in (1..).zip(&scores) {
+            let (cols, values) = x.row(row);
+            for label in 0..GROUP {
+                let terms = cols.iter().zip(values).map(|(&col, &value)| {
+                    let weight = weights.get(label).map_or(0.0, |of| of[col as usize]);
+                    (
+                        f64::from(value) * f64::from(weight),
+                        f64::from(value * weight).abs(),
+                    )
+                });
+                let (exact, size) =
+                    terms.fold((0.0, 0.0), |sum, term| (sum.0 + term.0, sum.1 + term.1));
+                let got = f64::from(scores[label / LANES].0[label % LANES]);
+                assert!((got - exact).abs() <= size / 256.0 + 1e-6, "{got} {exact}");
+            }
+        }
+        // The error is that of sixteen bits, and not of fewer.
+        let near = 1.0 + 2f32.powi(-7);
+        assert_eq!(rounded(near) << 16, near.to_bits());
+        assert_eq!(rounded(1.0 + 2f32.powi(-8)), rounded(1.0));
+        assert_eq!(
+            rounded(1.0 + 3.0 * 2f32.powi(-8)),
+            rounded(1.0 + 2f32.powi(-6))
+        );
+    }
+}
