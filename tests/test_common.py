@@ -24,6 +24,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.fixes import parse_version
 
 import manylabel as ml
+from cases import case
 from estimators import (
     CLASSIFIERS,
     ONE_OF_EACH,
@@ -394,14 +395,15 @@ def frozen(value):
     return bits(np.asarray(value, dtype=float))
 
 
-@pytest.mark.parametrize("form", X_FORMS)
-def test_form_of_features(fitted_to_few, told_of_few, few, tmp_path, form):
+def test_form_of_features(fitted_to_few, told_of_few, few, tmp_path):
     X, Y = few
-    same = X_FORMS[form](X, tmp_path)
-    before = frozen(same)
-    model = clone(fitted_to_few).fit(same, Y)
-    assert (bits(model), predictions(model, same)) == told_of_few[:2]
-    assert frozen(same) == before
+    for form in X_FORMS:
+        with case(form):
+            same = X_FORMS[form](X, tmp_path)
+            before = frozen(same)
+            model = clone(fitted_to_few).fit(same, Y)
+            assert (bits(model), predictions(model, same)) == told_of_few[:2]
+            assert frozen(same) == before
 
 
 @every_class
@@ -435,20 +437,21 @@ Y_FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", Y_FORMS)
-def test_form_of_labels(fitted_to_few, told_of_few, few, form):
+def test_form_of_labels(fitted_to_few, told_of_few, few):
     X, Y = few
-    same = Y_FORMS[form](Y)
-    before = frozen(same)
-    model = clone(fitted_to_few).fit(X, same)
-    assert frozen(same) == before
-    assert model.sparse_output_ == issparse(same)
-    prediction = model.predict(X)
-    assert (prediction.shape, prediction.dtype) == (Y.shape, np.int64)
-    assert type(prediction) is (csr_array if issparse(same) else np.ndarray)
-    np.testing.assert_array_equal(np.asarray(csr_array(prediction).todense()), told_of_few[2])
-    model.sparse_output_ = True
-    assert bits(model) == told_of_few[0]
+    for form in Y_FORMS:
+        with case(form):
+            same = Y_FORMS[form](Y)
+            before = frozen(same)
+            model = clone(fitted_to_few).fit(X, same)
+            assert frozen(same) == before
+            assert model.sparse_output_ == issparse(same)
+            prediction = model.predict(X)
+            assert (prediction.shape, prediction.dtype) == (Y.shape, np.int64)
+            assert type(prediction) is (csr_array if issparse(same) else np.ndarray)
+            np.testing.assert_array_equal(np.asarray(csr_array(prediction).todense()), told_of_few[2])
+            model.sparse_output_ = True
+            assert bits(model) == told_of_few[0]
 
 
 @every_class

@@ -53,7 +53,7 @@ class Plan:
     model_bytes : int
         Size of the fitted attributes, in bytes.
     seconds : float
-        Time of the fit.
+        Time of the fit, in seconds.
     latency : float or None
         Time of the prediction of a single row in seconds, measured with the model of the largest sample. None
         if the estimator has no method ``predict_topk``.

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 import manylabel as ml
+from children import posix_only
 from manylabel import metrics, shards
 from manylabel.datasets import convert, dump_xc, load_xc, make_multilabel, open_rows
 
 distributed = pytest.importorskip("distributed", reason="manylabel.dask needs the package distributed")
 
+import dask  # noqa: E402  distributed needs it
 import manylabel.dask  # noqa: E402  needs distributed
 
 # distributed leaves sockets and event loops open when processes are killed.
@@ -26,6 +28,18 @@ pytestmark = [
 ]
 
 N_PIECES = 19
+
+
+@pytest.fixture(scope="module", autouse=True)
+def workers_that_are_forked():
+    """Fork workers from a process that has imported everything, because imports take longer than the fits."""
+    if os.name != "posix":
+        yield
+        return
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        context = distributed.utils.get_mp_context()
+        context.set_forkserver_preload(["distributed.nanny", "distributed.worker", "manylabel.dask"])
+        yield
 
 
 def cluster(n_workers, threads=1):
@@ -113,6 +127,7 @@ def test_forms_of_data(two, tmp_path, data, form):
     assert (tmp_path / "got").read_bytes() == (tmp_path / "expected").read_bytes()
 
 
+@posix_only
 def test_workers_are_killed_and_join(tmp_path, data):
     """One worker is killed while it fits a piece, and another worker joins."""
     _, _, folder, _ = data
@@ -184,6 +199,7 @@ def test_another_type_of_cpu_is_refused(two, tmp_path, data, monkeypatch):
     assert_same_bits(got, folder, tmp_path)
 
 
+@posix_only
 def test_ctrl_c_cancels_the_pieces(two, tmp_path, data):
     _, _, folder, _ = data
     model = ml.DiSMECClassifier(random_state=0, solver="exact", tol=1e-9, max_iter=100_000, C=100.0)
@@ -244,6 +260,7 @@ def test_a_folder_that_workers_cannot_reach(two, data):
     assert Path(folder).exists()
 
 
+@posix_only
 def test_trees(two, tmp_path, data):
     """The levels of a tree are fitted one after the other, also if a worker is paused for a while."""
     X, Y, folder, _ = data
