@@ -57,6 +57,7 @@ def main():
     parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--cv", type=read_cv, default="auto")
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--splits", type=int, default=0, help="number of random divisions of all rows")
     args = parser.parse_args()
     if not os.environ.get("MANYLABEL_DATA"):
@@ -67,6 +68,7 @@ def main():
             measure = of_splits if args.splits else measured
             figures = measure(SYSTEMS[system], args, *data)
             title = system if args.cv == "auto" else f"{system}, cv={args.cv}"
+            title += f", seed {args.seed}" if args.seed else ""
             print(f"\n{name}, {title}", *(f"{key}: {value}" for key, value in figures.items()), sep="\n  ")
             sys.stdout.flush()
             record.write("decisions_splits" if args.splits else "decisions", name, title, figures)
@@ -77,11 +79,11 @@ def read_cv(text):
 
 
 def measured(make, args, X, Y, X_test, Y_test):
-    estimator = make(random_state=0)
+    estimator = make(random_state=args.seed)
     start, before = perf_counter(), process_time()
-    make(random_state=0, n_jobs=args.threads).fit(X, Y)
+    make(random_state=args.seed, n_jobs=args.threads).fit(X, Y)
     alone, between = perf_counter() - start, process_time()
-    model = Calibrator(estimator, cv=args.cv, random_state=0, n_jobs=args.threads).fit(X, Y)
+    model = Calibrator(estimator, cv=args.cv, random_state=args.seed, n_jobs=args.threads).fit(X, Y)
     # Processor seconds change little if the machine is busy.
     times = (process_time() - between) / (between - before)
     scores, Y_held = model.held_

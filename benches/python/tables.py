@@ -205,6 +205,11 @@ def pair(figure: str) -> Cell:
     return lambda figures: f"{figures[figure]} ({figures[f'{figure}, by chance']})"
 
 
+def with_error(figure: str) -> Cell:
+    """Return a cell with a mean and its standard error."""
+    return lambda figures: f"{figures[figure]:.4f} ± {figures[f'{figure}, standard error']:.4f}"
+
+
 def gain(measure: str) -> Cell:
     """Return a cell with a difference and its standard error."""
     return lambda figures: f"{figures[f'{measure} gain']:+.2f} ± {figures[f'{measure} error']:.2f}"
@@ -213,6 +218,31 @@ def gain(measure: str) -> Cell:
 def of_rules(measure: str, *titles: str) -> Cell:
     """Return a cell with a measure of the label sets of several rules."""
     return lambda figures: ", ".join(f"{figures[f'{measure}-F1, {title}']:.2f}" for title in titles)
+
+
+def unknown_losses() -> list[str]:
+    """Return how much each classifier loses to the fit to complete labels: means over sets and measures."""
+    of_systems: dict[str, list[dict]] = {}
+    for (_, system), line in newest("unknown_gains").items():
+        of_systems.setdefault(system, []).append(line)
+    measures = [f"{kind}@{k}" for kind in ("P", "PSP") for k in (1, 3, 5)]
+    cells = []
+    for system, lines in of_systems.items():
+        row = [system]
+        for some in (lines, [line for line in lines if line["set"] != "scene"]):
+            zeros, told = (
+                mean(
+                    line["figures"][f"{measure} complete"] - line["figures"][f"{measure} {name}"]
+                    for line in some
+                    for measure in measures
+                )
+                for name in ("zeros", "told")
+            )
+            row += [str(len(some)), f"{zeros:.2f}", f"{told:.2f}", f"{told / zeros:.2f}"]
+        cells.append(row)
+    kinds = ("sets", "lost by zeros", "lost by told", "ratio")
+    columns = ["system", *kinds, *(f"{kind}, without scene" for kind in kinds)]
+    return [*markdown(columns, cells), *measured([line for lines in of_systems.values() for line in lines])]
 
 
 def glance_defaults() -> list[str]:
@@ -279,6 +309,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         },
         sets=["reuters-21578", "yahoo-arts-mlnb", "bibtex", "eukaryote-go", "scene"],
     ),
+    "unknown_losses": unknown_losses,
     "unknown_ones": lambda: rows(
         "unknown_ones",
         {
@@ -314,6 +345,20 @@ TABLES: dict[str, Callable[[], list[str]]] = {
             "of labels, candidates": pair("error of labels, candidates"),
             **same("log loss", "log loss, no pooling", "log loss, one curve", "log loss, one isotonic curve"),
             **same("gain of P@1", "gain of P@3", "gain of P@5", "times fit", "peak MB"),
+        },
+    ),
+    "calibration_splits": lambda: rows(
+        "decisions_splits",
+        {
+            title: with_error(figure)
+            for title, figure in {
+                "error": "error",
+                "above 0.3": "error above 0.3",
+                "above 0.3, by chance": "error above 0.3, by chance",
+                "of labels": "error of labels",
+                "of labels, candidates": "error of labels, candidates",
+                "of labels, candidates, by chance": "error of labels, candidates, by chance",
+            }.items()
         },
     ),
     "decisions": lambda: rows(
