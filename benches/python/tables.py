@@ -304,7 +304,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "unknown_gains": lambda: rows(
         "unknown_gains",
         {
-            **same("P@1 complete", "P@1 zeros", "P@1 told"),
+            **same("seeds", "P@1 complete", "P@1 zeros", "P@1 told"),
             **{f"gain of {m}": gain(m) for m in ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")},
         },
         sets=["reuters-21578", "yahoo-arts-mlnb", "bibtex", "eukaryote-go", "scene"],
