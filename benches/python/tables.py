@@ -372,6 +372,12 @@ TABLES: dict[str, Callable[[], list[str]]] = {
             **same("FNR 0.3", "FNR 0.3, probability", "FDR 0.3, probability"),
         },
     ),
+    "hierarchies": lambda: rows(
+        "hierarchies",
+        same("rows with an orphan %", "example-F1 %", "cost", "us a row"),
+        first="rule",
+        sizes=True,
+    ),
     "load_xc": lambda: rows("load_xc", same("s", "MB/s", "times faster"), first="reader"),
     "tagger": lambda: rows(
         "tagger",
