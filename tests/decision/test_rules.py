@@ -267,6 +267,32 @@ def test_p_values_are_valid():
             assert (p <= delta).mean() <= delta + 3 * np.sqrt(delta * (1 - delta) / 20_000)
 
 
+@pytest.mark.parametrize(
+    ("alpha", "bound", "size"), [(0.1, 0.25, 504), (0.2, 0.4, 407), (0.3, 0.51, 344), (0.4, 0.59, 300)]
+)
+def test_dense_sets_equal_those_of_mapie(alpha, bound, size):
+    """The bounds and sizes are those of `MultiLabelClassificationController(risk="recall", method="crc")` of
+    MAPIE 1.6, which tries the bounds 0, 0.01, 0.02, ... The probabilities are between these bounds, so that
+    equal bounds give equal sets.
+    """
+    row, label = np.ogrid[:120, :6]
+    percent = (37 * row + 59 * label + 13 * row * label) % 100
+    P, Y = (percent + 0.5) / 100, ((61 * row + 83 * label + 7 * row * row) % 100 < percent).astype(int)
+    Y[Y.sum(axis=1) == 0, 0] = 1  # MAPIE refuses rows without labels
+    found = RiskControl(alpha).fit(P, Y).predict(P)
+    np.testing.assert_array_equal(found, bound < P)
+    assert found.sum() == size
+
+
+def test_p_values_equal_those_of_mapie():
+    """The numbers are those of `compute_hoeffding_bentkus_p_value` of MAPIE 1.6."""
+    risks = np.array([0.05, 0.1, 0.12, 0.15, 0.18])
+    of_120 = [7.117193204071802e-06, 0.006851810861331057, 0.05922965501567471, 0.27690383175560834]
+    np.testing.assert_allclose(p_values(risks, 120, 0.2), [*of_120, 0.8573012196077894], rtol=1e-9)
+    of_500 = [3.0168211225597723e-12, 0.0017733575631503963, 0.0867182805834882, 1, 1]
+    np.testing.assert_allclose(p_values(risks, 500, 0.15), of_500, rtol=1e-9)
+
+
 def test_expectation_is_the_largest_bound_by_exhaustive_search():
     P, Y = draw(np.random.default_rng(9), 100, 6)
     Y[:10] = 0
