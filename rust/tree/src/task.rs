@@ -11,7 +11,7 @@ use crate::grow::{Forest, Span};
 use crate::held::{HeldOut, rows_of_nodes, textbook};
 use crate::model::Model;
 use crate::node::{Desk, Examples, Fitted, Probe, Training};
-use crate::params::{Checked, Combine, Negatives, Params, Precision};
+use crate::params::{Checked, Combine, Negatives, Params};
 use crate::vectors::{label_vectors, unit_vectors};
 use crate::weights::WeightsOwned;
 use manylabel_base::range::{ensure, same, same_rows};
@@ -294,11 +294,6 @@ pub struct Task<'a> {
 }
 
 impl Checked {
-    /// Returns the type in which weights are stored.
-    pub fn precision(&self) -> Precision {
-        self.0.weights
-    }
-
     /// Prepares a training set, to fit trees level by level. `x` must be scaled already if `normalize` is true.
     ///
     /// # Errors
@@ -344,7 +339,12 @@ impl Checked {
         };
         Ok(Task {
             linear: params.linear.clone().check()?,
-            model: empty(&forest, x.view().n_cols(), n_labels, combine)?,
+            model: empty(
+                &forest,
+                x.view().n_cols(),
+                n_labels,
+                (combine, params.linear.loss),
+            )?,
             beams: Beams::at_roots(x.view().n_rows(), params.n_trees)?,
             params: params.clone(),
             x,
@@ -528,14 +528,15 @@ impl Task<'_> {
             levels: filled(NODES, 0, 1)?,
             orders: Vec::new(),
         };
-        let nothing = empty(&nothing.forest(0)?, 0, 0, textbook())?;
+        let nothing = empty(&nothing.forest(0)?, 0, 0, (textbook(), self.model.loss))?;
         let mut model = std::mem::replace(&mut self.model, nothing);
         model.narrow(self.params.weights)?;
         Ok(model)
     }
 }
 
-/// Joins the pieces of all levels, in order, to a model of shape (`n_labels`, `n_features`). The model has neither
+/// Joins the pieces of all levels, in order, to a model of shape (`n_labels`, `n_features`). `params` are the
+/// parameters of the fit. The model has neither
 /// a learned exponent nor a learned threshold; [`Task::learn`] returns them.
 ///
 /// # Errors
@@ -546,10 +547,11 @@ pub fn joined(
     trees: TreeArrays,
     (n_labels, n_features): (usize, usize),
     pieces: impl IntoIterator<Item = Result<Piece, Error>>,
-    precision: Precision,
+    params: &Checked,
 ) -> Result<Model, Error> {
     let forest = trees.forest(n_labels)?;
-    let mut model = empty(&forest, n_features, n_labels, textbook())?;
+    let scoring = (textbook(), params.0.linear.loss);
+    let mut model = empty(&forest, n_features, n_labels, scoring)?;
     let (n_nodes, mut first) = (forest.spans.len(), 0);
     for piece in pieces {
         let piece = piece?;
@@ -565,6 +567,6 @@ pub fn joined(
         first = end;
     }
     same("nodes of all pieces", n_nodes, first)?;
-    model.narrow(precision)?;
+    model.narrow(params.0.weights)?;
     Ok(model)
 }
