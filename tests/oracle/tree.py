@@ -3,8 +3,8 @@
 The classifiers of a node minimize the objective of `oracle.linear` over the rows of the node. These are the
 rows that have a label below the node and, if `routed`, the rows that have the node in their beam. In the fit,
 a beam has up to twice as many nodes as in a prediction, see `likely`. The probability of a node or label with
-margin s is exp(-max(0, 1 - s)^3), or 1/(1 + exp(-s)) if `logistic`. The score of a label is the logarithm of its probability, plus
-`path_weight` times the logarithm of the probability of its leaf.
+margin s is exp(-max(0, 1 - s)^3), or 1/(1 + exp(-s)) if `logistic`. The score of a label is the logarithm of
+its probability, plus `path_weight` times the logarithm of the probability of its leaf.
 """
 
 from itertools import pairwise

@@ -60,7 +60,13 @@ def scores_of_pairs(model, X):
 @pytest.mark.parametrize("balanced", [True, False])
 @pytest.mark.parametrize(
     "params",
-    [{}, {"combine": "leaf"}, {"weights": "float16"}, {"weights": "int8"}, {"loss": "logistic", "C": 3.0, "tol": 0.1}],
+    [
+        {},
+        {"combine": "leaf"},
+        {"weights": "float16"},
+        {"weights": "int8"},
+        {"loss": "logistic", "C": 3.0, "tol": 0.1},
+    ],
     ids=str,
 )
 def test_old_labels_keep_the_bits_of_their_scores(planted, n_trees, balanced, params):

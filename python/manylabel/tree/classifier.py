@@ -250,11 +250,25 @@ class LabelTreeClassifier(EditableLabels):
     new rows spread over more leaves than the rows of `fit`. On eurlex57k and yso-finna-en, the difference is
     about 0.1 points or less. The classifiers minimize the same objective as `DiSMECClassifier`.
 
-    The probability of a node or label with margin s is ``exp(-max(0, 1 - s)**3)``. With
-    ``combine="product"``, the score of a label is ``log p + path_weight_ * log q - threshold_``. Here p is
-    the probability of the label, and q is the probability of its leaf. Such scores rank labels, but they are
-    not calibrated. ``path_weight=1`` is the rule of [1]_. A smaller value is often better, because the
-    classifiers of the labels of a leaf are also fitted to rows that have none of these labels.
+    The probability of a node or label with margin s is ``exp(-max(0, 1 - s)**3)`` with the squared hinge
+    loss, and ``1 / (1 + exp(-s))`` with the logistic loss. With ``combine="product"``, the score of a label
+    is ``log p + path_weight_ * log q - threshold_``. Here p is the probability of the label, and q is the
+    probability of its leaf. Such scores rank labels, but they are not calibrated. ``path_weight=1`` is the
+    rule of [1]_. A smaller value is often better, because the classifiers of the labels of a leaf are also
+    fitted to rows that have none of these labels.
+
+    With ``loss="logistic"`` and ``negatives="siblings"``, the model is a probabilistic label tree [2]_. The
+    probability of a child estimates the probability that a row has a label below the child, if it has a label
+    below the node. With ``path_weight=1``, the product for a label estimates the probability of the label by
+    the chain rule, and ``exp(score + threshold_)`` is this product. With ``negatives="routed"``, the
+    classifiers see more negative rows, and the product is no probability. `LabelCalibrator` computes
+    calibrated probabilities for both losses.
+
+    The squared hinge loss ranks better on sets with many rare labels, and its fit is faster. With the default
+    parameters and one seed, P@1, P@3 and P@5 are 64.3, 39.8 and 29.0 on bibtex, 67.2, 60.9 and 56.3 on
+    delicious, and 66.7, 49.5 and 40.3 on citeulike-t. With the logistic loss, they are 63.4, 39.4 and 28.8,
+    67.4, 61.0 and 56.2, and 62.9, 46.2 and 37.7. The fit then takes 1.7, 1.5 and 6.5 times as much processor
+    time.
 
     `predict` and `predict_topk` score the labels of the leaves that a row reaches. `decision_function` scores
     all labels. With several trees, a row can reach a label in one tree but not in another tree. The
@@ -292,6 +306,7 @@ class LabelTreeClassifier(EditableLabels):
     .. [1] H.-F. Yu, K. Zhong, J. Zhang, W.-C. Chang and I. S. Dhillon, "PECOS: Prediction for Enormous and
        Correlated Output Spaces", JMLR 2022; Y. Prabhu et al., "Parabel: Partitioned Label Trees for Extreme
        Classification", WWW 2018.
+    .. [2] K. Jasinska et al., "Extreme F-measure Maximization Using Sparse Probability Estimates", ICML 2016.
 
     Examples
     --------
@@ -592,9 +607,9 @@ class LabelTreeClassifier(EditableLabels):
         The classifier of a label is fitted to the rows that `fit` would send to its leaf and to the rows that
         have the label, for both values of `negatives`. It is fitted with `C_` and the parameters `prune`,
         `fit_intercept`, `solver`, `tol`, `max_iter`, `beam` and `random_state`, and with the loss of `fit`.
-        Rows are scaled if `normalize_` is True. `threshold_` and `path_weight_` do not change. `n_iter_` increases if a new
-        classifier needs more steps. With a fixed `random_state`, the result does not depend on `n_jobs`, and
-        it is the same whether labels are added in one call or one after the other.
+        Rows are scaled if `normalize_` is True. `threshold_` and `path_weight_` do not change. `n_iter_`
+        increases if a new classifier needs more steps. With a fixed `random_state`, the result does not
+        depend on `n_jobs`, and it is the same whether labels are added in one call or one after the other.
 
         The trees do not change, so the nodes on the path to a leaf do not learn from the new labels, and
         leaves can grow beyond `max_leaf`. Fit the model again if rankings become worse or predictions become
