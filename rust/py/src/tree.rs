@@ -4,11 +4,12 @@
 use crate::arrays::handed;
 use crate::csr::{Examples, PyCsr, PyFactors, Unchecked};
 use crate::held::{Held, HeldHalf};
+use crate::linear::loss;
 use crate::params::Named;
 use crate::run::Job;
 use crate::scorer::{Scorer, Source};
 use manylabel_base::Error;
-use manylabel_linear::dismec::{self, Solver, Targets};
+use manylabel_linear::dismec::{self, Loss, Solver, Targets};
 use manylabel_score::Model;
 use manylabel_tree::{
     Arrays, Checked, Combine, Negatives, Params, Precision, Weights, WeightsOwned,
@@ -23,6 +24,7 @@ pub(crate) fn checked(params: &Named<'_>) -> PyResult<Checked> {
         prune: params.get("prune")?,
         fit_intercept: params.get("fit_intercept")?,
         normalize: params.get("normalize")?,
+        loss: loss(params)?,
         solver: params.choice(
             "solver",
             &[("fast", Solver::Fast), ("exact", Solver::Exact)],
@@ -229,6 +231,9 @@ pub(crate) struct PyTree {
     /// The parameter `beam`, already checked.
     #[pyo3(attribute("_beam"))]
     beam: usize,
+    /// True if the classifiers were fitted with the logistic loss.
+    #[pyo3(attribute("_is_logistic"))]
+    is_logistic: bool,
     #[pyo3(attribute("by_leaf_"))]
     by_leaf: bool,
     #[pyo3(attribute("path_weight_"))]
@@ -256,6 +261,11 @@ impl PyTree {
             weights: self.weights.view(),
             node_scale: &self.scales.0,
             label_scale: &self.scales.1,
+            loss: if self.is_logistic {
+                Loss::Logistic
+            } else {
+                Loss::SquaredHinge
+            },
         }
     }
 }

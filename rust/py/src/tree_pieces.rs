@@ -271,7 +271,7 @@ pub(crate) fn join_tree<'py>(
     pieces: Vec<Bound<'py, PyDict>>,
     params: Named<'py>,
 ) -> PyResult<(Bound<'py, PyDict>, u32, usize)> {
-    let precision = checked(&params)?.precision();
+    let params = checked(&params)?;
     let trees = trees_of(&trees)?;
     let mut failed = None;
     let read = pieces.iter().map(|dict| {
@@ -280,7 +280,7 @@ pub(crate) fn join_tree<'py>(
             Error::Stopped
         })
     });
-    let model = joined(trees, shape, read, precision);
+    let model = joined(trees, shape, read, &params);
     let model = match (model, failed) {
         (_, Some(error)) => return Err(error),
         (model, None) => model.map_err(to_py)?,

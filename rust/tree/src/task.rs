@@ -12,12 +12,12 @@ use crate::grow::{Forest, Span};
 use crate::held::{HeldOut, rows_of_nodes, textbook};
 use crate::model::Model;
 use crate::node::{Desk, Examples, Fitted, Probe, Relay, Training};
-use crate::params::{Checked, Combine, Negatives, Params, Precision};
+use crate::params::{Checked, Combine, Negatives, Params};
 use crate::vectors::{label_vectors, unit_vectors};
 use crate::weights::WeightsOwned;
 use manylabel_base::range::{ensure, same, same_rows};
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, parts, push};
-use manylabel_linear::dismec::{self, Carry, Effort, Outputs, Solver, Spare, Targets};
+use manylabel_linear::dismec::{self, Carry, Effort, Loss, Outputs, Solver, Spare, Targets};
 use manylabel_sparse::{CsrOwned, Labels, Stored};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -330,11 +330,6 @@ pub struct Task<'a> {
 }
 
 impl Checked {
-    /// Returns the type in which weights are stored.
-    pub fn precision(&self) -> Precision {
-        self.0.weights
-    }
-
     /// Prepares a training set, to fit trees level by level. `x` must be scaled already if `normalize` is true.
     ///
     /// # Errors
@@ -378,7 +373,10 @@ impl Checked {
         } else {
             None
         };
-        let carried = if params.n_trees > 1 && params.linear.solver == Solver::Fast {
+        // The logistic loss is minimized over all rows, as by the exact solver.
+        let is_fast =
+            params.linear.solver == Solver::Fast && params.linear.loss == Loss::SquaredHinge;
+        let carried = if params.n_trees > 1 && is_fast {
             let n_weights = x.view().n_cols() + usize::from(params.linear.fit_intercept);
             Some(Carried::new(n_labels, x.view().n_rows(), n_weights)?)
         } else {
@@ -386,7 +384,12 @@ impl Checked {
         };
         Ok(Task {
             linear: params.linear.clone().check()?,
-            model: empty(&forest, x.view().n_cols(), n_labels, combine)?,
+            model: empty(
+                &forest,
+                x.view().n_cols(),
+                n_labels,
+                (combine, params.linear.loss),
+            )?,
             beams: Beams::at_roots(x.view().n_rows(), params.n_trees)?,
             params: params.clone(),
             x,
@@ -598,14 +601,15 @@ impl Task<'_> {
             levels: filled(NODES, 0, 1)?,
             orders: Vec::new(),
         };
-        let nothing = empty(&nothing.forest(0)?, 0, 0, textbook())?;
+        let nothing = empty(&nothing.forest(0)?, 0, 0, (textbook(), self.model.loss))?;
         let mut model = std::mem::replace(&mut self.model, nothing);
         model.narrow(self.params.weights)?;
         Ok(model)
     }
 }
 
-/// Joins the pieces of all levels, in order, to a model of shape (`n_labels`, `n_features`). The model has neither
+/// Joins the pieces of all levels, in order, to a model of shape (`n_labels`, `n_features`). `params` are the
+/// parameters of the fit. The model has neither
 /// a learned exponent nor a learned threshold; [`Task::learn`] returns them.
 ///
 /// # Errors
@@ -616,10 +620,11 @@ pub fn joined(
     trees: TreeArrays,
     (n_labels, n_features): (usize, usize),
     pieces: impl IntoIterator<Item = Result<Piece, Error>>,
-    precision: Precision,
+    params: &Checked,
 ) -> Result<Model, Error> {
     let forest = trees.forest(n_labels)?;
-    let mut model = empty(&forest, n_features, n_labels, textbook())?;
+    let scoring = (textbook(), params.0.linear.loss);
+    let mut model = empty(&forest, n_features, n_labels, scoring)?;
     let (n_nodes, mut first) = (forest.spans.len(), 0);
     for piece in pieces {
         let piece = piece?;
@@ -635,6 +640,6 @@ pub fn joined(
         first = end;
     }
     same("nodes of all pieces", n_nodes, first)?;
-    model.narrow(precision)?;
+    model.narrow(params.0.weights)?;
     Ok(model)
 }

@@ -4,7 +4,7 @@
 //! The weights of a panel are pruned as soon as the panel is solved: small weights are dropped. So
 //! there are dense weights only for the panels in progress, at most one panel for each thread.
 
-use super::params::{Checked, Solver};
+use super::params::{Checked, Loss, Solver};
 use super::problem::Problem;
 use super::{Effort, Solution, Targets, active, optimum};
 use crate::panel::LANES;
@@ -85,9 +85,11 @@ impl Checked {
         labels.retain(|&label| !problem.positives(label).is_empty());
         // Only the rows for which a label is known count. So with unknown pairs, a rare label can have more
         // positive rows than a label that is not rare.
+        let params = &self.0;
+        let is_fast = params.solver == Solver::Fast && params.loss == Loss::SquaredHinge;
         let is_rare = |label: u32| {
             let n_positive = problem.positives(label).len();
-            self.0.solver == Solver::Fast && effort.is_rare(n_positive, problem.n_known(label))
+            is_fast && effort.is_rare(n_positive, problem.n_known(label))
         };
         labels.sort_unstable_by_key(|&label| {
             let n_positive = problem.positives(label).len();

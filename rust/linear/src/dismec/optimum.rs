@@ -25,6 +25,8 @@
 //! An unknown pair of row and label is a negative pair with the score [`UNKNOWN_SCORE`], which steps do not change.
 //! So it has no loss, and the loops over rows need no test for unknown pairs.
 
+use super::logistic;
+use super::params::Loss;
 use super::problem::{Columns, Problem};
 use super::start::{Carry, Start};
 use super::targets::UNKNOWN_SCORE;
@@ -37,7 +39,7 @@ use manylabel_sparse::CsrRef;
 /// Number of Newton steps of the line search. They find a root of the derivative along the
 /// direction. The derivative is piecewise linear. After three steps, the root is accurate enough:
 /// more Newton steps do not reduce the number of conjugate-gradient steps.
-const LINE_STEPS: usize = 3;
+pub(super) const LINE_STEPS: usize = 3;
 
 /// The preconditioner uses the estimated diagonal of the Hessian, multiplied by this factor. The
 /// full diagonal would overestimate the curvature of frequent features, because the active rows
@@ -86,13 +88,24 @@ pub(crate) struct Workspace {
     pulls: Vec<Lanes>,
     /// For each row, those of the sixteen labels that the row has; shape (n).
     positive: Vec<Mask>,
-    /// The factors of the costs of negative rows and of positive rows. `None` if all of them are 1.
-    factors: Option<Factors>,
+    /// How the losses of the rows are computed.
+    losses: Losses,
+}
+
+/// How the losses of the rows are computed. Loops without factors are faster.
+#[derive(Debug, Clone, Copy)]
+enum Losses {
+    /// The squared hinge loss. All factors are 1.
+    Hinge,
+    /// The squared hinge loss with factors.
+    WeightedHinge(Factors),
+    /// The logistic loss with factors.
+    Logistic(Factors),
 }
 
 /// The factors of the costs of negative rows and of positive rows, for each label of a panel.
 #[derive(Debug, Clone, Copy)]
-struct Factors {
+pub(super) struct Factors {
     negative: Lanes,
     positive: Lanes,
 }
@@ -115,7 +128,7 @@ impl Workspace {
             along: by_row()?,
             pulls: by_row()?,
             positive: filled("number of rows", 0, problem.n_rows())?,
-            factors: None,
+            losses: Losses::Hinge,
         })
     }
 
@@ -178,8 +191,17 @@ pub(crate) fn solve(
     space: &mut Workspace,
     watch: &Watch,
 ) -> Result<[usize; LANES], Error> {
-    space.factors = problem.has_factors().then(|| factors(problem, labels));
-    let stop = begin(problem, labels, tol, space);
+    let factors = factors(problem, labels);
+    space.losses = match problem.loss {
+        Loss::SquaredHinge if !problem.has_factors() => Losses::Hinge,
+        Loss::SquaredHinge => Losses::WeightedHinge(factors),
+        Loss::Logistic => Losses::Logistic(factors),
+    };
+    let slope_at_zero = match problem.loss {
+        Loss::SquaredHinge => 1.0,
+        Loss::Logistic => logistic::SLOPE_AT_ZERO,
+    };
+    let stop = begin(problem, labels, tol * slope_at_zero, space);
     if let Some(from) = from {
         for (lane, &label) in labels.iter().enumerate() {
             from.read(problem, label, lane, &mut space.weights);
@@ -283,8 +305,8 @@ fn descend(
     let mut step = Lanes::default();
     let mut last_slope = [0.0; LANES];
     for iter in 0..=max_iter {
-        let active = match &space.factors {
-            None => advance(
+        let active = match &space.losses {
+            Losses::Hinge => advance(
                 cost,
                 &step,
                 &space.along,
@@ -292,7 +314,16 @@ fn descend(
                 &mut space.errors,
                 &mut space.pulls,
             ),
-            Some(factors) => advance_weighted(
+            Losses::WeightedHinge(factors) => advance_weighted(
+                cost,
+                factors,
+                &step,
+                &space.along,
+                &space.positive,
+                &mut space.errors,
+                &mut space.pulls,
+            ),
+            Losses::Logistic(factors) => logistic::advance(
                 cost,
                 factors,
                 &step,
@@ -453,17 +484,24 @@ fn begin(problem: &Problem<'_>, labels: &[u32], tol: f64, space: &mut Workspace)
 fn line_search(cost: &[f32], space: &Workspace, live: Mask) -> Lanes {
     let with_weights = dot(&space.weights, &space.direction);
     let with_self = dot(&space.direction, &space.direction);
+    let Workspace {
+        along,
+        positive,
+        errors,
+        ..
+    } = space;
     let mut step = Lanes::default();
     for _ in 0..LINE_STEPS {
-        let Workspace {
-            along,
-            positive,
-            errors,
-            ..
-        } = space;
-        let (first, second) = match &space.factors {
-            None => slope(cost, &step, along, positive, errors),
-            Some(factors) => slope_weighted(cost, factors, &step, along, positive, errors),
+        let (first, second) = match &space.losses {
+            Losses::Hinge => slope(cost, &step, along, positive, errors),
+            Losses::WeightedHinge(factors) => {
+                slope_weighted(cost, factors, &step, along, positive, errors)
+            }
+            Losses::Logistic(factors) => {
+                let regularization = (with_weights, with_self);
+                let rows = (&along[..], &positive[..], &errors[..]);
+                return logistic::line_search(cost, factors, regularization, rows, live);
+            }
         };
         for lane in 0..LANES {
             let at = f64::from(step.0[lane]);
@@ -499,7 +537,7 @@ fn subtract_targets(positive: &[Mask], errors: &mut [Lanes]) {
 /// Returns the sign −1 for a label that the row has, and 1 for other labels. The error of a row is its
 /// score minus its target. The loss of the row is nonzero if `error · sign > 0`.
 #[inline(always)]
-fn sign(positive: Mask, lane: usize) -> f32 {
+pub(super) fn sign(positive: Mask, lane: usize) -> f32 {
     if positive & (1 << lane) != 0 {
         -1.0
     } else {
@@ -571,7 +609,7 @@ fn advance_weighted(
 
 /// Returns the factor of the cost of a row, for one label.
 #[inline(always)]
-fn factor(factors: &Factors, positive: Mask, lane: usize) -> f32 {
+pub(super) fn factor(factors: &Factors, positive: Mask, lane: usize) -> f32 {
     if positive & (1 << lane) != 0 {
         factors.positive.0[lane]
     } else {
