@@ -8,3 +8,8 @@ Both modules need to be imported by their full name. Functions that read models 
 - :func:`load_liblinear` and :func:`load_dismec` read one-vs-rest classifiers.
 - :func:`load_omikuji` and :func:`load_pecos` read label trees.
 """
+
+from manylabel.compat.linear import load_dismec, load_liblinear
+from manylabel.compat.trees import load_omikuji, load_pecos
+
+__all__ = ["load_dismec", "load_liblinear", "load_omikuji", "load_pecos"]

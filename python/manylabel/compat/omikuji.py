@@ -288,7 +288,7 @@ class Model:
         try:
             folder = Path(path)
             if not (folder / _FILE).exists() and (folder / "settings.json").exists():
-                from manylabel.compat.importers import load_omikuji
+                from manylabel.compat.trees import load_omikuji
 
                 return cls(load_omikuji(folder))
             classifier = load(folder / _FILE)

@@ -176,6 +176,10 @@ class LabelTreeClassifier(EditableLabels):
         Whether the score of a label is its margin. True if `combine` is "leaf".
     path_weight_ : float
         The value of `path_weight`, as given or chosen. It is 0 if `combine` is "leaf".
+    margin_power_ : int
+        The exponent of the probability ``exp(-max(0, 1 - s)**margin_power_)`` of a node or label with margin
+        s: 2 or 3. This attribute exists only if the model was fitted by another program, see
+        :mod:`manylabel.compat`. Without it, the exponent is 3.
     n_iter_ : int
         Largest number of steps of a linear classifier. It is `max_iter` if a classifier did not converge.
     node_children_ : ndarray of shape (n_nodes + 1,), dtype int64
@@ -323,6 +327,7 @@ class LabelTreeClassifier(EditableLabels):
         normalize_=Scalar(bool),
         by_leaf_=Scalar(bool),
         path_weight_=Scalar(float, finite=True),
+        margin_power_=Scalar(int, optional=True),
         n_iter_=Scalar(int),
         node_children_=Array(("n_nodes + 1",), "i8"),
         node_label_ends_=Array(("n_nodes + 1",), "i8", ends="n_leaf_labels"),
@@ -488,7 +493,7 @@ class LabelTreeClassifier(EditableLabels):
         n_labels: int,
     ) -> None:
         """Set the fitted attributes, except those that depend on the form of Y."""
-        for name in ("node_scale_", "leaf_scale_", "label_changes_"):  # an earlier fit may have set them
+        for name in ("node_scale_", "leaf_scale_", "label_changes_", "margin_power_"):  # an earlier fit may have set them
             self.__dict__.pop(name, None)
         for name, value in attributes.items():
             setattr(self, name, value)
@@ -652,6 +657,11 @@ class LabelTreeClassifier(EditableLabels):
         """The scales of nodes and of labels. Both arrays are empty if the weights are floats."""
         none = np.empty(0, np.float32)
         return getattr(self, "node_scale_", none), getattr(self, "leaf_scale_", none)
+
+    @property
+    def _power(self) -> int:
+        """The exponent of the probabilities of margins."""
+        return int(getattr(self, "margin_power_", 3))
 
     @property
     def _normalizes_rows(self) -> bool:

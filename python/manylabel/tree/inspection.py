@@ -51,7 +51,7 @@ def explained(
         place = node - int(model.node_children_[parent])
         margin = float(values @ _weights(model, parent, place, features, scale))
         margin += float(model.node_intercept_[node])
-        share = -model.path_weight_ * float(max(0.0, 1.0 - margin)) ** 3
+        share = -model.path_weight_ * float(max(0.0, 1.0 - margin)) ** model._power
         path.append(Part("node", f"node {node}", float(share)))
         node = parent
     more = [intercept]

@@ -233,6 +233,9 @@ pub(crate) struct PyTree {
     by_leaf: bool,
     #[pyo3(attribute("path_weight_"))]
     path_weight: f64,
+    /// The exponent of the probabilities of margins.
+    #[pyo3(attribute("_power"))]
+    power: u8,
 }
 
 impl PyTree {
@@ -256,6 +259,7 @@ impl PyTree {
             weights: self.weights.view(),
             node_scale: &self.scales.0,
             label_scale: &self.scales.1,
+            power: self.power,
         }
     }
 }

@@ -14,6 +14,9 @@ use manylabel_base::range::{ensure, same};
 use manylabel_base::{Error, collected, filled, push};
 use std::ops::Range;
 
+/// The exponent of [`Arrays::power`] in the trees that this crate fits. PECOS uses it, too.
+pub(crate) const FITTED_POWER: u8 = 3;
+
 /// The arrays of a fitted model. [`check`](Self::check) lists the conditions that they must satisfy.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrays<'a> {
@@ -55,6 +58,9 @@ pub struct Arrays<'a> {
     pub node_scale: &'a [f32],
     /// The scale of the weights of the classifier of each entry of `labels`. Empty if weights are floats.
     pub label_scale: &'a [f32],
+    /// The exponent p of the probability of a node or label with margin s, exp(−max(0, 1 − s)ᵖ): 2 or 3. It is
+    /// [`FITTED_POWER`] except in models that other programs have fitted.
+    pub power: u8,
 }
 
 /// The weights of one node.
@@ -277,6 +283,12 @@ impl<'a> Arrays<'a> {
             (1..=n_nodes as i64).contains(&first),
             "an array that starts with the number of trees, from 1 to the number of nodes",
             first,
+        )?;
+        ensure(
+            "margin_power_",
+            matches!(self.power, 2 | 3),
+            "2 or 3",
+            self.power,
         )?;
         let n_trees = self.n_trees();
         for (what, ends, size) in [

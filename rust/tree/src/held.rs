@@ -10,6 +10,7 @@
 //! cut, the number of predicted labels of the held-out rows equals the number of their true labels.
 
 use crate::model::Model;
+use crate::arrays::FITTED_POWER;
 use crate::params::{Combine, Params};
 use crate::walk::{CANDIDATES, Found, NODES, Visit, Walk, finite, log_probability};
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, push};
@@ -172,7 +173,7 @@ impl HeldOut {
             let margins = &margins[at][used[at]..used[at] + n_outputs];
             used[at] += n_outputs;
             for (child, &margin) in children.zip(margins) {
-                let child = visit.child(child as u32, margin);
+                let child = visit.child(child as u32, margin, FITTED_POWER);
                 push(NODES, &mut self.walk.next, child)?;
             }
             if !labels.is_empty() {
@@ -249,7 +250,7 @@ impl HeldOut {
                 label,
                 margin,
             } = candidate;
-            Found::new(leaf, *label, *margin, combine)
+            Found::new(leaf, *label, *margin, combine, FITTED_POWER)
         });
         extend(CANDIDATES, &mut self.walk.found, scored)?;
         out.clear();
@@ -378,7 +379,7 @@ pub(crate) fn textbook() -> Combine {
 pub(crate) fn textbook_cut(combine: Combine) -> f32 {
     match combine {
         Combine::Leaf => 0.0,
-        Combine::Product { .. } => log_probability(0.0),
+        Combine::Product { .. } => log_probability(0.0, FITTED_POWER),
     }
 }
 

@@ -3,7 +3,7 @@
 //! The solver returns the weights of a node output by output. A prediction reads them feature by feature. So
 //! the weights are transposed when the fit of a node ends, and their features are sorted by bucket.
 
-use crate::arrays::{Arrays, bucket, range, shift_of};
+use crate::arrays::{Arrays, FITTED_POWER, bucket, range, shift_of};
 use crate::params::Combine;
 use crate::weights::WeightsOwned;
 use manylabel_base::{Error, copied, extend, filled, push, reserved};
@@ -65,6 +65,7 @@ impl Model {
             weights: self.weights.view(),
             node_scale: &self.node_scale,
             label_scale: &self.label_scale,
+            power: FITTED_POWER,
         }
     }
 

@@ -37,13 +37,14 @@ pub(crate) struct Visit {
 }
 
 impl Visit {
-    /// Returns the visit of a child of the node. `margin` is the margin of the row for the child.
+    /// Returns the visit of a child of the node. `margin` is the margin of the row for the child. `power` is
+    /// that of [`log_probability`].
     #[inline]
-    pub(crate) fn child(&self, node: u32, margin: f32) -> Self {
+    pub(crate) fn child(&self, node: u32, margin: f32, power: u8) -> Self {
         Self {
             slot: self.slot,
             node,
-            score: (self.score + log_probability(finite(margin))).max(LOWEST),
+            score: (self.score + log_probability(finite(margin), power)).max(LOWEST),
         }
     }
 
@@ -68,13 +69,14 @@ pub(crate) struct Found {
 
 impl Found {
     /// Returns a label of a visited leaf with its score. `margin` is the margin of the row for the label.
+    /// `power` is that of [`log_probability`].
     #[inline]
-    pub(crate) fn new(leaf: &Visit, label: u32, margin: f32, combine: Combine) -> Self {
+    pub(crate) fn new(leaf: &Visit, label: u32, margin: f32, combine: Combine, power: u8) -> Self {
         let margin = finite(margin);
         let score = match combine {
             Combine::Leaf => margin,
             Combine::Product { path_weight } => {
-                (path_weight as f32 * leaf.score + log_probability(margin)).max(LOWEST)
+                (path_weight as f32 * leaf.score + log_probability(margin, power)).max(LOWEST)
             }
         };
         Self {
@@ -112,11 +114,13 @@ pub(crate) struct Walk {
     merge: Merge,
 }
 
-/// Returns the logarithm of the probability of a node or label with margin s, `−max(0, 1 − s)³`.
+/// Returns the logarithm of the probability of a node or label with margin s, `−max(0, 1 − s)ᵖ`. The power p is 2
+/// or 3, see [`Arrays::power`].
 #[inline]
-pub(crate) fn log_probability(margin: f32) -> f32 {
+pub(crate) fn log_probability(margin: f32, power: u8) -> f32 {
     let short = (1.0 - margin).max(0.0);
-    -(short * short * short)
+    let square = short * short;
+    if power == 2 { -square } else { -(square * short) }
 }
 
 /// Returns a finite number for a margin. NaN becomes 0, and infinite margins become the largest finite
@@ -248,7 +252,7 @@ impl Walk {
             }
             self.score(model, visit)?;
             let below = (children.start as u32..).zip(&self.margins);
-            let below = below.map(|(node, &margin)| visit.child(node, margin));
+            let below = below.map(|(node, &margin)| visit.child(node, margin, model.power));
             extend(NODES, &mut self.next, below)?;
         }
         self.visits = visits;
@@ -367,7 +371,7 @@ impl Walk {
             self.score(model, visit)?;
             let scored = model.labels[labels].iter().zip(&self.margins);
             let scored =
-                scored.map(|(&label, &margin)| Found::new(visit, label as u32, margin, combine));
+                scored.map(|(&label, &margin)| Found::new(visit, label as u32, margin, combine, model.power));
             extend(CANDIDATES, &mut self.found, scored)?;
         }
         self.visits = visits;
@@ -416,7 +420,7 @@ impl Walk {
                 let Some(visit) = visits[..end].get(next[row]) else {
                     continue;
                 };
-                let highest = Found::new(visit, 0, f32::MAX, combine).score;
+                let highest = Found::new(visit, 0, f32::MAX, combine, model.power).score;
                 if finite(highest - threshold) < floors[row] {
                     next[row] = end;
                 } else {
@@ -434,7 +438,7 @@ impl Walk {
                 let floor = &mut floors[visit.slot as usize];
                 for (&label, &margin) in model.labels[labels].iter().zip(&self.margins) {
                     let Found { label, score, .. } =
-                        Found::new(visit, label as u32, margin, combine);
+                        Found::new(visit, label as u32, margin, combine, model.power);
                     // Rounding can make scores equal. So the threshold is subtracted before scores are
                     // compared.
                     let score = finite(score - threshold);
