@@ -97,6 +97,10 @@ __all__ = ["Config", "ManylabelBackend"]
 # vectorizer splits the text there, so the model needs no function of Annif.
 _SEPARATOR = "\x1f"
 
+# Fraction of the documents that are held out for the calibration. The folds that a calibrator uses for small data
+# would take longer than the training of Annif's omikuji backend.
+_HELD_OUT = 0.1
+
 
 class Config(default_config.Config):  # type: ignore[misc]  # Annif has no types
     """Annif's default settings, for the environment variable ``ANNIF_CONFIG``.
@@ -235,7 +239,7 @@ class ManylabelBackend(AnnifLearningBackend):  # type: ignore[misc]  # Annif has
         except ValueError as error:
             raise ConfigurationException(str(error), project_id=self.project.project_id) from error
         if boolean(params["calibrate"]):
-            classifier = LabelCalibrator(classifier, random_state=0)
+            classifier = LabelCalibrator(classifier, cv=_HELD_OUT, random_state=0)
         keeps = boolean(params.get("allow_learn", False))
         return TextTagger(classifier, vectorizer=vectorizer, keep_rows=keeps)
 
