@@ -25,7 +25,12 @@ import manylabel as ml
 import manylabel.compat.annif
 import manylabel.compat.omikuji
 
-WORDS = {"cats": "cat kitten purr", "dogs": "dog puppy bark", "tax": "tax income levy", "law": "law court act"}
+WORDS = {
+    "cats": "cat kitten purr",
+    "dogs": "dog puppy bark",
+    "tax": "tax income levy",
+    "law": "law court act",
+}
 NAMES = [*WORDS, "birds", "removed"]
 URI = "http://example.org/"
 
@@ -45,7 +50,7 @@ C=1
 
 @pytest.fixture(scope="module", autouse=True)
 def tokenizer(tmp_path_factory):
-    """Annif needs the tokenizer punkt_tab of nltk, which it would download. One without abbreviations is made here."""
+    """A tokenizer without abbreviations, in place of the tokenizer punkt_tab that Annif would download."""
     import nltk
     from nltk.tokenize.punkt import PunktParameters, save_punkt_params
 
@@ -142,7 +147,10 @@ def test_settings_reach_the_classifier(folder):
 
 def test_wrong_settings(folder):
     registry = projects(folder)
-    for name, error in (("wrong", "n_trees"), ("unknown", "classifier: expected one of")):
+    for name, error in (
+        ("wrong", "n_trees: expected an integer"),
+        ("unknown", "classifier: expected one of"),
+    ):
         project = registry.get_project(name)
         with pytest.raises(ConfigurationException, match=error):
             project.train(corpus(project, 20, 0))
@@ -155,21 +163,26 @@ def test_wrong_settings(folder):
         project.train(DocumentList([Document("cat", SubjectSet())]))
 
 
+def raw_scores(project, words):
+    """The scores of the classifier before they are calibrated, by subject."""
+    tagger = ml.load(Path(project.datadir) / "manylabel-model.safetensors")
+    X = tagger.vectorizer_.transform(["\x1f".join(words)])
+    scores = tagger.classifier_.estimator_.decision_function(X)[0]
+    return dict(zip(tagger.label_names_.tolist(), scores.tolist(), strict=True))
+
+
 def test_learning(folder):
     project = projects(folder).get_project("learns")
     project.train(corpus(project, 150, 0))
-    before = suggested(project, ["kitten"])[0]
-    words = ["siamese", "angora"]
-    cats = project.subjects.by_uri(URI + "cats")
-    more = [Document(f"{word} kitten {word}", SubjectSet([cats])) for word in words] * 5
-    project.learn(DocumentList(more))
-    after = projects(folder).get_project("learns")
-    scores = dict(suggested(after, ["kitten"])[0])
+    before = raw_scores(project, ["puppy"])
+    number = project.subjects.by_uri(URI + "cats")
+    project.learn(DocumentList([Document("puppy puppy bark", SubjectSet([number]))] * 12))
+    after = raw_scores(project, ["puppy"])
     # Subjects without new documents keep their scores.
-    for subject, score in before:
-        if subject != "cats":
-            assert scores[subject] == score
-    assert scores["cats"] != dict(before)["cats"]
+    changed = {uri for uri, score in after.items() if score != before[uri]}
+    assert changed == {URI + "cats"}
+    assert after[URI + "cats"] > before[URI + "cats"]
+    assert dict(suggested(projects(folder).get_project("learns"), ["puppy"])[0])["cats"] > 0
 
 
 def test_learning_new_subjects(folder):

@@ -1,7 +1,7 @@
 """Models of other programs have the same scores after they are read.
 
-Small models are written by hand here, in the formats of the programs, and compared with numpy. Where a program
-is installed, a model that it has trained is compared with its own predictions.
+Small models are written by hand here, in the formats of the programs, and compared with numpy. Where a
+program is installed, a model that it has trained is compared with its own predictions.
 """
 
 import json
@@ -203,7 +203,7 @@ def omikuji_folder(folder, trees, loss="Hinge"):
     for number, (top, labels) in enumerate(trees):
         leaves = []
         for leaf in range(3):
-            mine = np.flatnonzero(CLUSTERS == leaf)
+            mine = np.flatnonzero(leaf == CLUSTERS)
             weights = omikuji_weights(labels[:, mine], dense=leaf == 1)
             leaves.append({"Leaf": {"weights": weights, "labels": mine.tolist()}})
         tree = {"Branch": {"weights": omikuji_weights(top, dense=False), "children": leaves}}
@@ -243,7 +243,9 @@ def test_omikuji_that_cannot_be_read(tmp_path):
 
 
 def test_liblinear_itself(tmp_path, examples):
-    liblinear = pytest.importorskip("liblinear.liblinearutil", reason="the package liblinear-official is needed")
+    liblinear = pytest.importorskip(
+        "liblinear.liblinearutil", reason="the package liblinear-official is needed"
+    )
     X, Y = csr_matrix(examples[0]), examples[1].toarray()
     classes = Y[:, :6].argmax(axis=1).astype(float)
     trained = liblinear.train(classes, X, "-s 2 -B 1 -q")

@@ -33,7 +33,7 @@ _SOLVERS = (
 def load_liblinear(
     path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
 ) -> DiSMECClassifier:
-    """Read a model file of LIBLINEAR [1]_, or several files with the labels of one model.
+    r"""Read a model file of LIBLINEAR [1]_, or several files with the labels of one model.
 
     The first program of DiSMEC [2]_ writes files in this format, one for each batch of labels.
 
@@ -74,8 +74,8 @@ def load_liblinear(
     >>> import pathlib, tempfile
     >>> from manylabel.compat import load_liblinear
     >>> path = pathlib.Path(tempfile.mkdtemp(), "model")
-    >>> head = "solver_type L2R_L2LOSS_SVC\\nnr_class 3\\nlabel 7 2 4\\nnr_feature 2\\nbias 1\\nw\\n"
-    >>> _ = path.write_text(head + "1 0 -1\\n0 2 0\\n-0.5 0 0.5\\n")
+    >>> head = "solver_type L2R_L2LOSS_SVC\nnr_class 3\nlabel 7 2 4\nnr_feature 2\nbias 1\nw\n"
+    >>> _ = path.write_text(head + "1 0 -1\n0 2 0\n-0.5 0 0.5\n")
     >>> model = load_liblinear(path)
     >>> model.label_names_.tolist()
     ['7', '2', '4']
@@ -141,7 +141,9 @@ def _rows(file: TextIO, n_rows: int, n_columns: int, path: str) -> csr_array:
         try:
             numbers = np.array(file.readline().split(), dtype=np.float64)
         except ValueError as error:
-            raise ValueError(f"{path}: row {row + 1} of the weights: expected numbers, got {error}") from error
+            raise ValueError(
+                f"{path}: row {row + 1} of the weights: expected numbers, got {error}"
+            ) from error
         if len(numbers) != n_columns or not np.isfinite(numbers).all():
             raise ValueError(
                 f"{path}: row {row + 1} of the weights: expected {n_columns} finite numbers, got "
@@ -156,7 +158,7 @@ def _rows(file: TextIO, n_rows: int, n_columns: int, path: str) -> csr_array:
 
 
 def load_dismec(path: str | os.PathLike[str]) -> DiSMECClassifier:
-    """Read a model of the program DiSMEC++ [1]_.
+    r"""Read a model of the program DiSMEC++ [1]_.
 
     For files of the first program of DiSMEC, use :func:`load_liblinear`.
 
@@ -168,9 +170,9 @@ def load_dismec(path: str | os.PathLike[str]) -> DiSMECClassifier:
     Returns
     -------
     DiSMECClassifier
-        The classifier. Labels and features have the numbers of the program. Rows are not scaled, and there are
-        no intercepts: if the program was told to add a bias, it is the weight of the last feature, which the
-        caller must add to X.
+        The classifier. Labels and features have the numbers of the program. Rows are not scaled, and there
+        are no intercepts: if the program was told to add a bias, it is the weight of the last feature, which
+        the caller must add to X.
 
     Raises
     ------
@@ -194,7 +196,7 @@ def load_dismec(path: str | os.PathLike[str]) -> DiSMECClassifier:
     >>> import json, pathlib, tempfile
     >>> from manylabel.compat import load_dismec
     >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> _ = (folder / "w.txt").write_text("0:1.5 2:-1 \\n\\n")
+    >>> _ = (folder / "w.txt").write_text("0:1.5 2:-1 \n\n")
     >>> files = [{"first": 0, "count": 2, "file": "w.txt", "weight-format": "SparseTXT"}]
     >>> meta = {"num-features": 3, "num-labels": 2, "files": files}
     >>> _ = (folder / "model.json").write_text(json.dumps(meta))
@@ -260,8 +262,10 @@ def _sparse_rows(file: Iterator[str], n_labels: int, n_features: int, path: Path
         columns += [j for j, _ in pairs]
         values += [w for _, w in pairs]
         ends.append(len(columns))
-    if len(columns) and not (0 <= min(columns) and max(columns) < n_features and np.isfinite(values).all()):
-        raise ValueError(f"{path}: expected features from 0 to {n_features - 1} with finite weights, got others")
+    if len(columns) and not (min(columns) >= 0 and max(columns) < n_features and np.isfinite(values).all()):
+        raise ValueError(
+            f"{path}: expected features from 0 to {n_features - 1} with finite weights, got others"
+        )
     return csr_array((values, columns, ends), shape=(n_labels, n_features))
 
 

@@ -13,19 +13,20 @@ before the program imports omikuji::
 In Annif, these lines can be the content of the file that the environment variable ``ANNIF_SETTINGS`` names.
 The package omikuji need not be installed.
 
-`Model.load` also reads the folders that omikuji itself has written, see :func:`manylabel.compat.load_omikuji`.
+`Model.load` also reads the folders that omikuji itself has written; see
+:func:`manylabel.compat.load_omikuji`.
 
 Notes
 -----
 The hyper-parameters have the names and default values of omikuji 0.5. They are converted as follows.
 
-========================== ====================================================================================
+========================== ===================================================================================
 omikuji                    `LabelTreeClassifier`
-========================== ====================================================================================
+========================== ===================================================================================
 n_trees                    ``n_trees``
 min_branch_size            ``max_leaf=min_branch_size - 1``: a node with fewer labels is a leaf
-max_depth                  1 means a single leaf. A larger value must allow the number of levels that the tree
-                           needs at least; it is no further limit.
+max_depth                  1 means a single leaf. A larger value must allow the least number of levels that
+                           the tree needs; it is no further limit.
 centroid_threshold         must be 0, because label vectors are not pruned
 collapse_every_n_layers    ``branching=cluster_k ** (collapse_every_n_layers + 1)``
 tree_structure_only        must be False
@@ -39,7 +40,7 @@ cluster_k                  see collapse_every_n_layers
 cluster_balanced           ``balanced``
 cluster_eps                must be 0.0001, the default, because the clustering has no such tolerance
 cluster_min_size           must be 2, the default, because the clustering has no such limit
-========================== ====================================================================================
+========================== ===================================================================================
 
 A value that cannot be converted raises a ValueError that states the reason.
 
@@ -65,7 +66,6 @@ Examples
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from enum import Enum
@@ -356,7 +356,7 @@ class Model:
         features = np.array([feature for feature, _ in pairs], dtype=np.int64)
         values = np.array([value for _, value in pairs], dtype=np.float32)
         if len(features) and not (
-            0 <= features[0] and features[-1] < self.n_features and (features[1:] > features[:-1]).all()
+            features[0] >= 0 and features[-1] < self.n_features and (features[1:] > features[:-1]).all()
         ):
             raise ValueError(
                 f"`feature_value_pairs` must have different features from 0 to {self.n_features - 1}, got "
@@ -429,7 +429,9 @@ def _count(least: int) -> Any:
 def _number(least: float, *, above: bool = False) -> Any:
     def check(name: str, value: Any) -> None:
         if isinstance(value, bool | str) or not (least < value if above else least <= value) or value == inf:
-            raise ValueError(f"`{name}` must be finite and {'>' if above else '>='} {least}, got {shown(value)}")
+            raise ValueError(
+                f"`{name}` must be finite and {'>' if above else '>='} {least}, got {shown(value)}"
+            )
 
     return check
 

@@ -59,8 +59,8 @@ def load_omikuji(path: str | os.PathLike[str]) -> LabelTreeClassifier:
 
     Notes
     -----
-    The probability of a label is ``exp(score + threshold_)``. With one tree, it equals the score of omikuji, up
-    to rounding. With several trees, it is the mean over the trees, as in omikuji, for a label that the row
+    The probability of a label is ``exp(score + threshold_)``. With one tree, it equals the score of omikuji,
+    up to rounding. With several trees, it is the mean over the trees, as in omikuji, for a label that the row
     reaches in all trees. Otherwise, omikuji takes the probability to be 0 in the other trees, and
     `LabelTreeClassifier` estimates it. Pass ``beam`` to `predict_topk`: with as many nodes as a level has, a
     row reaches all labels. omikuji also keeps only ``beam_size`` labels of each leaf.
@@ -157,8 +157,8 @@ def load_pecos(path: str | os.PathLike[str]) -> LabelTreeClassifier:
 
     Notes
     -----
-    The probability of a label is ``exp(score + threshold_)``, and equals the score of PECOS, up to rounding. A
-    prediction needs the same beam: the ``beam_size`` of PECOS is the `beam` of `predict_topk`. Rows are not
+    The probability of a label is ``exp(score + threshold_)``, and equals the score of PECOS, up to rounding.
+    A prediction needs the same beam: the ``beam_size`` of PECOS is the `beam` of `predict_topk`. Rows are not
     scaled. The bias of PECOS is the value of a further feature, and becomes the intercept. Models in PECOS'
     memory-mapped format must be saved again as npz.
     """
@@ -226,7 +226,9 @@ def _pecos_nodes(
     """Return the nodes of one level. Their outputs are the nodes of the level below, or labels."""
     n_outputs, n_nodes = clusters.shape
     if n_outputs != weights.shape[1] or (below and len(below) != n_outputs):
-        raise ValueError(f"{folder}: expected a cluster for each of {weights.shape[1]} outputs, got {n_outputs}")
+        raise ValueError(
+            f"{folder}: expected a cluster for each of {weights.shape[1]} outputs, got {n_outputs}"
+        )
     if np.bincount(clusters.indices, minlength=n_outputs).max(initial=0) > 1:
         raise ValueError(f"{folder}: expected each label in one cluster, got a label in several clusters")
     nodes = []

@@ -493,7 +493,8 @@ class LabelTreeClassifier(EditableLabels):
         n_labels: int,
     ) -> None:
         """Set the fitted attributes, except those that depend on the form of Y."""
-        for name in ("node_scale_", "leaf_scale_", "label_changes_", "margin_power_"):  # an earlier fit may have set them
+        # An earlier fit may have set these attributes.
+        for name in ("node_scale_", "leaf_scale_", "label_changes_", "margin_power_"):
             self.__dict__.pop(name, None)
         for name, value in attributes.items():
             setattr(self, name, value)
