@@ -79,6 +79,13 @@ bench-rules: .venv/built .venv-boomer/installed
 	.venv-peers/bin/pip install --quiet --requirement benches/python/peers.txt
 	touch $@
 
+# Annif, for `.venv-annif/bin/pytest tests/compat` and benches/python/annif_project.py.
+.venv-annif/installed: .venv/built
+	$(PYTHON) -m venv .venv-annif
+	.venv-annif/bin/pip install --quiet 'annif[omikuji]>=1.4' pytest pytest-timeout hypothesis threadpoolctl
+	VIRTUAL_ENV=$(CURDIR)/.venv-annif PIP_QUIET=1 $(BIN)/maturin develop --release --quiet
+	touch $@
+
 .venv-boomer/installed: benches/python/rules_peers.txt
 	$(PYTHON) -m venv .venv-boomer
 	.venv-boomer/bin/pip install --quiet --requirement benches/python/rules_peers.txt
@@ -86,4 +93,4 @@ bench-rules: .venv/built .venv-boomer/installed
 
 clean:
 	cargo clean
-	rm -rf .venv .venv-peers .venv-boomer demo
+	rm -rf .venv .venv-annif .venv-peers .venv-boomer demo

@@ -184,6 +184,10 @@ class LabelTreeClassifier(EditableLabels):
         Whether the classifiers were fitted with the logistic loss.
     path_weight_ : float
         The value of `path_weight`, as given or chosen. It is 0 if `combine` is "leaf".
+    margin_power_ : int
+        The exponent of the probability ``exp(-max(0, 1 - s)**margin_power_)`` of a node or label with margin
+        s: 2 or 3. This attribute exists only if the model was fitted by another program, see
+        :mod:`manylabel.compat`. Without it, the exponent is 3.
     n_iter_ : int
         Largest number of steps of a linear classifier. It is `max_iter` if a classifier did not converge.
     node_children_ : ndarray of shape (n_nodes + 1,), dtype int64
@@ -348,6 +352,7 @@ class LabelTreeClassifier(EditableLabels):
         by_leaf_=Scalar(bool),
         logistic_=Scalar(bool, optional=True),  # missing in files of version 0.1
         path_weight_=Scalar(float, finite=True),
+        margin_power_=Scalar(int, optional=True),
         n_iter_=Scalar(int),
         node_children_=Array(("n_nodes + 1",), "i8"),
         node_label_ends_=Array(("n_nodes + 1",), "i8", ends="n_leaf_labels"),
@@ -516,7 +521,8 @@ class LabelTreeClassifier(EditableLabels):
         n_labels: int,
     ) -> None:
         """Set the fitted attributes, except those that depend on the form of Y."""
-        for name in ("node_scale_", "leaf_scale_", "label_changes_"):  # an earlier fit may have set them
+        # An earlier fit may have set these attributes.
+        for name in ("node_scale_", "leaf_scale_", "label_changes_", "margin_power_"):
             self.__dict__.pop(name, None)
         for name, value in attributes.items():
             setattr(self, name, value)
@@ -688,6 +694,14 @@ class LabelTreeClassifier(EditableLabels):
     def _is_logistic(self) -> bool:
         """Whether the classifiers were fitted with the logistic loss."""
         return getattr(self, "logistic_", False)
+
+    @property
+    def _power(self) -> int:
+        """The exponent of the probabilities of margins, from files too: 2 or 3."""
+        power = int(getattr(self, "margin_power_", 3))
+        if power not in (2, 3):
+            raise ValueError(f"`margin_power_` must be 2 or 3, got {power}")
+        return power
 
     @property
     def _normalizes_rows(self) -> bool:

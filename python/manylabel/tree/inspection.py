@@ -65,7 +65,9 @@ def explained(
 
 def _log_probability(model: Any, margin: float) -> float:
     """Return the logarithm of the probability of a node with the given margin."""
-    return -float(np.logaddexp(0.0, -margin)) if model._is_logistic else -(max(0.0, 1.0 - margin) ** 3)
+    if model._is_logistic:
+        return -float(np.logaddexp(0.0, -margin))
+    return -float(max(0.0, 1.0 - margin) ** model._power)
 
 
 def _is_float(model: Any) -> bool:

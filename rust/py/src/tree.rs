@@ -9,10 +9,10 @@ use crate::params::Named;
 use crate::run::Job;
 use crate::scorer::{Scorer, Source};
 use manylabel_base::Error;
-use manylabel_linear::dismec::{self, Loss, Solver, Targets};
+use manylabel_linear::dismec::{self, Solver, Targets};
 use manylabel_score::Model;
 use manylabel_tree::{
-    Arrays, Checked, Combine, Negatives, Params, Precision, Weights, WeightsOwned,
+    Arrays, Checked, Combine, Link, Negatives, Params, Precision, Weights, WeightsOwned,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -238,6 +238,9 @@ pub(crate) struct PyTree {
     by_leaf: bool,
     #[pyo3(attribute("path_weight_"))]
     path_weight: f64,
+    /// The exponent of the probabilities of margins.
+    #[pyo3(attribute("_power"))]
+    power: u8,
 }
 
 impl PyTree {
@@ -261,10 +264,10 @@ impl PyTree {
             weights: self.weights.view(),
             node_scale: &self.scales.0,
             label_scale: &self.scales.1,
-            loss: if self.is_logistic {
-                Loss::Logistic
-            } else {
-                Loss::SquaredHinge
+            link: match (self.is_logistic, self.power) {
+                (true, _) => Link::Logistic,
+                (false, 2) => Link::Squared,
+                (false, _) => Link::Cubed,
             },
         }
     }

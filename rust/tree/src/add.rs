@@ -452,7 +452,7 @@ fn grown(
         weights: WeightsOwned::Float32(reserved(WEIGHTS, model.weights.len() + n_new)?),
         node_scale: copied("number of nodes", model.node_scale)?,
         label_scale: Vec::new(),
-        loss: model.loss,
+        link: model.link,
         combine: textbook(),
         cut: None,
         n_unfinished: 0,

@@ -9,10 +9,10 @@
 //! scorer reads where the bucket begins and ends, and compares the feature with the few features in the
 //! bucket. On average, a bucket has one or two features. A search through the whole chunk is not needed.
 
+use crate::probability::Link;
 use crate::weights::{Weights, from_half};
 use manylabel_base::range::{ensure, same};
 use manylabel_base::{Error, collected, filled, push};
-use manylabel_linear::dismec::Loss;
 use std::ops::Range;
 
 /// The arrays of a fitted model. [`check`](Self::check) lists the conditions that they must satisfy.
@@ -56,8 +56,8 @@ pub struct Arrays<'a> {
     pub node_scale: &'a [f32],
     /// The scale of the weights of the classifier of each entry of `labels`. Empty if weights are floats.
     pub label_scale: &'a [f32],
-    /// The loss of the classifiers. It decides which probability a margin has.
-    pub loss: Loss,
+    /// How margins become probabilities.
+    pub link: Link,
 }
 
 /// The weights of one node.

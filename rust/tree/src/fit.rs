@@ -15,6 +15,7 @@ use crate::arrays::Arrays;
 use crate::grow::Forest;
 use crate::model::Model;
 use crate::params::{Checked, Combine};
+use crate::probability::Link;
 use crate::task::Trees;
 use crate::walk::{NODES, Visit, Walk};
 use crate::weights::WeightsOwned;
@@ -176,7 +177,7 @@ pub(crate) fn empty(
         weights: WeightsOwned::Float32(Vec::new()),
         node_scale: Vec::new(),
         label_scale: Vec::new(),
-        loss,
+        link: Link::of_loss(loss),
         combine,
         cut: None,
         n_unfinished: 0,

@@ -11,11 +11,11 @@
 
 use crate::model::Model;
 use crate::params::{Combine, Params};
-use crate::probability::log_probability;
+use crate::probability::Link;
 use crate::walk::{CANDIDATES, Found, NODES, Visit, Walk, finite};
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, push};
 use manylabel_linear::Tally;
-use manylabel_linear::dismec::{Loss, held_out_rows};
+use manylabel_linear::dismec::held_out_rows;
 use manylabel_sparse::{CsrOwned, Labels, Picked, TopK};
 use std::ops::Range;
 
@@ -67,8 +67,8 @@ pub(crate) struct HeldOut {
     walk: Walk,
     /// The labels of the leaves that the rows reached.
     candidates: Vec<Candidate>,
-    /// The loss of the classifiers.
-    loss: Loss,
+    /// How margins become probabilities.
+    link: Link,
 }
 
 /// A label of a leaf that a held-out row reached.
@@ -124,7 +124,7 @@ impl HeldOut {
             rows,
             walk,
             candidates: Vec::new(),
-            loss: params.linear.loss,
+            link: Link::of_loss(params.linear.loss),
         }))
     }
 
@@ -177,7 +177,7 @@ impl HeldOut {
             let margins = &margins[at][used[at]..used[at] + n_outputs];
             used[at] += n_outputs;
             for (child, &margin) in children.zip(margins) {
-                let child = visit.child(child as u32, margin, self.loss);
+                let child = visit.child(child as u32, margin, self.link);
                 push(NODES, &mut self.walk.next, child)?;
             }
             if !labels.is_empty() {
@@ -254,7 +254,7 @@ impl HeldOut {
                 label,
                 margin,
             } = candidate;
-            Found::new(leaf, *label, *margin, combine, self.loss)
+            Found::new(leaf, *label, *margin, combine, self.link)
         });
         extend(CANDIDATES, &mut self.walk.found, scored)?;
         out.clear();
@@ -333,7 +333,7 @@ impl HeldOut {
                 tally.push(score, row_weight(weights, row))?;
             }
         }
-        Ok(tally.cut(textbook_cut(combine, self.loss)))
+        Ok(tally.cut(textbook_cut(combine, self.link)))
     }
 }
 
@@ -378,11 +378,11 @@ pub(crate) fn textbook() -> Combine {
     Combine::Product { path_weight: 1.0 }
 }
 
-/// Returns the score of a label with margin 0, in a leaf with probability 1. Both losses imply this threshold.
-pub(crate) fn textbook_cut(combine: Combine, loss: Loss) -> f32 {
+/// Returns the score of a label with margin 0, in a leaf with probability 1. All losses imply this threshold.
+pub(crate) fn textbook_cut(combine: Combine, link: Link) -> f32 {
     match combine {
         Combine::Leaf => 0.0,
-        Combine::Product { .. } => log_probability(0.0, loss),
+        Combine::Product { .. } => link.log_probability(0.0),
     }
 }
 

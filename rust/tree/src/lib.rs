@@ -100,5 +100,6 @@ pub use arrays::Arrays;
 pub use model::Model;
 pub use params::{Checked, Combine, MOST_OUTPUTS, Negatives, Params, Precision};
 pub use predict::Scorer;
+pub use probability::Link;
 pub use task::{Piece, Task, TreeArrays, Trees, joined};
 pub use weights::{Weights, WeightsOwned};

@@ -5,9 +5,9 @@
 
 use crate::arrays::{Arrays, bucket, range, shift_of};
 use crate::params::Combine;
+use crate::probability::Link;
 use crate::weights::WeightsOwned;
 use manylabel_base::{Error, copied, extend, filled, push, reserved};
-use manylabel_linear::dismec::Loss;
 use manylabel_sparse::CsrOwned;
 
 /// The name of the weights in error messages.
@@ -34,7 +34,8 @@ pub struct Model {
     pub weights: WeightsOwned,
     pub node_scale: Vec<f32>,
     pub label_scale: Vec<f32>,
-    pub loss: Loss,
+    /// How margins become probabilities.
+    pub link: Link,
     /// How the score of a label is computed, with the given or learned exponent of the path.
     pub combine: Combine,
     /// The learned threshold. It is the score at which the number of predicted labels of held-out rows equals
@@ -67,7 +68,7 @@ impl Model {
             weights: self.weights.view(),
             node_scale: &self.node_scale,
             label_scale: &self.label_scale,
-            loss: self.loss,
+            link: self.link,
         }
     }
 

@@ -601,7 +601,12 @@ impl Task<'_> {
             levels: filled(NODES, 0, 1)?,
             orders: Vec::new(),
         };
-        let nothing = empty(&nothing.forest(0)?, 0, 0, (textbook(), self.model.loss))?;
+        let nothing = empty(
+            &nothing.forest(0)?,
+            0,
+            0,
+            (textbook(), self.params.linear.loss),
+        )?;
         let mut model = std::mem::replace(&mut self.model, nothing);
         model.narrow(self.params.weights)?;
         Ok(model)

@@ -11,9 +11,8 @@
 use crate::arrays::Arrays;
 use crate::merge::Merge;
 use crate::params::Combine;
-use crate::probability::log_probability;
+use crate::probability::Link;
 use manylabel_base::{Error, collected, extend, filled, push};
-use manylabel_linear::dismec::Loss;
 use manylabel_sparse::{Picked, TopK};
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -39,14 +38,14 @@ pub(crate) struct Visit {
 }
 
 impl Visit {
-    /// Returns the visit of a child of the node. `margin` is the margin of the row for the child. `loss` is the
-    /// loss of the classifiers.
+    /// Returns the visit of a child of the node. `margin` is the margin of the row for the child. `link` is
+    /// that of the model.
     #[inline]
-    pub(crate) fn child(&self, node: u32, margin: f32, loss: Loss) -> Self {
+    pub(crate) fn child(&self, node: u32, margin: f32, link: Link) -> Self {
         Self {
             slot: self.slot,
             node,
-            score: (self.score + log_probability(finite(margin), loss)).max(LOWEST),
+            score: (self.score + link.log_probability(finite(margin))).max(LOWEST),
         }
     }
 
@@ -70,15 +69,15 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Returns a label of a visited leaf with its score. `margin` is the margin of the row for the label. `loss` is
-    /// the loss of the classifiers.
+    /// Returns a label of a visited leaf with its score. `margin` is the margin of the row for the label. `link` is
+    /// that of the model.
     #[inline]
-    pub(crate) fn new(leaf: &Visit, label: u32, margin: f32, combine: Combine, loss: Loss) -> Self {
+    pub(crate) fn new(leaf: &Visit, label: u32, margin: f32, combine: Combine, link: Link) -> Self {
         let margin = finite(margin);
         let score = match combine {
             Combine::Leaf => margin,
             Combine::Product { path_weight } => {
-                (path_weight as f32 * leaf.score + log_probability(margin, loss)).max(LOWEST)
+                (path_weight as f32 * leaf.score + link.log_probability(margin)).max(LOWEST)
             }
         };
         Self {
@@ -245,7 +244,7 @@ impl Walk {
             }
             self.score(model, visit)?;
             let below = (children.start as u32..).zip(&self.margins);
-            let below = below.map(|(node, &margin)| visit.child(node, margin, model.loss));
+            let below = below.map(|(node, &margin)| visit.child(node, margin, model.link));
             extend(NODES, &mut self.next, below)?;
         }
         self.visits = visits;
@@ -364,7 +363,7 @@ impl Walk {
             self.score(model, visit)?;
             let scored = model.labels[labels].iter().zip(&self.margins);
             let scored = scored.map(|(&label, &margin)| {
-                Found::new(visit, label as u32, margin, combine, model.loss)
+                Found::new(visit, label as u32, margin, combine, model.link)
             });
             extend(CANDIDATES, &mut self.found, scored)?;
         }
@@ -414,7 +413,7 @@ impl Walk {
                 let Some(visit) = visits[..end].get(next[row]) else {
                     continue;
                 };
-                let highest = Found::new(visit, 0, f32::MAX, combine, model.loss).score;
+                let highest = Found::new(visit, 0, f32::MAX, combine, model.link).score;
                 if finite(highest - threshold) < floors[row] {
                     next[row] = end;
                 } else {
@@ -432,7 +431,7 @@ impl Walk {
                 let floor = &mut floors[visit.slot as usize];
                 for (&label, &margin) in model.labels[labels].iter().zip(&self.margins) {
                     let Found { label, score, .. } =
-                        Found::new(visit, label as u32, margin, combine, model.loss);
+                        Found::new(visit, label as u32, margin, combine, model.link);
                     // Rounding can make scores equal. So the threshold is subtracted before scores are
                     // compared.
                     let score = finite(score - threshold);
