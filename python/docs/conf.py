@@ -46,6 +46,7 @@ nb_merge_streams = True
 
 autosummary_generate = True
 autodoc_typehints = "none"  # docstrings state the types
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 

@@ -25,12 +25,13 @@ def repair(app, what, name, thing, options, lines):
         lines[at] = "".join(parts)
 
 
-def skip_generated_methods(app, what, name, thing, skip, options):
-    """Leave out the methods that scikit-learn generates for metadata routing."""
-    return True if name.startswith("set_") and name.endswith("_request") else None
+def skip_foreign_methods(app, what, name, thing, skip, options):
+    """Leave out the methods that come from scikit-learn, or that it generates."""
+    foreign = (getattr(thing, "__module__", None) or "").startswith("sklearn.")
+    return True if foreign or (name.startswith("set_") and name.endswith("_request")) else None
 
 
 def setup(app):
     app.connect("autodoc-process-docstring", repair, priority=900)  # after numpydoc
-    app.connect("autodoc-skip-member", skip_generated_methods)
+    app.connect("autodoc-skip-member", skip_foreign_methods)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -12,6 +12,7 @@ import shutil
 from datetime import date
 from pathlib import Path
 
+import record as records
 from sphinx.errors import ExtensionError
 
 NEEDS = re.compile(r'^NEEDS = "(.+)"$', re.MULTILINE)
@@ -19,9 +20,10 @@ NOTE = """
 .. note::
 
     The output on this page was recorded on {day} with the data set {needs}. The page was built without this
-    data set. To run the tutorial, set the environment variable ``MANYLABEL_DATA``.
+    data set. To run the tutorial, set the environment variable ``MANYLABEL_DATA``.{busy}
 
 """
+BUSY = " Other programs ran on the machine, so seconds are upper bounds, and rates are lower bounds."
 
 
 def folders(app):
@@ -60,8 +62,9 @@ def restore(app):
             raise ExtensionError(f"{path}: no output is recorded; build with MANYLABEL_DATA")
         copy(path.stem, recorded, made)
         page = made / f"{path.stem}.rst"
-        day, text = page.read_text(encoding="utf-8").split("\n", 1)
-        note = NOTE.format(day=day.removeprefix(".. recorded "), needs=needs)
+        head, text = page.read_text(encoding="utf-8").split("\n", 1)
+        day, *busy = head.removeprefix(".. recorded ").split()
+        note = NOTE.format(day=day, needs=needs, busy=BUSY if busy else "")
         title = re.search(r"^(=+)\n(.+)\n\1\n|^(.+)\n(=+)\n", text, re.MULTILINE)
         page.write_text(text[: title.end()] + note + text[title.end() :], encoding="utf-8")
 
@@ -73,15 +76,17 @@ def record(app, exception):
         return
     recorded, made = folders(app)
     for path, _ in needed(app):
-        if [old.read_bytes() for old in files(recorded, path.stem) if old.suffix == ".md5"] == [
-            new.read_bytes() for new in files(made, path.stem) if new.suffix == ".md5"
-        ]:
+        checksum = f"{path.name}.md5"
+        if (recorded / checksum).is_file() and (recorded / checksum).read_bytes() == (
+            made / checksum
+        ).read_bytes():
             continue  # The tutorial is the same, so its records stay.
         for old in files(recorded, path.stem):
             old.unlink(missing_ok=True)
         copy(path.stem, made, recorded)
         page = recorded / f"{path.stem}.rst"
-        page.write_text(f".. recorded {date.today()}\n" + page.read_text(encoding="utf-8"), encoding="utf-8")
+        head = f".. recorded {date.today()}{' busy' if records.BUSY else ''}\n"
+        page.write_text(head + page.read_text(encoding="utf-8"), encoding="utf-8")
 
 
 def setup(app):

@@ -120,7 +120,14 @@ def tree(c):
         on = at in visited
         arrow(ax, (root[0], root[1] - 0.35), (x, y + 0.35), c.blue if on else c.faint, 2 if on else 1.2)
         box(ax, x, y, 1.9, 0.7, f"cluster {at + 1}", c.blue if on else c.soft, fill=on)
-        ax.text((root[0] + x) / 2, 4.15, scores[at], ha="center", fontsize=8, color=c.blue if on else c.soft)
+        ax.text(
+            x + (0.55 if x > 6.5 else -0.55),
+            3.75,
+            scores[at],
+            ha="center",
+            fontsize=8,
+            color=c.blue if on else c.soft,
+        )
         for child in range(4):
             leaf = x - 1.05 + 0.7 * child
             ax.plot([x, leaf], [y - 0.36, 1.5], color=c.blue if on else c.faint, linewidth=1)

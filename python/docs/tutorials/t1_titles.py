@@ -27,7 +27,8 @@ NEEDS = "texts/yso-finna-en"
 folder = Path(os.environ["MANYLABEL_DATA"]) / NEEDS
 
 with gzip.open(folder / "subjects.tsv.gz", "rt", encoding="utf-8") as file:
-    subject = dict(line.rstrip("\n").split("\t")[:2] for line in file)
+    cells = [line.rstrip("\n").split("\t") for line in file]
+subject = {cell[0].strip("<>"): cell[1] for cell in cells}
 
 train = list(ml.tagging.read_texts(folder / "train.tsv.gz"))
 test = list(ml.tagging.read_texts(folder / "test.tsv.gz"))
