@@ -40,7 +40,9 @@ print(f"{X.shape[0]} + {X_test.shape[0]} songs, {X.shape[1]} features; moods: {'
 
 model = ml.CorrLogClassifier(threshold="zero").fit(X, Y)
 figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.8))
-_ = model.plot_correlations(label_names=moods, axes=axes)
+model.plot_correlations(label_names=moods, axes=axes)
+axes[0].set_title("all couplings")
+_ = axes[1].set_title("the strongest couplings", pad=36)
 
 # %%
 # Blue labels pull each other up, and red ones push each other down. A coupling is not a correlation: it is
