@@ -1,5 +1,6 @@
 """Settings of Sphinx. `make docs` builds the documentation without network access."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -43,6 +44,8 @@ nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 nb_merge_streams = True
+# tqdm warns in a kernel without widgets.
+os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"
 
 autosummary_generate = True
 autodoc_typehints = "none"  # docstrings state the types
