@@ -11,6 +11,7 @@ import re
 import shutil
 from datetime import date
 from pathlib import Path
+from zipfile import ZipFile
 
 import record as records
 from sphinx.errors import ExtensionError
@@ -61,6 +62,8 @@ def restore(app):
         if not (recorded / f"{path.stem}.rst").is_file():
             raise ExtensionError(f"{path}: no output is recorded; build with MANYLABEL_DATA")
         copy(path.stem, recorded, made)
+        with ZipFile(made / f"{path.stem}.zip", "w") as download:  # as sphinx-gallery makes it
+            download.write(path, path.name)
         page = made / f"{path.stem}.rst"
         head, text = page.read_text(encoding="utf-8").split("\n", 1)
         day, *busy = head.removeprefix(".. recorded ").split()
