@@ -90,11 +90,11 @@ def fit(
     checkpoint : str or path-like
         The folder of the finished pieces. It is created if it does not exist.
     n_pieces : int or "auto", default="auto"
-        Number of pieces; >= 1. `DiSMECClassifier` fits labels in groups of sixteen, so there are at most as
-        many pieces as groups. With `LabelTreeClassifier`, it is the number of pieces of each level of the
-        trees, and there are at most as many pieces as nodes. With `BlockPartitionClassifier`, there are at
-        most as many pieces as blocks. "auto" depends only on the data and the parameters. Machines that share
-        the folder must use the same value.
+        Number of pieces; >= 1. `DiSMECClassifier` fits labels in groups of sixteen or thirty-two, so there
+        are at most as many pieces as groups. With `LabelTreeClassifier`, it is the number of pieces of each
+        level of the trees, and there are at most as many pieces as nodes. With `BlockPartitionClassifier`,
+        there are at most as many pieces as blocks. "auto" depends only on the data and the parameters.
+        Machines that share the folder must use the same value.
     piece : tuple of two int, default=(1, 1)
         With ``(i, N)``, this call fits every N-th piece, starting with the i-th piece; 1 <= i <= N. If N
         machines share the folder, each of them uses another i. The pieces of a level of a tree need the
