@@ -160,8 +160,8 @@ class LabelTreeClassifier(EditableLabels):
         positive rows of a child are the rows with a label below the child. A child or label is rare if fewer
         than 1 % of the rows of the node are positive, or if it has at most 300 positive rows and these are
         fewer than 20 % of the rows of the node. The labels that are not rare are solved in groups of sixteen,
-        and the most frequent rare labels fill the last group. With the logistic loss, every row has a loss, so "fast" is
-        the same as "exact".
+        and the most frequent rare labels fill the last group. With the logistic loss, every row has a loss,
+        so "fast" is the same as "exact".
     tol : float, default=0.01
         Tolerance of the solver; finite and > 0. `tol` has the same meaning as in `DiSMECClassifier`.
     max_iter : int, default=1000
