@@ -42,7 +42,7 @@
 //! intercept.
 
 use super::effort::Effort;
-use super::packed::{GROUP, Group, Packed, Scores, pack, times_packed};
+use super::packed::{GROUP, Group, Packed, Scores, Shifted, pack, times_packed};
 use super::problem::Problem;
 use super::start::{Carry, Start};
 use super::targets::{Factors, UNKNOWN_SCORE};
@@ -56,8 +56,8 @@ use manylabel_base::{Error, Watch, extend, few, filled, push};
 const MARGIN: f32 = 0.1;
 
 /// A search also finds rows whose approximate score is lower than that of a violator by at most this number. The exact
-/// score of a found row then decides whether the row violates the margin. Rounded weights change the scores of rows of
-/// unit length by about 0.002.
+/// scores of the rows that join first then decide which of them violate the margin. Rounded weights change the scores of
+/// rows of unit length by about 0.002. A row that a search misses has a loss of about `MARGIN²`.
 const SLACK: f32 = 0.01;
 
 /// The number of steps for rows of the working set between two steps for the background. The working set
@@ -267,8 +267,10 @@ pub(crate) fn solve(
     for _ in 0..searches {
         search(problem, effort, lanes, packed, scores, in_play, watch)?;
         for (at, (lane, &label)) in lanes.iter_mut().zip(labels).enumerate() {
-            for _ in 0..effort.joins {
-                lane.rescore_found(problem);
+            for join in 0..effort.joins {
+                if join > 0 {
+                    lane.rescore_found(problem, usize::MAX);
+                }
                 let joined = lane.join_worst(problem, effort)?;
                 if joined == 0 {
                     break;
@@ -359,17 +361,13 @@ fn search(
         lane.found.clear();
         lane.shift(-lane.kappa as f32);
     }
-    let weights: Vec<&[f32]> = few(lanes.iter().map(|lane| &lane.weights[..]));
-    pack(&weights, packed);
+    let labels: Vec<Shifted<'_>> = few(lanes
+        .iter()
+        .map(|lane| (&lane.weights[..], lane.kappa as f32)));
+    pack(&labels, &problem.mean, packed);
     for lane in lanes.iter_mut() {
         lane.shift(lane.kappa as f32);
     }
-    let kappa = |first: usize| {
-        manylabel_simd::Lanes(std::array::from_fn(|at| {
-            lanes.get(first + at).map_or(0.0, |lane| lane.kappa as f32)
-        }))
-    };
-    let kappa = [kappa(0), kappa(LANES)];
     // Lanes without a label have the score 0.
     let used = Group::MAX >> (GROUP - lanes.len());
     for first in (0..problem.n_rows()).step_by(ROWS_PER_STEP) {
@@ -378,11 +376,8 @@ fn search(
         let scores = &mut scores[..n_rows];
         times_packed(problem.x.view(), first, packed, scores);
         for (row, scores) in (first..).zip(scores) {
-            let mut violated = 0;
-            for (half, (scores, kappa)) in scores.iter_mut().zip(&kappa).enumerate() {
-                scores.add_scaled(-problem.mean_dot[row], kappa);
-                violated |= Group::from(above(scores, MARGIN - 1.0 - SLACK)) << (half * LANES);
-            }
+            let half = |at: usize| Group::from(above(&scores[at], MARGIN - 1.0 - SLACK));
+            let mut violated = half(0) | half(1) << LANES;
             violated &= !in_play[row] & used;
             while violated != 0 {
                 let at = violated.trailing_zeros() as usize;
@@ -401,6 +396,12 @@ fn search(
             lane.found.select_nth_unstable_by(kept, worst_first);
             lane.found.truncate(kept);
         }
+        // The first portion is chosen next.
+        let n_joining = lane.n_joining(effort);
+        if lane.found.len() > n_joining {
+            lane.found.select_nth_unstable_by(n_joining, worst_first);
+        }
+        lane.rescore_found(problem, n_joining);
     }
     Ok(())
 }
@@ -546,10 +547,10 @@ impl Lane {
         sparse_dot(cols, values, &self.weights) - self.kappa as f32 * dot
     }
 
-    /// Computes the scores of the found rows that have not been added to the working set.
-    fn rescore_found(&mut self, problem: &Problem<'_>) {
+    /// Computes the exact scores of the first `most` found rows that have not been added to the working set.
+    fn rescore_found(&mut self, problem: &Problem<'_>, most: usize) {
         let mut found = std::mem::take(&mut self.found);
-        for (score, row) in &mut found {
+        for (score, row) in found.iter_mut().take(most) {
             *score = self.score(problem, *row, self.mean_dot_of(problem, *row));
         }
         self.found = found;
