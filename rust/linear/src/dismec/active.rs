@@ -26,7 +26,7 @@
 //!
 //! Here, u is the cost of the unknown rows, and total is the cost of all rows. `m_rest` is computed once for
 //! each label. `m_known · x_i` is computed once for each row of the working set. To score all rows, the
-//! solver adds `−κ m_rest` to the weights. So no product is approximated, and a step takes as long as for a
+//! solver adds `−κ m_rest` to the weights. So unknown rows need no approximation, and a step takes as long as for a
 //! label without unknown rows.
 //!
 //! The first run of coordinate descent uses only the positive rows. Then [`Effort::searches`]
@@ -37,7 +37,8 @@
 //! worst violators have been added, most other violators no longer violate the margin.
 //!
 //! Each run of coordinate descent has its own random number generator. Its seed depends on the label and the
-//! size of the working set. So the labels that are solved together do not influence each other. In the shapes
+//! size of the working set. So the labels that are solved together do not influence each other, except that
+//! one search suffices if all of them continue an earlier fit. In the shapes
 //! of arrays, n is the number of rows, and dim is the number of features, including the feature for the
 //! intercept.
 
@@ -57,7 +58,8 @@ const MARGIN: f32 = 0.1;
 
 /// A search also finds rows whose approximate score is lower than that of a violator by at most this number. The exact
 /// scores of the rows that join first then decide which of them violate the margin. Rounded weights change the scores of
-/// rows of unit length by about 0.002. A row that a search misses has a loss of about `MARGIN²`.
+/// rows of unit length by about 0.002. Longer rows have larger errors, so a search then misses some violators near the
+/// margin. A row that a search misses has a loss of about `MARGIN²`.
 const SLACK: f32 = 0.01;
 
 /// The number of steps for rows of the working set between two steps for the background. The working set
@@ -67,8 +69,8 @@ const BACKGROUND_EVERY: usize = 16;
 /// The largest number of passes that adapt the weights to the rows that are not held out.
 const PASSES_TO_UNLEARN: usize = 3;
 
-/// The largest number of negative rows that a label carries to a fit to similar rows, divided by the number of its
-/// positive rows. A label may carry [`LEAST_CARRIED`] negative rows in any case. These are two portions of
+/// A label carries at most `n₊ + max(4 n₊, 200)` rows to a fit to similar rows, where n₊ is the number of its positive
+/// rows. Negative rows with large dual variables are preferred. These are two portions of
 /// [`Effort::OF_BLOCK`](super::Effort::OF_BLOCK).
 const CARRIED_PER_POSITIVE: usize = 4;
 
