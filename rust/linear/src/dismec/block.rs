@@ -86,14 +86,14 @@ impl Checked {
     ) -> Result<Solution, Error> {
         let forgotten = block.forgotten;
         let problem = Problem::of_rows(block.x, block.outputs, block.weights, &self.0, watch)?;
-        let (labels, rare) = self.by_frequency(&problem, effort)?;
-        let (frequent, rare) = labels.split_at(rare);
-        let scored = forgotten.filter(|forgotten| forgotten.scored.n_rows() > 0);
-        let unseen = scored.map(|forgotten| Unseen::of_rows(&problem, forgotten.rows));
         let start = block.start.map(Start::of_carried);
         if let Some(start) = &start {
             start.check(problem.n_labels(), problem.n_features)?;
         }
+        let (labels, rare) = self.by_frequency(&problem, effort, start.as_ref())?;
+        let (frequent, rare) = labels.split_at(rare);
+        let scored = forgotten.filter(|forgotten| forgotten.scored.n_rows() > 0);
+        let unseen = scored.map(|forgotten| Unseen::of_rows(&problem, forgotten.rows));
         let fit = Fit {
             start,
             carries: block.carries,
@@ -323,7 +323,7 @@ mod tests {
             ..Params::default()
         };
         let params = params.check().expect("in range");
-        let fit = |rows, start, carries| {
+        let fit = |rows, start, carries, fills_panels| {
             let (x, outputs) = data(rows);
             let block = Block {
                 x,
@@ -334,14 +334,14 @@ mod tests {
                 carries,
             };
             let effort = Effort {
-                fills_panels: false,
+                fills_panels,
                 ..Effort::OF_BLOCK
             };
             params
                 .fit_block(block, &effort, &Watch::new())
                 .expect("fits")
         };
-        let first = fit(0..1600, None, true);
+        let first = fit(0..1600, None, true, false);
         let kinds: Vec<bool> = first
             .carried
             .iter()
@@ -349,8 +349,8 @@ mod tests {
             .collect();
         assert_eq!(kinds, [true, true, false, false]);
         // Rows 0 to 1599 keep their numbers.
-        let cold = fit(0..2000, None, false);
-        let warm = fit(0..2000, Some(first.carried.clone()), false);
+        let cold = fit(0..2000, None, false, false);
+        let warm = fit(0..2000, Some(first.carried.clone()), false, false);
         assert!(cold.carried.is_empty() && warm.carried.is_empty());
         for label in 0..4 {
             let (near, far) = (
@@ -360,6 +360,18 @@ mod tests {
             assert!(near < far, "label {label}: {near} {far}");
         }
         assert!(warm.n_iter[0] < cold.n_iter[0] && warm.n_iter[1] < cold.n_iter[1]);
+        // Each label stays with the solver that its state comes from, whether panels are filled or not.
+        let filled = fit(0..2000, Some(first.carried.clone()), true, true);
+        assert_eq!(filled.weights, warm.weights);
+        let is_frequent = |state: &Carry| matches!(state, Carry::Weights(_));
+        assert_eq!(
+            filled.carried.iter().map(is_frequent).collect::<Vec<_>>(),
+            kinds
+        );
+        let together = fit(0..1600, None, true, true);
+        assert!(together.carried.iter().all(is_frequent));
+        let continued = fit(0..2000, Some(together.carried), false, false);
+        assert!(continued.n_iter.iter().all(|&steps| steps <= 1));
     }
 
     /// Returns the distance between the weights of a label in two solutions.

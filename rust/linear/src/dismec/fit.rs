@@ -6,6 +6,7 @@
 
 use super::params::{Checked, Loss, Solver};
 use super::problem::Problem;
+use super::start::{Carry, Start};
 use super::{Effort, Solution, Targets, active, optimum};
 use crate::panel::LANES;
 use manylabel_base::{Error, Watch, collected, extend, few, filled, push, reserved};
@@ -73,6 +74,9 @@ impl Checked {
     /// Returns the labels that have positive rows, and the number of labels that are not rare. Labels that are
     /// not rare come first. Both kinds of labels are sorted by decreasing number of positive rows.
     ///
+    /// A label with a state in `start` counts as rare if and only if its state is that of a rare label. So the same
+    /// solver continues.
+    ///
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if the labels do not fit in memory.
@@ -80,6 +84,7 @@ impl Checked {
         &self,
         problem: &Problem<'_>,
         effort: &Effort,
+        start: Option<&Start>,
     ) -> Result<(Vec<u32>, usize), Error> {
         let mut labels = collected("number of labels", 0..problem.n_labels() as u32)?;
         labels.retain(|&label| !problem.positives(label).is_empty());
@@ -89,14 +94,21 @@ impl Checked {
         let is_fast = params.solver == Solver::Fast && params.loss == Loss::SquaredHinge;
         let is_rare = |label: u32| {
             let n_positive = problem.positives(label).len();
-            is_fast && effort.is_rare(n_positive, problem.n_known(label))
+            let is_rare = match start.and_then(|start| start.carry(label)) {
+                Some(Carry::Duals(_)) => true,
+                Some(Carry::Weights(_)) => false,
+                None => effort.is_rare(n_positive, problem.n_known(label)),
+            };
+            is_fast && is_rare
         };
         labels.sort_unstable_by_key(|&label| {
             let n_positive = problem.positives(label).len();
             (is_rare(label), Reverse(n_positive), label)
         });
         let mut n_frequent = labels.partition_point(|&label| !is_rare(label));
-        if effort.fills_panels {
+        // A panel of labels that continue takes few steps. Other labels would need more.
+        let continues = |&label: &u32| start.is_some_and(|start| start.carries_weights(label));
+        if effort.fills_panels && !labels[..n_frequent].iter().any(continues) {
             n_frequent = n_frequent.next_multiple_of(LANES).min(labels.len());
         }
         Ok((labels, n_frequent))

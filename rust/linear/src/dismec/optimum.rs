@@ -31,7 +31,7 @@ use super::problem::{Columns, Problem};
 use super::start::{Carry, Start};
 use super::targets::UNKNOWN_SCORE;
 use super::unseen::Unseen;
-use crate::panel::{LANES, Lanes, Mask, Sums, dot, times_panel};
+use crate::panel::{LANES, Lanes, Mask, Sums, times_panel};
 use manylabel_base::{Error, Watch, collected, filled, push};
 use manylabel_simd::{STRETCH, wide};
 use manylabel_sparse::CsrRef;
@@ -171,8 +171,9 @@ impl Workspace {
 /// the number of steps for each label, which is `max_iter` for a label that did not converge.
 ///
 /// `from` has weights from which the steps begin. `None`, and labels without such weights, begin with the weights of
-/// [`begin`]. If all labels continue an earlier fit to similar rows ([`Carry::Weights`]), the number of steps is
-/// limited, and all labels count as converged. Otherwise the weights at the end are the same within the tolerance.
+/// [`begin`]. A label that continues an earlier fit to similar rows ([`Carry::Weights`]) takes at most
+/// [`STEPS_FROM_CARRIED`] steps, and counts as converged. Otherwise the weights at the end are the same within the
+/// tolerance.
 ///
 /// For a label, let n be the number of rows for which it is known, n₊ the number of positive rows and n₋
 /// the number of negative rows. A label has converged when `‖∇f‖ ≤ tol · max(1, min(n₊, n₋))/n · ‖∇f(0)‖`
@@ -219,23 +220,15 @@ pub(crate) fn solve(
             space.errors[row as usize].0[lane] = UNKNOWN_SCORE;
         }
     }
-    let is_carried = |from: &Start| labels.iter().all(|&label| from.carries_weights(label));
-    let most = if from.is_some_and(is_carried) {
-        STEPS_FROM_CARRIED.min(max_iter - 1)
-    } else {
-        max_iter
-    };
+    let most = std::array::from_fn(|lane| match labels.get(lane) {
+        Some(&label) if from.is_some_and(|from| from.carries_weights(label)) => {
+            STEPS_FROM_CARRIED.min(max_iter - 1)
+        }
+        Some(_) => max_iter,
+        None => 0,
+    });
     let costs = (&problem.cost[..], problem.total_cost);
-    descend(
-        problem,
-        columns,
-        costs,
-        &stop,
-        most,
-        labels.len(),
-        space,
-        watch,
-    )
+    descend(problem, columns, costs, &stop, &most, space, watch)
 }
 
 /// Adapts the weights in `space` to the rows that are not held out. Then calls `tell` with each
@@ -261,16 +254,9 @@ pub(crate) fn unlearn(
 ) -> Result<(), Error> {
     let costs = (&unseen.cost[..], unseen.total_cost);
     let (least, most) = STEPS_TO_UNLEARN;
-    descend(
-        problem,
-        columns,
-        costs,
-        &[0.0; LANES],
-        (n_steps / STEPS_PER_STEP_TO_UNLEARN).clamp(least, most),
-        n_labels,
-        space,
-        watch,
-    )?;
+    let steps = (n_steps / STEPS_PER_STEP_TO_UNLEARN).clamp(least, most);
+    let most = std::array::from_fn(|lane| if lane < n_labels { steps } else { 0 });
+    descend(problem, columns, costs, &[0.0; LANES], &most, space, watch)?;
     for &row in &unseen.rows {
         let (error, positive) = (&space.errors[row as usize], space.positive[row as usize]);
         let scores = std::array::from_fn(|lane| error.0[lane] - sign(positive, lane));
@@ -279,31 +265,30 @@ pub(crate) fn unlearn(
     Ok(())
 }
 
-/// Takes conjugate-gradient steps until all labels have converged or `max_iter` steps are taken.
-/// Returns the number of steps for each label.
+/// Takes conjugate-gradient steps until each label has converged or has taken its largest number of steps, which is
+/// in `most`. Returns the number of steps for each label.
 ///
 /// The arguments include the costs of all rows and the sum of the costs. `stop` contains, for each
 /// label, the gradient norm at which it has converged. `errors` and `positive` in `space` must
 /// match the weights when the function is called. They also match the weights when it returns.
-#[allow(
-    clippy::too_many_arguments,
-    reason = "they are the state of the solver, which only this function changes"
-)]
 fn descend(
     problem: &Problem<'_>,
     columns: &Columns<'_>,
     (cost, total_cost): (&[f32], f64),
     stop: &Sums,
-    max_iter: usize,
-    n_labels: usize,
+    most: &[usize; LANES],
     space: &mut Workspace,
     watch: &Watch,
 ) -> Result<[usize; LANES], Error> {
     let mut n_iter = [0; LANES];
-    let mut live = Mask::MAX >> (LANES - n_labels);
+    let mut live = Mask::MAX;
     let mut step = Lanes::default();
     let mut last_slope = [0.0; LANES];
-    for iter in 0..=max_iter {
+    // The vectors may be those of another panel, and they may be infinite. The first step has the length 0, and 0 · ∞
+    // would be NaN.
+    space.direction.fill(Lanes::default());
+    space.along.fill(Lanes::default());
+    for iter in 0.. {
         let active = match &space.losses {
             Losses::Hinge => advance(
                 cost,
@@ -332,21 +317,27 @@ fn descend(
                 &mut space.pulls,
             ),
         };
-        if iter == max_iter {
+        for (lane, &most) in most.iter().enumerate() {
+            if most == iter {
+                live &= !(1 << lane);
+            }
+        }
+        if live == 0 {
+            add_scaled(&step, &space.direction, &mut space.weights);
             break;
         }
         std::mem::swap(&mut space.gradient, &mut space.last_gradient);
         product(columns.xt.view(), &space.pulls, &mut space.gradient, watch)?;
-        add(&space.weights, &mut space.gradient);
         // The diagonal of the Hessian is about 1 + Σ_i cost_i x_ij² times the fraction of active rows.
         let share = |lane: usize| DIAGONAL_SHARE * active[lane] / total_cost;
         let share = Lanes::of(&std::array::from_fn(share));
-        let dots = dots(
-            &columns.squares,
-            &share,
-            &space.gradient,
-            &space.last_gradient,
+        let dots = complete(
+            (&columns.squares, &share),
+            &step,
             &space.direction,
+            &space.last_gradient,
+            &mut space.weights,
+            &mut space.gradient,
         );
         for lane in 0..LANES {
             if dots.gradient[lane].sqrt() <= stop[lane] {
@@ -368,16 +359,15 @@ fn descend(
             turn_by[lane] = beta;
             last_slope[lane] = beta * dots.along[lane] - dots.scaled[lane];
         }
-        turn(
-            &columns.squares,
-            &share,
+        let regularization = turn(
+            (&columns.squares, &share),
             &Lanes::of(&turn_by),
             &space.gradient,
+            &space.weights,
             &mut space.direction,
         );
         product(problem.x.view(), &space.direction, &mut space.along, watch)?;
-        step = line_search(cost, space, live);
-        add_scaled(&step, &space.direction, &mut space.weights);
+        step = line_search(cost, regularization, space, live);
         for (lane, n_iter) in n_iter.iter_mut().enumerate() {
             *n_iter += usize::from(live >> lane & 1);
         }
@@ -479,10 +469,10 @@ fn begin(problem: &Problem<'_>, labels: &[u32], tol: f64, space: &mut Workspace)
 }
 
 /// Returns the step length of each label in `live` along its search direction. It is close to a
-/// root of the derivative of the objective. The step length of all other labels is 0.
-fn line_search(cost: &[f32], space: &Workspace, live: Mask) -> Lanes {
-    let with_weights = dot(&space.weights, &space.direction);
-    let with_self = dot(&space.direction, &space.direction);
+/// root of the derivative of the objective. The step length of all other labels is 0. `regularization` has the
+/// products of the direction with the weights and with itself.
+fn line_search(cost: &[f32], regularization: (Sums, Sums), space: &Workspace, live: Mask) -> Lanes {
+    let (with_weights, with_self) = regularization;
     let Workspace {
         along,
         positive,
@@ -497,7 +487,6 @@ fn line_search(cost: &[f32], space: &Workspace, live: Mask) -> Lanes {
                 slope_weighted(cost, factors, &step, along, positive, errors)
             }
             Losses::Logistic(factors) => {
-                let regularization = (with_weights, with_self);
                 let rows = (&along[..], &positive[..], &errors[..]);
                 return logistic::line_search(cost, factors, regularization, rows, live);
             }
@@ -735,14 +724,17 @@ struct Dots {
     along: Sums,
 }
 
-/// Computes all dot products that a step needs, in one pass over the features.
+/// Completes a step and the gradient g at its end: `w = w + step p`, and `g = g + w`. Computes all dot products that
+/// the next step needs. Everything happens in one pass over the features, because these vectors do not fit in the
+/// cache. `last` is the gradient before the step.
 #[wide]
-fn dots(
-    column_squares: &[f32],
-    share: &Lanes,
-    gradient: &[Lanes],
-    last: &[Lanes],
+fn complete(
+    (column_squares, share): (&[f32], &Lanes),
+    step: &Lanes,
     direction: &[Lanes],
+    last: &[Lanes],
+    weights: &mut [Lanes],
+    gradient: &mut [Lanes],
 ) -> Dots {
     let zero = [0.0; LANES];
     let mut dots = Dots {
@@ -754,11 +746,16 @@ fn dots(
     for first in (0..gradient.len()).step_by(STRETCH) {
         let rows = first..(first + STRETCH).min(gradient.len());
         let mut part = [Lanes::default(); 4];
+        let changed = weights[rows.clone()]
+            .iter_mut()
+            .zip(&mut gradient[rows.clone()]);
         let others = last[rows.clone()]
             .iter()
             .zip(&direction[rows.clone()])
-            .zip(&column_squares[rows.clone()]);
-        for (gradient, ((last, direction), &column_square)) in gradient[rows].iter().zip(others) {
+            .zip(&column_squares[rows]);
+        for ((weights, gradient), ((last, direction), &column_square)) in changed.zip(others) {
+            weights.add_product(step, direction);
+            gradient.add_scaled(1.0, weights);
             let scaled = scaled(column_square, share, gradient);
             part[0].add_product(gradient, gradient);
             part[1].add_product(&scaled, gradient);
@@ -773,38 +770,37 @@ fn dots(
     dots
 }
 
-/// Computes the next direction, `beta p − M⁻¹ g`, where M is the preconditioner.
+/// Computes the next direction, `p = beta p − M⁻¹ g`, where M is the preconditioner. Returns `w · p` and `p · p`.
 #[wide]
 fn turn(
-    column_squares: &[f32],
-    share: &Lanes,
+    (column_squares, share): (&[f32], &Lanes),
     beta: &Lanes,
     gradient: &[Lanes],
+    weights: &[Lanes],
     direction: &mut [Lanes],
-) {
-    for ((direction, gradient), &column_square) in
-        direction.iter_mut().zip(gradient).zip(column_squares)
-    {
-        let scaled = scaled(column_square, share, gradient);
-        for lane in 0..LANES {
-            // The direction may be the last direction of an earlier panel. It may be infinite, and 0 · ∞
-            // would be NaN.
-            let kept = if beta.0[lane] == 0.0 {
-                0.0
-            } else {
-                beta.0[lane] * direction.0[lane]
-            };
-            direction.0[lane] = kept - scaled.0[lane];
+) -> (Sums, Sums) {
+    let (mut with_weights, mut with_self) = ([0.0; LANES], [0.0; LANES]);
+    for first in (0..direction.len()).step_by(STRETCH) {
+        let rows = first..(first + STRETCH).min(direction.len());
+        let (mut weights_part, mut self_part) = (Lanes::default(), Lanes::default());
+        let others = gradient[rows.clone()]
+            .iter()
+            .zip(&weights[rows.clone()])
+            .zip(&column_squares[rows.clone()]);
+        for (direction, ((gradient, weights), &column_square)) in
+            direction[rows].iter_mut().zip(others)
+        {
+            let scaled = scaled(column_square, share, gradient);
+            for lane in 0..LANES {
+                direction.0[lane] = beta.0[lane] * direction.0[lane] - scaled.0[lane];
+            }
+            weights_part.add_product(weights, direction);
+            self_part.add_product(direction, direction);
         }
+        weights_part.add_to(&mut with_weights);
+        self_part.add_to(&mut with_self);
     }
-}
-
-/// Computes `y = y + x`.
-#[wide]
-fn add(x: &[Lanes], y: &mut [Lanes]) {
-    for (y, x) in y.iter_mut().zip(x) {
-        y.add_scaled(1.0, x);
-    }
+    (with_weights, with_self)
 }
 
 /// Computes `y = y + scale x`, with one scale per lane.

@@ -128,7 +128,7 @@ impl<'a> Task<'a> {
     fn new(params: &Checked, problem: Problem<'a>, xt: Option<CsrRef<'a>>) -> Result<Self, Error> {
         // Labels are sorted by frequency, because labels of similar frequency need similar numbers of steps.
         // So the labels of a panel finish at about the same time.
-        let (labels, n_frequent) = params.by_frequency(&problem, &Effort::FULL)?;
+        let (labels, n_frequent) = params.by_frequency(&problem, &Effort::FULL, None)?;
         let (frequent, rare) = labels.split_at(n_frequent);
         let samples = (Sample::of(frequent.len()), Sample::of(rare.len()));
         let unseen = if params.0.learn_cut {

@@ -65,23 +65,26 @@ impl Start {
 
     /// Returns the dual variables of a label, or `None` if there are none.
     pub(super) fn duals(&self, label: u32) -> Option<&[(u32, f32)]> {
+        match self.carry(label) {
+            Some(Carry::Duals(duals)) => Some(duals),
+            _ => None,
+        }
+    }
+
+    /// Returns the state of a label after a fit to similar rows, or `None` if there is no state.
+    pub(super) fn carry(&self, label: u32) -> Option<&Carry> {
         match &self.0 {
-            Kind::Carried(carried) => match &carried[label as usize] {
-                Carry::Duals(duals) if !duals.is_empty() => Some(duals),
-                _ => None,
-            },
+            Kind::Carried(carried) => {
+                let carry = &carried[label as usize];
+                (!carry.entries().is_empty()).then_some(carry)
+            }
             Kind::Weights { .. } => None,
         }
     }
 
-    /// Returns true if the label was fitted to similar rows, and its weights are known.
+    /// Returns true if the label has weights after a fit to similar rows.
     pub(super) fn carries_weights(&self, label: u32) -> bool {
-        match &self.0 {
-            Kind::Carried(carried) => {
-                matches!(&carried[label as usize], Carry::Weights(weights) if !weights.is_empty())
-            }
-            Kind::Weights { .. } => false,
-        }
+        matches!(self.carry(label), Some(Carry::Weights(_)))
     }
 
     /// Checks the numbers of labels and features.
