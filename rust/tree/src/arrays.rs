@@ -115,17 +115,37 @@ impl Chunk<'_> {
         values: &[f32],
         out: &mut [f32],
     ) {
-        for (&col, &value) in cols.iter().zip(values) {
-            let at = bucket(col, self.shift);
-            for row in self.buckets[at] as usize..self.buckets[at + 1] as usize {
-                if self.features[row] == col {
-                    let begin = row.checked_sub(1).map_or(0, |row| self.row_ends[row]);
-                    let range = begin as usize..self.row_ends[row] as usize;
-                    let weights = &weights[range.clone()];
-                    for (&output, &weight) in self.outputs[range].iter().zip(weights) {
-                        out[usize::from(output)] += value * widen(weight);
-                    }
-                    break;
+        /// The number of features that are looked up together.
+        const AT_ONCE: usize = 64;
+        let (mut buckets, mut rows) = ([(0u32, 0u32); AT_ONCE], [(0u32, 0.0f32); AT_ONCE]);
+        let mut ends = [(0u32, 0u32); AT_ONCE];
+        for (cols, values) in cols.chunks(AT_ONCE).zip(values.chunks(AT_ONCE)) {
+            // The arrays of a chunk are often not in the cache. A loop that only reads one of them waits for several
+            // entries at the same time. One loop over everything would wait for each array of each feature, because
+            // the processor cannot guess which features the chunk has.
+            for (bucket_of, &col) in buckets.iter_mut().zip(cols) {
+                let at = bucket(col, self.shift);
+                *bucket_of = (self.buckets[at], self.buckets[at + 1]);
+            }
+            let mut n_found = 0;
+            for ((&(begin, end), &col), &value) in buckets.iter().zip(cols).zip(values) {
+                let mut features = self.features[begin as usize..end as usize].iter();
+                if let Some(at) = features.position(|&feature| feature == col) {
+                    rows[n_found] = (begin + at as u32, value);
+                    n_found += 1;
+                }
+            }
+            for (ends, &(row, _)) in ends.iter_mut().zip(&rows[..n_found]) {
+                let begin = row
+                    .checked_sub(1)
+                    .map_or(0, |row| self.row_ends[row as usize]);
+                *ends = (begin, self.row_ends[row as usize]);
+            }
+            for (&(begin, end), &(_, value)) in ends.iter().zip(&rows[..n_found]) {
+                let range = begin as usize..end as usize;
+                let weights = &weights[range.clone()];
+                for (&output, &weight) in self.outputs[range].iter().zip(weights) {
+                    out[usize::from(output)] += value * widen(weight);
                 }
             }
         }
