@@ -10,7 +10,7 @@ use crate::tree::{arrays, checked};
 use manylabel_base::{Error, collected, copied, few};
 use manylabel_linear::dismec::{Factors, Targets};
 use manylabel_sparse::{CsrOwned, LabelsOwned, Stored};
-use manylabel_tree::{Combine, Piece, Task, TreeArrays, Trees, joined};
+use manylabel_tree::{Combine, Piece, States, Task, TreeArrays, Trees, joined};
 use numpy::{Element, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -81,10 +81,12 @@ fn piece_of(dict: &Bound<'_, PyDict>) -> PyResult<Piece> {
         intercept: read(dict, "intercept")?,
         margin_ends: read(dict, "margin_ends")?,
         margins: read(dict, "margins")?,
-        state_ends: read(dict, "state_ends")?,
-        states_are_weights: read(dict, "states_are_weights")?,
-        state_numbers: read(dict, "state_numbers")?,
-        state_values: read(dict, "state_values")?,
+        states: States {
+            ends: read(dict, "state_ends")?,
+            are_weights: read(dict, "states_are_weights")?,
+            numbers: read(dict, "state_numbers")?,
+            values: read(dict, "state_values")?,
+        },
         n_unfinished: item(dict, "n_unfinished")?.extract()?,
         n_iter: item(dict, "n_iter")?.extract()?,
     })
@@ -104,10 +106,10 @@ fn dict_of(py: Python<'_>, piece: Piece) -> PyResult<Bound<'_, PyDict>> {
     dict.set_item("intercept", handed(py, piece.intercept)?)?;
     dict.set_item("margin_ends", handed(py, piece.margin_ends)?)?;
     dict.set_item("margins", handed(py, piece.margins)?)?;
-    dict.set_item("state_ends", handed(py, piece.state_ends)?)?;
-    dict.set_item("states_are_weights", handed(py, piece.states_are_weights)?)?;
-    dict.set_item("state_numbers", handed(py, piece.state_numbers)?)?;
-    dict.set_item("state_values", handed(py, piece.state_values)?)?;
+    dict.set_item("state_ends", handed(py, piece.states.ends)?)?;
+    dict.set_item("states_are_weights", handed(py, piece.states.are_weights)?)?;
+    dict.set_item("state_numbers", handed(py, piece.states.numbers)?)?;
+    dict.set_item("state_values", handed(py, piece.states.values)?)?;
     dict.set_item("n_unfinished", piece.n_unfinished)?;
     dict.set_item("n_iter", piece.n_iter)?;
     Ok(dict)

@@ -98,6 +98,7 @@ mod walk;
 mod weights;
 
 pub use arrays::Arrays;
+pub use carry::States;
 pub use model::Model;
 pub use params::{Checked, Combine, MOST_OUTPUTS, Negatives, Params, Precision};
 pub use predict::Scorer;

@@ -6,7 +6,7 @@
 //! Given these pieces, it sends all rows to the next level itself. A piece depends only on the data, the parameters
 //! and its nodes, and the joined result is the same as that of one fit, bit for bit.
 
-use crate::carry::Carried;
+use crate::carry::{Carried, States};
 use crate::fit::{Beams, NODES_PER_THREAD, Reach, count_labels, empty, outputs};
 use crate::grow::{Forest, Span};
 use crate::held::{HeldOut, rows_of_nodes, textbook};
@@ -17,7 +17,7 @@ use crate::vectors::{label_vectors, unit_vectors};
 use crate::weights::WeightsOwned;
 use manylabel_base::range::{ensure, same, same_rows};
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, parts, push};
-use manylabel_linear::dismec::{self, Carry, Effort, Loss, Outputs, Solver, Spare, Targets};
+use manylabel_linear::dismec::{self, Effort, Loss, Outputs, Solver, Spare, Targets};
 use manylabel_sparse::{CsrOwned, Labels, Stored};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -28,9 +28,6 @@ const NODES: &str = "number of nodes";
 
 /// The name of weights in error messages.
 const WEIGHTS: &str = "the weights";
-
-/// The name of states in error messages.
-const STATES: &str = "states of labels";
 
 /// The trees of a fit.
 #[derive(Debug)]
@@ -139,15 +136,9 @@ pub struct Piece {
     pub margin_ends: Vec<i64>,
     /// The margins of the held-out rows that are sent to each node, row after row.
     pub margins: Vec<f32>,
-    /// The position in `state_numbers` after the last entry of each label, with a leading 0. The labels are those of
-    /// the leaves of the piece, in order. If there is no next tree, there are no labels.
-    pub state_ends: Vec<i64>,
-    /// For each label, 1 if its state has weights, and 0 if it has dual variables.
-    pub states_are_weights: Vec<u8>,
-    /// The rows of dual variables, and the features of weights.
-    pub state_numbers: Vec<u32>,
-    /// The dual variables or weights, from which the leaves of the next tree begin.
-    pub state_values: Vec<f32>,
+    /// The states of the labels of the leaves of the piece, from which the next tree begins. If there is no next tree,
+    /// there are none.
+    pub states: States,
     /// The number of classifiers that did not converge.
     pub n_unfinished: usize,
     /// The largest number of steps of a classifier.
@@ -170,10 +161,7 @@ impl Piece {
             intercept: Vec::new(),
             margin_ends: start()?,
             margins: Vec::new(),
-            state_ends: start()?,
-            states_are_weights: Vec::new(),
-            state_numbers: Vec::new(),
-            state_values: Vec::new(),
+            states: States::new()?,
             n_unfinished: 0,
             n_iter: 0,
         })
@@ -202,17 +190,8 @@ impl Piece {
         extend(NODES, &mut self.intercept, node.intercept)?;
         extend("held-out rows", &mut self.margins, node.of_held_out)?;
         push(NODES, &mut self.margin_ends, self.margins.len() as i64)?;
-        for state in node.carried {
-            let entries = state.entries().iter();
-            extend(
-                STATES,
-                &mut self.state_numbers,
-                entries.clone().map(|entry| entry.0),
-            )?;
-            extend(STATES, &mut self.state_values, entries.map(|entry| entry.1))?;
-            push(STATES, &mut self.state_ends, self.state_values.len() as i64)?;
-            let is_weights = matches!(state, Carry::Weights(_));
-            push(STATES, &mut self.states_are_weights, u8::from(is_weights))?;
+        for state in &node.carried {
+            self.states.push(state)?;
         }
         self.n_unfinished += node.n_unfinished;
         self.n_iter = self.n_iter.max(node.n_iter);
@@ -235,11 +214,6 @@ impl Piece {
             && ends(&self.feature_ends, self.features.len())
             && ends(&self.weight_ends, self.weights.len())
             && ends(&self.margin_ends, self.margins.len())
-            && self.state_ends.first() == Some(&0)
-            && self.state_ends.last() == Some(&(self.state_values.len() as i64))
-            && self.state_ends.is_sorted()
-            && self.state_ends.len() == self.states_are_weights.len() + 1
-            && self.state_numbers.len() == self.state_values.len()
             && self.row_ends.len() == self.features.len()
             && self.outputs.len() == self.weights.len();
         ensure("piece", fits, "the fit of some nodes", "other arrays")
@@ -534,10 +508,13 @@ impl Task<'_> {
         for piece in pieces {
             piece.append_to(&mut self.model, &self.forest, first)?;
             if let Some(carried) = &mut self.carried {
-                let leaves = (first..first + piece.n_nodes())
-                    .filter(|&node| self.forest.children(node).is_empty());
+                let leaves = (first..first + piece.n_nodes()).filter(|&node| {
+                    let has_next =
+                        (self.forest.spans[node].tree as usize) + 1 < self.params.n_trees;
+                    has_next && self.forest.children(node).is_empty()
+                });
                 let labels = leaves.flat_map(|node| self.forest.labels(node));
-                carried.replace(labels.copied(), piece)?;
+                carried.replace(labels.copied(), &piece.states)?;
             }
             first += piece.n_nodes();
             for ends in piece.margin_ends.windows(2) {

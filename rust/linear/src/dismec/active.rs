@@ -447,23 +447,23 @@ impl Lane {
         Ok(())
     }
 
-    /// Continues with dual variables of an earlier fit. Negative rows with dual variables join the working set.
+    /// Continues with dual variables of an earlier fit. Negative rows with dual variables join the working set. Dual
+    /// variables whose sign does not match the label are left out.
     fn resume(&mut self, problem: &Problem<'_>, duals: &[(u32, f32)]) -> Result<(), Error> {
-        let mut at = 0;
         for &(row, dual) in duals {
-            if dual < 0.0 {
+            let positive = self.rows[..self.n_positive].binary_search(&row);
+            if let Ok(at) = positive
+                && dual > 0.0
+            {
+                self.alpha[at] = dual;
+            }
+            if positive.is_err() && dual < 0.0 && self.unknown.binary_search(&row).is_err() {
                 push(IN_PLAY, &mut self.rows, row)?;
                 push(IN_PLAY, &mut self.alpha, -dual)?;
                 let dot = self.mean_dot_of(problem, row);
                 push(IN_PLAY, &mut self.dots, dot)?;
                 self.background_cost -= f64::from(problem.cost[row as usize]);
-                continue;
             }
-            // Both lists of positive rows are in increasing order.
-            while self.rows[at] < row {
-                at += 1;
-            }
-            self.alpha[at] = dual;
         }
         for at in 0..self.rows.len() {
             let change = self.sign(at) * f64::from(self.alpha[at]);
