@@ -185,12 +185,12 @@ def doctor(
     Notes
     -----
     The following faults are looked for, in this order: test rows whose features are those of a training row;
-    features that tell a label exactly, because they are nonzero in the rows of the label and nowhere else;
-    values of X that are not finite; labels that only test rows have; labels that all or no rows have; labels
-    with the same rows; rows with the same features and different labels; rows with the same features; folds
-    without a label that has at least as many rows as there are folds; rows without labels or features; labels
-    with fewer than 5 rows; and features with only one value. Equal labels and features count if they have at
-    least 5 rows.
+    features that identify a label, because they are nonzero in the rows of the label and nowhere else; values
+    of X that are not finite; labels that only test rows have; labels that all or no rows have; labels with
+    the same rows; rows with the same features and different labels; rows with the same features; folds in
+    which no row has a certain label, although at least as many rows have this label as there are folds; rows
+    without labels or features; labels with fewer than 5 rows; and features with only one value. Equal labels
+    and features count if they have at least 5 rows.
 
     The time is proportional to the number of stored values. Y and a sparse X are never made dense.
 

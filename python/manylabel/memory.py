@@ -1,4 +1,4 @@
-"""A limit of the memory of the process."""
+"""A limit on the memory of the process."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Fits that are cut into pieces and can be continued after an interruption.
 
 A piece is the fit of some of the labels, of some of the nodes of label trees, or of the models of some
-blocks. Each finished piece is stored in a file of a folder. A fit can be interrupted at any time, and
-continues later with the finished pieces. Several processes or machines that share the folder can fit
-different pieces. If all of them have the same type of CPU, the fitted model is exactly the same as the model
-of the method ``fit``.
+blocks. Each finished piece is stored in a file of a folder. A fit can be interrupted at any time. If it is
+started again, it continues with the finished pieces. Several processes or machines that share the folder can
+fit different pieces. If all of them have the same type of CPU, the fitted model is exactly the same as the
+model of the method ``fit``.
 
 The folder has the file ``fit.json`` with the parameters of the estimator, checksums of the data and the type
 of the CPU. The file ``choice.npz`` has the values that all pieces share, such as the chosen value of a
@@ -73,6 +73,8 @@ def fit(
 ) -> Any:
     """Fit an estimator piece by piece, and store each finished piece in a folder.
 
+    A piece is a part of the fit, such as the fit of a group of labels.
+
     If the call is interrupted or the process is killed, make the same call again. It continues with the
     finished pieces. Only the piece that was being fitted is lost.
 
@@ -80,7 +82,7 @@ def fit(
     ----------
     estimator : estimator
         The estimator: a `DiSMECClassifier`, a `LabelTreeClassifier`, or a `BlockPartitionClassifier` whose
-        `estimator` is of this library. It is not changed.
+        `estimator` is from this library. It is not changed.
     X : array-like or sparse matrix of shape (n_samples, n_features), str or path-like
         Features, or the path of a folder that `manylabel.datasets.convert` has written.
     Y : array-like or sparse matrix of shape (n_samples, n_labels), default=None
@@ -91,10 +93,10 @@ def fit(
         The folder of the finished pieces. It is created if it does not exist.
     n_pieces : int or "auto", default="auto"
         Number of pieces; >= 1. `DiSMECClassifier` fits labels in groups of sixteen or thirty-two, so there
-        are at most as many pieces as groups. With `LabelTreeClassifier`, it is the number of pieces of each
-        level of the trees, and there are at most as many pieces as nodes. With `BlockPartitionClassifier`,
-        there are at most as many pieces as blocks. "auto" depends only on the data and the parameters.
-        Machines that share the folder must use the same value.
+        are at most as many pieces as groups. With `LabelTreeClassifier`, `n_pieces` is the number of pieces
+        of each level of the trees, and there are at most as many pieces as nodes. With
+        `BlockPartitionClassifier`, there are at most as many pieces as blocks. "auto" depends only on the
+        data and the parameters. Machines that share the folder must use the same value.
     piece : tuple of two int, default=(1, 1)
         With ``(i, N)``, this call fits every N-th piece, starting with the i-th piece; 1 <= i <= N. If N
         machines share the folder, each of them uses another i. The pieces of a level of a tree need the

@@ -46,8 +46,9 @@ class LabelCalibrator(MultiLabelClassifier):
     the score of a candidate whether it is a true label. The curve converts scores to probabilities.
 
     Most labels are true in few held-out rows, too few for a curve of their own. The curves are therefore
-    pooled: the curve of a label is shrunk to the curve of labels that occur in about as many training rows,
-    and these curves are shrunk to one curve for all labels.
+    pooled. Labels that occur in about the same number of training rows form a group. The curve of a label is
+    shrunk towards the curve of its group, and the curve of a group is shrunk towards one curve for all
+    labels.
 
     Parameters
     ----------
@@ -60,7 +61,7 @@ class LabelCalibrator(MultiLabelClassifier):
     pooling : {"frequency", "none", "all"}, default="frequency"
         Which labels share data. "frequency" is described above and in Notes. With "none", every label has a
         curve of its own, from its own candidates: Platt's sigmoid [1]_ or isotonic regression [2]_. With
-        "all", one such curve serves all labels.
+        "all", one such curve is used for all labels.
     cv : {"auto", "prefit"}, int or float, default="auto"
         Which rows are held out. A float between 0 and 1 is the fraction of the rows to hold out. An int >= 2
         is a number of folds: each fold is scored by a model that is fitted to the other folds. "auto" means
@@ -114,16 +115,17 @@ class LabelCalibrator(MultiLabelClassifier):
     -----
     With ``method="sigmoid"`` and ``pooling="frequency"``, the candidates of all labels are sorted by score
     and divided into up to thirty bins. The log-odds of the bins, made monotone by isotonic regression, are
-    the curve f for all labels. The log-odds of label l with score s are ``f + a + b * (f - c)``, where c is
-    the mean of f over the true candidates. The deviations a and b are first fitted per group of labels, and
-    then per label, by logistic regressions with quadratic penalties that shrink them to the group. Labels
+    the curve f for all labels. The log-odds of label l with score s are ``f(s) + a + b * (f(s) - c)``, where
+    c is the mean of f over the true candidates. The deviations a and b are first fitted per group of labels,
+    and then per label, by logistic regressions with quadratic penalties that shrink them to the group. Labels
     whose frequencies have the same number of binary digits form a group, and groups are merged until each has
     100 true candidates. The penalty of the labels is chosen from seven values by five-fold cross-validation
-    over the held-out rows. A penalty that suits the data keeps rare labels near their group, and lets
-    frequent labels deviate. All curves increase.
+    over the held-out rows. With this penalty, the curves of rare labels stay close to the curve of their
+    group, and the curves of frequent labels can differ from it. All curves are increasing.
 
-    With ``cv="auto"``, five folds are used if a tenth of the rows has fewer than 25,000 ones. The log
-    loss of test rows with DiSMEC and label trees was then lower than with a tenth of the rows:
+    With ``cv="auto"``, five folds are used if a tenth of the rows has fewer than 25,000 ones. In a comparison
+    with DiSMEC and label trees, the log loss on test rows was lower with five folds than with a tenth of the
+    rows:
 
     ======================= ======================== ======================
     data                    ones in a tenth of rows  change of the log loss
@@ -139,17 +141,17 @@ class LabelCalibrator(MultiLabelClassifier):
     times as long.
 
     The probabilities were measured on five public data sets with 159 to 24,522 labels, with DiSMEC, label
-    trees and blocks. The calibration error of all candidates, in 15 bins, was at most 0.006. The error of
-    candidates with probabilities above 0.3 was at most 0.032. The error of a single label
-    with few candidates is mostly random. With label trees on citeulike-t, the mean error per label was 0.057.
-    Perfect probabilities would have a mean error of 0.056, because each label has few candidates.
+    trees and block partitions. The calibration error of all candidates, in 15 bins, was at most 0.006. The
+    error of candidates with probabilities above 0.3 was at most 0.032. The error of a single label with few
+    candidates is mostly random. With label trees on citeulike-t, the mean error per label was 0.057. Perfect
+    probabilities would have a mean error of 0.056, because each label has few candidates.
 
     Each label has its own curve, so probabilities and scores can rank labels differently. With label trees on
     citeulike-t, ranking by probabilities lowered P@5 by 0.2 points with a tenth of the rows held out, and
     raised it by 0.2 points with five folds. `predict_topk` ranks by scores.
 
-    Unknown entries of Y (NaN) are passed to `estimator`, which must be from this library. The curves are
-    fitted to the known entries of the held-out rows.
+    If Y has unknown entries (NaN), they are passed to `estimator`, which must then be from this library. The
+    curves are fitted to the known entries of the held-out rows.
 
     With ``method="isotonic"`` and ``pooling="frequency"``, each group has a curve, and labels with 200 true
     and 200 other candidates have curves of their own.
@@ -159,8 +161,8 @@ class LabelCalibrator(MultiLabelClassifier):
     not repeated.
 
     Candidates have the same scores as in ``estimator_.predict_topk``. No array of size rows × labels is
-    allocated, except for the results of `predict_proba` and `decision_function`, and for the scores of a few
-    rows of classifiers of other libraries.
+    allocated, except for the results of `predict_proba` and `decision_function`. With a classifier of another
+    library, the dense scores of a few rows are in memory at a time.
 
     References
     ----------
@@ -232,7 +234,7 @@ class LabelCalibrator(MultiLabelClassifier):
 
     @property
     def calibration_(self) -> dict[str, Any]:
-        """The fitted curves as plain arrays: the attributes of the class that describe curves, by name."""
+        """The attributes that describe the fitted curves, by name without the underscore at the end."""
         names = _OF_STEPS if hasattr(self, "curves_") else _OF_SIGMOIDS
         return {name: getattr(self, f"{name}_") for name in names}
 
@@ -350,7 +352,7 @@ class LabelCalibrator(MultiLabelClassifier):
             self.schema.attributes[name].check(name, getattr(self, name), sizes)
 
     def _candidates(self, X: Any, k: int) -> csr_array:
-        """Return the probabilities of the candidates of every row, at least k if there are so many."""
+        """Return the probabilities of the best `n_candidates` labels of every row, or of k if k is larger."""
         k = max(k, check_count("n_candidates", self.n_candidates, 1))
         return self._calibrated(_topk(self.estimator_, X, k, self.n_jobs))
 

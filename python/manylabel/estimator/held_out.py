@@ -102,7 +102,7 @@ class Fold(NamedTuple):
     ) -> float:
         """Return the mean loss of the held-out rows.
 
-        Labels that occur in no training row of this `Fold` are left out, and so are unknown entries.
+        Unknown entries, and labels that occur in no training row of this `Fold`, are left out.
 
         Parameters
         ----------

@@ -200,10 +200,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     Notes
     -----
-    Y may have unknown entries (NaN), except with ``loss="softmax"``, for which each row must have exactly one
-    label. The embedding then treats them as `Rembrandt` does. The losses of the link leave them out. They
-    count as 0 in the choice of `gamma`. With "psgd", they also count as 0 in the least-squares solution from
-    which the passes start.
+    Y may have unknown entries (NaN), except with ``loss="softmax"``. The embedding treats unknown entries as
+    `Rembrandt` does. The losses of the link leave them out. In the choice of `gamma`, unknown entries count
+    as 0. With "psgd", they also count as 0 in the least-squares solution from which the passes start.
 
     With ``loss="softmax"``, each row must have exactly one label, and y may be 1-D with one class per row.
     Ctrl-C ends a fit within a second, except during a large factorization of the embedding. `fit` issues a

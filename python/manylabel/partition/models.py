@@ -43,7 +43,7 @@ def rows_of_blocks(row_blocks: NDArray[np.int32], n_blocks: int) -> list[NDArray
 
 
 def seeded(estimator: Any, seed: int, block: int) -> Any:
-    """Clone an estimator, and replace each ``random_state`` that is None by a seed of its own."""
+    """Clone an estimator, and replace each ``random_state`` that is None by a different seed."""
     model = clone(estimator)
     names = [
         name

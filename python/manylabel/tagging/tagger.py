@@ -105,15 +105,15 @@ class TextTagger(EditableTagger):
         Classifier with the method `predict_topk`. None means ``LabelTreeClassifier(random_state=0)``.
     vectorizer : "tfidf", vectorizer or None, default="tfidf"
         Converts texts to features. "tfidf" means ``TfidfVectorizer(sublinear_tf=True, dtype=np.float32)``.
-        Other vectorizers of scikit-learn may have all parameters. But a tagger cannot be saved if a parameter
-        of its vectorizer is a function. None means that the user passes features instead of texts.
+        Any vectorizer of scikit-learn is allowed. However, a tagger cannot be saved if a parameter of its
+        vectorizer is a function. None means that the user passes features instead of texts.
     decision : DecisionRule or None, default=None
         Rule of :mod:`manylabel.decision` that chooses the label sets of `predict` from probabilities, such as
         ``Thresholds("example_f1")``. The probabilities are those of a `DecisionClassifier`, which holds rows
         out to calibrate them. None means that the classifier chooses the label sets.
     keep_rows : bool, default=False
-        Whether to keep the features and labels of the training rows in the model, so that labels can be
-        fitted again with more rows (see `update`).
+        Whether to keep the features and labels of the training rows in the model. The methods `update`,
+        `refit_labels` and `merge_labels` can then use these rows.
     n_jobs : int or None, default=None
         Number of threads of the fit of the classifier. None means the value of the classifier.
     verbose : int, default=0
@@ -450,9 +450,9 @@ class TextTagger(EditableTagger):
         -------
         LabelExplanation
             A list of parts, each with the attributes `part`, `name` and `contribution`, in order of
-            decreasing absolute contribution. Print it, or use its methods `to_dict` and `to_frame`. The names
-            of features are the terms of the vectorizer. A `HashingVectorizer` has no terms, so its features
-            have numbers.
+            decreasing absolute contribution. Print the list, or use its methods `to_dict` and `to_frame`. The
+            names of features are the terms of the vectorizer. A `HashingVectorizer` has no terms, so its
+            features are named by their numbers.
 
         Raises
         ------

@@ -249,16 +249,18 @@ class LabelTreeClassifier(EditableLabels):
     root down. A node is fitted to the rows that have a label below the node. With ``negatives="routed"``, it
     is also fitted to the rows that the levels above send to the node. A row is sent to the `beam` best nodes
     of a level, as in a prediction, and to up to `beam` further nodes. A further node has at least ``exp(-7)``
-    times the probability of the best node, which is a margin above -0.9 if the best probability is 1. So the
-    negative rows of a label include all rows that lack the label but reach its leaf, and rows that almost
-    reach it. Without the further nodes, P@1 on citeulike-t is 0.9 points lower (mean of three seeds), because
-    new rows spread over more leaves than the rows of `fit`. On eurlex57k and yso-finna-en, the difference is
-    about 0.1 points or less. The classifiers minimize the same objective as `DiSMECClassifier`.
+    times the probability of the best node. (If the best probability is 1, this is a margin above -0.9.) The
+    negative rows of a label therefore include all rows that reach its leaf but do not have the label, and
+    rows that almost reach its leaf. Without the further nodes, P@1 on citeulike-t is 0.9 points lower (mean
+    of three seeds), because new rows spread over more leaves than the rows of `fit`. On eurlex57k and
+    yso-finna-en, the difference is about 0.1 points or less. The classifiers minimize the same objective as
+    `DiSMECClassifier`.
 
-    With several trees, ``solver="fast"`` and the squared hinge loss, the leaves of a tree begin with the
-    results of the previous tree: rare labels with their dual variables, and frequent labels with their
-    weights. One search for negative rows and one step then suffice. On eurlex57k, three trees take 1.9 times
-    as long as one tree, and 2.7 times without these results. P@1, P@3 and P@5 differ by at most 0.1 points.
+    With several trees, ``solver="fast"`` and the squared hinge loss, the fit of a label in a tree starts from
+    the result of the label in the previous tree. A rare label starts from its dual variables, and a frequent
+    label starts from its weights. One search for negative rows and one solver step are then sufficient. On
+    eurlex57k, the fit of three trees takes 1.9 times as long as the fit of one tree. If every fit starts from
+    zero, it takes 2.7 times as long, and P@1, P@3 and P@5 differ by at most 0.1 points.
 
     The probability of a node or label with margin s is ``exp(-max(0, 1 - s)**3)`` with the squared hinge
     loss, and ``1 / (1 + exp(-s))`` with the logistic loss. With ``combine="product"``, the score of a label
@@ -274,11 +276,18 @@ class LabelTreeClassifier(EditableLabels):
     classifiers see more negative rows, and the product is no probability. `LabelCalibrator` computes
     calibrated probabilities for both losses.
 
-    The squared hinge loss ranks better on sets with many rare labels, and its fit is faster. With the default
-    parameters and one seed, P@1, P@3 and P@5 are 64.3, 39.8 and 29.0 on bibtex, 67.2, 60.9 and 56.3 on
-    delicious, and 66.7, 49.5 and 40.3 on citeulike-t. With the logistic loss, they are 63.4, 39.4 and 28.8,
-    67.4, 61.0 and 56.2, and 62.9, 46.2 and 37.7. The fit then takes 1.7, 1.5 and 6.5 times as much processor
-    time.
+    The squared hinge loss gives better rankings for data with many rare labels, and its fit is faster. The
+    table compares P@1, P@3 and P@5 of the two losses, with the default parameters and one seed. The last
+    column is the processor time of the fit with the logistic loss, divided by the time with the squared hinge
+    loss.
+
+    =========== ================ ================ ====
+    data        squared hinge    logistic         time
+    =========== ================ ================ ====
+    bibtex      64.3, 39.8, 29.0 63.4, 39.4, 28.8 1.7
+    delicious   67.2, 60.9, 56.3 67.4, 61.0, 56.2 1.5
+    citeulike-t 66.7, 49.5, 40.3 62.9, 46.2, 37.7 6.5
+    =========== ================ ================ ====
 
     `predict` and `predict_topk` score the labels of the leaves that a row reaches. `decision_function` scores
     all labels. With several trees, a row can reach a label in one tree but not in another tree. The
@@ -436,15 +445,17 @@ class LabelTreeClassifier(EditableLabels):
         ----------
         label_weight : array-like of shape (n_labels,), default=None
             Weights of the labels, > 0. The loss of a label is multiplied by its weight. The loss of a child
-            of an inner node is multiplied by the mean weight of the ones in Y that are below the child. None
-            means equal weights.
+            of an inner node is multiplied by the mean weight of the positive entries of Y whose labels are
+            below the child. None means equal weights.
         propensities : array-like of shape (n_labels,), default=None
-            For each label, the probability that a label of a row is also in Y, in (0, 1];
-            `manylabel.metrics.propensities` estimates it. The losses of the rows that have a label with the
-            propensity p are multiplied by ``2/p - 1``, and those of the rows of a child of an inner node by
-            the mean of these factors. The loss is then a convex upper bound of an unbiased estimate of the
-            loss for the complete labels, as in `DiSMECClassifier`. Rare labels get higher scores. With
-            ``C="auto"``, a hit of a label counts ``1/p``. None means that Y is complete.
+            For each label, the probability that a row to which the label applies has the label in Y, in
+            (0, 1]. `manylabel.metrics.propensities` estimates these probabilities. If a label has the
+            propensity p, the losses of the rows that have the label are multiplied by ``2/p - 1``. For a
+            child of an inner node, the losses of its positive rows are multiplied by the mean of these
+            factors over the positive entries of Y whose labels are below the child. The loss is then a convex
+            upper bound of an unbiased estimate of the loss for the complete labels, as in `DiSMECClassifier`.
+            Rare labels get higher scores. If C is chosen by rankings, a correct prediction of the label
+            counts ``1/p`` times its weight. None means that Y is complete.
         """
         with self._fitting(y) as (built, Y):
             built._fit(X, Y, sample_weight, progress, label_weight=label_weight, propensities=propensities)
@@ -568,7 +579,7 @@ class LabelTreeClassifier(EditableLabels):
         names: Sequence[str] | None = None,
         progress: Progress = None,
     ) -> None:
-        """Add labels to the fitted model, without a new fit.
+        """Add labels to the fitted model, without fitting the old labels again.
 
         The new labels get the numbers ``n_labels``, ``n_labels + 1`` and so on, where ``n_labels`` is the
         number of labels before the call. Only the linear classifiers of the new labels are fitted. The rest
@@ -627,13 +638,13 @@ class LabelTreeClassifier(EditableLabels):
         leaves can grow beyond `max_leaf`. Fit the model again if rankings become worse or predictions become
         slow, for example after the number of labels has grown by half.
 
-        All rows are sent down the trees twice, as in a prediction to choose the leaves, and as in `fit` to
-        find negative rows. If all rows of a new label reach its leaf in the second case, the label is fitted
-        together with the other such labels of the leaf. Any other label is fitted alone, in a few passes over
-        the rows that reach its leaf. This takes more time, in proportion to the number of rows and labels of
-        the leaf. For example, it takes half as long to add 428 labels to a model of eurlex57k with 3,843
-        labels as to fit all labels. The arrays of the weights are copied, so the method needs memory for a
-        second model, with 4 bytes for each weight.
+        All rows are sent down the trees twice: first as in a prediction, to choose the leaves, and then as in
+        `fit`, to find negative rows. If all rows of a new label reach its leaf the second time, the label is
+        fitted together with the other such labels of the leaf. Any other label is fitted alone, in a few
+        passes over the rows that reach its leaf. This takes more time, in proportion to the number of rows
+        and labels of the leaf. For example, it takes half as long to add 428 labels to a model of eurlex57k
+        with 3,843 labels as to fit all labels. The arrays of the weights are copied, so the method needs
+        memory for a second model, with 4 bytes for each weight.
 
         Examples
         --------
@@ -777,7 +788,8 @@ def _reduced_vectors(
 ) -> csr_array:
     """Return the vectors of all labels that have a row, from rows that `Rembrandt` has reduced.
 
-    Label vectors are sums of the rows with known ones. So unknown entries are taken for zeros here.
+    Unknown entries of Y count as 0 here, because a label vector is the sum of the rows that are known to have
+    the label.
     """
     X = X.astype(np.float32, copy=False)  # so that the reduced rows are float32
     reduction = Rembrandt(random_state=params["random_state"], n_jobs=params["n_jobs"])
