@@ -350,7 +350,7 @@ def _advice(model: Any, in_memory: bool) -> tuple[str, ...]:
     changes = []
     if isinstance(model, DiSMECClassifier | LabelTreeClassifier):
         if in_memory:
-            changes.append("map the rows from a folder: datasets.convert and datasets.open_rows")
+            changes.append("memory-mapped rows: datasets.convert and datasets.open_rows")
         changes.append("fit in pieces: shards.fit(..., checkpoint=...)")
     if getattr(model, "n_trees", 1) > 1:
         changes.append(f"fewer trees: n_trees < {model.n_trees}")
@@ -362,7 +362,7 @@ def _advice(model: Any, in_memory: bool) -> tuple[str, ...]:
         if hasattr(model, name):
             changes.append(f"a smaller value of {name}")
     if isinstance(model, Rembrandt) and model.solver != "cg":
-        changes.append('no matrix of all pairs of features: solver="cg"')
+        changes.append('a solver without a matrix of shape (n_features, n_features): solver="cg"')
     if n_threads(model.n_jobs) > 1:
         changes.append("fewer threads: each has its own workspace")
     return tuple(changes) or ("fewer rows or features",)

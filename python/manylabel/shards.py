@@ -1,4 +1,4 @@
-"""Fits that are cut into pieces and can be continued after an interruption.
+"""Fits that are divided into pieces and can be continued after an interruption.
 
 A piece is the fit of some of the labels, of some of the nodes of label trees, or of the models of some
 blocks. Each finished piece is stored in a file of a folder. A fit can be interrupted at any time. If it is
@@ -122,7 +122,8 @@ def fit(
     Raises
     ------
     TypeError
-        If the fit of the estimator cannot be cut into pieces, or if its ``random_state`` is a RandomState.
+        If the fit of the estimator cannot be divided into pieces, or if its ``random_state`` is a
+        RandomState.
     ValueError
         If an argument is not valid, or if the folder was made with other data, other parameters, another
         version of manylabel or another type of CPU. The message states the difference.
@@ -393,7 +394,7 @@ class Work:
         given = self.estimator.random_state
         if isinstance(given, np.random.RandomState):
             raise TypeError(
-                "`random_state` must be None or an integer, got a RandomState, which each call changes"
+                "`random_state` must be None or an integer, got a RandomState, which changes in each call"
             )
         labels = column_names(Y)
         if labels is not None:

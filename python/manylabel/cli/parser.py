@@ -44,13 +44,13 @@ def make_parser() -> argparse.ArgumentParser:
     reading.add_argument(
         "--text",
         metavar="COLUMN,...",
-        help="columns of a table with the texts, joined if there are several (default: text)",
+        help="columns that contain the texts of a table; several columns are joined (default: text)",
     )
     reading.add_argument(
-        "--labels", metavar="COLUMN", help="column of a table with the names of labels (default: labels)"
+        "--labels", metavar="COLUMN", help="column that contains the label names of a table (default: labels)"
     )
     reading.add_argument(
-        "--sep", default=";", metavar="TEXT", help='text between two names of labels in a cell (default: ";")'
+        "--sep", default=";", metavar="TEXT", help='text between two label names in a cell (default: ";")'
     )
 
     def command(name: str, run: Any, help: str, *parents: _Parser) -> _Parser:
@@ -104,7 +104,7 @@ def make_parser() -> argparse.ArgumentParser:
     merge = command(
         "merge", training.merge, "Save the model whose pieces are in a folder of train --checkpoint"
     )
-    merge.add_argument("folder", help="the folder of the pieces")
+    merge.add_argument("folder", help="the folder that train --checkpoint wrote")
     merge.add_argument("-o", "--output", required=True, metavar="MODEL", help="the model file to write")
 
     predict = command("predict", prediction.predict, "Predict the best labels of every row", running, reading)

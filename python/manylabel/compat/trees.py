@@ -81,8 +81,8 @@ def load_omikuji(path: str | os.PathLike[str]) -> LabelTreeClassifier:
         ) from error
     if loss != "Hinge":
         raise ValueError(
-            f"{folder}: expected a model with the loss Hinge, got {loss!r}; the probabilities of a "
-            "LabelTreeClassifier are those of the squared hinge loss"
+            f"{folder}: expected a model with the loss Hinge, got {loss!r}; models with "
+            "other losses are not supported"
         )
     roots = []
     for file in sorted(folder.glob("tree*.cbor")):
@@ -178,7 +178,7 @@ def load_pecos(path: str | os.PathLike[str]) -> LabelTreeClassifier:
     if len(posts) != 1 or not posts <= powers.keys():
         raise ValueError(
             f"{folder}: expected the post-processor l3-hinge or l2-hinge on all levels, got "
-            f"{', '.join(sorted(map(str, posts)))}; a LabelTreeClassifier has no other probabilities"
+            f"{', '.join(sorted(map(str, posts)))}; other post-processors are not supported"
         )
     below: list[_Node] = []
     for weights, clusters, bias in reversed(levels):

@@ -131,7 +131,7 @@ class RiskControl(DecisionRule):
         if risk == "false_discovery_rate" and guarantee == "expectation":
             raise ValueError(
                 '`guarantee` must be "probability" if `risk` is "false_discovery_rate", '
-                'which is not monotone, got "expectation"'
+                'which is not monotone in the bound, got "expectation"'
             )
         n = Y.shape[0]
         entries = _Entries(*of_known_entries(probabilities, Y))
@@ -152,8 +152,8 @@ class RiskControl(DecisionRule):
         if found is None:
             least = entries.false_negative_rates(np.zeros(1))[0] if risk == "false_negative_rate" else 0.0
             raise ValueError(
-                f"`alpha` must be large enough for {n} rows and the candidates, whose smallest mean risk is "
-                f"{least:.4g}; use more candidates or more rows, got {alpha}"
+                f"`alpha` must be a risk that some bound reaches with these {n} rows, got {alpha}; "
+                f"their smallest mean risk is {least:.4g}; use more candidates or more rows"
             )
         self.bound_, self.risk_ = found
 

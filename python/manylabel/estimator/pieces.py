@@ -88,12 +88,12 @@ def pieces_of(estimator: Any) -> type[Pieces]:
     Raises
     ------
     TypeError
-        If the fit of the estimator cannot be cut into pieces.
+        If the fit of the estimator cannot be divided into pieces.
     """
     cut = getattr(estimator, "_cut", None)
     if cut is None:
         raise TypeError(
-            f"the fit of {type(estimator).__name__} cannot be cut into pieces; only the fits of "
+            f"the fit of {type(estimator).__name__} cannot be divided into pieces; only the fits of "
             "DiSMECClassifier, LabelTreeClassifier and BlockPartitionClassifier can"
         )
     found: type[Pieces] = cut()

@@ -131,7 +131,7 @@ def fit_models(
     models: list[Any] = [None] * len(label_blocks)
     if not ours and unknown_entries(Y) is not None:
         raise ValueError(
-            "Y must not have unknown entries (NaN) if `estimator` is of another library, as "
+            "Y must not have unknown entries (NaN) if `estimator` is from another library, as "
             f"{type(estimator).__name__} is"
         )
     if ours:

@@ -53,9 +53,9 @@ def read_texts(
     ``.parquet``                      a table; labels are a list, or a str with `separator`. This format
                                       requires pyarrow.
     a folder                          one ``.txt`` file per text. The labels are in a file of the same name
-                                      that ends in ``.key`` or ``.tsv``. A line of a ``.key`` file is a name. A
-                                      line of a ``.tsv`` file is an identifier in angle brackets, a tab, and a
-                                      name.
+                                      that ends in ``.key`` or ``.tsv``. Each line of a ``.key`` file is a
+                                      name. Each line of a ``.tsv`` file has an identifier in angle brackets,
+                                      a tab, and a name.
     ================================  ======================================================================
 
     All files except ``.parquet`` may be compressed with gzip and end in ``.gz``.
