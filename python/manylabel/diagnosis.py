@@ -175,7 +175,7 @@ def doctor(
     Returns
     -------
     Diagnosis
-        The findings. Print it, or use its methods `to_json` and `to_frame`.
+        The diagnosis, with all findings. Print it, or use its methods `to_json` and `to_frame`.
 
     Raises
     ------
@@ -184,13 +184,23 @@ def doctor(
 
     Notes
     -----
-    The following faults are looked for, in this order: test rows whose features are those of a training row;
-    features that identify a label, because they are nonzero in the rows of the label and nowhere else; values
-    of X that are not finite; labels that only test rows have; labels that all or no rows have; labels with
-    the same rows; rows with the same features and different labels; rows with the same features; folds in
-    which no row has a certain label, although at least as many rows have this label as there are folds; rows
-    without labels or features; labels with fewer than 5 rows; and features with only one value. Equal labels
-    and features count if they have at least 5 rows.
+    The function looks for the following faults, in this order:
+
+    - test rows with the same features as a training row;
+    - features that identify a label, because they are nonzero in the rows of the label and nowhere else;
+    - values of X that are not finite;
+    - labels that only test rows have;
+    - labels that all rows have, and labels that no row has;
+    - labels with the same rows;
+    - rows with the same features and different labels;
+    - rows with the same features and the same labels;
+    - folds that lack a label, although at least as many rows have the label as there are folds;
+    - rows without labels, and rows without features;
+    - labels with fewer than 5 rows;
+    - features with only one value.
+
+    Features that identify a label, and labels with the same rows, are reported only if they have at least 5
+    rows.
 
     The time is proportional to the number of stored values. Y and a sparse X are never made dense.
 

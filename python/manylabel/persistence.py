@@ -97,10 +97,10 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     ----------
     estimator : estimator
         A fitted estimator. Its class must be a class of this library, a known class of scikit-learn (see
-        Notes), or be registered with `register`. Its parameters may be None, bool, int, float, str, numpy
-        scalars, types of numpy scalars, estimators, and lists and tuples of these types. Its fitted
-        attributes may also be ndarrays of numbers or bool, 1-D ndarrays of str, `scipy.sparse.csr_array` and
-        `csc_array`.
+        Notes), or a class that was registered with `register`. Its parameters may be None, bool, int, float,
+        str, numpy scalars, types of numpy scalars, estimators, and lists and tuples of these types. Its
+        fitted attributes may also be ndarrays of numbers or bool, 1-D ndarrays of str,
+        `scipy.sparse.csr_array` and `csc_array`.
     path : str or path-like
         The file to write. If it exists, it must be a regular file. Symbolic links are followed.
 

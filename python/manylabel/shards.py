@@ -99,8 +99,9 @@ def fit(
         data and the parameters. Machines that share the folder must use the same value.
     piece : tuple of two int, default=(1, 1)
         With ``(i, N)``, this call fits every N-th piece, starting with the i-th piece; 1 <= i <= N. If N
-        machines share the folder, each of them uses another i. The pieces of a level of a tree need the
-        pieces of the levels above. If the other machines have not finished these, this call fits them, too.
+        machines share the folder, each machine must use a different i. The pieces of a level of a tree need
+        all pieces of the levels above. If other machines have not finished some of these pieces, this call
+        also fits them.
     any_cpu : bool, default=False
         Whether machines with different types of CPU may share the folder. If they do, the last digits of the
         weights depend on which machine fitted a piece.

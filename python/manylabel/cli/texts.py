@@ -1,4 +1,4 @@
-"""Tables of texts on the command line: which files are tables, and what is written about their rows."""
+"""Tables of texts on the command line: which files are tables, how they are read, and lines of output."""
 
 from __future__ import annotations
 

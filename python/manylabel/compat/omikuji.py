@@ -312,8 +312,8 @@ class Model:
         Raises
         ------
         RuntimeError
-            If the file cannot be written, or if the folder already has a model. (In the second case, omikuji
-            would add its trees to the trees in the folder.)
+            If the file cannot be written, or if the folder already has a model. In contrast to omikuji, this
+            method does not add trees to an existing model.
         """
         folder = Path(path)
         found = [name for name in (_FILE, "settings.json") if (folder / name).exists()]

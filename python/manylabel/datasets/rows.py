@@ -206,7 +206,7 @@ def convert(
 def store(
     blocks: Iterable[tuple[sparse.csr_array, sparse.csr_array]], folder: FilePath, identity: str
 ) -> None:
-    """Write blocks of rows to a folder. If the folder already has them, do nothing.
+    """Write blocks of rows to a folder, unless the folder already has the same data.
 
     Parameters
     ----------

@@ -45,10 +45,9 @@ class LabelCalibrator(MultiLabelClassifier):
     highest scores of a row are its candidates. For each label, a curve is fitted that predicts from
     the score of a candidate whether it is a true label. The curve converts scores to probabilities.
 
-    Most labels are true in few held-out rows, too few for a curve of their own. The curves are therefore
-    pooled. Labels that occur in about the same number of training rows form a group. The curve of a label is
-    shrunk towards the curve of its group, and the curve of a group is shrunk towards one curve for all
-    labels.
+    Most labels are true in few held-out rows, too few for a separate curve. The curves are therefore pooled.
+    Labels that occur in about the same number of training rows form a group. The curve of a label is shrunk
+    towards the curve of its group, and the curve of a group is shrunk towards one curve for all labels.
 
     Parameters
     ----------
@@ -96,8 +95,9 @@ class LabelCalibrator(MultiLabelClassifier):
         Parameters of the labels, with the method "sigmoid". The log-odds of label l are
         ``intercept_[l] + slope_[l] * f(score)``, where f is the curve for all labels.
     variance_ : float
-        Variance of the intercepts around those of their groups, with the method "sigmoid" and the pooling
-        "frequency". It is the strength of the pooling: 0 means that labels share the curve of their group.
+        Variance of the intercepts of the labels around the intercepts of their groups, with the method
+        "sigmoid" and the pooling "frequency". A smaller variance means stronger pooling. If it is 0, all
+        labels of a group have the same curve.
     curves_ : ndarray of shape (n_labels,), dtype int32
         The curve of each label, with the method "isotonic".
     curve_ends_ : ndarray of shape (n_curves + 1,), dtype int64
@@ -117,11 +117,12 @@ class LabelCalibrator(MultiLabelClassifier):
     and divided into up to thirty bins. The log-odds of the bins, made monotone by isotonic regression, are
     the curve f for all labels. The log-odds of label l with score s are ``f(s) + a + b * (f(s) - c)``, where
     c is the mean of f over the true candidates. The deviations a and b are first fitted per group of labels,
-    and then per label, by logistic regressions with quadratic penalties that shrink them to the group. Labels
-    whose frequencies have the same number of binary digits form a group, and groups are merged until each has
-    100 true candidates. The penalty of the labels is chosen from seven values by five-fold cross-validation
-    over the held-out rows. With this penalty, the curves of rare labels stay close to the curve of their
-    group, and the curves of frequent labels can differ from it. All curves are increasing.
+    and then per label, by logistic regressions with quadratic penalties. The penalties shrink the values of a
+    label towards the values of its group. Labels whose frequencies have the same number of binary digits form
+    a group, and groups are merged until each has 100 true candidates. The penalty of the labels is chosen
+    from seven values by five-fold cross-validation over the held-out rows. With this penalty, the curves of
+    rare labels stay close to the curve of their group, and the curves of frequent labels can differ from it.
+    All curves are increasing.
 
     With ``cv="auto"``, five folds are used if a tenth of the rows has fewer than 25,000 ones. In a comparison
     with DiSMEC and label trees, the log loss on test rows was lower with five folds than with a tenth of the

@@ -435,8 +435,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
         Notes
         -----
-        The time depends on the class. Linear classifiers and label trees compute the scores of a row for all
-        labels first, and then keep those of its candidates. Memory does not grow with rows × labels.
+        The time depends on the class. Linear classifiers and label trees first compute the scores of a row
+        for all labels, and then keep the scores of its candidates. Memory does not grow with rows × labels.
 
         Examples
         --------

@@ -102,8 +102,9 @@ def calibration_error(
     Notes
     -----
     The error of perfectly calibrated probabilities is not 0, since the fraction of true labels in a bin is
-    random. It increases with the number of bins and decreases with the number of pairs. If labels have few
-    candidates, the error with ``average="label"`` and ``pairs="candidates"`` mostly consists of this noise.
+    random. This error increases with the number of bins, and decreases with the number of pairs. If labels
+    have few candidates, the error with ``average="label"`` and ``pairs="candidates"`` mostly consists of this
+    noise.
 
     The time is O(m log m) for m stored entries. No dense matrix is made.
 

@@ -186,7 +186,8 @@ def fit_block(
     """Fit a clone of `estimator` to the rows and labels of one block.
 
     `dense` must be given if, and only if, the estimator is of another library. The other arguments are the
-    same as in `fit_models`. If the estimator does not say how many threads to use, it uses `threads`.
+    same as in `fit_models`. If the estimator does not specify the number of threads, the fit uses `threads`
+    threads.
     """
     all_rows = len(rows) == X.shape[0]
     of_rows = Y if all_rows else Y[rows]

@@ -239,8 +239,8 @@ class LabelTreeClassifier(EditableLabels):
     Notes
     -----
     If an entry of Y is unknown (NaN), the row is left out of the loss of the label. In an inner node, a row
-    is left out of the loss of a child if no label below the child is known to be in the row, and a label
-    below it is unknown. In the label vectors, unknown entries count as 0.
+    is left out of the loss of a child if a label below the child is unknown for this row, and no label below
+    the child is known to be present. In the label vectors, unknown entries count as 0.
 
     The vector of a label is the sum of the rows that have the label, or of their reduced forms if
     `label_vectors` is "rembrandt". The sum is scaled to unit length. Labels are clustered by spherical
@@ -270,9 +270,9 @@ class LabelTreeClassifier(EditableLabels):
     fitted to rows that have none of these labels.
 
     With ``loss="logistic"`` and ``negatives="siblings"``, the model is a probabilistic label tree [2]_. The
-    probability of a child estimates the probability that a row has a label below the child, if it has a label
-    below the node. With ``path_weight=1``, the product for a label estimates the probability of the label by
-    the chain rule, and ``exp(score + threshold_)`` is this product. With ``negatives="routed"``, the
+    probability of a child estimates the probability that a row has a label below the child, given that it has
+    a label below the node. With ``path_weight=1``, the product for a label estimates the probability of the
+    label by the chain rule, and ``exp(score + threshold_)`` is this product. With ``negatives="routed"``, the
     classifiers see more negative rows, and the product is no probability. `LabelCalibrator` computes
     calibrated probabilities for both losses.
 
@@ -614,10 +614,10 @@ class LabelTreeClassifier(EditableLabels):
         sklearn.exceptions.NotFittedError
             If the model is not fitted.
         ValueError
-            If an argument or parameter is not valid. For example, X does not have the number of features that
-            it had in `fit`, or `Y_new` is not an indicator matrix, has no columns, or has another number of
-            rows than X. The message states the expected value and the given value. Also raised if a label
-            does not fit in any leaf that its rows reach, because a leaf has at most 65,535 labels.
+            If an argument or parameter is not valid, for example if X has another number of features than in
+            `fit`, or if `Y_new` has another number of rows than X. The message states the expected value and
+            the given value. The error is also raised if all leaves that the rows of a label reach already
+            have 65,535 labels, the maximum for a leaf.
 
         Notes
         -----
@@ -642,9 +642,9 @@ class LabelTreeClassifier(EditableLabels):
         `fit`, to find negative rows. If all rows of a new label reach its leaf the second time, the label is
         fitted together with the other such labels of the leaf. Any other label is fitted alone, in a few
         passes over the rows that reach its leaf. This takes more time, in proportion to the number of rows
-        and labels of the leaf. For example, it takes half as long to add 428 labels to a model of eurlex57k
-        with 3,843 labels as to fit all labels. The arrays of the weights are copied, so the method needs
-        memory for a second model, with 4 bytes for each weight.
+        and labels of the leaf. For example, adding 428 labels to a model of eurlex57k with 3,843 labels takes
+        half as long as fitting all labels. The arrays of the weights are copied, so the method needs memory
+        for a second model, with 4 bytes for each weight.
 
         Examples
         --------
