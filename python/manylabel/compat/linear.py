@@ -172,7 +172,7 @@ def load_dismec(path: str | os.PathLike[str]) -> DiSMECClassifier:
     -------
     DiSMECClassifier
         The classifier. Labels and features have the same numbers as in DiSMEC++. Rows are not scaled, and the
-        intercepts are 0. If DiSMEC++ was told to add a bias, the last feature of the model is a constant
+        intercepts are 0. If the model was trained with a bias, the last feature of the model is a constant
         feature, and the caller must append this column to X.
 
     Raises

@@ -136,7 +136,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         Fraction of the rows that `early_stopping` holds out; in (0, 1).
     n_iter_no_change : int, default=2
         If `early_stopping` is True, the fit stops when the loss on held-out rows has not decreased for this
-        number of passes in a row; >= 1.
+        number of consecutive passes; >= 1.
     max_iter : int, default=100
         Maximum number of "newton-cg" steps; >= 1.
     tol : float, default=1e-3

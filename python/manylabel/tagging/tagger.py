@@ -117,9 +117,9 @@ class TextTagger(EditableTagger):
     n_jobs : int or None, default=None
         Number of threads of the fit of the classifier. None means the value of the classifier.
     verbose : int, default=0
-        A value of 1 or more shows a progress bar of the texts that are converted to features, and then the
-        progress bar of the classifier. 0 shows them only if the classifier itself has the parameter `verbose`
-        > 0.
+        With 1 or more, `fit` shows a progress bar for the conversion of the texts, and then the progress bar
+        of the classifier. With 0, it shows these bars only if the parameter `verbose` of the classifier is 1
+        or more.
 
     Attributes
     ----------

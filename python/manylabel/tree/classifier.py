@@ -114,9 +114,8 @@ class LabelTreeClassifier(EditableLabels):
     negatives : {"routed", "siblings"}, default="routed"
         Rows that are the negative examples of a classifier. With "siblings", they are the rows that belong to
         another child or label of the same node, as in [1]_. A row belongs to a child if it has a label below
-        the child. "routed" also uses the rows that the levels above send to the node, where a row is sent to
-        up to ``2 * beam`` nodes of each level. With "siblings", the fit is faster, but rankings are usually
-        worse.
+        the child. "routed" also uses the rows that the levels above send to the node. A row is sent to up to
+        ``2 * beam`` nodes of each level. With "siblings", the fit is faster, but rankings are usually worse.
     loss : {"squared_hinge", "logistic"}, default="squared_hinge"
         Loss of the linear classifiers. With "logistic", each of them is an L2-regularized logistic
         regression, and the probability of a node or label is the logistic function of its margin (see Notes).
@@ -158,10 +157,10 @@ class LabelTreeClassifier(EditableLabels):
         node, within `tol`. "fast" approximates the optimum for rare children and labels, in the same way as
         `DiSMECClassifier` does for rare labels. The positive rows of a label are the rows with the label. The
         positive rows of a child are the rows with a label below the child. A child or label is rare if fewer
-        than 1 % of the rows of the node are positive, or if it has at most 300 positive rows and these are
-        fewer than 20 % of the rows of the node. The labels that are not rare are solved in groups of sixteen,
-        and the most frequent rare labels fill the last group. With the logistic loss, every row has a loss,
-        so "fast" is the same as "exact".
+        than 1 % of the rows of the node are positive. It is also rare if it has at most 300 positive rows,
+        and fewer than 20 % of the rows of the node are positive. The labels that are not rare are solved in
+        groups of sixteen, and the most frequent rare labels fill the last group. With the logistic loss,
+        every row has a loss, so "fast" is the same as "exact".
     tol : float, default=0.01
         Tolerance of the solver; finite and > 0. `tol` has the same meaning as in `DiSMECClassifier`.
     max_iter : int, default=1000
@@ -445,8 +444,8 @@ class LabelTreeClassifier(EditableLabels):
         ----------
         label_weight : array-like of shape (n_labels,), default=None
             Weights of the labels, > 0. The loss of a label is multiplied by its weight. The loss of a child
-            of an inner node is multiplied by the mean weight of the positive entries of Y whose labels are
-            below the child. None means equal weights.
+            of an inner node is multiplied by the mean of these weights over the positive entries of Y whose
+            labels are below the child. None means equal weights.
         propensities : array-like of shape (n_labels,), default=None
             For each label, the probability that a row to which the label applies has the label in Y, in
             (0, 1]. `manylabel.metrics.propensities` estimates these probabilities. If a label has the
