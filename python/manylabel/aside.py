@@ -127,7 +127,7 @@ def _regular_file(path: Path) -> os.stat_result | None:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(status.st_mode):
         raise OSError(
-            errno.EINVAL, "the path must be a regular file, or must not exist, got a pipe or a device", str(path)
+            errno.EINVAL, "the path must be a regular file or not exist, got a pipe or a device", str(path)
         )
     return status
 
