@@ -218,8 +218,8 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     On Linux and macOS, the file may be deleted or replaced while the loaded model is in use. `save` can
     therefore write a new model to the same path. On Windows, the file cannot be deleted or replaced while the
-    model is in use. Do not truncate the file and do not overwrite it in place. Either would change the
-    arrays of the loaded model or crash the process.
+    model is in use. On all systems, do not truncate the file, and do not overwrite it in place, because this
+    would change the arrays of the loaded model or crash the process.
     """
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size

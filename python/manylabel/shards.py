@@ -494,7 +494,8 @@ class Work:
     def fit(self, numbers: Iterable[int], report: Report) -> None:
         """Fit the pieces with the given numbers, except pieces that are in the folder.
 
-        If pieces of an earlier stage are missing, they are fitted too, since the others need them.
+        If pieces of an earlier stage are missing, they are also fitted, because later stages need their
+        results.
         """
         tell = _Sum(report)
         last = self.n_pieces - 1

@@ -451,7 +451,7 @@ def _only(wanted: Any, reason: str) -> Any:
 
 def _loss(name: str, value: Any) -> None:
     if value not in (LossType.HINGE, LossType.HINGE.value):
-        reason = "this module cannot fit models with the log loss"
+        reason = "this module fits only models with the squared hinge loss"
         raise _unsupported(name, "LossType.HINGE", value, reason)
 
 

@@ -263,8 +263,8 @@ def open_rows(folder: Path) -> tuple[sparse.csr_array, sparse.csr_array]:
     -------
     X : csr_array of shape (n_samples, n_features), dtype float32
         Features. The arrays are read-only and memory-mapped. The operating system reads a part of a file when
-        it is used, and may remove it from memory when memory is needed. All processes on a machine share the
-        memory of these arrays.
+        the part is used, and can remove the part from memory when memory is needed. All processes on a
+        machine share the memory of these arrays.
     Y : csr_array of shape (n_samples, n_labels), dtype float32
         Labels, memory-mapped like X. A one is stored for each label that a row has, and NaN for each unknown
         label.

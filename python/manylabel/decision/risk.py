@@ -35,7 +35,7 @@ class RiskControl(DecisionRule):
     Parameters
     ----------
     alpha : float, default=0.1
-        Largest risk, > 0 and < 1.
+        Limit of the risk, > 0 and < 1.
     risk : {"false_negative_rate", "false_discovery_rate"}, default="false_negative_rate"
         The risk of a row. "false_negative_rate" is the fraction of the true labels that are not chosen, which
         is 0 for a row without labels. The chosen sets are then as small as the guarantee allows.
@@ -48,7 +48,8 @@ class RiskControl(DecisionRule):
         most `alpha` (Learn then Test [2]_). For the false discovery rate, only "probability" is available,
         because a higher bound can increase this rate.
     delta : float, default=0.05
-        Probability that the risk exceeds `alpha`, > 0 and < 1. Only used with the guarantee "probability".
+        Largest probability that the expected risk of a new row exceeds `alpha`, > 0 and < 1. Only used with
+        the guarantee "probability".
 
     Attributes
     ----------
