@@ -72,7 +72,7 @@ def make_parser() -> argparse.ArgumentParser:
         default=[],
         dest="settings",
         metavar="NAME=VALUE",
-        help="set a parameter of the model, such as C=0.5 or estimator__C=0.5; repeat it to set several",
+        help="set a parameter of the model, such as C=0.5 or estimator__C=0.5; repeat the option to set several parameters",
     )
     train.add_argument(
         "--seed", type=int, metavar="S", help="seed of all random draws; the same seed gives the same model"
@@ -98,11 +98,11 @@ def make_parser() -> argparse.ArgumentParser:
     train.add_argument(
         "--decide",
         choices=training.RULES,
-        help="choose label sets for this measure, by calibrated probabilities; see `predict --sets`",
+        help="also fit a rule that chooses label sets for this measure; see `predict --sets`",
     )
 
     merge = command(
-        "merge", training.merge, "Save the model whose pieces are in a folder of train --checkpoint"
+        "merge", training.merge, "Write a model file from the pieces that train --checkpoint stored"
     )
     merge.add_argument("folder", help="the folder that train --checkpoint wrote")
     merge.add_argument("-o", "--output", required=True, metavar="MODEL", help="the model file to write")
@@ -124,7 +124,7 @@ def make_parser() -> argparse.ArgumentParser:
         "-o",
         "--output",
         metavar="FILE",
-        help="the file to write (default: stdout), one line of label:score pairs per row, best label first",
+        help="the file to write (default: stdout); each line has the label:score pairs of a row, best label first",
     )
     predict.add_argument(
         "--json", action="store_true", help="write a JSON object per row; only for models with label names"
