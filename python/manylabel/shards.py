@@ -232,8 +232,8 @@ class Folder:
     def made(cls, path: Path, about: dict[str, Any], *, any_cpu: bool) -> Folder:
         """Open a folder, or create it if it does not exist.
 
-        `about` describes the fit. If the folder was made with another description, a ValueError is raised,
-        except for the entry "cpu" with ``any_cpu=True``.
+        `about` describes the fit. A ValueError is raised if the folder was made with another description.
+        With ``any_cpu=True``, the entry "cpu" may be different.
         """
         path.mkdir(parents=True, exist_ok=True)
         if not (path / "fit.json").exists():

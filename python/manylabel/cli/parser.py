@@ -72,7 +72,7 @@ def make_parser() -> argparse.ArgumentParser:
         default=[],
         dest="settings",
         metavar="NAME=VALUE",
-        help="set a parameter of the model, such as C=0.5 or estimator__C=0.5; repeat the option to set several parameters",
+        help="set a parameter of the model, such as C=0.5 or estimator__C=0.5; this option can be repeated",
     )
     train.add_argument(
         "--seed", type=int, metavar="S", help="seed of all random draws; the same seed gives the same model"
@@ -124,7 +124,7 @@ def make_parser() -> argparse.ArgumentParser:
         "-o",
         "--output",
         metavar="FILE",
-        help="the file to write (default: stdout); each line has the label:score pairs of a row, best label first",
+        help="the file to write (default: stdout); a line has the label:score pairs of a row, best first",
     )
     predict.add_argument(
         "--json", action="store_true", help="write a JSON object per row; only for models with label names"
