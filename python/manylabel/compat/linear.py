@@ -46,8 +46,9 @@ def load_liblinear(
     -------
     DiSMECClassifier
         The classifier. Its labels are the classes of the files, in the order of the files, and `label_names_`
-        contains the class numbers as text. For a model with two classes, the file has one weight vector. This
-        vector belongs to the first label, and the second label gets the vector with the opposite sign.
+        contains the class numbers as text. For a model with two classes, the file has only one weight vector
+        (except with the solver MCSVM_CS). This vector belongs to the first label, and the second label gets
+        the vector with the opposite sign.
 
     Raises
     ------
