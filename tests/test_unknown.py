@@ -61,7 +61,7 @@ def test_the_softmax_refuses_them():
 
 def test_estimators_of_other_libraries_refuse_them():
     X, Y = examples(60, 4, 3)
-    with pytest.raises(ValueError, match="if `estimator` is of another library"):
+    with pytest.raises(ValueError, match="if `estimator` is from another library"):
         ml.BlockPartitionClassifier(DecisionTreeClassifier(), n_blocks=1, lam=0.0).fit(X, Y)
 
 
@@ -535,7 +535,9 @@ def test_a_calibrator_leaves_out_unknown_entries(method, pooling):
     assert not np.allclose(found.predict_proba(X), zeros.predict_proba(X), rtol=0.01)
     refit = decision.LabelCalibrator(ml.DiSMECClassifier(1.0), method=method, random_state=0)
     assert np.isfinite(refit.fit(X[400:], csr_array(told)).predict_proba(X)).all()
-    with pytest.raises(ValueError, match="if `estimator` is of another library, got DecisionTreeClassifier"):
+    with pytest.raises(
+        ValueError, match="if `estimator` is from another library, got DecisionTreeClassifier"
+    ):
         decision.LabelCalibrator(DecisionTreeClassifier()).fit(X[400:], told)
 
 

@@ -51,11 +51,14 @@ def fit(
 ) -> Any:
     """Fit an estimator on the workers of a cluster.
 
+    The work is divided into pieces, such as groups of labels (see `manylabel.shards`), and each worker fits
+    one piece after the other.
+
     Parameters
     ----------
     estimator : estimator
         The estimator: a `DiSMECClassifier`, a `LabelTreeClassifier`, or a `BlockPartitionClassifier` whose
-        `estimator` is of this library. It is not changed.
+        `estimator` is from this library. It is not changed.
     X : array-like, sparse matrix or dask array of shape (n_samples, n_features), str or path-like
         Features, or the path of a folder that `manylabel.datasets.convert` has written and that all workers
         can reach. The blocks of a dask array must be arrays or sparse matrices with all columns.
@@ -313,7 +316,7 @@ def _stored_blocks(X: Any, Y: Any, folder: Path) -> Path:
         raise ValueError(f"`Y` must be a dask array, as X is, got {type(Y).__name__}")
     if X.numblocks[1] != 1 or Y.numblocks[1] != 1 or X.numblocks[0] != Y.numblocks[0]:
         raise ValueError(
-            "each block of X and Y must have all columns, and X and Y must have equally many blocks, "
+            "each block of X and Y must have all columns, and X and Y must have the same number of blocks, "
             f"got {X.numblocks} blocks of X and {Y.numblocks} blocks of Y"
         )
 

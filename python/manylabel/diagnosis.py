@@ -22,7 +22,7 @@ __all__ = ["Diagnosis", "Finding", "doctor"]
 
 # Labels and features in fewer rows than this may be equal by chance.
 _LEAST_EQUAL = 5
-# Labels in fewer rows than this are hardly learned.
+# Labels with fewer rows than this number are too rare to be learned well.
 _RARE = 5
 # Number of items that the text of a finding names.
 _NAMED = 5
@@ -175,7 +175,7 @@ def doctor(
     Returns
     -------
     Diagnosis
-        The findings. Print it, or use its methods `to_json` and `to_frame`.
+        The diagnosis, with all findings. Print it, or use its methods `to_json` and `to_frame`.
 
     Raises
     ------
@@ -184,13 +184,23 @@ def doctor(
 
     Notes
     -----
-    The following faults are looked for, in this order: test rows whose features are those of a training row;
-    features that tell a label exactly, because they are nonzero in the rows of the label and nowhere else;
-    values of X that are not finite; labels that only test rows have; labels that all or no rows have; labels
-    with the same rows; rows with the same features and different labels; rows with the same features; folds
-    without a label that has at least as many rows as there are folds; rows without labels or features; labels
-    with fewer than 5 rows; and features with only one value. Equal labels and features count if they have at
-    least 5 rows.
+    The function looks for the following faults, in this order:
+
+    - test rows with the same features as a training row;
+    - features that identify a label, because they are nonzero in the rows of the label and nowhere else;
+    - values of X that are not finite;
+    - labels that only test rows have;
+    - labels that all rows have, and labels that no row has;
+    - labels with the same rows;
+    - rows with the same features and different labels;
+    - rows with the same features and the same labels;
+    - folds that lack a label, although at least as many rows have the label as there are folds;
+    - rows without labels, and rows without features;
+    - labels with fewer than 5 rows;
+    - features with only one value.
+
+    Features that identify a label, and labels with the same rows, are reported only if they have at least 5
+    rows.
 
     The time is proportional to the number of stored values. Y and a sparse X are never made dense.
 
@@ -300,7 +310,7 @@ def _of_training(X: csr_array, Y: csr_array, tested: NDArray[np.bool_], names: _
     yield from _finding(
         "leaking features",
         leaks,
-        "These features tell a label exactly. Remove them, unless they will be known in predictions.",
+        "Each of these features identifies a label exactly. Remove it, unless new rows have its value.",
         [f"{names.feature(feature)} = {names.label(label)}" for feature, label in leaks],
     )
     yield from _equal_rows(X, Y)
@@ -308,9 +318,9 @@ def _of_training(X: csr_array, Y: csr_array, tested: NDArray[np.bool_], names: _
         (
             "labels",
             Y,
-            "They are negative rows for every label; check that their labels are not just missing.",
+            "These rows are negative rows for every label. Check whether their labels are missing.",
         ),
-        ("features", X, "Nothing can be learned from them or predicted for them."),
+        ("features", X, "A model cannot distinguish these rows from each other."),
     ):
         empty = np.flatnonzero(np.diff(matrix.indptr) == 0).tolist()
         yield from _finding(
@@ -323,7 +333,7 @@ def _of_training(X: csr_array, Y: csr_array, tested: NDArray[np.bool_], names: _
     yield from _finding(
         "constant features",
         same,
-        "They take memory and teach nothing.",
+        "These features take memory, but contain no information about the labels.",
         [names.feature(feature) for feature in same],
     )
 
@@ -338,19 +348,19 @@ def _labels_on(
     yield from _finding(
         "labels that are never on",
         never,
-        "They are never predicted.",
+        "These labels are never predicted.",
         [names.label(label) for label in never[:_NAMED]],
     )
     yield from _finding(
         "labels that are always on",
         always,
-        "All rows have them. There is nothing to learn about them.",
+        "All rows have these labels, so a model has nothing to learn about them.",
         [names.label(label) for label in always[:_NAMED]],
     )
     yield from _finding(
         "rare labels",
         rare,
-        f"These labels have fewer than {_RARE} rows. They are hardly learned. Collect more "
+        f"These labels have fewer than {_RARE} rows, too few to learn them well. Collect more "
         "rows, merge the labels, or measure with propensities (PSP@k).",
         [f"{names.label(label)} ({counts[label]})" for label in rare[:_NAMED]],
     )
@@ -509,7 +519,7 @@ def _advice(given: Any, X: csr_array, Y: csr_array) -> tuple[str, str]:
     n_seen = np.count_nonzero(np.bincount(Y.indices, minlength=Y.shape[1]))
     filled = X.nnz / max(1, X.shape[0] * X.shape[1])
     if X.dtype.kind == "f" and np.isnan(X.data).any():
-        return "BoostedRulesClassifier(random_state=0)", "X has missing values, which rules handle."
+        return "BoostedRulesClassifier(random_state=0)", "X has missing values, which boosted rules accept."
     # As `normalize="auto"`: an eighth of the values of measurements is not zero.
     if filled > 1 / 8 and n_seen <= 100:
         return (
@@ -524,7 +534,7 @@ def _advice(given: Any, X: csr_array, Y: csr_array) -> tuple[str, str]:
     if n_seen > 10_000:
         return (
             "LabelTreeClassifier(random_state=0)",
-            f"with {n_seen:,} labels, a tree of labels is fitted and predicts much faster than one-vs-rest.",
+            f"with {n_seen:,} labels, fits and predictions of a label tree are much faster than one-vs-rest.",
         )
     return (
         "DiSMECClassifier(random_state=0)",

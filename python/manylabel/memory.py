@@ -1,4 +1,4 @@
-"""A limit of the memory of the process."""
+"""A limit on the memory of the process."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
     -----
     Private memory is all memory except files that are memory-mapped, such as the arrays of
     `manylabel.datasets.open_rows`. The Rust core compares each large allocation with the limit before it
-    allocates. The memory of Python and numpy is added to the memory of the core. It is read from the
-    operating system when a computation of the core begins, and then 20 times per second. Only Linux reports
-    it. On other systems, only the memory of the core counts.
+    allocates. The memory of Python and numpy also counts. On Linux, the core reads the private memory of the
+    process when a computation begins, and then 20 times per second. Other operating systems do not report
+    this number, so only the memory of the core counts.
 
     The limit does not prevent numpy and scipy from copying X or Y before the computation of the core begins.
     The limit applies to all threads of the process. Processes that are started with fork have the same limit,

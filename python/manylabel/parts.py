@@ -62,7 +62,7 @@ class Part(Schema):
         }
 
     def fitted(self, estimator: Any) -> dict[str, Any]:
-        """Return those of the described fitted attributes that the estimator has, by name."""
+        """Return the described fitted attributes that the estimator has, by name."""
         return {name: vars(estimator)[name] for name in self.attributes if name in vars(estimator)}
 
     def check_params(self, estimator: Any) -> None:

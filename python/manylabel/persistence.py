@@ -97,10 +97,10 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     ----------
     estimator : estimator
         A fitted estimator. Its class must be a class of this library, a known class of scikit-learn (see
-        Notes), or be registered with `register`. Its parameters may be None, bool, int, float, str, numpy
-        scalars, types of numpy scalars, estimators, and lists and tuples of these types. Its fitted
-        attributes may also be ndarrays of numbers or bool, 1-D ndarrays of str, `scipy.sparse.csr_array` and
-        `csc_array`.
+        Notes), or a class that was registered with `register`. Its parameters may be None, bool, int, float,
+        str, numpy scalars, types of numpy scalars, estimators, and lists and tuples of these types. Its
+        fitted attributes may also be ndarrays of numbers or bool, 1-D ndarrays of str,
+        `scipy.sparse.csr_array` and `csc_array`.
     path : str or path-like
         The file to write. If it exists, it must be a regular file. Symbolic links are followed.
 
@@ -218,8 +218,8 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     On Linux and macOS, the file may be deleted or replaced while the loaded model is in use. `save` can
     therefore write a new model to the same path. On Windows, the file cannot be deleted or replaced while the
-    model is in use. Do not truncate the file and do not overwrite it in place. Either would change the
-    arrays of the loaded model or crash the process.
+    model is in use. On all systems, do not truncate the file, and do not overwrite it in place, because this
+    would change the arrays of the loaded model or crash the process.
     """
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size

@@ -85,7 +85,7 @@ class Plan:
 
     @property
     def keeps_budget(self) -> bool:
-        """Whether the fit needs no more memory than the budget. True if there is no budget."""
+        """Whether the fit is expected to stay within the budget. True if there is no budget."""
         return self.budget is None or self.memory <= self.budget
 
     def __str__(self) -> str:
@@ -163,17 +163,17 @@ def plan(
     Notes
     -----
     The estimator is fitted to samples with 1/32, 1/16, 1/8, 1/4 and 1/2 of the rows. The last samples are
-    left out if they would take too long. The forecast extrapolates from the two largest samples. A power law
-    ``a * n_rows**b`` with ``0 <= b <= 2`` is fitted to them. If ``b >= 1``, the forecast is the power law.
-    Otherwise, it is the geometric mean of the power law and a linear extrapolation.
+    left out if they would take too long. The forecast extrapolates from the two largest samples that were
+    fitted. A power law ``a * n_rows**b`` with ``0 <= b <= 2`` is fitted to them. If ``b >= 1``, the forecast
+    is the power law. Otherwise, it is the geometric mean of the power law and a linear extrapolation.
 
     With ``C="auto"``, `DiSMECClassifier` and `LabelTreeClassifier` choose C once, on a sample of all rows.
     The time of this choice is added to the forecast. With ``max_leaf="auto"``, the samples use the value
     that a fit to all rows would use.
 
-    With one thread, the time is processor time, which does not depend on other work of the machine. The
-    forecast applies to this machine. The memory is that of the core and of numpy. Blocks of less than 1 kB
-    are not counted.
+    With one thread, the forecast is the processor time, which does not depend on other programs on the
+    machine. The forecast of the time applies only to this machine. The forecast of the memory includes the
+    Rust core and numpy, but no allocations of less than 1 kB.
 
     Examples
     --------
@@ -350,7 +350,7 @@ def _advice(model: Any, in_memory: bool) -> tuple[str, ...]:
     changes = []
     if isinstance(model, DiSMECClassifier | LabelTreeClassifier):
         if in_memory:
-            changes.append("map the rows from a folder: datasets.convert and datasets.open_rows")
+            changes.append("memory-mapped rows: datasets.convert and datasets.open_rows")
         changes.append("fit in pieces: shards.fit(..., checkpoint=...)")
     if getattr(model, "n_trees", 1) > 1:
         changes.append(f"fewer trees: n_trees < {model.n_trees}")
@@ -362,7 +362,7 @@ def _advice(model: Any, in_memory: bool) -> tuple[str, ...]:
         if hasattr(model, name):
             changes.append(f"a smaller value of {name}")
     if isinstance(model, Rembrandt) and model.solver != "cg":
-        changes.append('no matrix of all pairs of features: solver="cg"')
+        changes.append('a solver without a matrix of shape (n_features, n_features): solver="cg"')
     if n_threads(model.n_jobs) > 1:
         changes.append("fewer threads: each has its own workspace")
     return tuple(changes) or ("fewer rows or features",)

@@ -20,7 +20,7 @@ def explanation(parts: LabelExplanation, *, max_parts: int = 15, ax: Any = None)
         The result of the method `explain` of a classifier.
     max_parts : int, default=15
         Maximum number of parts with a separate bar; >= 1. These are the parts with the largest absolute
-        contributions. If there are more parts, one more bar shows the sum of their contributions.
+        contributions. An additional bar shows the sum of the contributions of all other parts.
     ax : matplotlib.axes.Axes, default=None
         Axes for the plot. None creates a new figure.
 

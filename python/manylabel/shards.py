@@ -1,10 +1,10 @@
-"""Fits that are cut into pieces and can be continued after an interruption.
+"""Fits that are divided into pieces and can be continued after an interruption.
 
 A piece is the fit of some of the labels, of some of the nodes of label trees, or of the models of some
-blocks. Each finished piece is stored in a file of a folder. A fit can be interrupted at any time, and
-continues later with the finished pieces. Several processes or machines that share the folder can fit
-different pieces. If all of them have the same type of CPU, the fitted model is exactly the same as the model
-of the method ``fit``.
+blocks. Each finished piece is stored in a file of a folder. A fit can be interrupted at any time. If it is
+started again, it continues with the finished pieces. Several processes or machines that share the folder can
+fit different pieces. If all of them have the same type of CPU, the fitted model is exactly the same as the
+model of the method ``fit``.
 
 The folder has the file ``fit.json`` with the parameters of the estimator, checksums of the data and the type
 of the CPU. The file ``choice.npz`` has the values that all pieces share, such as the chosen value of a
@@ -73,6 +73,8 @@ def fit(
 ) -> Any:
     """Fit an estimator piece by piece, and store each finished piece in a folder.
 
+    A piece is a part of the fit, such as the fit of a group of labels.
+
     If the call is interrupted or the process is killed, make the same call again. It continues with the
     finished pieces. Only the piece that was being fitted is lost.
 
@@ -80,7 +82,7 @@ def fit(
     ----------
     estimator : estimator
         The estimator: a `DiSMECClassifier`, a `LabelTreeClassifier`, or a `BlockPartitionClassifier` whose
-        `estimator` is of this library. It is not changed.
+        `estimator` is from this library. It is not changed.
     X : array-like or sparse matrix of shape (n_samples, n_features), str or path-like
         Features, or the path of a folder that `manylabel.datasets.convert` has written.
     Y : array-like or sparse matrix of shape (n_samples, n_labels), default=None
@@ -91,14 +93,15 @@ def fit(
         The folder of the finished pieces. It is created if it does not exist.
     n_pieces : int or "auto", default="auto"
         Number of pieces; >= 1. `DiSMECClassifier` fits labels in groups of sixteen or thirty-two, so there
-        are at most as many pieces as groups. With `LabelTreeClassifier`, it is the number of pieces of each
-        level of the trees, and there are at most as many pieces as nodes. With `BlockPartitionClassifier`,
-        there are at most as many pieces as blocks. "auto" depends only on the data and the parameters.
-        Machines that share the folder must use the same value.
+        are at most as many pieces as groups. With `LabelTreeClassifier`, `n_pieces` is the number of pieces
+        of each level of the trees, and there are at most as many pieces as nodes. With
+        `BlockPartitionClassifier`, there are at most as many pieces as blocks. "auto" depends only on the
+        data and the parameters. Machines that share the folder must use the same value.
     piece : tuple of two int, default=(1, 1)
         With ``(i, N)``, this call fits every N-th piece, starting with the i-th piece; 1 <= i <= N. If N
-        machines share the folder, each of them uses another i. The pieces of a level of a tree need the
-        pieces of the levels above. If the other machines have not finished these, this call fits them, too.
+        machines share the folder, each machine must use a different i. The pieces of a level of a tree need
+        all pieces of the levels above. If other machines have not finished some of these pieces, this call
+        also fits them.
     any_cpu : bool, default=False
         Whether machines with different types of CPU may share the folder. If they do, the last digits of the
         weights depend on which machine fitted a piece.
@@ -120,7 +123,8 @@ def fit(
     Raises
     ------
     TypeError
-        If the fit of the estimator cannot be cut into pieces, or if its ``random_state`` is a RandomState.
+        If the fit of the estimator cannot be divided into pieces, or if its ``random_state`` is a
+        RandomState.
     ValueError
         If an argument is not valid, or if the folder was made with other data, other parameters, another
         version of manylabel or another type of CPU. The message states the difference.
@@ -228,8 +232,8 @@ class Folder:
     def made(cls, path: Path, about: dict[str, Any], *, any_cpu: bool) -> Folder:
         """Open a folder, or create it if it does not exist.
 
-        `about` describes the fit. If the folder was made with another description, a ValueError is raised,
-        except for the entry "cpu" with ``any_cpu=True``.
+        `about` describes the fit. A ValueError is raised if the folder was made with another description.
+        With ``any_cpu=True``, the entry "cpu" may be different.
         """
         path.mkdir(parents=True, exist_ok=True)
         if not (path / "fit.json").exists():
@@ -391,7 +395,7 @@ class Work:
         given = self.estimator.random_state
         if isinstance(given, np.random.RandomState):
             raise TypeError(
-                "`random_state` must be None or an integer, got a RandomState, which each call changes"
+                "`random_state` must be None or an integer, got a RandomState, which changes in each call"
             )
         labels = column_names(Y)
         if labels is not None:
@@ -490,7 +494,8 @@ class Work:
     def fit(self, numbers: Iterable[int], report: Report) -> None:
         """Fit the pieces with the given numbers, except pieces that are in the folder.
 
-        If pieces of an earlier stage are missing, they are fitted too, since the others need them.
+        If pieces of an earlier stage are missing, they are also fitted, because later stages need their
+        results.
         """
         tell = _Sum(report)
         last = self.n_pieces - 1

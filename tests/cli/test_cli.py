@@ -539,7 +539,7 @@ def test_what_cannot_be_fitted_in_pieces(run, tmp_path):
     for option in ("--calibrate", "--decide macro_f1"):
         code, _, err = run(f"train --model dismec train.txt.gz {option}", *pieces)
         assert code == 1
-        assert "cannot be cut into pieces" in err
+        assert "cannot be divided into pieces" in err
 
 
 def test_pieces_need_a_folder(run, tmp_path):
@@ -554,4 +554,4 @@ def test_pieces_need_a_folder(run, tmp_path):
         "train --model leml train.txt.gz -o", tmp_path / "model", "--checkpoint", tmp_path / "fit"
     )
     assert code == 1
-    assert "cannot be cut into pieces" in err
+    assert "cannot be divided into pieces" in err

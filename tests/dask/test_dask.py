@@ -268,7 +268,7 @@ def test_a_folder_that_workers_cannot_reach(two, data):
     future = two.submit(run, checkpoint="/nowhere", data=str(folder / "rows"), any_cpu=False)
     with pytest.raises(ValueError, match="cannot reach the folder /nowhere"):
         future.result()
-    with pytest.raises(TypeError, match="cannot be cut into pieces"):
+    with pytest.raises(TypeError, match="cannot be divided into pieces"):
         ml.dask.fit(ml.LEMLClassifier(), folder / "rows", client=two)
     with pytest.raises(ValueError, match="`Y` must be None"):
         ml.dask.fit(model, folder / "rows", data[1], client=two)

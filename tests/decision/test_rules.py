@@ -310,9 +310,9 @@ def test_bad_input():
     P, Y = draw(np.random.default_rng(10), 30, 4)
     with pytest.raises(ValueError, match='`guarantee` must be "probability" if `risk` is "false_disc'):
         RiskControl(risk="false_discovery_rate").fit(P, Y)
-    with pytest.raises(ValueError, match="`alpha` must be large enough for 30 rows and the candidates"):
+    with pytest.raises(ValueError, match="`alpha` must be a risk that some bound reaches with these 30 rows"):
         RiskControl(0.01).fit(P, Y)
-    with pytest.raises(ValueError, match="`alpha` must be large enough"):
+    with pytest.raises(ValueError, match="`alpha` must be a risk that some bound reaches"):
         RiskControl(0.1).fit(TopLabels(1).predict(P) * P, Y)  # too few true labels are candidates
     with pytest.raises(ValueError, match=r"values of `probabilities` must be from 0 to 1, got 1\.5"):
         TopLabels().predict([[1.5, 0.2]])

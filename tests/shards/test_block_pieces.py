@@ -55,8 +55,8 @@ def test_what_cannot_be_cut(tmp_path, data):
 
     X, Y = data
     foreign = ml.BlockPartitionClassifier(OneVsRestClassifier(LogisticRegression()), **PLAIN)
-    with pytest.raises(TypeError, match="if `estimator` is of another library, as OneVsRestClassifier is"):
+    with pytest.raises(TypeError, match="if `estimator` is from another library, as OneVsRestClassifier is"):
         shards.fit(foreign, X, Y, checkpoint=tmp_path / "foreign")
     model = ml.BlockPartitionClassifier(**PLAIN)
-    with pytest.raises(TypeError, match="has neither `label_weight` nor `propensities`"):
+    with pytest.raises(TypeError, match="`label_weight` and `propensities` must be None"):
         shards.fit(model, X, Y, checkpoint=tmp_path / "costs", label_weight=np.full(120, 2.0))

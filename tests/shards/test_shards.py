@@ -228,7 +228,7 @@ def test_arguments(tmp_path, data):
     for n_pieces in [0, "many", True]:
         with pytest.raises(ValueError, match="`n_pieces` must be"):
             shards.fit(model, X, Y, checkpoint=tmp_path, n_pieces=n_pieces)
-    with pytest.raises(TypeError, match="the fit of LEMLClassifier cannot be cut into pieces"):
+    with pytest.raises(TypeError, match="the fit of LEMLClassifier cannot be divided into pieces"):
         shards.fit(ml.LEMLClassifier(), X, Y, checkpoint=tmp_path)
     with pytest.raises(TypeError, match="`random_state` must be None or an integer"):
         shards.fit(model.set_params(random_state=np.random.RandomState(0)), X, Y, checkpoint=tmp_path)

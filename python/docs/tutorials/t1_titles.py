@@ -2,8 +2,9 @@
 Tagging titles with 23,664 subjects
 ===================================
 
-A library has 120,000 titles of books, and a vocabulary of 23,664 subjects that librarians assigned. A
-tagger suggests subjects for new titles: it is fitted, measured, saved in one file, and asked why.
+A library has 120,000 book titles, to which librarians assigned subjects from a vocabulary of 23,664. This
+tutorial fits a tagger that suggests subjects for new titles. It evaluates the tagger, explains a suggestion,
+and saves the tagger in one file.
 """
 
 # %%
@@ -37,7 +38,7 @@ print("words per title:", np.mean([len(title.split()) for title, _ in train]).ro
 print("subjects per title:", np.mean([len(ids) for _, ids in train]).round(1))
 
 # %%
-# More than a third of the subjects have fewer than ten titles. A model for each subject has to be cheap.
+# More than a third of the subjects have fewer than ten titles.
 
 counts = np.sort(np.unique([name for _, ids in train for name in ids], return_counts=True)[1])[::-1]
 figure, ax = plt.subplots()
@@ -60,7 +61,7 @@ print(f"fit: {process_time() - start:.1f} processor seconds for {len(tagger.labe
 # Suggest
 # -------
 #
-# Scores above 0 are what the tagger would assign by itself.
+# The method ``predict`` would assign the subjects with scores above 0.
 
 for title in ("a history of coffee in ethiopia", "machine learning for weather forecasts"):
     print(title)
@@ -99,7 +100,7 @@ ax.set(xlabel="number of suggestions", ylabel="percent", ylim=0, xticks=k)
 _ = ax.legend()
 
 # %%
-# Where is it good? Subjects with few titles are found least often.
+# Which subjects are found? Subjects with few titles are found least often.
 
 frequency = dict(zip(*np.unique([name for _, ids in train for name in ids], return_counts=True), strict=True))
 edges = [1, 10, 30, 100, 10**6]
@@ -116,7 +117,7 @@ ax.barh(["1 to 9", "10 to 29", "30 to 99", "100 and more"], 100 * found / total,
 _ = ax.set(xlabel="found among ten suggestions, percent", ylabel="training titles\nof the subject")
 
 # %%
-# Ask why
+# Explain
 # -------
 #
 # The contributions of the words to the score of a subject:
@@ -132,7 +133,7 @@ _ = ax.set_title(f"{title}: {subject[best]}")
 # Save
 # ----
 #
-# One file has the vocabulary, the identifiers and the weights. A service maps it into memory.
+# One file has the vocabulary, the identifiers and the weights. A service can memory-map this file.
 
 tagger.save("tagger.safetensors")
 start = perf_counter()
@@ -142,5 +143,5 @@ print(f"{Path('tagger.safetensors').stat().st_size / 1e6:.0f} MB, loaded in {100
 Path("tagger.safetensors").unlink()
 
 # %%
-# Next steps: :doc:`decision rules </guide/decisions>` choose how many subjects a title gets.
-# :doc:`Serving with eight workers <t7_serving>` puts the file behind a service.
+# Next steps: :doc:`decision rules </guide/decisions>` choose how many subjects a title gets. :doc:`Serving
+# with eight workers <t7_serving>` uses a model file in a service.

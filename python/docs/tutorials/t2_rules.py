@@ -1,9 +1,9 @@
 """
-Rules a person can read
-=======================
+Human-readable rules
+====================
 
-Radiology reports get codes of diseases. Boosted rules learn the codes from the words of 333 reports. We
-read the rules, and find something odd in the data.
+Radiology reports have codes of diseases. Boosted rules learn the codes from the words of 333 reports. The
+rules can be read, and they show an error in the data.
 """
 
 # %%
@@ -34,11 +34,11 @@ codes = [code.split("-")[2].replace("_", ".") for code in codes]
 print(f"{X.shape[0]} reports, {X.shape[1]} words, {Y.shape[1]} codes, {Y.nnz / X.shape[0]:.2f} per report")
 
 # %%
-# Fit rules to read
-# -----------------
+# Fit short rules
+# ---------------
 #
-# For reading, we want few and short rules about one code each. All words are tried for every condition
-# (``max_features=None``), and each rule counts in full (``learning_rate=1``).
+# A readable model has few and short rules, each about one code. All words are tried for every condition
+# (``max_features=None``), and the scores of a rule are not reduced (``learning_rate=1``).
 
 readable = {
     "head": "single-label",
@@ -54,13 +54,13 @@ print(f"100 rules in {perf_counter() - start:.2f} s")
 print(ml.rules.export_text(model, feature_names=words, label_names=codes, max_rules=12, max_labels=2))
 
 # %%
-# Read them
-# ---------
+# Read the rules
+# --------------
 #
 # A report with *cough* gets one code, and a report with *fever* another one. This is what one would expect.
 # But ICD-9 calls a cough 786.2, and in the rules, *cough* gives 753.0, a disease of the kidney. The rules
-# are right about the data: in the published file, the column of these reports has the name 753.0. The names
-# of its columns do not fit the reports. A model that only predicts would not have told us.
+# describe the data correctly: in the published file, the column of these reports has the name 753.0. The
+# column names of the file do not match the reports. Predictions alone would not have shown this error.
 
 cough = X[:, [words.index("cough")]].toarray().ravel() > 0
 for code in ("786.2", "753.0"):
@@ -86,9 +86,8 @@ print(model.explain(X_test[[report]], best, feature_names=words, label_names=cod
 # Is it accurate?
 # ---------------
 #
-# The subset 0/1 loss counts a report as wrong if any of its codes is wrong. The default parameters give
-# rules for all labels at once, which are long and many. They are compared with the rules above, and with a
-# linear model.
+# The subset 0/1 loss counts a report as wrong if any of its codes is wrong. The default parameters give many
+# long rules, each with scores for all labels. They are compared with the short rules and with a linear model.
 
 sizes = np.array([10, 30, 100, 300, 500])
 losses = {"short rules, to read": [], "default parameters": []}
@@ -111,5 +110,5 @@ for name, values in losses.items():
 print(f"DiSMEC: {baseline:.1f} %")
 
 # %%
-# All of these are single fits to 333 reports. The :doc:`performance page </performance>` has means over
+# These results are from single fits to 333 reports. The :doc:`performance page </performance>` has means over
 # seeds, and a comparison with BOOMER.

@@ -1,9 +1,9 @@
 """
-Label sets with a promised recall
-=================================
+Label sets with a guaranteed recall
+===================================
 
-A librarian wants a list of tags that misses at most a fifth of the right ones, on average, and wants to
-rely on it. Risk control finds the shortest lists that keep this promise on new rows.
+A librarian wants lists of tags that miss at most a fifth of the correct tags, on average. Risk control finds
+the shortest lists with such a guarantee for new rows.
 """
 
 # %%
@@ -31,8 +31,9 @@ print(f"{X.shape[0]:,} + {X_test.shape[0]:,} rows, {Y.shape[1]} tags, {Y.sum() /
 # Fit
 # ---
 #
-# A third of the rows is held out. One half of it calibrates the probabilities, and the other half sets the
-# bound. The classifier must not see them: this is the price of the promise.
+# A third of the rows is held out. One half of these rows is used to calibrate the probabilities, and the
+# other half to choose the bound. The classifier is not fitted to the held-out rows. This is the cost of the
+# guarantee.
 
 model = DecisionClassifier(
     ml.DiSMECClassifier(random_state=0, n_jobs=-1),
@@ -46,8 +47,8 @@ model.fit(X, Y)
 print(f"labels with a probability of at least {model.decision_.bound_:.4f} are chosen")
 
 # %%
-# Does it hold?
-# -------------
+# Does the guarantee hold?
+# ------------------------
 
 
 def missed(sets, truth):
@@ -62,10 +63,9 @@ print(f"missed on the test rows: {missed(sets, Y_test):.3f} (promised: at most 0
 print(f"labels per row: {sets.sum() / sets.shape[0]:.1f}")
 
 # %%
-# A promise has a price: the more it promises, the longer the lists. The rule can be replaced without
-# a new fit of
-# the model. Here, each bound is set on one half of the test rows and measured on the other half, for twenty
-# random halves.
+# If fewer tags may be missed, the lists are longer. The rule can be replaced without a new fit of the model.
+# Here, each bound is chosen on one half of the test rows and evaluated on the other half, for twenty random
+# splits.
 
 rng = np.random.default_rng(0)
 P = model.predict_proba_topk(X_test, k=159)
@@ -90,10 +90,9 @@ right.plot(levels, lengths.mean(axis=0), "o-", color="C1")
 _ = right.set(xlabel="promised", ylabel="labels per row", ylim=0)
 
 # %%
-# The promise is about the average over calibration rows and new rows (large points). A single half may miss a
-# little more or less (small points). With ``guarantee="probability"``, the bound is safe with a
-# probability of
-# 95 %, and lists are longer.
+# The guarantee applies to the average over calibration rows and new rows (large points). In a single split,
+# slightly more or fewer tags may be missed (small points). With ``guarantee="probability"``, the guarantee
+# holds for the chosen bound with a probability of 95 %, and the lists are longer.
 #
 # Probabilities
 # -------------

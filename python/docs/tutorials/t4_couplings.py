@@ -1,10 +1,9 @@
 """
-Couplings you can see
-=====================
+Plots of couplings
+==================
 
-People described the mood of songs with six words. Some moods go together, others exclude each other.
-CorrLog learns the couplings between labels along with the weights of features, and predicts whole label
-sets.
+People described the mood of songs with six words. Some moods often occur together, and others exclude each
+other. CorrLog learns couplings between labels and weights of features, and predicts whole label sets.
 """
 
 # %%
@@ -45,8 +44,9 @@ axes[0].set_title("all couplings")
 _ = axes[1].set_title("the strongest couplings", pad=36)
 
 # %%
-# Blue labels pull each other up, and red ones push each other down. A coupling is not a correlation: it is
-# what two labels tell about each other *when the features and all other labels are known*.
+# A blue coupling makes each of its two labels more likely if the other label is present, and a red coupling
+# less likely. A coupling is not a correlation: it is the dependence of two labels *given the features and all
+# other labels*.
 #
 # What do couplings change?
 # -------------------------
@@ -61,13 +61,13 @@ for name, fitted in (("without couplings", alone), ("with couplings", model)):
     )
 
 # %%
-# With 202 test songs, differences of a few hundredths are within chance. The :doc:`user guide
+# With 202 test songs, differences of a few hundredths may be random. The :doc:`user guide
 # </guide/correlated>` has cross-validated figures of seven data sets.
 #
-# Sets that nobody has
-# --------------------
+# Sets that do not occur
+# ----------------------
 #
-# Without couplings, each mood is decided by itself. Some predicted sets then occur in no training song.
+# Without couplings, each mood is predicted separately. Some predicted sets then occur in no training song.
 
 
 def unseen(sets):
@@ -83,7 +83,7 @@ print(f"unseen sets in the test songs: {unseen(Y_test):.1%}")
 # One song
 # --------
 #
-# The parts of a score are features and couplings to the other moods of the predicted set.
+# The parts of a score are the contributions of the features and of the other predicted moods.
 
 song = 7
 best = int(model.decision_function(X_test[[song]])[0].argmax())
@@ -96,8 +96,8 @@ print("true:     ", [mood for mood, on in zip(moods, Y_test[song], strict=True) 
 # A path of penalties
 # -------------------
 #
-# ``corrlog_path`` fits one model for each penalty. With a large penalty, the couplings vanish one after the
-# other.
+# ``corrlog_path`` fits one model for each penalty. As the penalty increases, the couplings become 0 one after
+# the other.
 
 penalties = np.geomspace(0.3, 0.003, 12)
 models = ml.correlated.corrlog_path(X, Y, penalties)

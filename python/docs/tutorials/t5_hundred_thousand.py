@@ -3,7 +3,7 @@ A hundred thousand labels
 =========================
 
 With 100,000 labels, a score for each pair of a row and a label would take 40 GB for 100,000 rows. A label
-tree never computes them. This tutorial plans, fits and measures such a model on generated data.
+tree computes only a few of them. This tutorial plans, fits and measures such a model on generated data.
 """
 
 # %%

@@ -2,15 +2,16 @@
 A fit that is killed, resumed and moved to a cluster
 ====================================================
 
-Long fits die: a job hits its time limit, a machine reboots. A fit in pieces loses at most the piece it
-was working on. The same pieces run on a cluster.
+Long fits may be interrupted, for example by a time limit or a restart of the machine. A fit in pieces then
+loses at most the piece that was being fitted. The pieces can also be fitted on a cluster.
 """
 
 # %%
 # Rows on disk
 # ------------
 #
-# The data are **generated**. ``convert`` writes them to a folder of arrays that every process maps.
+# The data are **generated**. ``convert`` writes them to a folder of arrays, which every process can
+# memory-map.
 
 import subprocess
 import sys
@@ -30,11 +31,11 @@ ml.datasets.convert([here / "train.txt"], here / "rows")
 print(sorted(path.name for path in (here / "rows").iterdir())[:6])
 
 # %%
-# Kill it
-# -------
+# Kill the fit
+# ------------
 #
 # A second process fits a classifier in pieces, into the folder ``fit``. After its first pieces, we kill it.
-# This is the ``kill -9`` that no program can catch.
+# The signal is that of ``kill -9``, which ends a process at once.
 
 program = """
 import manylabel as ml
@@ -58,10 +59,10 @@ child.wait()
 print(f"killed after {time.perf_counter() - begun:.1f} s with {pieces()} files in the folder")
 
 # %%
-# Resume it
-# ---------
+# Resume the fit
+# --------------
 #
-# The same call finds the finished pieces and goes on.
+# The same call finds the finished pieces and continues.
 
 program_again = (
     program.replace("ml.shards.fit(", "model = ml.shards.fit(") + 'model.save("model.safetensors")\n'
@@ -80,7 +81,7 @@ ax.annotate("killed and resumed", (paused, 1), xytext=(6, 0), textcoords="offset
 _ = ax.set(xlabel="seconds", ylabel="files of the fit", ylim=0)
 
 # %%
-# The model is the same as that of one fit in memory, bit for bit:
+# The model is exactly the same as that of a fit in memory:
 
 resumed = ml.load(here / "model.safetensors")
 whole = ml.DiSMECClassifier(1.0, random_state=0, n_jobs=-1).fit(X, Y)
@@ -101,9 +102,9 @@ print("the same weights:", (resumed.coef_ != whole.coef_).nnz == 0)
 # A Dask cluster
 # --------------
 #
-# With Dask, the scheduler hands out the pieces, and a piece of a worker that dies goes to another one. Here
-# the cluster is two processes of this machine, which are started by a second process; on Slurm or
-# Kubernetes, only the first line changes (see :doc:`Beyond one machine </generated/adopted/scale>`).
+# With Dask, the scheduler distributes the pieces. If a worker dies, its piece is fitted on another worker.
+# Here, the cluster consists of two processes on this machine, which are started by a second process. On Slurm
+# or Kubernetes, only the first line changes (see :doc:`Beyond one machine </generated/adopted/scale>`).
 
 program = """
 import manylabel as ml, manylabel.dask

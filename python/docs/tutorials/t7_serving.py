@@ -2,8 +2,8 @@
 Serving with eight workers
 ==========================
 
-A service runs eight processes. Each needs the model, but the machine needs to hold it only once: the
-processes map the same file. This tutorial measures the memory and the requests per second.
+A service runs eight processes. Each process needs the model, but the model is in memory only once, because
+the processes memory-map the same file. This tutorial measures the memory and the requests per second.
 """
 
 # %%
@@ -33,8 +33,9 @@ print(f"{path.stat().st_size / 1e6:.0f} MB")
 # Load, prepare, fork
 # -------------------
 #
-# ``load`` maps the file. ``prepare`` makes what predictions need, before the workers exist, so that they
-# share it. This is what gunicorn does with ``--preload``.
+# ``load`` memory-maps the file. ``prepare`` computes the data that predictions need. It is called before the
+# workers are forked, so that they share these data. gunicorn forks its workers in this way if it is called
+# with ``--preload``.
 
 model = ml.load(path).prepare()
 
@@ -96,8 +97,8 @@ _ = right.set(xlabel="workers", ylabel="rows per second", xticks=counts, ylim=0)
 print(f"this machine has {os.cpu_count()} cores")
 
 # %%
-# Memory hardly grows with the workers: what grows are the private pages of Python. Rows per second grow up
-# to the number of cores.
+# The memory grows only slightly with the number of workers, because each worker needs private memory for
+# Python. The number of rows per second grows with the workers, up to the number of cores.
 #
 # As a service
 # ------------

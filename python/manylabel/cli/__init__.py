@@ -2,12 +2,12 @@
 
 ``manylabel`` and ``python -m manylabel`` run the same program.
 
-Data files whose names end in ``.arff`` or ``.arff.gz`` are read as ARFF. A folder is either one that
-``manylabel.datasets.convert`` wrote, or a folder of texts. Folders of texts, and files that end in ``.csv``,
-``.tsv``, ``.jsonl``, ``.ndjson`` or ``.parquet``, are tables of texts with the names of their labels. A model
-of such a table is a `TextTagger`. Other data files must be in the text format of the Extreme Classification
-Repository. All data files may be compressed with gzip. Results are
-written to stdout. Progress bars, summaries and errors are written to stderr. Every error is printed as a
+Data files whose names end in ``.arff`` or ``.arff.gz`` are read as ARFF. A folder must be either a folder
+that ``manylabel.datasets.convert`` wrote, or a folder of texts. Folders of texts, and files that end in
+``.csv``, ``.tsv``, ``.jsonl``, ``.ndjson`` or ``.parquet``, are read as tables of texts and label names. A
+model that is trained on such a table is a `TextTagger`. Other data files must be in the text format of the
+Extreme Classification Repository. All data files except Parquet files may be compressed with gzip. Results
+are written to stdout. Progress bars, summaries and errors are written to stderr. Every error is printed as a
 single line, ``manylabel: error: ...``. Output files are written under a temporary name and renamed when they
 are complete.
 

@@ -149,7 +149,7 @@ def params(arguments: Namespace) -> None:
 
 
 def diagnose(arguments: Namespace) -> None:
-    """Print the faults of data, and a method to start with."""
+    """Print the faults of a data set, and recommend a method to start with."""
     paths = [path for path in (arguments.data, arguments.test) if path is not None]
     if is_table(arguments.data):
         tables = [list(table_rows(path, arguments)) for path in paths]

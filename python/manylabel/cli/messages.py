@@ -10,7 +10,7 @@ __all__ = ["UsageError", "reason", "say", "shows_progress"]
 
 
 class UsageError(Exception):
-    """Error for invalid command-line arguments, for which the exit code is 2."""
+    """Error for invalid command-line arguments. The exit code is then 2."""
 
 
 def say(text: str) -> None:

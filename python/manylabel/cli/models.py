@@ -14,7 +14,7 @@ __all__ = ["Model", "load_model"]
 
 
 class Model:
-    """A classifier, and the steps of a pipeline before it, which convert features.
+    """A classifier, and the pipeline steps before it, which convert the features.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class Model:
         return int(self.classifier._n_labels)
 
     def features(self, X: Any) -> Any:
-        """Convert the features of a data file to those of the classifier."""
+        """Convert the features of a data file with the pipeline steps before the classifier."""
         return X if self._before is None else self._before.transform(X)
 
     def explain(self, row: Any, label: Any) -> Any:

@@ -44,13 +44,13 @@ def make_parser() -> argparse.ArgumentParser:
     reading.add_argument(
         "--text",
         metavar="COLUMN,...",
-        help="columns of a table with the texts, joined if there are several (default: text)",
+        help="columns that contain the texts of a table; several columns are joined (default: text)",
     )
     reading.add_argument(
-        "--labels", metavar="COLUMN", help="column of a table with the names of labels (default: labels)"
+        "--labels", metavar="COLUMN", help="column that contains the label names of a table (default: labels)"
     )
     reading.add_argument(
-        "--sep", default=";", metavar="TEXT", help='text between two names of labels in a cell (default: ";")'
+        "--sep", default=";", metavar="TEXT", help='text between two label names in a cell (default: ";")'
     )
 
     def command(name: str, run: Any, help: str, *parents: _Parser) -> _Parser:
@@ -72,7 +72,7 @@ def make_parser() -> argparse.ArgumentParser:
         default=[],
         dest="settings",
         metavar="NAME=VALUE",
-        help="set a parameter of the model, such as C=0.5 or estimator__C=0.5; repeat it to set several",
+        help="set a parameter of the model, such as C=0.5 or estimator__C=0.5; this option can be repeated",
     )
     train.add_argument(
         "--seed", type=int, metavar="S", help="seed of all random draws; the same seed gives the same model"
@@ -98,13 +98,13 @@ def make_parser() -> argparse.ArgumentParser:
     train.add_argument(
         "--decide",
         choices=training.RULES,
-        help="choose label sets for this measure, by calibrated probabilities; see `predict --sets`",
+        help="also fit a rule that chooses label sets for this measure; see `predict --sets`",
     )
 
     merge = command(
-        "merge", training.merge, "Save the model whose pieces are in a folder of train --checkpoint"
+        "merge", training.merge, "Write a model file from the pieces that train --checkpoint stored"
     )
-    merge.add_argument("folder", help="the folder of the pieces")
+    merge.add_argument("folder", help="the folder that train --checkpoint wrote")
     merge.add_argument("-o", "--output", required=True, metavar="MODEL", help="the model file to write")
 
     predict = command("predict", prediction.predict, "Predict the best labels of every row", running, reading)
@@ -124,7 +124,7 @@ def make_parser() -> argparse.ArgumentParser:
         "-o",
         "--output",
         metavar="FILE",
-        help="the file to write (default: stdout), one line of label:score pairs per row, best label first",
+        help="the file to write (default: stdout); a line has the label:score pairs of a row, best first",
     )
     predict.add_argument(
         "--json", action="store_true", help="write a JSON object per row; only for models with label names"

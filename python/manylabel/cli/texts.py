@@ -1,4 +1,4 @@
-"""Tables of texts on the command line: which files are tables, and what is written about their rows."""
+"""Tables of texts on the command line: which files are tables, how they are read, and lines of output."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def read_rows(path: str, arguments: Namespace) -> Iterator[tuple[str, list[str]]
 
 
 def table_rows(path: str, arguments: Namespace) -> Iterator[tuple[str, list[str]]]:
-    """Read a table of texts for a tagger. Raise an error if the file is no table."""
+    """Read a table of texts for a tagger. Raise an error if the file is not a table."""
     if not is_table(path):
         raise ValueError(
             f"{path}: expected a table of texts, such as a CSV file, since the model is a tagger"
@@ -60,8 +60,8 @@ def test_rows(
 ) -> tuple[list[str], list[csr_array]]:
     """Return the texts of the first table, and the labels of all tables, with one column for each name.
 
-    The names that the tagger knows come first. Other names follow, so that they count as labels that were not
-    found.
+    The names that the tagger knows come first. Other names follow. An evaluation counts them as true labels
+    that the tagger did not predict.
     """
     rows = [list(table) for table in tables]
     names = dict.fromkeys(known.tolist())

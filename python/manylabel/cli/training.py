@@ -59,7 +59,7 @@ def train(arguments: Namespace) -> None:
     path = output_path(arguments.output)
     if is_table(arguments.data):
         if arguments.checkpoint is not None:
-            raise UsageError("--checkpoint: the fit of a tagger to texts cannot be cut into pieces")
+            raise UsageError("--checkpoint: the fit of a tagger to texts cannot be divided into pieces")
         _train_tagger(model, rule, path, arguments)
         return
     X, Y = read_matrices(arguments.data, arguments)

@@ -3,7 +3,7 @@
 - :mod:`manylabel.compat.annif`: a backend for Annif.
 - :mod:`manylabel.compat.omikuji`: the Python interface of omikuji.
 
-Both modules need to be imported by their full name. Functions that read models of other libraries:
+Both modules must be imported by their full names. The following functions read models of other libraries:
 
 - :func:`load_liblinear` and :func:`load_dismec` read one-vs-rest classifiers.
 - :func:`load_omikuji` and :func:`load_pecos` read label trees.

@@ -1,19 +1,19 @@
-"""A backend for Annif [1]_, the tool of libraries for subject indexing.
+"""A backend for Annif [1]_, a tool for automated subject indexing.
 
 The backend ``manylabel`` is a `TextTagger` that is trained on Annif's own documents. Annif's analyzer splits
-the texts into words. The model is one file in the data folder of the project, which has the vocabulary of the
-words, the classifier and its calibration. The names of its labels are the URIs of the subjects.
+the texts into words. The model is one file in the data folder of the project. The file contains the
+vocabulary, the classifier and its calibration. The label names are the URIs of the subjects.
 
-Annif has no registry of backends of other packages, so this module must be imported before Annif uses the
-backend. The environment variable ``ANNIF_CONFIG`` names the class of Annif's settings, and Annif imports the
-module of this class::
+Annif does not find backends in other packages by itself, so this module must be imported before Annif uses
+the backend. The environment variable ``ANNIF_CONFIG`` names the class of Annif's settings, and Annif imports
+the module of this class::
 
     ANNIF_CONFIG=manylabel.compat.annif.Config
 
 This line can be in the environment or, for the command ``annif``, in the file ``.flaskenv`` in the working
-folder. If ``ANNIF_CONFIG`` is used already, the file that the environment variable ``ANNIF_SETTINGS`` names
-can have the line ``import manylabel.compat.annif`` instead. Programs that use Annif as a library only need
-this import. The project then looks like this::
+folder. If ``ANNIF_CONFIG`` already has another value, add the line ``import manylabel.compat.annif`` to the
+file that the environment variable ``ANNIF_SETTINGS`` names. Programs that use Annif as a library only need
+this import. A project with this backend looks like this::
 
     [yso-manylabel]
     name=YSO manylabel
@@ -28,34 +28,35 @@ this import. The project then looks like this::
 
 Notes
 -----
-These settings of a project have a meaning for the backend:
+The backend uses the following settings of a project:
 
 =============== ==============================================================================================
 setting         meaning
 =============== ==============================================================================================
-limit           Number of suggestions of a document, 100 by default.
+limit           Maximum number of suggestions per document, 100 by default.
 classifier      The classifier, by its name in ``manylabel train --model``; ``label-tree`` by default.
 calibrate       Whether scores are calibrated probabilities, ``true`` by default; see
                 :class:`manylabel.decision.LabelCalibrator`. With ``false``, training takes less time, and
                 scores are the probabilities that the classifier derives from its margins.
-min_df, ngram   Least number of documents of a term, and the longest sequence of words that is a term; 1 by
-                default, as in Annif's other backends.
-allow_learn     Whether ``annif learn`` is allowed. The model then keeps the features of its documents, so
-                that they need not be read again.
+min_df          Minimum number of documents that contain a term, 1 by default. Other terms are ignored.
+ngram           Maximum number of words in a term, 1 by default.
+allow_learn     Whether ``annif learn`` is allowed. If it is, the model file also contains the features of the
+                documents, so that they need not be read again.
 =============== ==============================================================================================
 
-A ``label-tree`` is trained with its default `beam`, and makes suggestions with a beam of 20, which finds more
-of the subjects further down a list. If the project has the setting ``beam``, it is used for both. The default
-of ``path_weight`` is 0.25.
+A ``label-tree`` is trained with its default `beam`. Suggestions use a beam of 20, which finds more of the
+subjects with low ranks. If the project has the setting ``beam``, its value is used for training and for
+suggestions. The default of ``path_weight`` is 0.25.
 
 All other settings that are parameters of the classifier are passed to it, such as ``n_trees=3`` or
 ``beam=10`` for ``label-tree``.
 
-``annif learn`` adds documents to those of the model, and fits the subjects of the new documents again to all
-documents. These classifiers are the same as after a training with all documents, except that the words, their
-weights and the structure of the tree stay the same; see :meth:`manylabel.tagging.TextTagger.update`. Subjects
-that the model does not have are added. All other subjects keep their scores. The curves that convert scores
-to probabilities are not fitted again. A new subject uses the curve for all subjects.
+``annif learn`` adds documents to a model. The classifiers of the subjects of these documents are fitted
+again, to the old and the new documents. The result is the same as after a training with all documents, except
+that the vocabulary, the weights of the words and the structure of the tree do not change; see
+:meth:`manylabel.tagging.TextTagger.update`. Subjects that the model does not have are added. The scores of
+all other subjects do not change. The curves that convert scores to probabilities are not fitted again. A new
+subject uses the curve for all subjects.
 
 Documents without subjects, and documents without words, are not used for training. Subjects that were removed
 from the vocabulary, or that the project excludes, are not suggested.
@@ -120,8 +121,8 @@ _PATH_WEIGHT = 0.25
 class Config(default_config.Config):  # type: ignore[misc]  # Annif has no types
     """Annif's default settings, for the environment variable ``ANNIF_CONFIG``.
 
-    As with Annif's own defaults, projects are loaded at the start of a web service, and by need on the
-    command line.
+    As with Annif's own defaults, a web service loads all projects at its start, and the command line loads a
+    project when it is used.
     """
 
     INITIALIZE_PROJECTS = os.environ.get("FLASK_RUN_FROM_CLI") != "true"
@@ -130,7 +131,7 @@ class Config(default_config.Config):  # type: ignore[misc]  # Annif has no types
 class ManylabelBackend(AnnifLearningBackend):  # type: ignore[misc]  # Annif has no types
     """Annif's backend ``manylabel``; see the documentation of the module.
 
-    Annif makes objects of this class. Their methods are called by Annif's projects.
+    Annif creates the objects of this class and calls their methods.
     """
 
     name = "manylabel"

@@ -33,9 +33,9 @@ _SOLVERS = (
 def load_liblinear(
     path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
 ) -> DiSMECClassifier:
-    r"""Read a model file of LIBLINEAR [1]_, or several files with the labels of one model.
+    r"""Read a model file of LIBLINEAR [1]_, or several files that each have some of the labels of one model.
 
-    The first program of DiSMEC [2]_ writes files in this format, one for each batch of labels.
+    The original program of DiSMEC [2]_ writes files in this format, one for each batch of labels.
 
     Parameters
     ----------
@@ -46,8 +46,9 @@ def load_liblinear(
     -------
     DiSMECClassifier
         The classifier. Its labels are the classes of the files, in the order of the files, and `label_names_`
-        has their numbers as text. A model with two classes has one weight vector in the file. The second
-        label then has the negative weights.
+        contains the class numbers as text. For a model with two classes, the file has only one weight vector
+        (except with the solver MCSVM_CS). This vector belongs to the first label, and the second label gets
+        the vector with the opposite sign.
 
     Raises
     ------
@@ -60,8 +61,9 @@ def load_liblinear(
     Notes
     -----
     Scores equal the decision values of the program, up to the rounding of weights to float32. Rows are not
-    scaled. Features have the numbers of the program minus 1, because LIBLINEAR counts from 1. The bias of
-    LIBLINEAR is the value of a further feature, and becomes the intercept.
+    scaled. Feature j of LIBLINEAR is column ``j - 1`` of X, because LIBLINEAR counts from 1. A model with a
+    bias has an additional feature, whose value is the bias in every row. The intercept of a label is the
+    weight of this feature times the bias.
 
     References
     ----------
@@ -160,7 +162,7 @@ def _rows(file: TextIO, n_rows: int, n_columns: int, path: str) -> csr_array:
 def load_dismec(path: str | os.PathLike[str]) -> DiSMECClassifier:
     r"""Read a model of the program DiSMEC++ [1]_.
 
-    For files of the first program of DiSMEC, use :func:`load_liblinear`.
+    For files of the original program of DiSMEC, use :func:`load_liblinear`.
 
     Parameters
     ----------
@@ -170,9 +172,9 @@ def load_dismec(path: str | os.PathLike[str]) -> DiSMECClassifier:
     Returns
     -------
     DiSMECClassifier
-        The classifier. Labels and features have the numbers of the program. Rows are not scaled, and there
-        are no intercepts: if the program was told to add a bias, it is the weight of the last feature, which
-        the caller must add to X.
+        The classifier. Labels and features have the same numbers as in DiSMEC++. Rows are not scaled, and the
+        intercepts are 0. If the model was trained with a bias, the last feature of the model is a constant
+        feature, and the caller must append this column to X.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """The Python interface of omikuji, on top of `LabelTreeClassifier`.
 
-Programs that use omikuji need one other import::
+In a program that uses omikuji, replace the import of omikuji by the following line::
 
     from manylabel.compat import omikuji
 
@@ -25,17 +25,17 @@ omikuji                    `LabelTreeClassifier`
 ========================== ===================================================================================
 n_trees                    ``n_trees``
 min_branch_size            ``max_leaf=min_branch_size - 1``: a node with fewer labels is a leaf
-max_depth                  1 means a single leaf. A larger value must allow the least number of levels that
-                           the tree needs; it is no further limit.
+max_depth                  1 means a single leaf. Any other value must be at least the number of levels that
+                           the tree needs, and has no effect.
 centroid_threshold         must be 0, because label vectors are not pruned
 collapse_every_n_layers    ``branching=cluster_k ** (collapse_every_n_layers + 1)``
 tree_structure_only        must be False
 train_trees_1_by_1         no effect on the result; the trees share all threads in any case
 linear_loss_type           must be ``LossType.HINGE``, the squared hinge loss
-linear_eps                 ``tol=linear_eps / 30``, which is the same stopping rule
+linear_eps                 ``tol=linear_eps / 30``, which gives the same stopping rule
 linear_c                   ``C``
 linear_weight_threshold    ``prune``
-linear_max_iter            must be positive; the solvers stop by ``tol``, after at most 1,000 steps
+linear_max_iter            must be positive, and has no effect: solvers stop at ``tol`` or after 1,000 steps
 cluster_k                  see collapse_every_n_layers
 cluster_balanced           ``balanced``
 cluster_eps                must be 0.0001, the default, because the clustering has no such tolerance
@@ -44,9 +44,9 @@ cluster_min_size           must be 2, the default, because the clustering has no
 
 A value that cannot be converted raises a ValueError that states the reason.
 
-The negative examples of a classifier are chosen as in `LabelTreeClassifier`, and so is the weight of the path
-in a score. The scores of `predict` are the probabilities of `LabelTreeClassifier`, from 0 to 1. They are not
-the same numbers as those of omikuji.
+The negative examples of a classifier, and the weight of the path in a score, are chosen as in
+`LabelTreeClassifier`. The scores of `predict` are the probabilities of `LabelTreeClassifier`, from 0 to 1.
+They differ from the scores of omikuji.
 
 Examples
 --------
@@ -104,8 +104,8 @@ class LossType(Enum):
 class HyperParam:
     """Hyper-parameters of `Model.train_on_data`, with the names and defaults of omikuji.
 
-    The documentation of the module describes how they are converted. A name that omikuji does not have raises
-    an AttributeError when it is set.
+    The documentation of the module describes how they are converted. Setting an attribute that omikuji does
+    not have raises an AttributeError.
     """
 
     n_trees: int = 3
@@ -186,7 +186,7 @@ class HyperParam:
 
 
 class Model:
-    """A label tree with the methods of omikuji's class of this name.
+    """A label tree with the methods of omikuji's class ``Model``.
 
     Call `load` or `train_on_data` to make a model.
 
@@ -201,7 +201,7 @@ class Model:
 
     @property
     def classifier(self) -> LabelTreeClassifier:
-        """The fitted classifier, which has further methods, such as batches of predictions."""
+        """The fitted classifier. It has further methods, for example for predictions of many rows at once."""
         return self._classifier
 
     @property
@@ -312,8 +312,8 @@ class Model:
         Raises
         ------
         RuntimeError
-            If the file cannot be written, or if the folder has a model already. omikuji would then add the
-            trees to those of the folder.
+            If the file cannot be written, or if the folder already has a model. In contrast to omikuji, this
+            method does not add trees to an existing model.
         """
         folder = Path(path)
         found = [name for name in (_FILE, "settings.json") if (folder / name).exists()]
@@ -378,8 +378,8 @@ class Model:
         Parameters
         ----------
         n_threads : int
-            Number of threads. 0 means all cores. `predict` takes one row, for which it needs no threads. The
-            number is the parameter `n_jobs` of `classifier`.
+            Number of threads. 0 means all cores. The method sets the parameter `n_jobs` of `classifier`.
+            `predict` of this class scores a single row and always uses one thread.
 
         Raises
         ------
@@ -391,8 +391,8 @@ class Model:
     def densify_weights(self, max_sparse_density: float = 0.1, n_threads: int | None = None) -> None:
         """Check the arguments, and do nothing else.
 
-        omikuji converts weights to dense arrays here, because its sparse predictions are slow. The
-        predictions of a `LabelTreeClassifier` read hash tables, which dense arrays would not make faster.
+        In omikuji, this method converts weights to dense arrays, which makes predictions faster.
+        `LabelTreeClassifier` finds weights with hash tables, and dense arrays would not be faster.
 
         Parameters
         ----------
@@ -451,7 +451,7 @@ def _only(wanted: Any, reason: str) -> Any:
 
 def _loss(name: str, value: Any) -> None:
     if value not in (LossType.HINGE, LossType.HINGE.value):
-        reason = "label trees are only fitted with the squared hinge loss"
+        reason = "this module fits only models with the squared hinge loss"
         raise _unsupported(name, "LossType.HINGE", value, reason)
 
 

@@ -50,8 +50,9 @@ def load_omikuji(path: str | os.PathLike[str]) -> LabelTreeClassifier:
     Raises
     ------
     ValueError
-        If the folder has no trees, if a file is malformed, if the model was trained with the log loss, which
-        has other probabilities than label trees, or if a node has more than 65,535 children or labels.
+        If the folder has no trees, if a file is malformed, or if a node has more than 65,535 children or
+        labels. The error is also raised if the model was trained with the log loss, because omikuji then
+        computes probabilities by a formula that this function does not support.
     OSError
         If a file cannot be read.
     ImportError
@@ -60,10 +61,11 @@ def load_omikuji(path: str | os.PathLike[str]) -> LabelTreeClassifier:
     Notes
     -----
     The probability of a label is ``exp(score + threshold_)``. With one tree, it equals the score of omikuji,
-    up to rounding. With several trees, it is the mean over the trees, as in omikuji, for a label that the row
-    reaches in all trees. Otherwise, omikuji takes the probability to be 0 in the other trees, and
-    `LabelTreeClassifier` estimates it. Pass ``beam`` to `predict_topk`: with as many nodes as a level has, a
-    row reaches all labels. omikuji also keeps only ``beam_size`` labels of each leaf.
+    up to rounding. With several trees, it is the mean of the probabilities in the trees, as in omikuji. If a
+    row does not reach a label in one of the trees, omikuji uses the probability 0 for this tree, and
+    `LabelTreeClassifier` estimates the probability. A row reaches all labels if the ``beam`` that is passed
+    to `predict_topk` is at least the number of nodes of the largest level. In contrast to
+    `LabelTreeClassifier`, omikuji keeps only the ``beam_size`` best labels of each leaf.
     """
     try:
         import cbor2
@@ -79,8 +81,8 @@ def load_omikuji(path: str | os.PathLike[str]) -> LabelTreeClassifier:
         ) from error
     if loss != "Hinge":
         raise ValueError(
-            f"{folder}: expected a model with the loss Hinge, got {loss!r}; the probabilities of a "
-            "LabelTreeClassifier are those of the squared hinge loss"
+            f"{folder}: expected a model with the loss Hinge, got {loss!r}; models with "
+            "other losses are not supported"
         )
     roots = []
     for file in sorted(folder.glob("tree*.cbor")):
@@ -143,24 +145,25 @@ def load_pecos(path: str | os.PathLike[str]) -> LabelTreeClassifier:
     Returns
     -------
     LabelTreeClassifier
-        The classifier. Labels and features have the numbers of PECOS. The parameter `beam` is the
-        ``only_topk`` of the last inner level of the model, if there is one.
+        The classifier. Labels and features have the numbers of PECOS. The parameter `beam` is set to the
+        ``only_topk`` of the last inner level of the model, if there is such a level.
 
     Raises
     ------
     ValueError
         If a file is malformed, or if the model is not a tree of linear classifiers with the post-processor
-        ``l3-hinge``, the default of PECOS, or ``l2-hinge``. PECOS allows labels in several clusters, which a
-        tree cannot have. The message states the reason.
+        ``l3-hinge`` (the default of PECOS) or ``l2-hinge``. A model with a label in several clusters is not a
+        tree. The message states the reason.
     OSError
         If a file cannot be read.
 
     Notes
     -----
     The probability of a label is ``exp(score + threshold_)``, and equals the score of PECOS, up to rounding.
-    A prediction needs the same beam: the ``beam_size`` of PECOS is the `beam` of `predict_topk`. Rows are not
-    scaled. The bias of PECOS is the value of a further feature, and becomes the intercept. Models in PECOS'
-    memory-mapped format must be saved again as npz.
+    To get the same scores, pass the ``beam_size`` of PECOS to `predict_topk` as `beam`. Rows are not scaled.
+    A model with a bias has an additional feature, whose value is the bias in every row. The intercept of a
+    label is the weight of this feature times the bias. Models in PECOS' memory-mapped format must be saved
+    again as npz.
     """
     folder = Path(path)
     ranker = folder / "ranker" if (folder / "ranker").is_dir() else folder
@@ -175,7 +178,7 @@ def load_pecos(path: str | os.PathLike[str]) -> LabelTreeClassifier:
     if len(posts) != 1 or not posts <= powers.keys():
         raise ValueError(
             f"{folder}: expected the post-processor l3-hinge or l2-hinge on all levels, got "
-            f"{', '.join(sorted(map(str, posts)))}; a LabelTreeClassifier has no other probabilities"
+            f"{', '.join(sorted(map(str, posts)))}; other post-processors are not supported"
         )
     below: list[_Node] = []
     for weights, clusters, bias in reversed(levels):

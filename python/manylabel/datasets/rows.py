@@ -67,7 +67,7 @@ def convert(
     missing_labels: MissingLabels = "error",
     n_jobs: int | None = None,
 ) -> None:
-    r"""Convert data files to a folder of arrays, which `open_rows` maps into memory.
+    r"""Convert data files to a folder of arrays, which `open_rows` can memory-map.
 
     The files are read once, from the beginning to the end. If the function is interrupted or the process is
     killed, call it again with the same arguments. It then continues at the last position that it stored.
@@ -88,7 +88,7 @@ def convert(
         Number of features. None means the number that the files state. If they do not state it, None means
         the largest feature number plus 1.
     n_labels : int or None, default=None
-        Number of labels. None means the same as for `n_features`.
+        Number of labels. None is handled as for `n_features`.
     zero_based : bool, default=False
         Whether the features of svmlight files are numbered from 0. If False, they are numbered from 1. Labels
         are always numbered from 0.
@@ -123,9 +123,9 @@ def convert(
 
     Notes
     -----
-    X is stored with float32 values and without zeros. Values of ARFF files that are missing are NaN. The
+    X is stored with float32 values and without zeros. Missing values of ARFF files are stored as NaN. The
     arrays take 8 bytes for each value of X and 8 bytes for each label of a row. With 2**31 values or more,
-    they take 4 bytes more, because scipy then needs 64-bit indices.
+    they take 12 bytes instead of 8, because scipy then needs 64-bit indices.
 
     The function needs about 150 MB of memory for text files and 100 MB for Parquet files of any size. An ARFF
     file is read as a whole, so its data must fit in memory.
@@ -206,7 +206,7 @@ def convert(
 def store(
     blocks: Iterable[tuple[sparse.csr_array, sparse.csr_array]], folder: FilePath, identity: str
 ) -> None:
-    """Write blocks of rows to a folder. If the folder already has them, do nothing.
+    """Write blocks of rows to a folder, unless the folder already has the same data.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ def store(
 
 
 def open_rows(folder: Path) -> tuple[sparse.csr_array, sparse.csr_array]:
-    r"""Map the arrays of a folder that `convert` wrote into memory.
+    r"""Memory-map the arrays of a folder that was written by `convert`.
 
     Parameters
     ----------
@@ -263,8 +263,8 @@ def open_rows(folder: Path) -> tuple[sparse.csr_array, sparse.csr_array]:
     -------
     X : csr_array of shape (n_samples, n_features), dtype float32
         Features. The arrays are read-only and memory-mapped. The operating system reads a part of a file when
-        it is used, and may remove it from memory when memory is needed. All processes on a machine share the
-        memory of these arrays.
+        the part is used, and can remove the part from memory when memory is needed. All processes on a
+        machine share the memory of these arrays.
     Y : csr_array of shape (n_samples, n_labels), dtype float32
         Labels, memory-mapped like X. A one is stored for each label that a row has, and NaN for each unknown
         label.

@@ -393,7 +393,9 @@ def _of_table(path: Path, table: Any, columns: Columns, number: int) -> Batch:
     Y = csr_array((np.ones(len(y_columns), np.float32), y_columns.astype(np.int32), y_ends), shape=shape)
     X.sort_indices()
     if not X.has_canonical_format:
-        raise ValueError(f"{path}: batch {number}: expected each feature once in a row, got a feature twice")
+        raise ValueError(
+            f"{path}: batch {number}: expected different features in each row, got a feature twice"
+        )
     X.eliminate_zeros()
     Y.sum_duplicates()
     Y.data[:] = 1

@@ -45,9 +45,9 @@ class LabelCalibrator(MultiLabelClassifier):
     highest scores of a row are its candidates. For each label, a curve is fitted that predicts from
     the score of a candidate whether it is a true label. The curve converts scores to probabilities.
 
-    Most labels are true in few held-out rows, too few for a curve of their own. The curves are therefore
-    pooled: the curve of a label is shrunk to the curve of labels that occur in about as many training rows,
-    and these curves are shrunk to one curve for all labels.
+    Most labels are true in few held-out rows, too few for a separate curve. The curves are therefore pooled.
+    Labels that occur in about the same number of training rows form a group. The curve of a label is shrunk
+    towards the curve of its group, and the curve of a group is shrunk towards one curve for all labels.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class LabelCalibrator(MultiLabelClassifier):
     pooling : {"frequency", "none", "all"}, default="frequency"
         Which labels share data. "frequency" is described above and in Notes. With "none", every label has a
         curve of its own, from its own candidates: Platt's sigmoid [1]_ or isotonic regression [2]_. With
-        "all", one such curve serves all labels.
+        "all", one such curve is used for all labels.
     cv : {"auto", "prefit"}, int or float, default="auto"
         Which rows are held out. A float between 0 and 1 is the fraction of the rows to hold out. An int >= 2
         is a number of folds: each fold is scored by a model that is fitted to the other folds. "auto" means
@@ -95,8 +95,9 @@ class LabelCalibrator(MultiLabelClassifier):
         Parameters of the labels, with the method "sigmoid". The log-odds of label l are
         ``intercept_[l] + slope_[l] * f(score)``, where f is the curve for all labels.
     variance_ : float
-        Variance of the intercepts around those of their groups, with the method "sigmoid" and the pooling
-        "frequency". It is the strength of the pooling: 0 means that labels share the curve of their group.
+        Variance of the intercepts of the labels around the intercepts of their groups, with the method
+        "sigmoid" and the pooling "frequency". A smaller variance means stronger pooling. If it is 0, all
+        labels of a group have the same curve.
     curves_ : ndarray of shape (n_labels,), dtype int32
         The curve of each label, with the method "isotonic".
     curve_ends_ : ndarray of shape (n_curves + 1,), dtype int64
@@ -114,16 +115,18 @@ class LabelCalibrator(MultiLabelClassifier):
     -----
     With ``method="sigmoid"`` and ``pooling="frequency"``, the candidates of all labels are sorted by score
     and divided into up to thirty bins. The log-odds of the bins, made monotone by isotonic regression, are
-    the curve f for all labels. The log-odds of label l with score s are ``f + a + b * (f - c)``, where c is
-    the mean of f over the true candidates. The deviations a and b are first fitted per group of labels, and
-    then per label, by logistic regressions with quadratic penalties that shrink them to the group. Labels
-    whose frequencies have the same number of binary digits form a group, and groups are merged until each has
-    100 true candidates. The penalty of the labels is chosen from seven values by five-fold cross-validation
-    over the held-out rows. A penalty that suits the data keeps rare labels near their group, and lets
-    frequent labels deviate. All curves increase.
+    the curve f for all labels. The log-odds of label l with score s are ``f(s) + a + b * (f(s) - c)``, where
+    c is the mean of f over the true candidates. The deviations a and b are first fitted per group of labels,
+    and then per label, by logistic regressions with quadratic penalties. The penalties shrink the values of a
+    label towards the values of its group. Labels whose frequencies have the same number of binary digits form
+    a group, and groups are merged until each has 100 true candidates. The penalty of the labels is chosen
+    from seven values by five-fold cross-validation over the held-out rows. With this penalty, the curves of
+    rare labels stay close to the curve of their group, and the curves of frequent labels can differ from it.
+    All curves are increasing.
 
-    With ``cv="auto"``, five folds are used if a tenth of the rows has fewer than 25,000 ones. The log
-    loss of test rows with DiSMEC and label trees was then lower than with a tenth of the rows:
+    With ``cv="auto"``, five folds are used if a tenth of the rows has fewer than 25,000 ones. In a comparison
+    with DiSMEC and label trees, the log loss on test rows was lower with five folds than with a tenth of the
+    rows:
 
     ======================= ======================== ======================
     data                    ones in a tenth of rows  change of the log loss
@@ -139,17 +142,17 @@ class LabelCalibrator(MultiLabelClassifier):
     times as long.
 
     The probabilities were measured on five public data sets with 159 to 24,522 labels, with DiSMEC, label
-    trees and blocks. The calibration error of all candidates, in 15 bins, was at most 0.006. The error of
-    candidates with probabilities above 0.3 was at most 0.032. The error of a single label
-    with few candidates is mostly random. With label trees on citeulike-t, the mean error per label was 0.057.
-    Perfect probabilities would have a mean error of 0.056, because each label has few candidates.
+    trees and block partitions. The calibration error of all candidates, in 15 bins, was at most 0.006. The
+    error of candidates with probabilities above 0.3 was at most 0.032. The error of a single label with few
+    candidates is mostly random. With label trees on citeulike-t, the mean error per label was 0.057. Perfect
+    probabilities would have a mean error of 0.056, because each label has few candidates.
 
     Each label has its own curve, so probabilities and scores can rank labels differently. With label trees on
     citeulike-t, ranking by probabilities lowered P@5 by 0.2 points with a tenth of the rows held out, and
     raised it by 0.2 points with five folds. `predict_topk` ranks by scores.
 
-    Unknown entries of Y (NaN) are passed to `estimator`, which must be from this library. The curves are
-    fitted to the known entries of the held-out rows.
+    If Y has unknown entries (NaN), they are passed to `estimator`, which must then be from this library. The
+    curves are fitted to the known entries of the held-out rows.
 
     With ``method="isotonic"`` and ``pooling="frequency"``, each group has a curve, and labels with 200 true
     and 200 other candidates have curves of their own.
@@ -159,8 +162,8 @@ class LabelCalibrator(MultiLabelClassifier):
     not repeated.
 
     Candidates have the same scores as in ``estimator_.predict_topk``. No array of size rows × labels is
-    allocated, except for the results of `predict_proba` and `decision_function`, and for the scores of a few
-    rows of classifiers of other libraries.
+    allocated, except for the results of `predict_proba` and `decision_function`. With a classifier of another
+    library, the dense scores of a few rows are in memory at a time.
 
     References
     ----------
@@ -232,7 +235,7 @@ class LabelCalibrator(MultiLabelClassifier):
 
     @property
     def calibration_(self) -> dict[str, Any]:
-        """The fitted curves as plain arrays: the attributes of the class that describe curves, by name."""
+        """The attributes that describe the fitted curves, by name without the underscore at the end."""
         names = _OF_STEPS if hasattr(self, "curves_") else _OF_SIGMOIDS
         return {name: getattr(self, f"{name}_") for name in names}
 
@@ -350,7 +353,7 @@ class LabelCalibrator(MultiLabelClassifier):
             self.schema.attributes[name].check(name, getattr(self, name), sizes)
 
     def _candidates(self, X: Any, k: int) -> csr_array:
-        """Return the probabilities of the candidates of every row, at least k if there are so many."""
+        """Return the probabilities of the best `n_candidates` labels of every row, or of k if k is larger."""
         k = max(k, check_count("n_candidates", self.n_candidates, 1))
         return self._calibrated(_topk(self.estimator_, X, k, self.n_jobs))
 
@@ -459,7 +462,7 @@ class _Fitting:
         if not self.is_ours:
             if unknown_entries(Y) is not None:
                 raise ValueError(
-                    "Y must not have unknown entries (NaN) if `estimator` is of another library, got "
+                    "Y must not have unknown entries (NaN) if `estimator` is from another library, got "
                     f"{type(self.estimator).__name__}"
                 )
             wrapped = AnyClassifier(model, dense_X=self.dense[0], dense_Y=self.dense[1])

@@ -37,15 +37,16 @@ class DecisionClassifier(LabelCalibrator):
     """A multi-label classifier with calibrated probabilities and a rule that chooses label sets.
 
     `fit` fits the classifier, calibrates its probabilities like `LabelCalibrator`, and fits the decision rule
-    to the probabilities of the held-out rows. `predict` applies the rule. All three are saved in one file.
+    to the probabilities of the held-out rows. `predict` applies the rule. `save` writes the classifier, the
+    calibration and the rule to one file.
 
     Parameters
     ----------
     decision : DecisionRule
         The rule that chooses the labels, such as ``Thresholds("macro_f1")``. With `RiskControl`, `cv` must be
         a fraction and `refit` must be False, or `cv` must be "prefit". Half of the held-out rows are then
-        used to calibrate the probabilities, and the other half to fit the rule. Otherwise its guarantee would
-        not hold.
+        used to calibrate the probabilities, and the other half to fit the rule. Otherwise, the guarantee of
+        the rule would not hold.
 
     Attributes
     ----------

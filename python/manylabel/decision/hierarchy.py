@@ -21,16 +21,18 @@ __all__ = ["HierarchicalSets"]
 class HierarchicalSets(DecisionRule):
     """Choose label sets that contain the parents of their labels.
 
-    In a hierarchy, a row that has a label also has the parents of the label. So no label is more probable
-    than its parents. The probabilities of a row are first replaced by the closest numbers with this property:
-    the isotonic regression on the hierarchy, with the smallest sum of squared differences. The labels that
-    have no probability but are ancestors of other labels take part. A decision rule then chooses the set.
+    In a hierarchy, a row that has a label also has the parents of the label. A label is therefore at most as
+    probable as each of its parents. The probabilities of a row are first replaced by the closest numbers with
+    this property. Closest means that the sum of the squared differences is smallest, which is an isotonic
+    regression on the hierarchy [1]_. Ancestors of labels are included, with the probability 0 if they have no
+    probability. A decision rule then chooses the set.
 
     Parameters
     ----------
     decision : DecisionRule
         The rule: `Costs`, `ExpectedF1`, `RiskControl` or `TopLabels`. It must choose the most probable labels
-        of a row. `Thresholds` and `F1Inference` do not, since their bounds differ between labels.
+        of a row. `Thresholds` and `F1Inference` are not allowed, since their bounds can differ between
+        labels.
     hierarchy : array-like of shape (n_pairs, 2), dtype int
         Pairs (parent, child) of label numbers. A label may have several parents. Pairs must not form a cycle.
 
@@ -41,14 +43,15 @@ class HierarchicalSets(DecisionRule):
 
     Notes
     -----
-    With `Costs`, the chosen set has the least expected cost of all sets that contain the parents of their
-    labels, for the original probabilities. This holds because the labels with corrected probabilities above a
-    bound t are the closed set with the largest sum of ``p - t``. With `ExpectedF1`, the set has the largest
-    expected F1 of all such sets, for the corrected probabilities. With `TopLabels`, it has the largest sum of
-    corrected probabilities of all such sets with at most k labels.
+    A set is called closed if it contains the parents of its labels. With `Costs`, the chosen set has the
+    lowest expected cost of all closed sets, for the original probabilities p. The reason is that the labels
+    with corrected probabilities above a bound t form the closed set with the largest sum of ``p - t`` [2]_.
+    With `ExpectedF1`, the chosen set has the largest expected F1 of all closed sets, for the corrected
+    probabilities. With `TopLabels`, it has the largest sum of corrected probabilities of all closed sets with
+    at most k labels.
 
     If a label has the same corrected probability as one of its parents, the parent is chosen first. For this
-    purpose, the probability of the label is lowered to the next number of single precision.
+    purpose, the probability of the label is lowered to the next smaller float32 number.
 
     The correction of a row takes a few minimum cuts, about 0.2 milliseconds for a row with 100 candidates.
 

@@ -146,7 +146,7 @@ def check_probabilities(probabilities: Any) -> csr_array:
 
 
 def of_known_entries(probabilities: csr_array, Y: csr_array) -> tuple[csr_array, csr_array]:
-    """Return the stored entries of `probabilities` whose labels are known, and the ones of Y."""
+    """Remove the unknown entries of Y from `probabilities` and from Y."""
     unknown = unknown_entries(Y)
     if unknown is None:
         return probabilities, Y
@@ -166,8 +166,8 @@ class TopLabels(DecisionRule):
     Parameters
     ----------
     k : int, default=5
-        Number of labels per row, >= 1. A row with fewer labels of positive probability gets only these. If
-        probabilities are equal, the label with the lower number comes first.
+        Number of labels per row, >= 1. If fewer labels have a positive probability, the row gets only these
+        labels. If probabilities are equal, the label with the lower number comes first.
 
     Examples
     --------
@@ -187,7 +187,7 @@ class TopLabels(DecisionRule):
 
 @register
 class Costs(DecisionRule):
-    """Choose the label set of least expected cost for every row.
+    """Choose the label set with the lowest expected cost for every row.
 
     A label that is chosen but not true costs `false_positive`, and a true label that is not chosen costs
     `false_negative`. The expected cost of a set is the sum over its labels, so a label is chosen if its
@@ -221,19 +221,19 @@ class Costs(DecisionRule):
 
 @register
 class ExpectedF1(DecisionRule):
-    """Choose the label set with the largest expected F1 of every row.
+    """Choose the label set with the largest expected F1 for every row.
 
     The F1 of a row with the true set T and the chosen set S is ``2 |S & T| / (|S| + |T|)``. Its mean over the
     rows is the example-based F1, ``f1_score(average="samples")`` in scikit-learn. The expectation assumes
-    that the labels of a row are independent, with the given probabilities. The best set then has the m most
-    probable labels, for some m that depends on all probabilities of the row [1]_, [2]_.
+    that the labels of a row are independent, with the given probabilities. The best set then consists of the
+    m most probable labels, where m depends on all probabilities of the row [1]_ [2]_.
 
     Parameters
     ----------
     zero_division : float, default=0.0
         F1 of an empty set for a row without labels, from 0 to 1. With 0, a row gets at least one label if it
-        has any label with positive probability. Larger values choose the empty set if the row probably has no
-        labels.
+        has any label with positive probability. With larger values, a row gets the empty set if it probably
+        has no labels.
 
     Notes
     -----

@@ -39,18 +39,21 @@ class Thresholds(DecisionRule):
         for all labels, which is best for calibrated probabilities. "macro_f1", the mean of the F1 of all
         labels, learns one bound per label. See `ExpectedF1` for sets with a higher example-based F1.
     precision : float or None, default=None
-        If not None, the lowest bound is chosen at which the precision, the fraction of the chosen labels that
-        are true, is at least this number. `metric` is ignored. Not the measured precision must be high
-        enough, but its one-sided lower confidence bound of 95 %.
+        If not None, `fit` chooses the lowest bound with at least this precision, and ignores `metric`. The
+        precision is the fraction of the chosen labels that are true. `fit` compares a one-sided 95 % lower
+        confidence limit of the precision with this number, not the measured precision itself.
     recall : float or None, default=None
-        If not None, the highest bound is chosen at which the recall, the fraction of the true labels that are
-        chosen, is at least this number, in the same way.
+        If not None, `fit` chooses the highest bound with at least this recall, and ignores `metric`. The
+        recall is the fraction of the true labels that are chosen. Its lower confidence limit is used as for
+        `precision`.
     labels_per_row : float or None, default=None
-        If not None, the bound is chosen at which rows have this number of labels on average.
+        If not None, `fit` chooses the highest bound at which rows get at least this number of labels on
+        average, and ignores `metric`.
     pooling : {"frequency", "none"}, default="frequency"
-        With ``metric="macro_f1"``: whether the bounds of labels with few true candidates are shrunk to the
-        bounds that calibrated probabilities suggest, and to the bound of labels of similar frequency (see
-        Notes). With "none", the bound of a label maximizes its F1 on the held-out rows.
+        How ``metric="macro_f1"`` computes the bounds of labels that are true in few held-out rows.
+        "frequency" moves such a bound towards two other bounds: the bound that would be best if the
+        probabilities were calibrated, and the bound of labels with a similar frequency (see Notes). With
+        "none", the bound of a label maximizes its F1 on the held-out rows.
 
     Attributes
     ----------
@@ -62,21 +65,30 @@ class Thresholds(DecisionRule):
     At most one of `precision`, `recall` and `labels_per_row` may be given. All of them choose one bound for
     all labels.
 
-    Unknown entries of Y (NaN) are neither chosen nor true labels in the counts of `fit`. Only
-    `labels_per_row`, which does not depend on Y, counts all labels.
+    `fit` leaves out the unknown entries of Y (NaN). With `labels_per_row`, `fit` does not use Y and counts
+    all labels.
 
-    With ``metric="macro_f1"`` and ``pooling="frequency"``, a candidate with probability p counts as
-    ``w h + (1 - w) p`` true labels, where h is 1 if it is a true label and 0 otherwise. The weight w is
-    ``n / (n + 20)`` for a label with n true candidates. The bound with the largest F1 from these counts is
-    then averaged with the bound of its group, with the weights w and ``1 - w``. A group has the labels whose
-    numbers of true labels have the same number of binary digits. The bound of a group maximizes the mean of
-    the F1 of its labels.
+    The following applies to ``metric="macro_f1"`` and ``pooling="frequency"``. The candidates of a row are
+    the labels with a positive probability. A candidate with probability p counts as ``w h + (1 - w) p`` true
+    labels, where h is 1 if it is a true label and 0 otherwise. The weight w is ``n / (n + 20)`` for a label
+    with n true candidates. The bound of a label is ``w b + (1 - w) g``. Here, b is the bound with the largest
+    F1 from these counts, and g is the bound of the group of the label. Two labels are in the same group if
+    the numbers of rows that have them have the same number of binary digits. The bound of a group maximizes
+    the mean of the F1 of its labels.
 
-    If labels have few held-out true rows, these bounds give a higher macro-F1 than `F1Inference`. With DiSMEC
-    and a tenth of the rows held out, it was 15 instead of 8 % on citeulike-t, 50 instead of 39 % on
-    eurlex57k, and 23 instead of 18 % on yso-finna-en. With more held-out rows, the two rules differ little:
-    15.3 and 15.0 % on citeulike-t with five folds, 42.3 and 42.6 % on bibtex with five folds, and 18.1 and
-    18.6 % on delicious with a tenth of the rows.
+    If labels are true in few held-out rows, these bounds give a higher macro-F1 than `F1Inference`.
+    Otherwise, the two rules differ little. The table shows the macro-F1 in percent, with DiSMEC:
+
+    ============ ======================= ========== ===========
+    data         held-out rows           Thresholds F1Inference
+    ============ ======================= ========== ===========
+    citeulike-t  a tenth of the rows     15         8
+    eurlex57k    a tenth of the rows     50         39
+    yso-finna-en a tenth of the rows     23         18
+    citeulike-t  all rows, in five folds 15.3       15.0
+    bibtex       all rows, in five folds 42.3       42.6
+    delicious    a tenth of the rows     18.1       18.6
+    ============ ======================= ========== ===========
 
     Examples
     --------

@@ -425,7 +425,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         -------
         csr_array of shape (n_samples, n_labels), dtype float32
             The scores of the candidates, which equal the scores of `decision_function`. Each candidate has a
-            stored entry, also if its score is 0 or -inf. The entries of a row are sorted by label.
+            stored entry, even if its score is 0 or -inf. The entries of a row are sorted by label.
 
         Raises
         ------
@@ -435,8 +435,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
         Notes
         -----
-        The time depends on the class. Linear classifiers and label trees compute the scores of a row for all
-        labels first, and then keep those of its candidates. Memory does not grow with rows × labels.
+        The time depends on the class. Linear classifiers and label trees first compute the scores of a row
+        for all labels, and then keep the scores of its candidates. Memory does not grow with rows × labels.
 
         Examples
         --------
@@ -459,7 +459,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     def explain(
         self, x: Any, label: int | str, *, feature_names: Sequence[str] | None = None
     ) -> LabelExplanation:
-        """Explain the score of a label for one row by the parts that it is the sum of.
+        """Split the score of a label for one row into parts that sum to the score.
 
         Parameters
         ----------
@@ -475,9 +475,9 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         -------
         LabelExplanation
             A list of parts, each with the attributes `part`, `name` and `contribution`, in order of
-            decreasing absolute contribution. The contributions sum to the score of `decision_function`, or to
-            another quantity, which the attribute `quantity` names. Print it, or use its methods `to_dict` and
-            `to_frame`.
+            decreasing absolute contribution. The attribute `quantity` names what the contributions sum to:
+            the score of `decision_function`, or another quantity. Print the list, or use its methods
+            `to_dict` and `to_frame`.
 
         Raises
         ------
@@ -486,12 +486,17 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
         Notes
         -----
-        The parts depend on the class. They are features and the intercept for linear classifiers; features,
-        couplings and the intercept for `CorrLogClassifier`; rules for `BoostedRulesClassifier`; and the
-        features of the margin of the label in its leaf, with the path to the leaf, for `LabelTreeClassifier`.
-        For classifiers with blocks, they are those of the model of the block. For all other classifiers, the
-        features are set to 0 one after the other, in the order of their numbers and in the reverse order. The
-        contribution of a feature is the mean of the two changes of the score.
+        The parts depend on the class:
+
+        - Linear classifiers: the features and the intercept.
+        - `CorrLogClassifier`: the features, the couplings and the intercept.
+        - `BoostedRulesClassifier`: the rules that cover the row.
+        - `LabelTreeClassifier`: the features and the intercept of the label in its leaf. They sum to the
+          margin of the label. The attribute `path` has the nodes on the path to the leaf.
+        - Classifiers with blocks: the parts of the model of the block.
+        - All other classifiers: the features. They are set to 0 one after the other, first in the order of
+          their numbers and then in the reverse order. The contribution of a feature is the mean of the two
+          changes of the score.
 
         Examples
         --------

@@ -182,7 +182,7 @@ def by_removal(
     score : callable
         Function that takes rows and returns their scores, as an array of shape (n_rows,).
     x : csr_array of shape (1, n_features)
-        The row. Its n stored features make 2 n + 2 rows.
+        The row. If it has n stored features, `score` is called with 2 n + 2 rows.
     names : sequence of str
         Names of the features.
     quantity : str, default="score"

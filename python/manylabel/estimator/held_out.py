@@ -102,7 +102,7 @@ class Fold(NamedTuple):
     ) -> float:
         """Return the mean loss of the held-out rows.
 
-        Labels that occur in no training row of this `Fold` are left out, and so are unknown entries.
+        Unknown entries, and labels that occur in no training row of this `Fold`, are left out.
 
         Parameters
         ----------
@@ -326,7 +326,8 @@ def best_ranked_strength(
     A step of `best_strength` is an improvement if it increases the mean of the precisions by more than 0.2 %,
     and by more than the standard error of the increase. Then a parabola is fitted to the means at the best
     strength and its two neighbors, as a function of the logarithm of the strength. The result is the maximum
-    of the parabola, but it is at most half a step away from the best strength. This needs no further fit.
+    of the parabola, but it is at most half a step away from the best strength. No further model is fitted for
+    this step.
 
     Parameters
     ----------

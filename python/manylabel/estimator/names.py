@@ -110,7 +110,7 @@ def values_of_column(column: Any, argument: str) -> Any:
     Returns
     -------
     object
-        A list of the values. `column` itself if it exports no Arrow array, or if it is an iterable of Python
+        A list of the values, or `column` itself if it exports no Arrow array or is an iterable of Python
         objects.
 
     Raises

@@ -1,4 +1,4 @@
-"""The interface of estimators whose fit can be cut into pieces, which several machines can share."""
+"""The interface of estimators whose fit can be divided into pieces, so that several machines can share it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Pieces(Protocol):
 
     A fit consists of units, such as groups of labels. A piece is the fit of a range of units. Its result
     depends only on the data, the parameters and the range. The joined results of all pieces are exactly the
-    fitted attributes of a fit in one piece.
+    fitted attributes of a fit that is not divided.
 
     A fit can have several stages, such as the levels of a tree. A piece has units of one stage only. To fit a
     piece, the results of all pieces of the earlier stages are necessary.
@@ -88,12 +88,12 @@ def pieces_of(estimator: Any) -> type[Pieces]:
     Raises
     ------
     TypeError
-        If the fit of the estimator cannot be cut into pieces.
+        If the fit of the estimator cannot be divided into pieces.
     """
     cut = getattr(estimator, "_cut", None)
     if cut is None:
         raise TypeError(
-            f"the fit of {type(estimator).__name__} cannot be cut into pieces; only the fits of "
+            f"the fit of {type(estimator).__name__} cannot be divided into pieces; only the fits of "
             "DiSMECClassifier, LabelTreeClassifier and BlockPartitionClassifier can"
         )
     found: type[Pieces] = cut()

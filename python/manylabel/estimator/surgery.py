@@ -48,7 +48,7 @@ class EditableLabels(MultiLabelClassifier):
     max_iter: int
 
     def _select_labels(self, labels: NDArray[np.int64]) -> None:
-        """Make the model one of the given labels, in this order. Their scores do not change."""
+        """Keep only the given labels, in this order. Their scores do not change."""
         raise NotImplementedError
 
     def _append_labels(
@@ -156,7 +156,7 @@ class EditableLabels(MultiLabelClassifier):
         names: Sequence[str] | None = None,
         progress: Progress = None,
     ) -> None:
-        """Add labels to the fitted model, without a new fit.
+        """Add labels to the fitted model, without fitting the old labels again.
 
         The new labels get the numbers ``n_labels``, ``n_labels + 1`` and so on, where ``n_labels`` is the
         number of labels before the call. Only the classifiers of the new labels are fitted. The scores of the
@@ -225,9 +225,9 @@ class EditableLabels(MultiLabelClassifier):
         labels : int, str, or iterable of these
             The labels to fit, by number or by name.
         warm_start : bool, default=False
-            Whether the solver begins with the present weights of the labels. It then takes fewer steps if the
-            new rows are similar to the rows of the present weights. The weights differ from those of a fit
-            from zero only within the tolerance of the solver (see Notes).
+            Whether the solver starts from the present weights of the labels. It then takes fewer steps if the
+            new rows are similar to the rows to which the present weights were fitted. The result differs from
+            the result of a start from zero weights only within the tolerance of the solver (see Notes).
         progress : callable, default=None
             Function that is called about 20 times per second. Its argument is the number of finished labels.
 
@@ -243,12 +243,10 @@ class EditableLabels(MultiLabelClassifier):
 
         Notes
         -----
-        The parameters are those of `add_labels`.
-
         `warm_start` has an effect only for `DiSMECClassifier`, and only for labels that at least 1 % of the
-        rows have, or with ``solver="exact"``. Dual coordinate descent, which fits all other labels and the
-        leaves of label trees, begins with dual variables, which a model does not contain. These labels get
-        the same weights, bit for bit, with and without `warm_start`.
+        rows have, or with ``solver="exact"``. All other labels, and the labels of label trees, get exactly
+        the same weights with and without `warm_start`. They are fitted by dual coordinate descent, which
+        starts from dual variables. A model does not contain these variables.
 
         Examples
         --------
@@ -275,7 +273,7 @@ class EditableLabels(MultiLabelClassifier):
         name: str | None = None,
         progress: Progress = None,
     ) -> None:
-        """Replace several labels by one label, which a row has if it has any of them.
+        """Replace several labels by one merged label. A row has the merged label if it has any of them.
 
         The merged label is fitted to the given rows. It gets the place of the first of the labels, and the
         other labels are removed.

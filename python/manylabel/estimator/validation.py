@@ -4,8 +4,8 @@ A canonical X is a CSR array of dtype float32 or float64. Its column indices hav
 are sorted and unique within each row. Its values are finite. NaN is also allowed if the scikit-learn tags of
 the estimator have ``allow_nan``. A canonical Y is a CSR array of dtype float32 in which all stored values are
 1 or NaN. NaN marks an unknown entry: nobody checked whether the row has the label. The functions `known_ones`
-and `unknown_entries` separate the two kinds. The Rust core does the same, and refuses NaN where it does not
-support unknown entries.
+and `unknown_entries` separate the two kinds. The Rust core also separates them, and returns an error for NaN
+where it does not support unknown entries.
 
 Canonical input is used without a copy. Other input is copied, so that the matrices of the caller are never
 changed. Input may be dense or sparse. Its values may be integers, bool, or floats of 16 to 128 bits, in any

@@ -129,12 +129,13 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     rows equals the number of true labels. A tenth of the rows is held out, or up to a quarter if the data set
     is small. The threshold is computed on a sample of the labels. Frequent labels and rare labels are sampled
     separately. From each of these two groups, the sample takes the 64 labels with the most rows, and 1/20 of
-    the other labels, but at least 64 of them. The sampled labels are not fitted again from the start.
-    Instead, a few solver steps adapt a copy of their weights to the remaining rows, and this copy scores the
-    held-out rows. For a rare label with the solver "fast", the weights are a weighted sum of training rows.
-    The terms of the held-out rows are subtracted from the copy before the solver steps. The weights in
-    `coef_` are not affected. The computation takes up to 15 % of the fit time, or more if the fit takes only
-    a few milliseconds. If Y has fewer than ten positive entries in the held-out rows, the threshold is 0.
+    the remaining labels, but at least 64 of the remaining labels. The sampled labels are not fitted again
+    from the start. Instead, a few solver steps adapt a copy of their weights to the remaining rows, and this
+    copy scores the held-out rows. For a rare label with the solver "fast", the weights are a weighted sum of
+    training rows. The terms of the held-out rows are subtracted from the copy before the solver steps. The
+    weights in `coef_` are not affected. The computation takes up to 15 % of the fit time, or more if the fit
+    takes only a few milliseconds. If Y has fewer than ten positive entries in the held-out rows, the
+    threshold is 0.
 
     With ``C="auto"``, C is chosen on a sample of the data. The sample does not depend on `random_state`. It
     has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1/64 of the labels, but at

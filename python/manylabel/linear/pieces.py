@@ -1,7 +1,7 @@
 """Pieces of the fit of `DiSMECClassifier`.
 
-The fit divides the labels into panels of labels of similar frequency: sixteen labels, or thirty-two rare
-ones. A piece is the fit of a range of panels.
+The fit divides the labels into panels. A panel has up to sixteen labels of similar frequency, or up to
+thirty-two if the labels are rare. A piece is the fit of a range of panels.
 """
 
 from __future__ import annotations

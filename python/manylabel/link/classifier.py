@@ -136,7 +136,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         Fraction of the rows that `early_stopping` holds out; in (0, 1).
     n_iter_no_change : int, default=2
         If `early_stopping` is True, the fit stops when the loss on held-out rows has not decreased for this
-        number of passes in a row; >= 1.
+        number of consecutive passes; >= 1.
     max_iter : int, default=100
         Maximum number of "newton-cg" steps; >= 1.
     tol : float, default=1e-3
@@ -200,10 +200,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     Notes
     -----
-    Y may have unknown entries (NaN), except with ``loss="softmax"``, for which each row must have exactly one
-    label. The embedding then treats them as `Rembrandt` does. The losses of the link leave them out. They
-    count as 0 in the choice of `gamma`. With "psgd", they also count as 0 in the least-squares solution from
-    which the passes start.
+    Y may have unknown entries (NaN), except with ``loss="softmax"``. The embedding treats unknown entries as
+    `Rembrandt` does. The losses of the link leave them out. In the choice of `gamma`, unknown entries count
+    as 0. With "psgd", they also count as 0 in the least-squares solution from which the passes start.
 
     With ``loss="softmax"``, each row must have exactly one label, and y may be 1-D with one class per row.
     Ctrl-C ends a fit within a second, except during a large factorization of the embedding. `fit` issues a

@@ -1,9 +1,9 @@
 """Measures of the probabilities of labels, for dense and sparse probabilities.
 
-Probabilities are calibrated if, of all labels with probability p, the fraction p are true labels. Calibration
-is measured in bins: the pairs of a row and a label are sorted by probability and divided into bins with the
-same number of pairs (up to 1). The calibration error is the mean over the bins of the absolute difference
-between the mean probability and the fraction of true labels.
+Probabilities are calibrated if, of all labels with probability p, the fraction p is true. Calibration is
+measured in bins: the pairs of a row and a label are sorted by probability and divided into bins of equal
+size. (The numbers of pairs in two bins differ by at most 1.) The calibration error is the mean over the bins
+of the absolute difference between the mean probability and the fraction of true labels.
 
 In sparse probabilities, such as the result of ``predict_proba_topk``, the stored entries are the candidates.
 """
@@ -66,7 +66,7 @@ def calibration_error(
     above: float = 0.0,
     least_positives: int = 1,
 ) -> float:
-    """Compute the expected calibration error in bins with the same number of pairs (up to 1).
+    """Compute the expected calibration error in bins of equal size.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def calibration_error(
     probabilities : ndarray or sparse matrix of shape (n, c)
         Probabilities of the labels, in [0, 1].
     n_bins : int, default=15
-        Number of bins, >= 1. Each bin has the same number of pairs of a row and a label, up to 1.
+        Number of bins, >= 1. Each bin has the same number of pairs of a row and a label, or one more.
     average : {"all", "label"}, default="all"
         "all" uses the pairs of all labels together. "label" computes the error of each label, and returns the
         mean over the labels.
@@ -86,7 +86,7 @@ def calibration_error(
     above : float, default=0.0
         Only pairs with probabilities greater than this number are used, or all pairs if the number is 0.
     least_positives : int, default=1
-        With ``average="label"``, labels with fewer true rows are left out.
+        With ``average="label"``, labels that fewer rows have are left out.
 
     Returns
     -------
@@ -102,8 +102,9 @@ def calibration_error(
     Notes
     -----
     The error of perfectly calibrated probabilities is not 0, since the fraction of true labels in a bin is
-    random. It increases with the number of bins and decreases with the number of pairs. If labels have few
-    candidates, the error with ``average="label"`` and ``pairs="candidates"`` mostly consists of this noise.
+    random. This error increases with the number of bins, and decreases with the number of pairs. If labels
+    have few candidates, the error with ``average="label"`` and ``pairs="candidates"`` mostly consists of this
+    noise.
 
     The time is O(m log m) for m stored entries. No dense matrix is made.
 
@@ -165,8 +166,8 @@ def reliability_curve(
 ) -> Reliability:
     """Compute the points of a reliability curve: mean probability and fraction of true labels of each bin.
 
-    The candidates of all labels are sorted by probability and divided into bins with the
-    same number of pairs (up to 1).
+    The candidates (stored entries) of all labels are sorted by probability and divided into bins of equal
+    size.
 
     Returns
     -------
@@ -231,7 +232,8 @@ def brier_at_k(Y_true: Matrix, probabilities: Matrix, k: int | Sequence[int] = (
     probabilities : ndarray or sparse matrix of shape (n, c)
         Probabilities of the labels, in [0, 1].
     k : int or sequence of int, default=(1, 3, 5)
-        Number of labels per row, >= 1. A row with fewer candidates has fewer labels.
+        Number of labels per row, >= 1. If a row has fewer candidates (stored entries), all its candidates are
+        used.
 
     Returns
     -------

@@ -64,7 +64,7 @@ class RankingScorer:
         return float(_MEASURES[self.measure](Y, top, *more, k=self.k))
 
     def __call__(self, estimator: Any, X: Any, Y: Any) -> float:
-        """Return the measure of the rankings of a fitted classifier, which is better if it is higher."""
+        """Return the measure of the rankings of a fitted classifier. Higher values are better."""
         return self.of_ranking(Y, ranking(estimator, X, self.k))
 
 
@@ -87,8 +87,8 @@ def scorer(name: str, *, propensities: Any = None) -> Callable[[Any, Any, Any], 
     """Return a scorer by its name.
 
     The scorer is a function of an estimator, X and Y. It can be used as `scoring` in scikit-learn's
-    `GridSearchCV`, which accepts a sparse Y. scikit-learn's `cross_validate` accepts only a dense Y; use
-    `manylabel.model_selection.cross_validate` instead.
+    `GridSearchCV`, which accepts a sparse Y. scikit-learn's `cross_validate` accepts only a dense Y. For a
+    sparse Y, use `manylabel.model_selection.cross_validate`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Stratified splits of multi-label data: every part gets its share of the rows of every label."""
+"""Stratified splits of multi-label data, in which every label has about the same frequency in all parts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _EQUAL = 1e-9
 def iterative_split(
     Y: Any, *, test_size: float = 0.2, random_state: Any = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Split rows into training and test rows, so that both have their share of the rows of every label.
+    """Split rows into training and test rows, so that every label has about the same frequency in both.
 
     This is iterative stratification [1]_. The rows of the rarest label are distributed first, and the rows of
     the most frequent label last. Each row joins the part that lacks the most rows with this label.
@@ -44,13 +44,11 @@ def iterative_split(
     Parameters
     ----------
     Y : array-like or sparse matrix of shape (n_samples, n_labels)
-        0/1 indicator matrix. Unknown entries, marked by NaN, count as 0. Only known
-        ones are distributed.
+        0/1 indicator matrix. Unknown entries, marked by NaN, count as 0.
     test_size : float, default=0.2
         Fraction of the rows to test on; > 0 and < 1.
     random_state : int, RandomState instance or None, default=None
-        Seed of the order of the rows, which decides between equal choices. Pass an int for reproducible
-        results.
+        Seed of the order in which rows are visited. Pass an int for reproducible results.
 
     Returns
     -------
@@ -66,7 +64,8 @@ def iterative_split(
 
     Notes
     -----
-    The time is O(nnz(Y) log(n_labels)). Y is never made dense. A label with a single row is in one part only.
+    The time is O(nnz(Y) log(n_labels)). Y is never made dense. If a label has a single row, only one part has
+    this label.
 
     References
     ----------
@@ -95,7 +94,7 @@ def iterative_split(
 
 
 class MultilabelStratifiedKFold(BaseCrossValidator):  # type: ignore[misc]
-    """Cross-validation folds in which every label has about its share of rows.
+    """Cross-validation folds in which every label has about the same frequency.
 
     The folds are those of iterative stratification [1]_; see `iterative_split`. The class can be used as `cv`
     in scikit-learn and in `cross_validate`.
@@ -179,14 +178,14 @@ class MultilabelStratifiedKFold(BaseCrossValidator):  # type: ignore[misc]
 
 
 class _InOrder:
-    """Stands for a seed, if rows are visited in the order of Y."""
+    """Value of `random_state` that means that rows are visited in the order of Y."""
 
 
 _IN_ORDER = _InOrder()
 
 
 def stratified_parts(Y: csr_array, shares: NDArray[np.float64], random_state: Any) -> NDArray[np.int64]:
-    """Return the number of the part of each row.
+    """Assign each row to a part.
 
     Parameters
     ----------

@@ -64,7 +64,8 @@ def cross_validate(
     -------
     dict of str to ndarray of shape (n_folds,)
         The array ``test_<name>`` for each scorer, or ``test_score`` for a function. The arrays ``fit_time``
-        and ``score_time`` have seconds. With `return_estimator`, ``estimator`` is a list.
+        and ``score_time`` have seconds. With `return_estimator`, ``estimator`` is the list of the fitted
+        estimators.
 
     Raises
     ------
@@ -195,7 +196,7 @@ def search(
     params: Mapping[str, Any] | None = None,
     n_jobs: int | None = None,
 ) -> GridSearchCV | RandomizedSearchCV:
-    """Search the parameters with the best score in cross-validation.
+    """Search for the parameters with the best score in cross-validation.
 
     Parameters
     ----------

@@ -416,8 +416,8 @@ class BlockPartitionClassifier(BlockClassifier):
         inner = base_estimator(self.estimator)
         if not isinstance(inner, MultiLabelClassifier):
             raise TypeError(
-                "the fit of BlockPartitionClassifier cannot be cut into pieces if `estimator` is of another "
-                f"library, as {type(inner).__name__} is"
+                "the fit of BlockPartitionClassifier cannot be divided into pieces if `estimator` is "
+                f"from another library, as {type(inner).__name__} is"
             )
         return BlockPieces
 

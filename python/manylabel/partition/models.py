@@ -43,7 +43,7 @@ def rows_of_blocks(row_blocks: NDArray[np.int32], n_blocks: int) -> list[NDArray
 
 
 def seeded(estimator: Any, seed: int, block: int) -> Any:
-    """Clone an estimator, and replace each ``random_state`` that is None by a seed of its own."""
+    """Clone an estimator, and replace each ``random_state`` that is None by a different seed."""
     model = clone(estimator)
     names = [
         name
@@ -131,7 +131,7 @@ def fit_models(
     models: list[Any] = [None] * len(label_blocks)
     if not ours and unknown_entries(Y) is not None:
         raise ValueError(
-            "Y must not have unknown entries (NaN) if `estimator` is of another library, as "
+            "Y must not have unknown entries (NaN) if `estimator` is from another library, as "
             f"{type(estimator).__name__} is"
         )
     if ours:
@@ -186,7 +186,8 @@ def fit_block(
     """Fit a clone of `estimator` to the rows and labels of one block.
 
     `dense` must be given if, and only if, the estimator is of another library. The other arguments are the
-    same as in `fit_models`. If the estimator does not say how many threads to use, it uses `threads`.
+    same as in `fit_models`. If the estimator does not specify the number of threads, the fit uses `threads`
+    threads.
     """
     all_rows = len(rows) == X.shape[0]
     of_rows = Y if all_rows else Y[rows]

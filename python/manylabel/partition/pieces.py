@@ -70,7 +70,8 @@ class BlockPieces:
         """Choose the values that all pieces share: the partition, the router and the parameters of models."""
         if costs is not None:
             raise TypeError(
-                "the fit of BlockPartitionClassifier has neither `label_weight` nor `propensities`"
+                "`label_weight` and `propensities` must be None, since BlockPartitionClassifier does not "
+                "support them"
             )
         inner = base_estimator(estimator.estimator)
         built: Any = clone(estimator)

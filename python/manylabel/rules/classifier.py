@@ -140,7 +140,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Fraction of the rows that `early_stopping` holds out; in (0, 1). At least one row is held out.
     n_iter_no_change : int, default=50
         If `early_stopping` is True, the fit stops when the loss on the held-out rows has reached no new
-        minimum for this number of rules in a row; >= 1.
+        minimum for this number of consecutive rules; >= 1.
     random_state : int, RandomState instance or None, default=None
         Seed of the samples of rows and features, and of the choice of held-out rows. Pass an int for
         reproducible results.

@@ -149,8 +149,8 @@ def export_text(
         Maximum number of rules to write, starting with the first rule; >= 1. None writes all rules.
     max_labels : int, default=10
         Maximum number of labels to name per rule; >= 1. The labels with the largest absolute scores are
-        named. For all other labels of the rule together, the text states only how many they are and the range
-        of their scores. None names all labels.
+        named. For the other labels of the rule, the text states only their number and the range of their
+        scores. None names all labels.
     decimals : int, default=2
         Number of digits after the decimal point of scores; >= 0. Labels with equal rounded scores are written
         on the same line. This parameter does not apply to the thresholds of conditions, which have at least

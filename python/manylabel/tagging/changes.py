@@ -65,7 +65,7 @@ class EditableTagger(Estimator):
         Parameters
         ----------
         names : mapping of str to str
-            New names, by the old names.
+            Mapping from old names to new names.
 
         Returns
         -------
@@ -196,7 +196,7 @@ class EditableTagger(Estimator):
 
     @built_aside
     def merge_labels(self, names: Iterable[str], into: str, texts: Any = None, labels: Any = None) -> None:
-        """Replace several labels by one label, which a text has if it has any of them.
+        """Replace several labels by one merged label. A text has the merged label if it has any of them.
 
         Parameters
         ----------
@@ -205,9 +205,10 @@ class EditableTagger(Estimator):
         into : str
             Name of the merged label, which may be one of `names`.
         texts : iterable of str, or matrix of shape (n_samples, n_features), default=None
-            Texts to fit the merged label to. None means the kept rows.
+            Texts to fit the merged label to. None means the rows that the tagger keeps (see `keep_rows`).
         labels : iterable of iterables of str, default=None
-            The names of the labels of each text. Only `names` and `into` matter. None means the kept rows.
+            The names of the labels of each text. All names other than `names` and `into` are ignored. None
+            means the rows that the tagger keeps (see `keep_rows`).
 
         Returns
         -------
@@ -258,9 +259,10 @@ class EditableTagger(Estimator):
         names : iterable of str
             Names of the labels to fit.
         texts : iterable of str, or matrix of shape (n_samples, n_features), default=None
-            Texts to fit the labels to. None means the kept rows.
+            Texts to fit the labels to. None means the rows that the tagger keeps (see `keep_rows`).
         labels : iterable of iterables of str, default=None
-            The names of the labels of each text. Only `names` matter. None means the kept rows.
+            The names of the labels of each text. All names other than `names` are ignored. None means the
+            rows that the tagger keeps (see `keep_rows`).
 
         Returns
         -------
@@ -291,11 +293,12 @@ class EditableTagger(Estimator):
 
     @built_aside
     def update(self, texts: Any, labels: Any) -> None:
-        """Learn from more texts, for labels that the tagger has.
+        """Add training texts, and fit their labels again.
 
-        The texts join the kept rows, and the labels that these texts have are fitted again to all rows. Their
-        classifiers are those of a fit to all rows (see Notes). The scores of the other labels do not change,
-        although the texts are new negative rows for them.
+        The texts are added to the rows that the tagger keeps (see `keep_rows`). The labels of the texts are
+        fitted again, to the old and the new rows. The result for these labels is the same as in a fit to all
+        rows (see Notes). All other labels are not fitted again, although the texts are new negative rows for
+        them, and their scores do not change.
 
         Parameters
         ----------
@@ -317,11 +320,10 @@ class EditableTagger(Estimator):
 
         Notes
         -----
-        The vocabulary and the idf weights of the vectorizer do not change, and neither do the threshold and
-        the structure of the classifier. The fit of a label begins with its present weights if the solver
-        allows it: for `DiSMECClassifier`, if at least 1 % of the rows have the label, or with
-        ``solver="exact"``. The weights then differ from those of a fit to all rows within the tolerance of
-        the solver. All other labels are fitted as in a fit to all rows.
+        The vocabulary, the idf weights of the vectorizer, the threshold and the structure of the classifier
+        do not change. With `DiSMECClassifier`, the fit of a label starts from its present weights if at least
+        1 % of the rows have the label, or with ``solver="exact"``. The result then differs from that of a fit
+        to all rows only within the tolerance of the solver.
 
         Examples
         --------
@@ -396,7 +398,7 @@ class EditableTagger(Estimator):
         return X, Y
 
     def _keep(self, kept: NDArray[np.int64]) -> None:
-        """Keep only some labels of the tagger, apart from the classifier."""
+        """Keep only some labels in the attributes of the tagger. The classifier is not changed."""
         for name in ("label_names_", "label_ids_"):
             if hasattr(self, name):
                 setattr(self, name, getattr(self, name)[kept])

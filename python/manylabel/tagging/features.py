@@ -60,8 +60,8 @@ def at_least_one(texts: Iterator[str]) -> Iterator[str]:
 def readable(texts: Iterator[str], vectorizer: Any) -> Iterator[str] | list[str]:
     """Return the texts unchanged if a text vectorizer of scikit-learn reads them, and otherwise as a list.
 
-    Text vectorizers read the texts once. Others may read them again: a `FeatureUnion` passes them to several
-    vectorizers.
+    Text vectorizers read the texts once. Other transformers may read them several times. For example, a
+    `FeatureUnion` passes them to several vectorizers.
     """
     first = vectorizer
     while isinstance(first, Pipeline):

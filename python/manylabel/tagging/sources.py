@@ -52,9 +52,10 @@ def read_texts(
     ``.jsonl``, ``.ndjson``           one JSON object per line; labels are a list, or a str with `separator`
     ``.parquet``                      a table; labels are a list, or a str with `separator`. This format
                                       requires pyarrow.
-    a folder                          files ``.txt`` with texts. Each has a file of the same name that ends in
-                                      ``.key``, with one name per line, or in ``.tsv``, where each line has an
-                                      identifier in angle brackets, a tab, and a name.
+    a folder                          one ``.txt`` file per text. The labels are in a file of the same name
+                                      that ends in ``.key`` or ``.tsv``. Each line of a ``.key`` file is a
+                                      name. Each line of a ``.tsv`` file has an identifier in angle brackets,
+                                      a tab, and a name.
     ================================  ======================================================================
 
     All files except ``.parquet`` may be compressed with gzip and end in ``.gz``.
@@ -64,13 +65,14 @@ def read_texts(
     path : str or path-like
         The file or folder to read.
     text : str or sequence of str, default=None
-        Names of the columns with the text. Several columns are joined with a line break. It may be a str with
-        commas, such as ``"title,abstract"``. None means the column "text", except for ``.tsv``.
+        Names of the columns with the text. Several columns are joined with a line break. A single str may
+        name several columns, with commas between them, such as ``"title,abstract"``. None means the column
+        "text", except for ``.tsv``.
     labels : str, default=None
         Name of the column with the labels. None means the column "labels", or no labels if there is no such
         column.
     separator : str, default=";"
-        Text between the names of two labels of a cell. Spaces around names are removed.
+        Text between two names in a cell. Spaces around names are removed.
     encoding : str, default="utf-8"
         Encoding of text files. A byte order mark is ignored.
 
@@ -92,8 +94,8 @@ def read_texts(
     Warns
     -----
     UserWarning
-        If nearly all cells have a single label, but most of them contain another usual separator. The warning
-        follows the last row.
+        If nearly all cells have a single label, but most of them contain another common separator, such as a
+        comma. The warning is issued after the last row.
 
     Examples
     --------

@@ -105,21 +105,21 @@ class TextTagger(EditableTagger):
         Classifier with the method `predict_topk`. None means ``LabelTreeClassifier(random_state=0)``.
     vectorizer : "tfidf", vectorizer or None, default="tfidf"
         Converts texts to features. "tfidf" means ``TfidfVectorizer(sublinear_tf=True, dtype=np.float32)``.
-        Other vectorizers of scikit-learn may have all parameters. But a tagger cannot be saved if a parameter
-        of its vectorizer is a function. None means that the user passes features instead of texts.
+        Any vectorizer of scikit-learn is allowed. However, a tagger cannot be saved if a parameter of its
+        vectorizer is a function. None means that the user passes features instead of texts.
     decision : DecisionRule or None, default=None
         Rule of :mod:`manylabel.decision` that chooses the label sets of `predict` from probabilities, such as
-        ``Thresholds("example_f1")``. The probabilities are those of a `DecisionClassifier`, which holds rows
-        out to calibrate them. None means that the classifier chooses the label sets.
+        ``Thresholds("example_f1")``. The probabilities are computed by a `DecisionClassifier`, which
+        calibrates them on held-out rows. None means that the classifier chooses the label sets.
     keep_rows : bool, default=False
-        Whether to keep the features and labels of the training rows in the model, so that labels can be
-        fitted again with more rows (see `update`).
+        Whether to keep the features and labels of the training rows in the model. The methods `update`,
+        `refit_labels` and `merge_labels` can then use these rows.
     n_jobs : int or None, default=None
         Number of threads of the fit of the classifier. None means the value of the classifier.
     verbose : int, default=0
-        A value of 1 or more shows a progress bar of the texts that are converted to features, and then the
-        progress bar of the classifier. 0 shows them only if the classifier itself has the parameter `verbose`
-        > 0.
+        With 1 or more, `fit` shows a progress bar for the conversion of the texts, and then the progress bar
+        of the classifier. With 0, it shows these bars only if the parameter `verbose` of the classifier is 1
+        or more.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class TextTagger(EditableTagger):
     vectorizer_ : vectorizer or None
         The fitted vectorizer.
     label_names_ : ndarray of shape (n_labels,), dtype object
-        The names of the labels. Names are sorted if they were given as lists.
+        The names of the labels. If `fit` got lists of names and no `label_names`, the names are sorted.
     label_ids_ : ndarray of shape (n_labels,), dtype object
         The identifiers of the labels. The attribute exists only if `label_ids` was given in fit.
     rows_ : csr_array of shape (n_rows, n_features), or ndarray
@@ -216,23 +216,23 @@ class TextTagger(EditableTagger):
         ----------
         texts : iterable of str, iterable of pairs, or matrix of shape (n_samples, n_features)
             The texts. If `labels` is None, they are pairs of a text and the names of its labels, such as the
-            result of `read_texts`. If `vectorizer` is None, they are a matrix of features instead. Columns of
-            data frames are iterables of str.
+            result of `read_texts`. If `vectorizer` is None, they are a matrix of features instead. A column
+            of a data frame is also allowed.
         labels : iterable of iterables of str, or indicator matrix, default=None
             The names of the labels of each text, or a 0/1 indicator matrix of shape (n_samples, n_labels). A
             data frame is an indicator matrix, and the names of its columns are the names of the labels.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the texts, >= 0. None means equal weights. Must be None if `keep_rows` is True.
         label_names : sequence of str, default=None
-            Names of the labels, which must be unique. They are necessary if `labels` is an ndarray or a
-            sparse matrix. For lists of names, they fix the labels and their order. None then means all names
-            of the lists, sorted.
+            Names of the labels, which must be unique. This argument is necessary if `labels` is an ndarray or
+            a sparse matrix. If `labels` contains lists of names, `label_names` has all allowed names, in the
+            order of the columns. None means all names in the lists, sorted.
         label_ids : mapping of str to str, or sequence of str of length n_labels, default=None
             Identifiers of the labels, such as URIs: a mapping from names, or one identifier for each name.
             They must be unique.
         progress : callable, default=None
-            Passed to the method `fit` of the classifier. While texts are converted to features, it is called
-            with 0, so that it can stop the work by raising an exception.
+            Function that is passed to the method `fit` of the classifier. While texts are converted to
+            features, the function is called with 0. If it raises an exception, the fit stops.
 
         Returns
         -------
@@ -339,8 +339,8 @@ class TextTagger(EditableTagger):
         Raises
         ------
         ValueError
-            If the first step does not convert texts, if the last step is not such a classifier, or if it was
-            fitted with a 1-D y.
+            If the first step does not convert texts, if the last step has no method `predict_topk`, or if the
+            classifier was fitted with a 1-D y.
         sklearn.exceptions.NotFittedError
             If the pipeline is not fitted.
 
@@ -450,9 +450,9 @@ class TextTagger(EditableTagger):
         -------
         LabelExplanation
             A list of parts, each with the attributes `part`, `name` and `contribution`, in order of
-            decreasing absolute contribution. Print it, or use its methods `to_dict` and `to_frame`. The names
-            of features are the terms of the vectorizer. A `HashingVectorizer` has no terms, so its features
-            have numbers.
+            decreasing absolute contribution. Print the list, or use its methods `to_dict` and `to_frame`. The
+            names of features are the terms of the vectorizer. A `HashingVectorizer` has no terms, so its
+            features are named by their numbers.
 
         Raises
         ------

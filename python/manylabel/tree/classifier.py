@@ -114,9 +114,8 @@ class LabelTreeClassifier(EditableLabels):
     negatives : {"routed", "siblings"}, default="routed"
         Rows that are the negative examples of a classifier. With "siblings", they are the rows that belong to
         another child or label of the same node, as in [1]_. A row belongs to a child if it has a label below
-        the child. "routed" also uses the rows that the levels above send to the node, where a row is sent to
-        up to ``2 * beam`` nodes of each level. With "siblings", the fit is faster, but rankings are usually
-        worse.
+        the child. "routed" also uses the rows that the levels above send to the node. A row is sent to up to
+        ``2 * beam`` nodes of each level. With "siblings", the fit is faster, but rankings are usually worse.
     loss : {"squared_hinge", "logistic"}, default="squared_hinge"
         Loss of the linear classifiers. With "logistic", each of them is an L2-regularized logistic
         regression, and the probability of a node or label is the logistic function of its margin (see Notes).
@@ -158,10 +157,10 @@ class LabelTreeClassifier(EditableLabels):
         node, within `tol`. "fast" approximates the optimum for rare children and labels, in the same way as
         `DiSMECClassifier` does for rare labels. The positive rows of a label are the rows with the label. The
         positive rows of a child are the rows with a label below the child. A child or label is rare if fewer
-        than 1 % of the rows of the node are positive, or if it has at most 300 positive rows and these are
-        fewer than 20 % of the rows of the node. The labels that are not rare are solved in groups of sixteen,
-        and the most frequent rare labels fill the last group. With the logistic loss, every row has a loss,
-        so "fast" is the same as "exact".
+        than 1 % of the rows of the node are positive. It is also rare if it has at most 300 positive rows,
+        and fewer than 20 % of the rows of the node are positive. The labels that are not rare are solved in
+        groups of sixteen, and the most frequent rare labels fill the last group. With the logistic loss,
+        every row has a loss, so "fast" is the same as "exact".
     tol : float, default=0.01
         Tolerance of the solver; finite and > 0. `tol` has the same meaning as in `DiSMECClassifier`.
     max_iter : int, default=1000
@@ -239,8 +238,8 @@ class LabelTreeClassifier(EditableLabels):
     Notes
     -----
     If an entry of Y is unknown (NaN), the row is left out of the loss of the label. In an inner node, a row
-    is left out of the loss of a child if no label below the child is known to be in the row, and a label
-    below it is unknown. In the label vectors, unknown entries count as 0.
+    is left out of the loss of a child if a label below the child is unknown for this row, and no label below
+    the child is known to be present. In the label vectors, unknown entries count as 0.
 
     The vector of a label is the sum of the rows that have the label, or of their reduced forms if
     `label_vectors` is "rembrandt". The sum is scaled to unit length. Labels are clustered by spherical
@@ -249,16 +248,18 @@ class LabelTreeClassifier(EditableLabels):
     root down. A node is fitted to the rows that have a label below the node. With ``negatives="routed"``, it
     is also fitted to the rows that the levels above send to the node. A row is sent to the `beam` best nodes
     of a level, as in a prediction, and to up to `beam` further nodes. A further node has at least ``exp(-7)``
-    times the probability of the best node, which is a margin above -0.9 if the best probability is 1. So the
-    negative rows of a label include all rows that lack the label but reach its leaf, and rows that almost
-    reach it. Without the further nodes, P@1 on citeulike-t is 0.9 points lower (mean of three seeds), because
-    new rows spread over more leaves than the rows of `fit`. On eurlex57k and yso-finna-en, the difference is
-    about 0.1 points or less. The classifiers minimize the same objective as `DiSMECClassifier`.
+    times the probability of the best node. (If the best probability is 1, this is a margin above -0.9.) The
+    negative rows of a label therefore include all rows that reach its leaf but do not have the label, and
+    rows that almost reach its leaf. Without the further nodes, P@1 on citeulike-t is 0.9 points lower (mean
+    of three seeds), because new rows spread over more leaves than the rows of `fit`. On eurlex57k and
+    yso-finna-en, the difference is about 0.1 points or less. The classifiers minimize the same objective as
+    `DiSMECClassifier`.
 
-    With several trees, ``solver="fast"`` and the squared hinge loss, the leaves of a tree begin with the
-    results of the previous tree: rare labels with their dual variables, and frequent labels with their
-    weights. One search for negative rows and one step then suffice. On eurlex57k, three trees take 1.9 times
-    as long as one tree, and 2.7 times without these results. P@1, P@3 and P@5 differ by at most 0.1 points.
+    With several trees, ``solver="fast"`` and the squared hinge loss, the fit of a label in a tree starts from
+    the result of the label in the previous tree. A rare label starts from its dual variables, and a frequent
+    label starts from its weights. One search for negative rows and one solver step are then sufficient. On
+    eurlex57k, the fit of three trees takes 1.9 times as long as the fit of one tree. If every fit starts from
+    zero, it takes 2.7 times as long, and P@1, P@3 and P@5 differ by at most 0.1 points.
 
     The probability of a node or label with margin s is ``exp(-max(0, 1 - s)**3)`` with the squared hinge
     loss, and ``1 / (1 + exp(-s))`` with the logistic loss. With ``combine="product"``, the score of a label
@@ -268,17 +269,24 @@ class LabelTreeClassifier(EditableLabels):
     fitted to rows that have none of these labels.
 
     With ``loss="logistic"`` and ``negatives="siblings"``, the model is a probabilistic label tree [2]_. The
-    probability of a child estimates the probability that a row has a label below the child, if it has a label
-    below the node. With ``path_weight=1``, the product for a label estimates the probability of the label by
-    the chain rule, and ``exp(score + threshold_)`` is this product. With ``negatives="routed"``, the
+    probability of a child estimates the probability that a row has a label below the child, given that it has
+    a label below the node. With ``path_weight=1``, the product for a label estimates the probability of the
+    label by the chain rule, and ``exp(score + threshold_)`` is this product. With ``negatives="routed"``, the
     classifiers see more negative rows, and the product is no probability. `LabelCalibrator` computes
     calibrated probabilities for both losses.
 
-    The squared hinge loss ranks better on sets with many rare labels, and its fit is faster. With the default
-    parameters and one seed, P@1, P@3 and P@5 are 64.3, 39.8 and 29.0 on bibtex, 67.2, 60.9 and 56.3 on
-    delicious, and 66.7, 49.5 and 40.3 on citeulike-t. With the logistic loss, they are 63.4, 39.4 and 28.8,
-    67.4, 61.0 and 56.2, and 62.9, 46.2 and 37.7. The fit then takes 1.7, 1.5 and 6.5 times as much processor
-    time.
+    The squared hinge loss gives better rankings for data with many rare labels, and its fit is faster. The
+    table compares P@1, P@3 and P@5 of the two losses, with the default parameters and one seed. The last
+    column is the processor time of the fit with the logistic loss, divided by the time with the squared hinge
+    loss.
+
+    =========== ================ ================ ====
+    data        squared hinge    logistic         time
+    =========== ================ ================ ====
+    bibtex      64.3, 39.8, 29.0 63.4, 39.4, 28.8 1.7
+    delicious   67.2, 60.9, 56.3 67.4, 61.0, 56.2 1.5
+    citeulike-t 66.7, 49.5, 40.3 62.9, 46.2, 37.7 6.5
+    =========== ================ ================ ====
 
     `predict` and `predict_topk` score the labels of the leaves that a row reaches. `decision_function` scores
     all labels. With several trees, a row can reach a label in one tree but not in another tree. The
@@ -436,15 +444,17 @@ class LabelTreeClassifier(EditableLabels):
         ----------
         label_weight : array-like of shape (n_labels,), default=None
             Weights of the labels, > 0. The loss of a label is multiplied by its weight. The loss of a child
-            of an inner node is multiplied by the mean weight of the ones in Y that are below the child. None
-            means equal weights.
+            of an inner node is multiplied by the mean of these weights over the positive entries of Y whose
+            labels are below the child. None means equal weights.
         propensities : array-like of shape (n_labels,), default=None
-            For each label, the probability that a label of a row is also in Y, in (0, 1];
-            `manylabel.metrics.propensities` estimates it. The losses of the rows that have a label with the
-            propensity p are multiplied by ``2/p - 1``, and those of the rows of a child of an inner node by
-            the mean of these factors. The loss is then a convex upper bound of an unbiased estimate of the
-            loss for the complete labels, as in `DiSMECClassifier`. Rare labels get higher scores. With
-            ``C="auto"``, a hit of a label counts ``1/p``. None means that Y is complete.
+            For each label, the probability that a row to which the label applies has the label in Y, in
+            (0, 1]. `manylabel.metrics.propensities` estimates these probabilities. If a label has the
+            propensity p, the losses of the rows that have the label are multiplied by ``2/p - 1``. For a
+            child of an inner node, the losses of its positive rows are multiplied by the mean of these
+            factors over the positive entries of Y whose labels are below the child. The loss is then a convex
+            upper bound of an unbiased estimate of the loss for the complete labels, as in `DiSMECClassifier`.
+            Rare labels get higher scores. If C is chosen by rankings, a correct prediction of the label
+            counts ``1/p`` times its weight. None means that Y is complete.
         """
         with self._fitting(y) as (built, Y):
             built._fit(X, Y, sample_weight, progress, label_weight=label_weight, propensities=propensities)
@@ -568,7 +578,7 @@ class LabelTreeClassifier(EditableLabels):
         names: Sequence[str] | None = None,
         progress: Progress = None,
     ) -> None:
-        """Add labels to the fitted model, without a new fit.
+        """Add labels to the fitted model, without fitting the old labels again.
 
         The new labels get the numbers ``n_labels``, ``n_labels + 1`` and so on, where ``n_labels`` is the
         number of labels before the call. Only the linear classifiers of the new labels are fitted. The rest
@@ -603,10 +613,10 @@ class LabelTreeClassifier(EditableLabels):
         sklearn.exceptions.NotFittedError
             If the model is not fitted.
         ValueError
-            If an argument or parameter is not valid. For example, X does not have the number of features that
-            it had in `fit`, or `Y_new` is not an indicator matrix, has no columns, or has another number of
-            rows than X. The message states the expected value and the given value. Also raised if a label
-            does not fit in any leaf that its rows reach, because a leaf has at most 65,535 labels.
+            If an argument or parameter is not valid, for example if X has another number of features than in
+            `fit`, or if `Y_new` has another number of rows than X. The message states the expected value and
+            the given value. The error is also raised if all leaves that the rows of a label reach already
+            have 65,535 labels, the maximum for a leaf.
 
         Notes
         -----
@@ -627,13 +637,13 @@ class LabelTreeClassifier(EditableLabels):
         leaves can grow beyond `max_leaf`. Fit the model again if rankings become worse or predictions become
         slow, for example after the number of labels has grown by half.
 
-        All rows are sent down the trees twice, as in a prediction to choose the leaves, and as in `fit` to
-        find negative rows. If all rows of a new label reach its leaf in the second case, the label is fitted
-        together with the other such labels of the leaf. Any other label is fitted alone, in a few passes over
-        the rows that reach its leaf. This takes more time, in proportion to the number of rows and labels of
-        the leaf. For example, it takes half as long to add 428 labels to a model of eurlex57k with 3,843
-        labels as to fit all labels. The arrays of the weights are copied, so the method needs memory for a
-        second model, with 4 bytes for each weight.
+        All rows are sent down the trees twice: first as in a prediction, to choose the leaves, and then as in
+        `fit`, to find negative rows. If all rows of a new label reach its leaf the second time, the label is
+        fitted together with the other such labels of the leaf. Any other label is fitted alone, in a few
+        passes over the rows that reach its leaf. This takes more time, in proportion to the number of rows
+        and labels of the leaf. For example, adding 428 labels to a model of eurlex57k with 3,843 labels takes
+        half as long as fitting all labels. The arrays of the weights are copied, so the method needs memory
+        for a second model, with 4 bytes for each weight.
 
         Examples
         --------
@@ -777,7 +787,8 @@ def _reduced_vectors(
 ) -> csr_array:
     """Return the vectors of all labels that have a row, from rows that `Rembrandt` has reduced.
 
-    Label vectors are sums of the rows with known ones. So unknown entries are taken for zeros here.
+    Unknown entries of Y count as 0 here, because a label vector is the sum of the rows that are known to have
+    the label.
     """
     X = X.astype(np.float32, copy=False)  # so that the reduced rows are float32
     reduction = Rembrandt(random_state=params["random_state"], n_jobs=params["n_jobs"])

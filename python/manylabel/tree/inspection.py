@@ -25,7 +25,7 @@ def explained(
     features : ndarray of shape (n_stored,)
         Features of the row.
     values : ndarray of shape (n_stored,), dtype float64
-        Their values, scaled as the model scales rows.
+        Values of these features, scaled in the same way as in predictions.
     label : int
         A label that is in a leaf.
     names : sequence of str

@@ -166,7 +166,7 @@ impl Gram {
                 let (name, expected) = if mean.is_finite() {
                     (
                         "l2_link",
-                        "small enough that l2_link times the mean square of the features of the link is finite",
+                        "small enough that its product with the mean square of the features of the link is finite",
                     )
                 } else {
                     (
@@ -177,7 +177,7 @@ impl Gram {
                 return Err(Error::Param {
                     name,
                     expected,
-                    got: format!("a mean square of {mean:e}, and {relative:e} times this number"),
+                    got: format!("a mean square of {mean:e} with l2_link={relative:e}"),
                 });
             }
             if let Some(factor) = self.try_factor(absolute, watch)? {

@@ -300,7 +300,7 @@ macro_rules! with_labels {
             manylabel_sparse::Sparse::I64F32($view) => $body,
             _ => Err(manylabel_base::Error::Param {
                 name: "Y",
-                expected: "a matrix in single precision",
+                expected: "a matrix of dtype float32",
                 got: "a matrix of another type".into(),
             }),
         }

@@ -162,7 +162,7 @@ pub(crate) fn ensure_reserve() -> Result<(), Error> {
     Err(Error::TooLarge {
         what: "the computation",
         got: format!(
-            "it needs {} MiB of memory as a reserve, which are not available",
+            "it needs a reserve of {} MiB of memory, which is not available",
             RESERVE.size() >> 20
         ),
     })
