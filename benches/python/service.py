@@ -40,7 +40,7 @@ SERVICE = record.ROOT / "python/docs/guide/service.py"
 N_CLIENTS = 16
 PER_SECOND = 50
 # Memory is read after each worker has worked for this number of seconds.
-WORKED = 0.2
+WORKED = 0.1
 
 
 def shared():
@@ -159,7 +159,7 @@ def private_memory(pid):
 def memory_of(address, workers, texts):
     """Return the private memory of each worker, after each has answered requests."""
     begin = {pid: cpu_seconds(pid) for pid in workers}
-    for _ in range(60):  # the system chooses the worker of each connection
+    for _ in range(120):  # the system chooses the worker of each connection
         asyncio.run(flood(address, texts, 0.5))
         if all(cpu_seconds(pid) - begin[pid] >= WORKED for pid in workers):
             return [private_memory(pid) for pid in workers]
@@ -214,7 +214,7 @@ def main():
                 rates[name].append(asyncio.run(flood(address, texts, min(8.0, options.seconds))))
         for name, (address, _) in services.items():
             times = asyncio.run(trickle(address, texts, options.seconds))
-            p50, p95, p99 = np.quantile(times, [0.5, 0.95, 0.99])
+            p50, p95, p99 = np.quantile(times, [0.5, 0.95, 0.99]).tolist()
             figures = {
                 "labels": n_labels,
                 "workers": n_workers,
