@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -104,6 +105,14 @@ def test_models_that_cannot_be_exported_are_named(model, name):
 
     with pytest.raises(TypeError, match=f"BoostedRulesClassifier, DiSMECClassifier, .* got {name}"):
         to_onnx(model.fit(X, Y))
+
+
+def test_a_pipeline_of_texts_is_refused():
+    from manylabel.compat.onnx import to_onnx
+
+    model = make_pipeline(TfidfVectorizer(), ml.DiSMECClassifier(random_state=0))
+    with pytest.raises(TypeError, match=r"a pipeline of numeric steps .* got DiSMECClassifier of Pipeline"):
+        to_onnx(model.fit(["a cat", "tax law", "my dog", "the law"], [[1, 0], [0, 1], [1, 0], [0, 1]]))
 
 
 def test_a_model_that_is_too_large_or_not_fitted_is_refused(monkeypatch):

@@ -72,8 +72,9 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
     label sets differ by no more than the rounding of doubles.
 
     The weights take 4 bytes for each pair of a feature and a label (`DiSMECClassifier`,
-    `PDSparseClassifier`), 4 bytes for each factor of a feature or a label (`LEMLClassifier`), and 8 bytes for
-    each pair of a rule and a label, or of a known label set and a label (`BoostedRulesClassifier`).
+    `PDSparseClassifier`), 4 bytes for each factor of a feature or a label (`LEMLClassifier`), or 8 bytes for
+    each pair of a rule and a label (`BoostedRulesClassifier`). If rules predict known label sets, each pair
+    of a label set and a label takes 24 bytes more.
 
     Examples
     --------
@@ -88,16 +89,16 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
     >>> _ = Path("rules.onnx").write_bytes(onnx_model.SerializeToString())
     """
     check_is_fitted(model)
-    steps = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
-    *before, last = steps
-    if type(last) not in _CONVERTERS or any(isinstance(step, MultiLabelClassifier) for step in before):
+    last = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    n_features = getattr(model, "n_features_in_", None)  # steps that take texts have no such attribute
+    if type(last) not in _CONVERTERS or n_features is None:
         name = " of ".join(type(step).__name__ for step in dict.fromkeys([last, model]))
         known = ", ".join(sorted(cls.__name__ for cls in _CONVERTERS))
         raise TypeError(
-            f"`model` must be one of the classes that can be exported to ONNX, {known}, or a pipeline that "
-            f"ends in one of them, got {name}"
+            f"`model` must be one of the classes that can be exported to ONNX, {known}, or a pipeline of "
+            f"numeric steps that ends in one of them, got {name}"
         )
-    inputs = [("X", FloatTensorType([None, model.n_features_in_]))]
+    inputs = [("X", FloatTensorType([None, n_features]))]
     return convert_sklearn(model, initial_types=inputs, target_opset=target_opset)
 
 
@@ -179,7 +180,7 @@ def _convert_rules(scope: Any, operator: Any, container: Any) -> None:
     model, at = operator.raw_operator, {"op_version": container.target_opset}
     n_rules, n_labels = model.heads_.shape
     by_sets = model._names_sets
-    _check_size(model, 8 * n_labels * (n_rules + 2 * by_sets * model.label_sets_.shape[0]))
+    _check_size(model, 8 * n_labels * (n_rules + 3 * by_sets * model.label_sets_.shape[0]))
     sums = ops.OnnxMatMul(_covered(model, operator, at), model.heads_.toarray().astype(np.float64), **at)
     unseen = np.bincount(model.label_sets_.indices, minlength=n_labels) == 0
     totals = ops.OnnxAdd(sums, np.where(unseen, -np.inf, 0.0), **at)
