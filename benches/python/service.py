@@ -12,12 +12,13 @@ memory that the libraries take. The requests are titles that were not used for t
   the request should arrive to its complete answer.
 
 Each request has its own connection, so that an idle worker takes it. The clients run on the same machine, in
-one process. """
+one process."""
 
 import argparse
 import asyncio
 import importlib.util
 import itertools
+import json
 import os
 import pickle
 import random
@@ -29,7 +30,6 @@ import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
-from urllib.parse import quote
 
 import numpy as np
 import record
@@ -100,8 +100,10 @@ async def answers(address):
 async def ask(address, text):
     """Return the suggestions of a text."""
     reader, writer = await asyncio.open_connection(*address)
-    request = f"GET /suggest?text={quote(text)} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    writer.write(request.encode())
+    content = json.dumps({"text": text}).encode()
+    lines = ["POST /suggest HTTP/1.1", "Host: localhost", "Connection: close"]
+    lines += ["Content-Type: application/json", f"Content-Length: {len(content)}", "", ""]
+    writer.write("\r\n".join(lines).encode() + content)
     head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     writer.close()
     if b" 200 " not in head.partition(b"\r\n")[0]:

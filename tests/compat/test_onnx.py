@@ -14,7 +14,7 @@ pytest.importorskip("skl2onnx", reason="manylabel.compat.onnx needs the package 
 pytest.importorskip("onnxruntime", reason="exported models run in the package onnxruntime")
 
 TOLERANCE = 1e-5
-X, Y = (matrix.toarray() for matrix in ml.datasets.make_multilabel(300, 30, 12, random_state=0))
+X, Y = (matrix.toarray() for matrix in ml.datasets.make_multilabel(150, 30, 12, random_state=0))
 Y[:, 3] = 0  # a label without rows, whose scores are -inf
 X[7] = 0
 

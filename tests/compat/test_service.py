@@ -4,7 +4,6 @@ import asyncio
 import json
 import runpy
 from pathlib import Path
-from urllib.parse import urlencode
 
 import pytest
 
@@ -30,21 +29,21 @@ def app(tagger, tmp_path_factory):
         return runpy.run_path(str(SERVICE))["app"]
 
 
-def get(app, **query):
-    """The status and the content of an answer, asked for as a server does."""
+def ask(app, question):
+    """The status and the content of the answer to a question, asked as a server does."""
     scope = {
         "type": "http",
         "asgi": {"version": "3.0"},
         "http_version": "1.1",
-        "method": "GET",
+        "method": "POST",
         "path": "/suggest",
-        "query_string": urlencode(query).encode(),
-        "headers": [],
+        "query_string": b"",
+        "headers": [(b"content-type", b"application/json")],
     }
     sent = []
 
     async def receive():
-        return {"type": "http.request", "body": b""}
+        return {"type": "http.request", "body": json.dumps(question).encode()}
 
     async def send(message):
         sent.append(message)
@@ -56,11 +55,11 @@ def get(app, **query):
 
 def test_suggestions_are_those_of_the_tagger(app, tagger):
     wanted = [[name, pytest.approx(score)] for name, score in tagger.suggest("the täx law", k=2)]
-    assert get(app, text="the täx law", k=2) == (200, wanted)
-    assert len(get(app, text="the law")[1]) == 3
+    assert ask(app, {"text": "the täx law", "k": 2}) == (200, wanted)
+    assert len(ask(app, {"text": "the law"})[1]) == 3
 
 
-@pytest.mark.parametrize("query", [{}, {"text": "law", "k": 0}, {"text": "law", "k": "many"}])
-def test_bad_requests_are_refused(app, query):
-    status, _ = get(app, **query)
+@pytest.mark.parametrize("question", [{}, {"text": "law", "k": 0}, {"text": "law", "k": "many"}])
+def test_bad_requests_are_refused(app, question):
+    status, _ = ask(app, question)
     assert status == 422

@@ -13,7 +13,7 @@ from manylabel.compat.skops import trusted_types
 
 skops = pytest.importorskip("skops.io", reason="files of skops need the package skops")
 
-X, Y = ml.datasets.make_multilabel(120, 20, 8, random_state=0)
+X, Y = ml.datasets.make_multilabel(80, 10, 6, random_state=0)
 # One estimator of each class. Variants with other parameters have the same attributes.
 ONE_OF_EACH = {type(each).__name__: each for each in reversed([*CLASSIFIERS, *TRANSFORMERS, *PARTITIONERS])}
 

@@ -1,13 +1,17 @@
 """Suggest labels of texts over HTTP, with several processes that share one model. Start it with
 
 TAGGER=tagger.safetensors gunicorn service:app --preload --workers 8 --worker-class asgi
+
+and ask it with
+
+curl localhost:8000/suggest --json '{"text": "How taxes became law", "k": 3}'
 """
 
 import gc
 import os
 from typing import Annotated
 
-from fastapi import FastAPI, Query
+from fastapi import Body, FastAPI
 
 import manylabel as ml
 
@@ -19,6 +23,8 @@ gc.freeze()
 
 
 # A short text takes less time than the way to another thread and back, so this function is `async`.
-@app.get("/suggest")
-async def suggest(text: str, k: Annotated[int, Query(ge=1, le=100)] = 5) -> list[tuple[str, float]]:
+@app.post("/suggest")
+async def suggest(
+    text: Annotated[str, Body()], k: Annotated[int, Body(ge=1, le=100)] = 5
+) -> list[tuple[str, float]]:
     return tagger.suggest(text, k=k)
