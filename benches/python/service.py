@@ -1,9 +1,9 @@
 """Measure a service of eight processes that share one model.
 
 The service is the one of the documentation, ``python/docs/guide/service.py``, under gunicorn. Its model is a
-`TextTagger` of all titles of ``texts/yso-finna-en`` in the folder MANYLABEL_DATA, with 24,522 labels. The
+`TextTagger` of all titles of ``texts/yso-finna-en`` in the folder MANYLABEL_DATA, with 23,944 labels. The
 same service runs with eight private copies of the model, and with a model of two labels, which shows the
-memory that the libraries take. The requests are titles that were not used for training.
+memory that the libraries take. The requests are the last 3,000 titles.
 
 - Private memory is what one more worker needs, after it has answered requests. It is counted for each worker.
 - Requests per second: 16 clients each wait for an answer before they send the next request. Both services run
