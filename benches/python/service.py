@@ -12,7 +12,8 @@ memory that the libraries take. The requests are the last 3,000 titles.
   the request should arrive to its complete answer.
 
 Each request has its own connection, so that an idle worker takes it. The clients run on the same machine, in
-one process."""
+one process.
+"""
 
 import argparse
 import asyncio
