@@ -73,7 +73,7 @@ bench-rules: .venv/built .venv-boomer/installed
 
 # Installs the packages that tests and linters need in addition to the library.
 .venv/tools: .venv/made
-	$(BIN)/pip install --quiet --group dev
+	$(BIN)/pip install --quiet --group dev --group clients
 	touch $@
 
 .venv/docs: .venv/made
@@ -92,8 +92,9 @@ bench-rules: .venv/built .venv-boomer/installed
 # Annif, for `.venv-annif/bin/pytest tests/compat` and benches/python/annif_project.py.
 .venv-annif/installed: .venv/built
 	$(PYTHON) -m venv .venv-annif
+	.venv-annif/bin/pip install --quiet --upgrade 'pip>=25.1'
 	.venv-annif/bin/pip install --quiet 'annif[omikuji]>=1.4' pytest pytest-timeout hypothesis threadpoolctl
-	VIRTUAL_ENV=$(CURDIR)/.venv-annif PIP_QUIET=1 $(BIN)/maturin develop --release --quiet
+	VIRTUAL_ENV=$(CURDIR)/.venv-annif PIP_QUIET=1 $(BIN)/maturin develop --release --quiet --group build
 	touch $@
 
 .venv-boomer/installed: benches/python/rules_peers.txt

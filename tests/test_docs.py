@@ -18,6 +18,7 @@ from manylabel.tagging.changes import EditableTagger
 README = Path(__file__).parents[1] / "README.md"
 API_PAGE = Path(__file__).parents[1] / "python/docs/api.md"
 MODULES = ["manylabel", *(module.name for module in pkgutil.walk_packages(ml.__path__, "manylabel."))]
+MODULES.remove("manylabel.compat.mlflow")  # has no examples, and MLflow takes a second to import
 
 NOT_ASKED_FOR = {
     "ES01",  # an extended summary is not required
@@ -59,6 +60,13 @@ def test_api_page():
             assert not callable(thing) or thing in shown, f"{module.__name__}.{name}"
 
 
+# The packages that modules need, apart from those of the library.
+NEEDS = {
+    "manylabel.compat.annif": "annif",
+    "manylabel.compat.onnx": "skl2onnx",
+}
+
+
 class Finder(doctest.DocTestFinder):
     """Finds decorated functions too, whose globals are those of the decorator."""
 
@@ -71,8 +79,8 @@ class Finder(doctest.DocTestFinder):
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    if name == "manylabel.compat.annif":
-        pytest.importorskip("annif", reason="manylabel.compat.annif needs the package annif")
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name], reason=f"{name} needs the package {NEEDS[name]}")
     module, runner = importlib.import_module(name), doctest.DocTestRunner()
     for test in Finder().find(module, module.__name__):
         runner.run(test)

@@ -393,6 +393,32 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         ),
     ),
     "tagger_changes": lambda: rows("tagger_changes", same("s", "other labels", "same bits"), first="change"),
+    "service": lambda: rows(
+        "service",
+        same(
+            "labels",
+            "workers",
+            "model MB",
+            "private MB of a worker",
+            "of which libraries",
+            "requests/s",
+            "p50 ms",
+            "p95 ms",
+            "p99 ms",
+        ),
+        first="service",
+    ),
+    "annif": lambda: rows(
+        "annif",
+        {
+            **same("train CPU s", "learn CPU s", "suggestions/s"),
+            "train peak MB": "train MB of memory",
+            "suggest peak MB": "suggest MB of memory",
+            **same("F1@5", "NDCG", "MB", "files"),
+        },
+        first="backend",
+        sizes=True,
+    ),
     "page_sharing": lambda: rows(
         "page_sharing", same("Rss MB", "Pss MB", "private MB", "s"), first="process, stage"
     ),

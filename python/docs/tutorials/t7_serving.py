@@ -103,22 +103,8 @@ print(f"this machine has {os.cpu_count()} cores")
 # As a service
 # ------------
 #
-# .. code-block:: python
-#
-#    # service.py; gunicorn service:app --preload --workers 8 --worker-class uvicorn.workers.UvicornWorker
-#    from fastapi import FastAPI
-#
-#    import manylabel as ml
-#
-#    tagger = ml.load("tagger.safetensors").prepare()
-#    app = FastAPI()
-#
-#    @app.get("/suggest")
-#    def suggest(text: str, k: int = 5):
-#        return tagger.suggest(text, k=k)
-#
-# To replace the model, save the new one under the same path: ``save`` renames a complete file. Then restart
-# the workers one by one.
+# :doc:`Save, load, serve </guide/serving>` has a service for FastAPI and gunicorn, with its memory and its
+# requests per second.
 
 del model
 folder.cleanup()

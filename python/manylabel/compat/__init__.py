@@ -1,9 +1,12 @@
 """Use manylabel from other software, and read the models of other libraries.
 
 - :mod:`manylabel.compat.annif`: a backend for Annif.
+- :mod:`manylabel.compat.mlflow`: models in MLflow.
 - :mod:`manylabel.compat.omikuji`: the Python interface of omikuji.
+- :mod:`manylabel.compat.onnx`: export to ONNX.
+- :mod:`manylabel.compat.skops`: the types that skops must trust.
 
-Both modules must be imported by their full names. The following functions read models of other libraries:
+These modules must be imported by their full names. The following functions read models of other libraries:
 
 - :func:`load_liblinear` and :func:`load_dismec` read one-vs-rest classifiers.
 - :func:`load_omikuji` and :func:`load_pecos` read label trees.

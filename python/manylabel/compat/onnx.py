@@ -1,0 +1,252 @@
+"""Export classifiers to ONNX [1]_, so that programs without Python can run them.
+
+:func:`to_onnx` exports rules and linear classifiers, alone or at the end of a scikit-learn pipeline whose
+other steps skl2onnx can convert. The import of this module also registers the converters of these classes
+with skl2onnx, so that its own functions convert them.
+
+The module needs the package skl2onnx: ``pip install 'manylabel[onnx]'``. ONNX has no sparse products, so a
+model has its weights as dense arrays, and takes X as a dense array. This suits small models.
+
+References
+----------
+.. [1] https://onnx.ai
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from skl2onnx import convert_sklearn, get_model_alias, update_registered_converter
+from skl2onnx.algebra import onnx_ops as ops
+from skl2onnx.common.data_types import FloatTensorType, Int64TensorType
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from manylabel.estimator.base import MultiLabelClassifier
+from manylabel.linear import DiSMECClassifier, LEMLClassifier, PDSparseClassifier
+from manylabel.rules import BoostedRulesClassifier
+
+__all__ = ["to_onnx"]
+
+# ONNX files are protocol buffers, which have at most this number of bytes.
+_MOST_BYTES = 2**31 - 1
+
+# Scores of rules are clipped to this bound before their exponential, so that sums of exponentials are finite.
+# Rules of a fit have scores far below it. A label that is in no training row has the score -inf.
+_MOST_SCORE = 600.0
+
+
+def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
+    """Export a fitted classifier to ONNX.
+
+    Parameters
+    ----------
+    model : DiSMECClassifier, PDSparseClassifier, LEMLClassifier, BoostedRulesClassifier or Pipeline
+        The fitted classifier, or a scikit-learn pipeline of numeric steps that ends in such a classifier.
+    target_opset : int, default=None
+        The version of ONNX's operators. None means the newest version that skl2onnx supports.
+
+    Returns
+    -------
+    onnx.ModelProto
+        The model. Its input `X` has the type float32 and the shape (n_samples, n_features). Its output
+        `labels` is the result of `predict`, as an int64 array of shape (n_samples, n_labels). Its output
+        `scores` is the result of `decision_function`, as a float32 array of this shape. Both have one column
+        if y was 1-D in fit.
+
+    Raises
+    ------
+    TypeError
+        If ONNX cannot express the model. The message names the class and the classes that can be exported.
+    ValueError
+        If the dense weights take more than 2 GB, which is the most that a file of ONNX can have.
+    sklearn.exceptions.NotFittedError
+        If the model is not fitted.
+
+    Notes ----- Scores are computed in double precision and then rounded to float32. They agree with
+    `decision_function` up to the rounding of float32. The runtime does not check X for NaN and infinite
+    values. With ``predictor="known-label-sets"``, another label set may be predicted if the losses of two
+    label sets differ by no more than the rounding of doubles.
+
+    The weights take 4 bytes for each pair of a feature and a label (`DiSMECClassifier`,
+    `PDSparseClassifier`), 4 bytes for each factor of a feature or a label (`LEMLClassifier`), or 8 bytes for
+    each pair of a rule and a label (`BoostedRulesClassifier`). If rules predict known label sets, each pair
+    of a label set and a label takes 24 bytes more.
+
+    Examples
+    --------
+    >>> import manylabel as ml
+    >>> from manylabel.compat.onnx import to_onnx
+    >>> X, Y = ml.datasets.make_multilabel(200, 20, 10, random_state=0)
+    >>> model = ml.BoostedRulesClassifier(n_rules=20, random_state=0).fit(X, Y)
+    >>> onnx_model = to_onnx(model)
+    >>> [output.name for output in onnx_model.graph.output]
+    ['labels', 'scores']
+    >>> from pathlib import Path
+    >>> _ = Path("rules.onnx").write_bytes(onnx_model.SerializeToString())
+    """
+    check_is_fitted(model)
+    last = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    n_features = getattr(model, "n_features_in_", None)  # steps that take texts have no such attribute
+    if type(last) not in _CONVERTERS or n_features is None:
+        name = " of ".join(type(step).__name__ for step in dict.fromkeys([last, model]))
+        known = ", ".join(sorted(cls.__name__ for cls in _CONVERTERS))
+        raise TypeError(
+            f"`model` must be one of the classes that can be exported to ONNX, {known}, or a pipeline of "
+            f"numeric steps that ends in one of them, got {name}"
+        )
+    inputs = [("X", FloatTensorType([None, n_features]))]
+    return convert_sklearn(model, initial_types=inputs, target_opset=target_opset)
+
+
+def _parse(
+    scope: Any, model: MultiLabelClassifier, inputs: list[Any], custom_parsers: Any = None
+) -> list[Any]:
+    """Declare the outputs of a classifier."""
+    operator = scope.declare_local_operator(get_model_alias(type(model)), model)
+    operator.inputs = inputs
+    operator.outputs.append(scope.declare_local_variable("labels", Int64TensorType()))
+    operator.outputs.append(scope.declare_local_variable("scores", FloatTensorType()))
+    outputs: list[Any] = operator.outputs
+    return outputs
+
+
+def _set_shapes(operator: Any) -> None:
+    n_labels = operator.raw_operator._n_labels
+    n_rows = operator.inputs[0].get_first_dimension()
+    operator.outputs[0].type = Int64TensorType([n_rows, n_labels])
+    operator.outputs[1].type = FloatTensorType([n_rows, n_labels])
+
+
+def _check_size(model: MultiLabelClassifier, n_bytes: int) -> None:
+    if n_bytes > _MOST_BYTES:
+        raise ValueError(
+            f"the dense weights of {type(model).__name__} must take at most {_MOST_BYTES:,} bytes, which is "
+            f"the most that a file of ONNX can have, got {n_bytes:,}"
+        )
+
+
+def _convert_sparse_linear(scope: Any, operator: Any, container: Any) -> None:
+    model, at = operator.raw_operator, {"op_version": container.target_opset}
+    n_labels, n_features = model.coef_.shape
+    _check_size(model, 4 * n_labels * n_features)
+    weights = ops.OnnxCast(model.coef_.toarray().T.copy(), to=_DOUBLE, **at)
+    margins = ops.OnnxMatMul(_scaled(model, operator, at), weights, **at)
+    _finish_linear(margins, scope, operator, container)
+
+
+def _convert_low_rank(scope: Any, operator: Any, container: Any) -> None:
+    model, at = operator.raw_operator, {"op_version": container.target_opset}
+    _check_size(model, 4 * (model.feature_factors_.size + model.label_factors_.size))
+    seen = ops.OnnxGather(
+        _scaled(model, operator, at), np.asarray(model.features_, dtype=np.int64), axis=1, **at
+    )
+    factors = [
+        ops.OnnxCast(np.ascontiguousarray(array), to=_DOUBLE, **at)
+        for array in (model.feature_factors_, model.label_factors_)
+    ]
+    margins = ops.OnnxMatMul(ops.OnnxMatMul(seen, factors[0], **at), factors[1], **at)
+    _finish_linear(margins, scope, operator, container)
+
+
+def _scaled(model: Any, operator: Any, at: dict[str, Any]) -> Any:
+    """Return the rows in double precision, scaled to unit length if the model scales rows."""
+    X = ops.OnnxCast(operator.inputs[0], to=_DOUBLE, **at)
+    if not model._normalizes_rows:
+        return X
+    squares = ops.OnnxReduceSum(ops.OnnxMul(X, X, **at), np.array([1]), keepdims=1, **at)
+    # A row of zeros stays a row of zeros: its length is replaced by 1.
+    empty = ops.OnnxCast(ops.OnnxEqual(squares, np.zeros(1), **at), to=_DOUBLE, **at)
+    return ops.OnnxDiv(X, ops.OnnxSqrt(ops.OnnxAdd(squares, empty, **at), **at), **at)
+
+
+def _finish_linear(margins: Any, scope: Any, operator: Any, container: Any) -> None:
+    model, at = operator.raw_operator, {"op_version": container.target_opset}
+    shifted = ops.OnnxAdd(margins, model.intercept_.astype(np.float64), **at)
+    scores = ops.OnnxCast(shifted, to=_FLOAT, output_names=operator.outputs[1:], **at)
+    least = np.array([model._least_score], dtype=np.float32)
+    _write(scores, _above(scores, least, operator, at), scope, container)
+
+
+def _above(scores: Any, least: NDArray[Any], operator: Any, at: dict[str, Any]) -> Any:
+    positive = ops.OnnxGreater(scores, least, **at)
+    return ops.OnnxCast(positive, to=_INT64, output_names=operator.outputs[:1], **at)
+
+
+def _convert_rules(scope: Any, operator: Any, container: Any) -> None:
+    model, at = operator.raw_operator, {"op_version": container.target_opset}
+    n_rules, n_labels = model.heads_.shape
+    by_sets = model._names_sets
+    _check_size(model, 8 * n_labels * (n_rules + 3 * by_sets * model.label_sets_.shape[0]))
+    sums = ops.OnnxMatMul(_covered(model, operator, at), model.heads_.toarray().astype(np.float64), **at)
+    unseen = np.bincount(model.label_sets_.indices, minlength=n_labels) == 0
+    totals = ops.OnnxAdd(sums, np.where(unseen, -np.inf, 0.0), **at)
+    scores = ops.OnnxCast(totals, to=_FLOAT, output_names=operator.outputs[1:], **at)
+    if by_sets:
+        labels = _best_sets(totals, model.label_sets_.toarray().astype(np.int64), operator, at)
+    else:
+        labels = _above(scores, np.zeros(1, dtype=np.float32), operator, at)
+    _write(scores, labels, scope, container)
+
+
+def _covered(model: BoostedRulesClassifier, operator: Any, at: dict[str, Any]) -> Any:
+    """Return which rules cover which rows, as doubles 0 and 1 of shape (n_samples, n_rules)."""
+    X = ops.OnnxCast(operator.inputs[0], to=_FLOAT, **at)
+    values = ops.OnnxGather(X, model.body_feature_.astype(np.int64), axis=1, **at)
+    bounds = model.body_threshold_
+    below, above = ops.OnnxLess(values, bounds, **at), ops.OnnxGreater(values, bounds, **at)
+    equal = ops.OnnxEqual(values, bounds, **at)
+    # The tests that satisfy each operator, in the order of its numbers. NaN passes no test.
+    tests = {0: (below, equal), 1: (above,), 2: (equal,), 3: (below, above)}
+    satisfied = None
+    for number, passed in tests.items():
+        has_operator = model.body_operator_ == number
+        for test in passed if number == 0 or has_operator.any() else ():
+            term = ops.OnnxAnd(test, has_operator, **at)
+            satisfied = term if satisfied is None else ops.OnnxOr(satisfied, term, **at)
+    # A rule covers a row if the number of failed conditions does not grow from its first to its last one.
+    failed = ops.OnnxCast(ops.OnnxNot(satisfied, **at), to=_INT32, **at)
+    counts = ops.OnnxCumSum(failed, np.array(1, dtype=np.int64), **at)
+    counts = ops.OnnxPad(counts, np.array([0, 1, 0, 0]), np.array(0, dtype=np.int32), **at)
+    ends = [
+        ops.OnnxGather(counts, positions, axis=1, **at)
+        for positions in (model.body_indptr_[:-1].copy(), model.body_indptr_[1:].copy())
+    ]
+    return ops.OnnxCast(ops.OnnxEqual(*ends, **at), to=_DOUBLE, **at)
+
+
+def _best_sets(totals: Any, sets: NDArray[np.int64], operator: Any, at: dict[str, Any]) -> Any:
+    """Return the known label set with the smallest example-wise loss; see ``rust/rules/src/known.rs``.
+
+    A label costs ``2 sinh |score|`` if the set disagrees with the sign of its score.
+    """
+    bounded = ops.OnnxClip(totals, np.array(-_MOST_SCORE), np.array(_MOST_SCORE), **at)
+    # onnxruntime has no hyperbolic sine in double precision.
+    sines = ops.OnnxSub(ops.OnnxExp(bounded, **at), ops.OnnxExp(ops.OnnxNeg(bounded, **at), **at), **at)
+    wrong = ops.OnnxConcat(
+        ops.OnnxRelu(ops.OnnxNeg(sines, **at), **at), ops.OnnxRelu(sines, **at), axis=1, **at
+    )
+    costs = ops.OnnxMatMul(wrong, np.hstack([sets, 1 - sets]).T.astype(np.float64), **at)
+    best = ops.OnnxArgMin(costs, axis=1, keepdims=0, **at)
+    return ops.OnnxGather(sets, best, axis=0, output_names=operator.outputs[:1], **at)
+
+
+def _write(scores: Any, labels: Any, scope: Any, container: Any) -> None:
+    scores.add_to(scope, container)
+    labels.add_to(scope, container)
+
+
+# The numbers of types in `onnx.TensorProto`.
+_FLOAT, _INT32, _INT64, _DOUBLE = 1, 6, 7, 11
+
+_CONVERTERS: dict[type, Callable[[Any, Any, Any], None]] = {
+    DiSMECClassifier: _convert_sparse_linear,
+    PDSparseClassifier: _convert_sparse_linear,
+    LEMLClassifier: _convert_low_rank,
+    BoostedRulesClassifier: _convert_rules,
+}
+for _cls, _convert in _CONVERTERS.items():
+    update_registered_converter(_cls, f"Manylabel{_cls.__name__}", _set_shapes, _convert, parser=_parse)
