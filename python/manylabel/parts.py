@@ -3,8 +3,8 @@
 `manylabel.save` can save a pipeline of instances of these classes and of estimators of this library. An
 instance of a scikit-learn class is stored in the same way as an estimator of this library: parameters and
 small values as JSON, and arrays as tensors. The class name in the file has the prefix ``sklearn.``. Only
-parameters that differ from their defaults are stored, so that other versions of scikit-learn can read the
-file.
+parameters that differ from their defaults are stored, so that the file can be loaded with other versions of
+scikit-learn.
 
 A parameter that is a function cannot be stored, since a model file contains no code.
 """

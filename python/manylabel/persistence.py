@@ -609,7 +609,7 @@ def _tensors(entries: dict[str, Any], data: NDArray[np.uint8]) -> dict[str, NDAr
             )
         if stop > len(data):
             raise ValueError(
-                f"tensor {name!r} must end at most at the offset {len(data)}, the end of the file, got {stop}"
+                f"tensor {name!r} must not end after the data, at the offset {len(data)}, got {stop}"
             )
         if stop - begin != size:
             raise ValueError(

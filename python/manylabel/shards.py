@@ -253,6 +253,8 @@ class Folder:
             found = folder.about.get(name)
             if wanted != found and not (name == "cpu" and any_cpu):
                 what = _FINGERPRINTS[name]
+                if name in _FORMATS:
+                    found, wanted = _FORMATS[name][bool(found)], _FORMATS[name][bool(wanted)]
                 raise ValueError(f"{path}: the folder was made with {what}: {_difference(found, wanted)}")
         return folder
 
@@ -288,7 +290,7 @@ class Folder:
         """Return the result of a piece."""
         found = _read(self.piece_path(number))
         if found is None:
-            raise ValueError(f"{self.path}: piece {number} is missing")
+            raise ValueError(f"{self.path}: piece {number + 1} is missing")
         return found
 
     @property
@@ -320,7 +322,7 @@ class Folder:
         if missing or choice is None:
             raise ValueError(
                 f"{self.path}: {len(missing)} of {n_pieces} pieces are missing, "
-                f"the first is piece {missing[0]}"
+                f"the first is piece {missing[0] + 1}"
             )
         estimator = from_description(self.about["estimator"])
         n_features, n_labels = self.about["n_features"], self.about["n_labels"]
@@ -353,14 +355,17 @@ _FINGERPRINTS = {
     "n_labels": "another number of labels",
     "feature_names": "other names of features",
     "label_names": "other names of labels",
-    "sparse_output": "Y in another format (True means sparse)",
-    "one_dimensional": "Y with another number of dimensions (True means 1-D)",
+    "sparse_output": "Y in another format",
+    "one_dimensional": "Y with another number of dimensions",
     "X": "another X",
     "Y": "another Y",
     "sample_weight": "other sample weights",
     "costs": "another `label_weight` or other `propensities`",
     "cpu": "another type of CPU (`any_cpu=True` allows this, but the weights may differ in the last digits)",
 }
+
+# How errors name the formats of Y, if the value of the fingerprint is False or True.
+_FORMATS = {"sparse_output": ("dense", "sparse"), "one_dimensional": ("2-D", "1-D")}
 
 
 # X, Y, the weights of the rows or None, and the costs (weights and propensities) of the labels or None.
@@ -537,7 +542,7 @@ class Work:
             result = self._task.fit(first, end, tell)
         except Exception as error:
             if hasattr(error, "add_note"):  # from Python 3.11 on
-                error.add_note(f"in piece {number} of {self.n_pieces}")
+                error.add_note(f"in piece {number + 1} of {self.n_pieces}")
             raise
         _write(self.folder.piece_path(number), result)
 

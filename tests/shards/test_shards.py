@@ -165,7 +165,7 @@ def test_machines_share_the_pieces(tmp_path, data):
         fitted.append(len(set(tmp_path.glob("piece-*.npz")) - before))
         if number != 1:
             assert model is None
-            with pytest.raises(ValueError, match="of 7 pieces are missing, the first is piece 0"):
+            with pytest.raises(ValueError, match="of 7 pieces are missing, the first is piece 1"):
                 shards.merge(tmp_path)
     assert fitted == [2, 2, 3]
     assert_same_bits(model, expected)

@@ -115,7 +115,7 @@ def test_known_names_fix_the_columns():
     names, found = named_indicator([["b"], [], ["a", "b", "b"]], ["c", "b", "a"])
     assert names.tolist() == ["c", "b", "a"]
     assert found.toarray().tolist() == [[0, 1, 0], [0, 0, 0], [0, 1, 1]]
-    with pytest.raises(ValueError, match="row 0 must be known labels, got 'd'"):
+    with pytest.raises(ValueError, match="row 0 must be in `label_names`, got 'd'"):
         named_indicator([["d"]], ["c", "b", "a"])
 
 

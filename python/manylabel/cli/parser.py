@@ -87,7 +87,8 @@ def make_parser() -> argparse.ArgumentParser:
         type=_share,
         default=(1, 1),
         metavar="i/N",
-        help="fit only every N-th piece, beginning with piece i, for N processes with the same --checkpoint",
+        help="fit only piece i and every N-th piece after it; start N processes with i = 1 to N and the same "
+        "--checkpoint",
     )
 
     train.add_argument(

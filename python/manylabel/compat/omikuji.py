@@ -373,13 +373,14 @@ class Model:
         return list(zip(top.indices[order].tolist(), probabilities.tolist(), strict=True))
 
     def init_prediction_thread_pool(self, n_threads: int) -> None:
-        """Set the number of threads of predictions.
+        """Set the parameter `n_jobs` of `classifier`: the number of threads that predict many rows.
+
+        It does not affect `predict` of this class, which scores a single row with one thread.
 
         Parameters
         ----------
         n_threads : int
-            Number of threads. 0 means all cores. The method sets the parameter `n_jobs` of `classifier`.
-            `predict` of this class scores a single row and always uses one thread.
+            Number of threads. 0 means all cores.
 
         Raises
         ------

@@ -77,7 +77,7 @@ def load_omikuji(path: str | os.PathLike[str]) -> LabelTreeClassifier:
         n_features, loss = int(settings["n_features"]), settings["classifier_loss_type"]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            f"{folder / 'settings.json'}: expected n_features and classifier_loss_type, got {error!r}"
+            f"{folder / 'settings.json'}: expected n_features and classifier_loss_type ({error!r})"
         ) from error
     if loss != "Hinge":
         raise ValueError(
@@ -228,7 +228,11 @@ def _pecos_nodes(
 ) -> list[_Node]:
     """Return the nodes of one level. Their outputs are the nodes of the level below, or labels."""
     n_outputs, n_nodes = clusters.shape
-    if n_outputs != weights.shape[1] or (below and len(below) != n_outputs):
+    if below and len(below) != n_outputs:
+        raise ValueError(
+            f"{folder}: expected {len(below)} outputs, one for each node of the level below, got {n_outputs}"
+        )
+    if n_outputs != weights.shape[1]:
         raise ValueError(
             f"{folder}: expected a cluster for each of {weights.shape[1]} outputs, got {n_outputs}"
         )

@@ -234,7 +234,7 @@ class CorrLogClassifier(MultiLabelClassifier):
     (10, 10)
     """
 
-    _couples_labels = "the couplings of a pair of labels are in the losses of both labels"
+    _couples_labels = "the coupling of two labels is part of the losses of both labels"
 
     parameters = kinds.Parameters(
         l2_features=kinds.Either("auto", kinds.Number(above=0)),

@@ -86,16 +86,15 @@ def convert(
         "xc" for unknown names.
     n_features : int or None, default=None
         Number of features. None means the number that the files state. If they do not state it, None means
-        the largest feature number plus 1.
+        the smallest number that includes all features of the files.
     n_labels : int or None, default=None
         Number of labels. None is handled as for `n_features`.
     zero_based : bool, default=False
         Whether the features of svmlight files are numbered from 0. If False, they are numbered from 1. Labels
         are always numbered from 0.
     columns : tuple of three str, default=("features", "values", "labels")
-        Names of three columns of Parquet and Arrow files, which contain lists. For each row, the lists are
-        the numbers of its features, the values of these features, and the numbers of its labels. Features and
-        labels are numbered from 0.
+        Names of three columns of lists in Parquet and Arrow files. In each row, they contain the indices of
+        its features, the values of these features, and the indices of its labels. Indices begin with 0.
     xml : str, bytes, path-like or None, default=None
         The file that lists the labels of ARFF files.
     missing_labels : {"error", "absent", "unknown"}, default="error"
@@ -127,8 +126,8 @@ def convert(
     arrays take 8 bytes for each value of X and 8 bytes for each label of a row. With 2**31 values or more,
     they take 12 bytes instead of 8, because scipy then needs 64-bit indices.
 
-    The function needs about 150 MB of memory for text files and 100 MB for Parquet files of any size. An ARFF
-    file is read as a whole, so its data must fit in memory.
+    For files of any size, the function needs about 150 MB of memory ("xc" and "svmlight") or 100 MB
+    ("parquet"). An ARFF file, however, is read as a whole, so its data must fit in memory.
 
     An empty line of an svmlight file is a row without features and labels, except at the end of the file.
     Comments and query ids are not supported.

@@ -116,7 +116,7 @@ def values_of_column(column: Any, argument: str) -> Any:
     Raises
     ------
     ModuleNotFoundError
-        If an object only exports an Arrow array, and pyarrow is not installed.
+        If `column` exports an Arrow array but is not iterable, and pyarrow is not installed.
     ValueError
         If the object exports a table.
     """
@@ -230,7 +230,9 @@ class NamedRows:
             column = self._columns.get(name)
             if column is None:
                 if self._known:
-                    raise ValueError(f"the labels of row {len(self)} must be known labels, got {shown(name)}")
+                    raise ValueError(
+                        f"the labels of row {len(self)} must be in `label_names`, got {shown(name)}"
+                    )
                 column = self._columns[str(name)] = len(self._columns)
             row.add(column)
         self._indices.extend(sorted(row))

@@ -456,9 +456,10 @@ class _Numbered(Sequence[str]):
 def check_names(kind: str, names: Sequence[str] | None, count: int, estimator: Any) -> Sequence[str]:
     """Return the names of all features if `kind` is "feature", and of all labels if `kind` is "label".
 
-    If `names` is not None, `names` is returned. If `names` is None, the names of the features are the values
-    of the attribute ``feature_names_in_`` of `estimator`, and the names of the labels are the values of
-    ``label_names_``. Without this attribute, the names are numbered from 0, such as "label 3".
+    If `names` is not None, it is returned after a check of its length. If `names` is None, the names of the
+    features are the values of the attribute ``feature_names_in_`` of `estimator`, and the names of the labels
+    are the values of ``label_names_``. Without this attribute, the names are numbered from 0, such as
+    "label 3".
     """
     if names is None:
         known = getattr(estimator, "feature_names_in_" if kind == "feature" else "label_names_", None)

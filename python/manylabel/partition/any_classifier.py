@@ -131,7 +131,7 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         AnyClassifier
-            The estimator itself.
+            This `AnyClassifier`.
         """
         n_rows, n_labels = Y.shape
         self.n_features_in_, self.classes_ = X.shape[1], np.arange(n_labels)
@@ -165,8 +165,7 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (n_samples, n_labels), dtype float32
-            Scores. If the classifier has no `decision_function`, the scores are the logits of its
-            probabilities.
+            Scores. If `estimator` has no `decision_function`, the scores are the logits of its probabilities.
         """
         scores = np.tile(self.log_odds_, (X.shape[0], 1))
         if self.estimator_ is not None:

@@ -237,7 +237,8 @@ def _objects(path: Path, encoding: str) -> Iterator[tuple[str, dict[str, Any]]]:
             try:
                 row = json.loads(line)
             except (json.JSONDecodeError, RecursionError) as error:
-                raise ValueError(f"{path}, line {number}: expected a JSON object: {error}") from None
+                why = error.msg if isinstance(error, json.JSONDecodeError) else "too many levels"
+                raise ValueError(f"{path}, line {number}: expected a JSON object ({why})") from None
             if not isinstance(row, dict):
                 raise ValueError(f"{path}, line {number}: expected a JSON object, got {shown(row)}")
             yield f"line {number}", row
