@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,9 @@ class EditableLabels(MultiLabelClassifier):
         "label_changes_": Array(("n_changes",), "O", optional=True),
     }
 
+    # How `check_training_set` treats a dense X.
+    _dense: ClassVar[Literal[False, "as given"]] = False
+
     label_changes_: NDArray[Any]
     max_iter: int
 
@@ -53,7 +56,7 @@ class EditableLabels(MultiLabelClassifier):
 
     def _append_labels(
         self,
-        X: csr_array,
+        X: Any,
         Y: csr_array,
         sample_weight: Any,
         progress: Progress,
@@ -347,6 +350,7 @@ class EditableLabels(MultiLabelClassifier):
             Y_new if column is None else column,
             sample_weight,
             reset=False,
+            dense=self._dense,
             name="Y_new",
             unknown=True,
         )
@@ -394,10 +398,16 @@ class EditableLabels(MultiLabelClassifier):
 
     def _checked_rows(
         self, X: Any, Y: Any, sample_weight: Any, n_labels: int, *, unknown: bool = False
-    ) -> tuple[csr_array, csr_array, Any]:
+    ) -> tuple[Any, csr_array, Any]:
         column = as_column(Y)
         X, Y, sample_weight = check_training_set(
-            self, X, Y if column is None else column, sample_weight, reset=False, unknown=unknown
+            self,
+            X,
+            Y if column is None else column,
+            sample_weight,
+            reset=False,
+            dense=self._dense,
+            unknown=unknown,
         )
         if Y.shape[1] != n_labels:
             raise ValueError(

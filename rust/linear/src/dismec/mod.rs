@@ -46,10 +46,12 @@
 //! | `start.rs` | weights of an earlier fit, from which `optimum` begins |
 //! | `targets.rs` | the labels of the rows, unknown pairs of row and label, and factors of the costs |
 //! | `optimum.rs`, `active.rs` | the two solvers |
+//! | `dense/` | the fit to dense features |
 //! | `unseen.rs` | scores of held-out rows, and the threshold |
 
 mod active;
 mod block;
+mod dense;
 mod effort;
 mod fit;
 mod optimum;
@@ -61,6 +63,7 @@ mod targets;
 mod unseen;
 
 pub use block::{Block, Forgotten, Solution};
+pub use dense::{DenseModel, DenseStart};
 pub use effort::Effort;
 pub use fit::{Model, Spare};
 pub use params::{Checked, Params, Solver};

@@ -37,22 +37,22 @@ use manylabel_sparse::CsrRef;
 /// Number of Newton steps of the line search. They find a root of the derivative along the
 /// direction. The derivative is piecewise linear. After three steps, the root is accurate enough:
 /// more Newton steps do not reduce the number of conjugate-gradient steps.
-const LINE_STEPS: usize = 3;
+pub(super) const LINE_STEPS: usize = 3;
 
 /// The preconditioner uses the estimated diagonal of the Hessian, multiplied by this factor. The
 /// full diagonal would overestimate the curvature of frequent features, because the active rows
 /// (rows with a nonzero loss) are not a random sample.
-const DIAGONAL_SHARE: f64 = 0.1;
+pub(super) const DIAGONAL_SHARE: f64 = 0.1;
 
 /// The number of steps of the fit of a panel, divided by the number of steps that adapt its weights to the
 /// rows that are not held out. The second number is limited by [`STEPS_TO_UNLEARN`]. These steps add about
 /// a sixth to the time of the panel.
-const STEPS_PER_STEP_TO_UNLEARN: usize = 6;
+pub(super) const STEPS_PER_STEP_TO_UNLEARN: usize = 6;
 
 /// The smallest and the largest number of steps that adapt the weights to the rows that are not
 /// held out. With these limits, the thresholds are similar to thresholds of fits without these rows
 /// (`tests/linear/test_threshold.py`).
-const STEPS_TO_UNLEARN: (usize, usize) = (2, 6);
+pub(super) const STEPS_TO_UNLEARN: (usize, usize) = (2, 6);
 
 /// Number of rows that a product processes between two checks for a stop request.
 const ROWS_PER_STEP: usize = 1 << 15;
