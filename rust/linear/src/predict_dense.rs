@@ -4,8 +4,9 @@
 //! arrays. A dot product has [`LANES`] partial sums, which are added in a fixed order. The order is the same for
 //! one row and for a batch, so scores do not depend on which rows are scored together.
 //!
-//! In a batch, [`ROWS`] rows and a tile of [`LABELS`] labels stay in the second-level cache, and the dot products
-//! of four rows and three labels are computed at once in registers. One row reads the weights once.
+//! In a batch, [`ROWS`] rows and a tile of [`LABELS`] labels stay in the second-level cache. The dot products of a
+//! row and three labels are computed at once in registers. The compiler kept the sums of four rows and three labels
+//! in memory, which was five times slower. One row reads the weights once.
 
 use manylabel_base::range::same;
 use manylabel_base::{Error, filled};
@@ -14,7 +15,7 @@ use manylabel_simd::{total, wide};
 use manylabel_sparse::{CsrView, Dense, DenseView, Features, Index, Real, Value, with_sparse};
 use std::ops::Range;
 
-/// The number of partial sums of a dot product. Twelve sums of eight numbers fit in the registers of AVX2.
+/// The number of partial sums of a dot product, which fill a register of AVX2.
 const LANES: usize = 8;
 
 /// The number of rows that are scored together.
@@ -92,83 +93,52 @@ fn add_tile(
     scores: &mut [f32],
 ) {
     let n_rows = scores.len() / at.0;
-    let row = |row: usize| &rows[row * n_features..][..n_features];
     let weights_of = |label: usize| &weights[label * n_features..][..n_features];
-    let mut first = 0;
-    while first < n_rows {
-        let four = first + 4 <= n_rows;
+    for row in 0..n_rows {
+        let x = &rows[row * n_features..][..n_features];
+        let scores = &mut scores[row * at.0 + at.1..][..intercept.len()];
         let mut label = 0;
-        while label < intercept.len() {
-            let three = label + 3 <= intercept.len();
-            let mut write = |r: usize, l: usize, dot: f32| {
-                scores[(first + r) * at.0 + at.1 + label + l] = intercept[label + l] + dot;
-            };
-            if four && three {
-                let x = [row(first), row(first + 1), row(first + 2), row(first + 3)];
-                let w = [
-                    weights_of(label),
-                    weights_of(label + 1),
-                    weights_of(label + 2),
-                ];
-                let dots = dots(x, w);
-                for r in 0..4 {
-                    for l in 0..3 {
-                        write(r, l, dots[r][l]);
-                    }
-                }
-            } else if three {
-                let w = [
-                    weights_of(label),
-                    weights_of(label + 1),
-                    weights_of(label + 2),
-                ];
-                let [dots] = dots([row(first)], w);
-                for l in 0..3 {
-                    write(0, l, dots[l]);
-                }
-            } else if four {
-                let x = [row(first), row(first + 1), row(first + 2), row(first + 3)];
-                let dots = dots(x, [weights_of(label)]);
-                for r in 0..4 {
-                    write(r, 0, dots[r][0]);
-                }
-            } else {
-                write(0, 0, dots([row(first)], [weights_of(label)])[0][0]);
+        while label + 3 <= intercept.len() {
+            let w = [
+                weights_of(label),
+                weights_of(label + 1),
+                weights_of(label + 2),
+            ];
+            let dots = dots(x, w);
+            for l in 0..3 {
+                scores[label + l] = intercept[label + l] + dots[l];
             }
-            label += if three { 3 } else { 1 };
+            label += 3;
         }
-        first += if four { 4 } else { 1 };
+        while label < intercept.len() {
+            scores[label] = intercept[label] + dots(x, [weights_of(label)])[0];
+            label += 1;
+        }
     }
 }
 
-/// Returns the dot products of `R` rows and `L` labels. The order of the sums does not depend on `R` and `L`.
+/// Returns the dot products of a row and `L` labels. The order of the sums does not depend on `L`.
 #[inline(always)]
-fn dots<const R: usize, const L: usize>(x: [&[f32]; R], w: [&[f32]; L]) -> [[f32; L]; R] {
-    let n = x[0].len();
-    let mut sums = [[[0.0f32; LANES]; L]; R];
-    let whole = n / LANES * LANES;
+fn dots<const L: usize>(x: &[f32], w: [&[f32]; L]) -> [f32; L] {
+    let mut sums = [[0.0f32; LANES]; L];
+    let whole = x.len() / LANES * LANES;
     let mut at = 0;
     while at < whole {
-        let x: [&[f32; LANES]; R] = x.map(|x| x[at..].first_chunk().expect("whole lanes"));
+        let x: &[f32; LANES] = x[at..].first_chunk().expect("whole lanes");
         let w: [&[f32; LANES]; L] = w.map(|w| w[at..].first_chunk().expect("whole lanes"));
-        for r in 0..R {
-            for l in 0..L {
-                for lane in 0..LANES {
-                    sums[r][l][lane] = x[r][lane].mul_add(w[l][lane], sums[r][l][lane]);
-                }
+        for l in 0..L {
+            for lane in 0..LANES {
+                sums[l][lane] = x[lane].mul_add(w[l][lane], sums[l][lane]);
             }
         }
         at += LANES;
     }
-    for r in 0..R {
-        for l in 0..L {
-            for lane in 0..n - whole {
-                let (x, w) = (x[r][whole + lane], w[l][whole + lane]);
-                sums[r][l][lane] = x.mul_add(w, sums[r][l][lane]);
-            }
+    for l in 0..L {
+        for lane in 0..x.len() - whole {
+            sums[l][lane] = x[whole + lane].mul_add(w[l][whole + lane], sums[l][lane]);
         }
     }
-    sums.map(|sums| sums.map(|sums| total(&sums)))
+    sums.map(|sums| total(&sums))
 }
 
 /// A batch of rows.
