@@ -8,7 +8,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 GUNGRAUN_VERSION := $(shell sed -n 's/^gungraun = "=\(.*\)"/\1/p' Cargo.toml)
 GUNGRAUN := $(TARGET)/tools/gungraun-runner-$(GUNGRAUN_VERSION)
 
-.PHONY: demo test lint bench bench-check bench-record bench-python bench-rules clean
+.PHONY: demo test lint docs bench bench-check bench-record bench-python bench-rules clean
 
 demo: .venv/built
 	$(BIN)/manylabel demo
@@ -28,6 +28,12 @@ lint: .venv/built .venv/tools
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest manylabel._core
 	$(BIN)/python benches/python/tables.py --check
+
+# Builds the documentation in target/docs. With MANYLABEL_DATA=<folder>, tutorials on real data run, and their output
+# is recorded; without it, their pages show the recorded output.
+docs: .venv/built .venv/docs
+	$(BIN)/codespell README.md docs .github/CONTRIBUTING.md rust/README.md benches/README.md python
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -D nb_execution_mode=force python/docs $(TARGET)/docs
 
 # Measures the times of the kernels, appends them to benches/results/kernels.jsonl, and compares them with the
 # previous run on this machine.
@@ -70,6 +76,10 @@ bench-rules: .venv/built .venv-boomer/installed
 	$(BIN)/pip install --quiet --group dev
 	touch $@
 
+.venv/docs: .venv/made
+	$(BIN)/pip install --quiet --group docs
+	touch $@
+
 .venv/built: .venv/made $(RUST_SOURCES)
 	PIP_QUIET=1 $(BIN)/maturin develop --release --quiet --extras plot
 	touch $@
@@ -79,6 +89,13 @@ bench-rules: .venv/built .venv-boomer/installed
 	.venv-peers/bin/pip install --quiet --requirement benches/python/peers.txt
 	touch $@
 
+# Annif, for `.venv-annif/bin/pytest tests/compat` and benches/python/annif_project.py.
+.venv-annif/installed: .venv/built
+	$(PYTHON) -m venv .venv-annif
+	.venv-annif/bin/pip install --quiet 'annif[omikuji]>=1.4' pytest pytest-timeout hypothesis threadpoolctl
+	VIRTUAL_ENV=$(CURDIR)/.venv-annif PIP_QUIET=1 $(BIN)/maturin develop --release --quiet
+	touch $@
+
 .venv-boomer/installed: benches/python/rules_peers.txt
 	$(PYTHON) -m venv .venv-boomer
 	.venv-boomer/bin/pip install --quiet --requirement benches/python/rules_peers.txt
@@ -86,4 +103,4 @@ bench-rules: .venv/built .venv-boomer/installed
 
 clean:
 	cargo clean
-	rm -rf .venv .venv-peers .venv-boomer demo
+	rm -rf .venv .venv-annif .venv-peers .venv-boomer demo python/docs/generated

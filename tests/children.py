@@ -1,11 +1,13 @@
 """Child processes forked from the test process, which has imported everything."""
 
 import multiprocessing
+import os
 from contextlib import contextmanager
 
 import pytest
 
 forks = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+posix_only = pytest.mark.skipif(os.name != "posix", reason="needs signals and fork")
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from manylabel.estimator.registry import CLASSES
 CLASSIFIERS = [
     ml.DiSMECClassifier(random_state=0),
     ml.DiSMECClassifier(1.0, solver="exact", tol=1e-3),
+    ml.DiSMECClassifier(loss="logistic", random_state=0),
     ml.LEMLClassifier(random_state=0),
     ml.LEMLClassifier(20, alpha=0.1, threshold="zero", random_state=0),
     ml.LEMLClassifier(4, alpha=0.1, loss="logistic", max_iter=1, random_state=0),
@@ -48,6 +49,7 @@ CLASSIFIERS = [
     ml.LabelTreeClassifier(random_state=0),
     ml.LabelTreeClassifier(0.5, n_trees=2, branching=2, max_leaf=3, beam=20, balanced=False, random_state=0),
     ml.LabelTreeClassifier(branching=3, max_leaf=4, beam=20, combine="leaf", solver="exact", random_state=0),
+    ml.LabelTreeClassifier(branching=3, max_leaf=4, beam=20, loss="logistic", random_state=0),
     ml.LabelTreeClassifier(branching=3, max_leaf=4, beam=20, weights="float16", random_state=0),
     ml.LabelTreeClassifier(branching=3, max_leaf=4, beam=20, weights="int8", random_state=0),
 ]

@@ -15,6 +15,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.fixes import parse_version
 
 import manylabel as ml
+from cases import case
 from children import forked, forks
 from estimators import (
     CLASSIFIERS,
@@ -146,15 +147,16 @@ if coo_array(X[:, 0]).ndim == 1:  # since scipy 1.13
     }
 
 
-@pytest.mark.parametrize("name", BAD_TRAINING_SETS)
 @every_classifier
-def test_bad_training_set(classifier, name):
-    features, labels, message = BAD_TRAINING_SETS[name]
-    if name in MISSING_VALUES and takes_missing_values(classifier):
-        assert fitted(classifier, features, labels).predict(features).shape == Y.shape
-        return
-    with pytest.raises(ValueError, match=message):
-        clone(classifier).fit(features, labels)
+def test_bad_training_set(classifier):
+    for name in BAD_TRAINING_SETS:
+        with case(name):
+            features, labels, message = BAD_TRAINING_SETS[name]
+            if name in MISSING_VALUES and takes_missing_values(classifier):
+                assert fitted(classifier, features, labels).predict(features).shape == Y.shape
+                continue
+            with pytest.raises(ValueError, match=message):
+                clone(classifier).fit(features, labels)
 
 
 # Versions of scikit-learn before 1.8 do not say this.
@@ -171,12 +173,11 @@ BAD_WEIGHTS = {
 }
 
 
-@pytest.mark.parametrize("name", BAD_WEIGHTS)
 @pytest.mark.parametrize("estimator", CLASSIFIERS + TRANSFORMERS, ids=as_written)
-def test_bad_sample_weight(estimator, name):
-    weights, message = BAD_WEIGHTS[name]
-    with pytest.raises(ValueError, match=message):
-        clone(estimator).fit(X, Y, sample_weight=weights)
+def test_bad_sample_weight(estimator):
+    for name, (weights, message) in BAD_WEIGHTS.items():
+        with case(name), pytest.raises(ValueError, match=message):
+            clone(estimator).fit(X, Y, sample_weight=weights)
 
 
 # --- predictions before a fit, with bad arguments, and by spoiled models
@@ -203,19 +204,23 @@ def assert_bad_rows_are_refused(ask, *, missing_values=False):
 
 
 @every_classifier
-@pytest.mark.parametrize("method", ["predict", "decision_function", "predict_topk"])
-def test_bad_question(classifier, method):
-    with pytest.raises(NotFittedError, match="is not fitted yet"):
-        getattr(clone(classifier), method)(X)
+def test_bad_question(classifier):
     model = of_the_small_set(classifier)
-    assert_bad_rows_are_refused(getattr(model, method), missing_values=takes_missing_values(classifier))
+    for method in ("predict", "decision_function", "predict_topk"):
+        with case(method):
+            with pytest.raises(NotFittedError, match="is not fitted yet"):
+                getattr(clone(classifier), method)(X)
+            assert_bad_rows_are_refused(
+                getattr(model, method), missing_values=takes_missing_values(classifier)
+            )
 
 
-@pytest.mark.parametrize("k", [0, -1, 2.5, "five", None, True])
 @every_classifier
-def test_bad_k(classifier, k):
-    with pytest.raises(ValueError, match="`k` must be an integer >= 1, got"):
-        of_the_small_set(classifier).predict_topk(X, k=k)
+def test_bad_k(classifier):
+    model = of_the_small_set(classifier)
+    for k in (0, -1, 2.5, "five", None, True):
+        with case(k), pytest.raises(ValueError, match="`k` must be an integer >= 1, got"):
+            model.predict_topk(X, k=k)
 
 
 def put(name, at, value):
@@ -383,20 +388,20 @@ def test_what_the_schema_refuses_is_no_wrong_answer(classifier):
 
 
 @pytest.mark.parametrize(
-    ("classifier", "how"),
-    [(each, how) for each in CLASSIFIERS for how in SPOILED.get(type(each), {})],
-    ids=as_written,
+    "classifier", [each for each in CLASSIFIERS if type(each) in SPOILED], ids=as_written
 )
-def test_a_spoiled_model_is_an_error(classifier, how):
+def test_a_spoiled_model_is_an_error(classifier):
     # Numbers of rows that are scored without and with threads.
-    for method, n_rows in product(["predict", "decision_function", "predict_topk"], [2, 3 * N]):
+    questions = list(product(["predict", "decision_function", "predict_topk"], [2, 3 * N]))
+    for how, (method, n_rows) in product(SPOILED[type(classifier)], questions):
         model = of_the_small_set(classifier)
         SPOILED[type(model)][how](model)
-        with pytest.raises(
+        error = pytest.raises(
             (ValueError, TypeError, RuntimeError),
             match=r"internal error|expected|must be|is not a valid"
             r"|PyLinear|PyLowRank|PyRules|PyLink|PyCorrelated|PyTree",
-        ):
+        )
+        with case(how, method, n_rows), error:
             getattr(model, method)(np.resize(X, (n_rows, D)))
 
 
@@ -511,22 +516,16 @@ EXTREMES = [
 ]
 
 
-def cases_of_extremes():
-    """Every classifier with each extreme value of its parameters."""
-    for classifier in CLASSIFIERS:
-        for extreme in EXTREMES:
-            if extreme.keys() <= classifier.get_params().keys() | {"X", "sample_weight"}:
-                value = ", ".join(f"{name}={np.ravel(value)[0]:.3g}" for name, value in extreme.items())
-                yield pytest.param(classifier, extreme, id=f"{classifier!r}-{value}")
-
-
-@pytest.mark.parametrize(("classifier", "extreme"), cases_of_extremes())
+@every_classifier
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_extreme_numbers_fit_or_are_refused(classifier, extreme):
-    try:
-        fitted(unscaled(classifier) if "X" in extreme else classifier, **extreme)
-    except ValueError as error:
-        assert "must be" in str(error) or "too large" in str(error)  # noqa: PT017
+def test_extreme_numbers_fit_or_are_refused(classifier):
+    for extreme in EXTREMES:
+        if extreme.keys() <= classifier.get_params().keys() | {"X", "sample_weight"}:
+            with case(*(f"{name}={np.ravel(value)[0]:.3g}" for name, value in extreme.items())):
+                try:
+                    fitted(unscaled(classifier) if "X" in extreme else classifier, **extreme)
+                except ValueError as error:
+                    assert "must be" in str(error) or "too large" in str(error)  # noqa: PT017
 
 
 @every_classifier
@@ -576,16 +575,15 @@ def test_a_failed_fit_leaves_no_wrong_model(classifier):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_AS and /proc")
-@pytest.mark.parametrize(
-    "shapes",
-    [(2**31 + 5, 3), (3, 2**31 + 5), (2**31 - 2, 3), (2**40, 3), (3, 2**40)],
-)
 @forks
 @every_classifier
-def test_columns_beyond_memory_are_an_error(classifier, shapes):
+def test_columns_beyond_memory_are_an_error(classifier):
+    shapes = [(2**31 + 5, 3), (3, 2**31 + 5), (2**31 - 2, 3), (2**40, 3), (3, 2**40)]
     with forked(fit_in_3_gib, classifier, shapes) as (receiver, _):
-        assert receiver.poll(120), "still fitting"
-        assert receiver.recv().startswith("refused: ")  # EOFError: the process died
+        for n_columns in shapes:
+            with case(n_columns):
+                assert receiver.poll(120), "still fitting"
+                assert receiver.recv().startswith("refused: ")  # EOFError: the process died
 
 
 def fit_in_3_gib(pipe, classifier, shapes):
@@ -595,13 +593,14 @@ def fit_in_3_gib(pipe, classifier, shapes):
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     most = int(status["VmSize"].split()[0]) * 1024 + (3 << 30)
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    X, Y = (csr_array((np.ones(3), [0, n // 2, n - 1], np.arange(4)), shape=(3, n)) for n in shapes)
-    try:
-        clone(classifier).fit(X, Y)
-    except (MemoryError, ValueError) as error:
-        pipe.send(f"refused: {error}")
-    else:
-        pipe.send("fitted")
+    for n_columns in shapes:
+        X, Y = (csr_array((np.ones(3), [0, n // 2, n - 1], np.arange(4)), shape=(3, n)) for n in n_columns)
+        try:
+            clone(classifier).fit(X, Y)
+        except (MemoryError, ValueError) as error:
+            pipe.send(f"refused: {error}")
+        else:
+            pipe.send("fitted")
 
 
 def malformed(kind):

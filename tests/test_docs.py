@@ -16,6 +16,7 @@ from manylabel.estimator.surgery import EditableLabels
 from manylabel.tagging.changes import EditableTagger
 
 README = Path(__file__).parents[1] / "README.md"
+API_PAGE = Path(__file__).parents[1] / "python/docs/api.md"
 MODULES = ["manylabel", *(module.name for module in pkgutil.walk_packages(ml.__path__, "manylabel."))]
 
 NOT_ASKED_FOR = {
@@ -44,6 +45,18 @@ def test_docstring(name):
     result = validate(name)
     ignored = NOT_ASKED_FOR if result["type"] == "type" else NOT_ASKED_FOR | {CLASSES_SHOW_IT}
     assert [error for error in result["errors"] if error[0] not in ignored] == []
+
+
+def test_api_page():
+    """The page lists every public class and function once."""
+    listed = re.findall(r"^   (manylabel\.[\w.]+)$", API_PAGE.read_text(), re.MULTILINE)
+    assert len(listed) == len(set(listed))
+    shown = [pkgutil.resolve_name(name) for name in listed]
+    modules = [ml, *(thing for name in ml.__all__ if inspect.ismodule(thing := getattr(ml, name)))]
+    for module in modules:
+        for name in module.__all__:
+            thing = getattr(module, name)
+            assert not callable(thing) or thing in shown, f"{module.__name__}.{name}"
 
 
 class Finder(doctest.DocTestFinder):

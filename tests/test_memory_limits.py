@@ -70,20 +70,16 @@ for model in models:
 
 
 MODELS = CLASSIFIERS + TRANSFORMERS + PARTITIONERS
-# Models that share a process, as importing the package takes longer than their fits.
-GROUPS = 3
 
 
-@pytest.mark.parametrize("group", range(GROUPS))
-def test_a_fit_without_memory(group, pytestconfig):
+def test_a_fit_without_memory(pytestconfig):
     cases = pytestconfig.getoption("--fuzz-cases", default=None)
     n_limits, size = (cases, [20_000, 2_000, 300]) if cases else (2, [1_500, 300, 30])
-    models = MODELS[group::GROUPS]
-    command = [sys.executable, "-c", PROGRAM, repr(models), json.dumps(size), str(n_limits), "0"]
+    command = [sys.executable, "-c", PROGRAM, repr(MODELS), json.dumps(size), str(n_limits), "0"]
     # Threads of numpy and a heap for every thread would take address space that the limits do not include.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     told = [json.loads(line) for line in run.stdout.splitlines()]
-    assert len(told) == len(models)
+    assert len(told) == len(MODELS)
     for model, _, endings in told:
         assert set(endings) <= {"fitted", "MemoryError"}, (model, endings)

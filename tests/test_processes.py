@@ -14,7 +14,7 @@ import pytest
 from scipy.sparse import csc_array, csr_array, issparse
 from sklearn.base import clone
 
-from children import forked, forks
+from children import forked, forks, posix_only
 from estimators import CLASSIFIERS, ONE_OF_EACH, as_written
 from manylabel import (
     BoostedRulesClassifier,
@@ -28,7 +28,6 @@ from manylabel.datasets import make_multilabel
 
 every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS, ids=as_written)
 every_class = pytest.mark.parametrize("classifier", ONE_OF_EACH, ids=as_written)
-posix_only = pytest.mark.skipif(os.name != "posix", reason="needs signals and fork")
 
 
 @pytest.fixture(scope="module")
@@ -257,25 +256,26 @@ def test_a_spawned_child_predicts(small, tmp_path):
         np.testing.assert_array_equal(found, scores, err_msg=repr(classifier))
 
 
+def fit_without_threads(pipe, model, data):
+    """Fit in a child that cannot start threads. Send the error, and the shape of predictions."""
+    import resource  # POSIX only
+
+    if os.getuid() == 0:
+        os.setuid(65534)  # the limit does not hold for root
+    resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+    try:
+        model.fit(*data)
+    except Exception as error:
+        pipe.send(f"{type(error).__name__} {error}")
+    else:
+        pipe.send("fitted")
+    pipe.send(model.predict(data[0][:2]).shape)  # the earlier model; so few rows need no thread
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_NPROC")
-def test_a_thread_that_cannot_start_is_an_ordinary_exception():
-    code = """
-        import os, resource
-        from manylabel import DiSMECClassifier
-        from manylabel.datasets import make_multilabel
-        data = make_multilabel(300, 50, 20, random_state=0)
-        model = DiSMECClassifier(n_jobs=2)
-        model.fit(*data)  # imports what it needs
-        if os.getuid() == 0:
-            os.setuid(65534)  # the limit does not hold for root
-        resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
-        try:
-            model.fit(*data)
-        except Exception as error:
-            print(type(error).__name__, error)
-        print(model.predict(data[0][:2]).shape)  # the earlier model; so few rows need no thread
-        """
-    run = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
-    first, second = run.stdout.splitlines()
-    assert first.startswith("RuntimeError cannot start "), first
-    assert second == "(2, 20)"
+@forks
+def test_a_thread_that_cannot_start_is_an_ordinary_exception(small):
+    model = DiSMECClassifier(n_jobs=2).fit(*small)
+    with forked(fit_without_threads, model, small) as (receiver, _):
+        assert receiver.recv().startswith("RuntimeError cannot start ")
+        assert receiver.recv() == (2, 20)

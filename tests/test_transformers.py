@@ -1,6 +1,8 @@
 """All transformers: the checks of scikit-learn, hostile input, and invariance of results."""
 
+import copy
 import multiprocessing
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -17,12 +19,13 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import manylabel as ml
-from children import forks
+from cases import case
+from children import forks, posix_only
 from estimators import TRANSFORMERS, as_written
 from manylabel.datasets import make_multilabel
 from test_bad_input import BAD_TRAINING_SETS, X, Y, assert_bad_rows_are_refused
 from test_common import TEXTS, TOPICS, X_FORMS, Y_FORMS, bits, copies, frozen
-from test_processes import posix_only, told_after_ctrl_c
+from test_processes import told_after_ctrl_c
 
 every_transformer = pytest.mark.parametrize("transformer", TRANSFORMERS, ids=as_written)
 
@@ -127,27 +130,29 @@ DENSE = {
 }
 
 
-@pytest.mark.parametrize("form", [form for form in X_FORMS if form not in SINGLE])
-def test_form_of_features(fitted, problem, tmp_path, form):
+def test_form_of_features(fitted, problem, tmp_path):
     X, Y = problem
-    same = X_FORMS[form](X, tmp_path)
-    before = frozen(same)
-    expected = clone(fitted).fit(X.toarray(), Y) if form in DENSE else fitted
-    model = clone(fitted).fit(same, Y)
-    assert bits(model) == bits(expected)
-    assert frozen(same) == before
-    np.testing.assert_allclose(model.transform(same), model.transform(X), rtol=1e-10, atol=1e-10)
+    of_sparse, of_dense = bits(fitted), bits(clone(fitted).fit(X.toarray(), Y))
+    for form in (form for form in X_FORMS if form not in SINGLE):
+        with case(form):
+            same = X_FORMS[form](X, tmp_path)
+            before = frozen(same)
+            model = clone(fitted).fit(same, Y)
+            assert bits(model) == (of_dense if form in DENSE else of_sparse)
+            assert frozen(same) == before
+            np.testing.assert_allclose(model.transform(same), model.transform(X), rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("form", Y_FORMS)
-def test_form_of_labels(fitted, problem, form):
+def test_form_of_labels(fitted, problem):
     X, Y = problem
-    same = Y_FORMS[form](Y)
-    before = frozen(same)
-    model = clone(fitted).fit(X, same)
-    assert bits(model) == bits(fitted)
-    assert answers(model, X, same) == answers(fitted, X, Y)
-    assert frozen(same) == before
+    expected = bits(fitted), answers(fitted, X, Y)
+    for form in Y_FORMS:
+        with case(form):
+            same = Y_FORMS[form](Y)
+            before = frozen(same)
+            model = clone(fitted).fit(X, same)
+            assert (bits(model), answers(model, X, same)) == expected
+            assert frozen(same) == before
 
 
 def test_form_of_sample_weight(fitted, problem):
@@ -163,13 +168,12 @@ def test_form_of_sample_weight(fitted, problem):
 # --- hostile input
 
 
-# A 1-D y contains classes.
-@pytest.mark.parametrize("name", [name for name in BAD_TRAINING_SETS if not name.startswith("Y 1-D")])
 @every_transformer
-def test_bad_training_set(transformer, name):
-    features, labels, message = BAD_TRAINING_SETS[name]
-    with pytest.raises(ValueError, match=message):
-        clone(transformer).fit(features, labels)
+def test_bad_training_set(transformer):
+    for name, (features, labels, message) in BAD_TRAINING_SETS.items():
+        if not name.startswith("Y 1-D"):  # a 1-D y contains classes
+            with case(name), pytest.raises(ValueError, match=message):
+                clone(transformer).fit(features, labels)
 
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")  # of scikit-learn
@@ -200,51 +204,51 @@ SPOILED = {
 }
 
 
-@pytest.mark.parametrize("n_rows", [2, 200])  # projected without and with threads
-@pytest.mark.parametrize("how", SPOILED)
-def test_a_spoiled_model_is_an_error(fitted, how, n_rows):
-    model = clone(fitted).fit(X, Y)
-    SPOILED[how](model)
-    with pytest.raises((ValueError, TypeError), match=r"expected|must be|PyCoef"):
-        model.transform(np.resize(X, (n_rows, X.shape[1])))
+def test_a_spoiled_model_is_an_error(fitted):
+    whole = clone(fitted).fit(X, Y)
+    for how, n_rows in product(SPOILED, [2, 200]):  # projected without and with threads
+        model = copy.deepcopy(whole)
+        SPOILED[how](model)
+        error = pytest.raises((ValueError, TypeError), match=r"expected|must be|PyCoef")
+        with case(how, n_rows), error:
+            model.transform(np.resize(X, (n_rows, X.shape[1])))
 
 
-@pytest.mark.parametrize(
-    "extreme",
-    [
-        {"l2": 0.0},
-        {"l2": 1e300},
-        {"l2_final": 0.0},
-        {"l2_final": 1e300},
-        {"n_components": 2**70},
-        {"n_oversamples": 2**70},
-        {"max_iter": 2**70},
-        {"tol": 1e300},
-        {"sample_weight": np.full(len(X), 1e38)},
-        {"sample_weight": np.full(len(X), 1e-44)},
-        {"X": X * 1e38},
-        {"X": X * 1e-30},
-        {"X": X * 1e-44},
-        {"X": np.zeros_like(X)},
-        {"Y": np.zeros_like(Y)},
-        {"Y": np.ones_like(Y)},
-    ],
-    ids=lambda extreme: " ".join(f"{name}={np.ravel(value)[0]:.3g}" for name, value in extreme.items()),
-)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+EXTREMES = [
+    {"l2": 0.0},
+    {"l2": 1e300},
+    {"l2_final": 0.0},
+    {"l2_final": 1e300},
+    {"n_components": 2**70},
+    {"n_oversamples": 2**70},
+    {"max_iter": 2**70},
+    {"tol": 1e300},
+    {"sample_weight": np.full(len(X), 1e38)},
+    {"sample_weight": np.full(len(X), 1e-44)},
+    {"X": X * 1e38},
+    {"X": X * 1e-30},
+    {"X": X * 1e-44},
+    {"X": np.zeros_like(X)},
+    {"Y": np.zeros_like(Y)},
+    {"Y": np.ones_like(Y)},
+]
+
+
 @every_transformer
-def test_extreme_numbers_fit_or_are_refused(transformer, extreme, dtype):
-    features, labels = extreme.get("X", X).astype(dtype), extreme.get("Y", Y)
-    model = clone(transformer).set_params(
-        **{name: value for name, value in extreme.items() if name in transformer.get_params()}
-    )
-    try:
-        model.fit(features, labels, sample_weight=extreme.get("sample_weight"))
-    except ValueError as error:
-        assert "must be" in str(error)  # noqa: PT017
-        return
-    for array in (model.coef_, model.intercept_, model.transform(features)):
-        assert np.isfinite(array).all()
+def test_extreme_numbers_fit_or_are_refused(transformer):
+    for extreme, dtype in product(EXTREMES, [np.float32, np.float64]):
+        features, labels = extreme.get("X", X).astype(dtype), extreme.get("Y", Y)
+        model = clone(transformer).set_params(
+            **{name: value for name, value in extreme.items() if name in transformer.get_params()}
+        )
+        with case(*(f"{name}={np.ravel(value)[0]:.3g}" for name, value in extreme.items()), dtype):
+            try:
+                model.fit(features, labels, sample_weight=extreme.get("sample_weight"))
+            except ValueError as error:
+                assert "must be" in str(error)  # noqa: PT017
+                continue
+            for array in (model.coef_, model.intercept_, model.transform(features)):
+                assert np.isfinite(array).all()
 
 
 # --- signals, threads and processes

@@ -122,7 +122,8 @@ def test_labels_do_not_depend_on_unknown_entries_of_others():
         assert (before[5] != after[5]).any()
 
 
-def test_tree_leaves_out_unknown_pairs_of_labels_and_of_children():
+@pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
+def test_tree_leaves_out_unknown_pairs_of_labels_and_of_children(loss):
     X, Y = examples(150, 6, 6, unknown=0.05)
     tree = ml.LabelTreeClassifier(
         0.5,
@@ -130,6 +131,7 @@ def test_tree_leaves_out_unknown_pairs_of_labels_and_of_children():
         max_leaf=3,
         beam=10,
         negatives="siblings",
+        loss=loss,
         path_weight=1.0,
         normalize=False,
         prune=0.0,
@@ -142,8 +144,14 @@ def test_tree_leaves_out_unknown_pairs_of_labels_and_of_children():
     leaves = [tree.leaf_labels_[ends[leaf] : ends[leaf + 1]] for leaf in (1, 2)]
     A = oracle_linear.design(X, normalize=False)
 
+    def minimum(A, y):
+        if loss == "squared_hinge":
+            return oracle.hinge_minimum(A, y, 0.5)
+        known = ~np.isnan(y)
+        return oracle_linear.minimum(A[known], 2 * y[known] - 1, 0.5, np.ones(known.sum()), logistic=True)
+
     def log_probability(v):
-        return -(np.maximum(0, 1 - A @ v) ** 3)
+        return -np.logaddexp(0, -A @ v) if loss == "logistic" else -(np.maximum(0, 1 - A @ v) ** 3)
 
     expected = np.empty(Y.shape)
     some = [np.where((Y[:, leaf] == 1).any(axis=1), 1, 0.0) for leaf in leaves]
@@ -151,10 +159,10 @@ def test_tree_leaves_out_unknown_pairs_of_labels_and_of_children():
         of_child[(of_child == 0) & np.isnan(Y[:, leaf]).any(axis=1)] = np.nan
     at_root = np.nansum(some, axis=0) > 0
     for leaf, of_child in zip(leaves, some, strict=True):
-        path = log_probability(oracle.hinge_minimum(A[at_root], of_child[at_root], 0.5))
+        path = log_probability(minimum(A[at_root], of_child[at_root]))
         here = of_child == 1
         for label in leaf:
-            own = log_probability(oracle.hinge_minimum(A[here], Y[here, label], 0.5))
+            own = log_probability(minimum(A[here], Y[here, label]))
             expected[:, label] = path + own
     found = tree.decision_function(X) + tree.threshold_
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)

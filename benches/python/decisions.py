@@ -4,6 +4,11 @@ On each data set, each classifier is fitted alone and by `LabelCalibrator`, with
 curves are also fitted without pooling and as one curve for all labels, to the same scores of the same
 held-out rows. All decision rules are fitted to the calibrated probabilities of these rows. Probabilities and
 label sets are measured on the test rows. ``--cv`` sets the held-out rows.
+
+``--splits`` joins the training and test rows and divides them at random, several times, into parts of the
+same sizes. Only the calibration errors are measured. The figures are means over the divisions, with standard
+errors. They show which errors are due to the calibrator, and which are due to differences between the
+training rows and the test rows of a data set.
 """
 
 import argparse
@@ -16,7 +21,7 @@ from time import perf_counter, process_time
 import numpy as np
 import record
 from blocks_default import split
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 
 import manylabel as ml
 from manylabel import metrics
@@ -29,6 +34,8 @@ SYSTEMS = {
     "blocks": ml.BlockPartitionClassifier,
 }
 KS = (1, 3, 5)
+# Draws of labels from perfect probabilities.
+N_DRAWS = 10
 # Bounds of the rule with a single bound.
 GRID = np.linspace(0.02, 0.9, 45)
 
@@ -50,17 +57,21 @@ def main():
     parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--cv", type=read_cv, default="auto")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--splits", type=int, default=0, help="number of random divisions of all rows")
     args = parser.parse_args()
     if not os.environ.get("MANYLABEL_DATA"):
         sys.exit("MANYLABEL_DATA must be the path of the folder of data sets")
     for name in args.sets:
         data = split(Path(os.environ["MANYLABEL_DATA"]) / name)
         for system in args.systems:
-            figures = measured(SYSTEMS[system], args, *data)
+            measure = of_splits if args.splits else measured
+            figures = measure(SYSTEMS[system], args, *data)
             title = system if args.cv == "auto" else f"{system}, cv={args.cv}"
+            title += f", seed {args.seed}" if args.seed else ""
             print(f"\n{name}, {title}", *(f"{key}: {value}" for key, value in figures.items()), sep="\n  ")
             sys.stdout.flush()
-            record.write("decisions", name, title, figures)
+            record.write("decisions_splits" if args.splits else "decisions", name, title, figures)
 
 
 def read_cv(text):
@@ -68,11 +79,11 @@ def read_cv(text):
 
 
 def measured(make, args, X, Y, X_test, Y_test):
-    estimator = make(random_state=0)
+    estimator = make(random_state=args.seed)
     start, before = perf_counter(), process_time()
-    make(random_state=0, n_jobs=args.threads).fit(X, Y)
+    make(random_state=args.seed, n_jobs=args.threads).fit(X, Y)
     alone, between = perf_counter() - start, process_time()
-    model = Calibrator(estimator, cv=args.cv, random_state=0, n_jobs=args.threads).fit(X, Y)
+    model = Calibrator(estimator, cv=args.cv, random_state=args.seed, n_jobs=args.threads).fit(X, Y)
     # Processor seconds change little if the machine is busy.
     times = (process_time() - between) / (between - before)
     scores, Y_held = model.held_
@@ -84,13 +95,7 @@ def measured(make, args, X, Y, X_test, Y_test):
     ):
         found[f"P@{k}"] = round(100 * before, 2)
         found[f"gain of P@{k}"] = round(100 * (after - before), 2)
-    found |= errors(Y_test, top)
-    # The errors that perfectly calibrated probabilities would have by chance.
-    rng = np.random.default_rng(0)
-    drawn = csr_array((rng.random(top.nnz) < top.data, top.indices, top.indptr), shape=top.shape)
-    drawn = csr_array(drawn.astype(np.float32))
-    drawn.eliminate_zeros()
-    found |= {f"{title}, by chance": value for title, value in errors(drawn, top).items()}
+    found |= with_chance(Y_test, top)
     found["log loss"] = loss(Y_test, top)
     found |= {
         f"log loss, {title}": loss(Y_test, refitted(model, X_test, **params))
@@ -104,6 +109,25 @@ def measured(make, args, X, Y, X_test, Y_test):
     found |= risks(top, Y_test)
     found["peak MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1000
     return found
+
+
+def of_splits(make, args, X, Y, X_test, Y_test):
+    """Return means and standard errors of the calibration errors over random divisions of all rows."""
+    n = X.shape[0]
+    X, Y = csr_array(vstack([X, X_test])), csr_array(vstack([Y, Y_test]))
+    found = []
+    for seed in range(args.splits):
+        order = np.random.default_rng(seed).permutation(X.shape[0])
+        train, test = np.sort(order[:n]), np.sort(order[n:])
+        model = LabelCalibrator(make(random_state=0), cv=args.cv, random_state=seed, n_jobs=args.threads)
+        model.fit(X[train], Y[train])
+        found.append(with_chance(Y[test], model._candidates(model._features(X[test]), 1)))
+    figures = {}
+    for title in found[0]:
+        values = np.array([each[title] for each in found])
+        figures[title] = round(float(values.mean()), 4)
+        figures[f"{title}, standard error"] = round(float(values.std(ddof=1) / np.sqrt(len(values))), 4)
+    return figures | {"splits": args.splits}
 
 
 def refitted(model, X_test, *, pooling, method="sigmoid"):
@@ -132,6 +156,21 @@ def errors(Y, P):
         "error of labels, candidates": of_labels,
     }
     return {title: round(metrics.calibration_error(Y, P, **kind), 4) for title, kind in kinds.items()}
+
+
+def with_chance(Y, P):
+    """Return calibration errors, and the errors that perfectly calibrated probabilities have by chance. The
+    latter are means over several draws of the labels.
+    """
+    rng = np.random.default_rng(0)
+    drawn = []
+    for _ in range(N_DRAWS):
+        labels = csr_array((rng.random(P.nnz) < P.data, P.indices, P.indptr), shape=P.shape)
+        labels = csr_array(labels.astype(np.float32))
+        labels.eliminate_zeros()
+        drawn.append(errors(labels, P))
+    chance = {title: round(float(np.mean([each[title] for each in drawn])), 4) for title in drawn[0]}
+    return errors(Y, P) | {f"{title}, by chance": value for title, value in chance.items()}
 
 
 def rules(held, Y_held, P, Y):

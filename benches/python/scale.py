@@ -33,13 +33,13 @@ CGROUPS = Path("/sys/fs/cgroup/memory")
 CONVERT = """
 import resource, sys, time
 from manylabel.datasets import convert, load_xc
-start = time.perf_counter()
+start, cpu = time.perf_counter(), time.process_time()
 if sys.argv[1] == "convert":
     convert(sys.argv[2], sys.argv[3])
 else:
     load_xc(sys.argv[2])
-seconds = time.perf_counter() - start
-print(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+print(seconds, cpu, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 """
 
 FIT = """
@@ -51,35 +51,53 @@ X, Y = ml.datasets.open_rows(rows)
 if kind == "dask":
     import manylabel.dask
     from distributed import Client, LocalCluster
+
+def spent():
+    # Processor seconds of this process, which includes the scheduler, and of the workers.
+    workers = client.run(time.process_time).values() if kind == "dask" else ()
+    return time.process_time() + sum(workers)
+
 if __name__ == "__main__":
     folder = tempfile.mkdtemp()
     if kind == "dask":
         cluster = LocalCluster(n_workers=threads, threads_per_worker=1, dashboard_address=None)
         client = Client(cluster)
-    start = time.perf_counter()
+    start, cpu = time.perf_counter(), spent()
     if kind == "plain":
         model.set_params(n_jobs=threads).fit(X, Y)
     elif kind == "pieces":
         ml.shards.fit(model.set_params(n_jobs=threads), rows, checkpoint=folder)
     else:
         ml.dask.fit(model, rows, checkpoint=folder)
-    print(time.perf_counter() - start)
+    print(time.perf_counter() - start, spent() - cpu)
     if kind == "dask":
         client.close()
         cluster.close()
 """
 
+# Estimators for `--memory`. The fits are short, but each needs several passes over X.
+LIMITS = {
+    "dismec": 'DiSMECClassifier(C=0.1, threshold="zero", tol=0.1, random_state=0)',
+    "tree": "LabelTreeClassifier(C=0.1, random_state=0)",
+    "rembrandt": "Rembrandt(8, l2_final=1.0, random_state=0)",
+}
+# The memory limit of the library, as a share of the limit of the cgroup. The rest is for the pages of files.
+PRIVATE = 0.75
+
 LIMITED = """
-import sys, time
+import sys, time, zlib
 import manylabel as ml
 X, Y = ml.datasets.open_rows(sys.argv[1])
-start = time.perf_counter()
-model = ml.DiSMECClassifier(C=0.1, threshold="zero", tol=0.1, random_state=0).fit(X, Y)
-seconds = time.perf_counter() - start
+model = eval(sys.argv[2], vars(ml))
+start, cpu = time.perf_counter(), time.process_time()
+with ml.memory_limit(int(sys.argv[3]) if len(sys.argv) > 3 else None):
+    model.fit(X, Y)
+seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
 for line in open("/proc/self/status"):
     if line.startswith(("RssAnon", "VmHWM")):
         print(line.split()[0], int(line.split()[1]) // 1024, end=" ")
-print("seconds", seconds, "checksum", float(abs(model.coef_.data).sum()))
+model.save(sys.argv[1] + "-model")
+print("seconds", seconds, "cpu", cpu, "checksum", zlib.crc32(open(sys.argv[1] + "-model", "rb").read()))
 """
 
 
@@ -177,15 +195,17 @@ def conversions(folder, text):
     found = {"convert": [], "load_xc": []}
     for repeat in range(REPEATS):
         for kind in found:
-            seconds, peak = map(float, child(CONVERT, kind, path, folder / f"{kind}{repeat}"))
-            found[kind].append((seconds, peak))
-    speeds = {kind: megabytes / statistics.median(s for s, _ in of) for kind, of in found.items()}
+            found[kind].append(tuple(map(float, child(CONVERT, kind, path, folder / f"{kind}{repeat}"))))
+            shutil.rmtree(folder / f"{kind}{repeat}", ignore_errors=True)
+    speeds = {kind: megabytes / statistics.median(s for s, *_ in of) for kind, of in found.items()}
+    spent = {kind: statistics.median(cpu for _, cpu, _ in of) for kind, of in found.items()}
     for kind, of in found.items():
         figures = {
             "MB of text": round(megabytes),
             "MB/s": round(speeds[kind]),
             "share of load_xc": round(speeds[kind] / speeds["load_xc"], 2),
-            "peak memory (MB)": round(max(peak for _, peak in of)),
+            "processor s": round(spent[kind], 2),
+            "peak memory (MB)": round(max(peak for *_, peak in of)),
         }
         print(kind, figures)
         record.write("scale_convert", "eurlex57k", kind, figures)
@@ -198,12 +218,15 @@ def fits(folder, text):
     (folder / "train.txt").write_bytes(text)
     convert(folder / "train.txt", folder / "rows")
     kinds = [("plain", 1), ("plain", 2), ("pieces", 1), ("dask", 1), ("dask", 2)]
-    times = {kind: [] for kind in kinds}
+    times, spent = {kind: [] for kind in kinds}, {kind: [] for kind in kinds}
     child(FIT, "plain", folder / "rows", 2)  # writes the prepared rows
     for _ in range(REPEATS):
         for kind in kinds:
-            times[kind].append(float(child(FIT, kind[0], folder / "rows", kind[1])[0]))
+            seconds, cpu = map(float, child(FIT, kind[0], folder / "rows", kind[1]))
+            times[kind].append(seconds)
+            spent[kind].append(cpu)
     median = {kind: statistics.median(of) for kind, of in times.items()}
+    cpu = {kind: statistics.median(of) for kind, of in spent.items()}
     names = {
         ("plain", 1): "fit, 1 thread",
         ("plain", 2): "fit, 2 threads",
@@ -216,6 +239,8 @@ def fits(folder, text):
         figures = {
             "s": round(median[kind], 2),
             "time over the fit with as many threads": round(median[kind] / median["plain", kind[1]], 2),
+            "processor s": round(cpu[kind], 2),
+            "processor s over the fit with as many threads": round(cpu[kind] / cpu["plain", kind[1]], 2),
             "speedup over one thread": round(median[kind[0], 1] / median[kind], 2),
         }
         if kind == ("dask", 2):
@@ -376,37 +401,43 @@ def made_rows():
         yield X, csr_array(hstack([Y, csr_array((topic % 5 == 0)[:, None].astype(np.float32))]))
 
 
-def limited(folder):
+def limited(folder, kind):
     """Measure a fit in a memory cgroup with a third of the memory of X."""
     from manylabel.datasets import rows
 
     rows.store(made_rows(), folder / "rows", "made")
     size = sum((folder / "rows" / f"X.{part}.npy").stat().st_size for part in ("indptr", "indices", "data"))
     limit = size // 3
-    print(f"X: {size / 2**20:.0f} MB, limit {limit / 2**20:.0f} MB")
-    free = child(LIMITED, folder / "rows")
-    shutil.rmtree(folder / "rows" / "unit-ones")  # the fit with a limit writes the prepared rows, too
+    print(f"X: {size / 2**20:.0f} MB, limit {limit / 2**20:.0f} MB", flush=True)
+    free = child(LIMITED, folder / "rows", LIMITS[kind])
+    print(*free, flush=True)
+    # The fit with a limit writes the prepared rows, too.
+    for prepared in (folder / "rows").iterdir():
+        if prepared.is_dir():
+            shutil.rmtree(prepared)
     group = CGROUPS / f"manylabel-bench-{os.getpid()}"
     group.mkdir()
     try:
         (group / "memory.limit_in_bytes").write_text(str(limit))
         join = f"open({str(group / 'cgroup.procs')!r}, 'w').write(str(__import__('os').getpid()))\n"
-        held = child(join + LIMITED, folder / "rows")
+        held = child(join + LIMITED, folder / "rows", LIMITS[kind], int(PRIVATE * limit))
         peak = int((group / "memory.max_usage_in_bytes").read_text())
     finally:
         time.sleep(0.5)
         group.rmdir()
+    found = {}
     for name, words in (("without a limit", free), ("with a limit", held)):
-        found = dict(zip(words[::2], words[1::2], strict=True))
+        found[name] = dict(zip(words[::2], words[1::2], strict=True))
         figures = {
             "X (MB)": round(size / 2**20),
             "limit (MB)": round(limit / 2**20) if name == "with a limit" else "none",
-            "private memory at the end (MB)": int(found["RssAnon:"]),
-            "s": round(float(found["seconds"]), 1),
+            "private memory at the end (MB)": int(found[name]["RssAnon:"]),
+            "s": round(float(found[name]["seconds"]), 1),
+            "processor s": round(float(found[name]["cpu"]), 1),
         }
-        print(name, figures, found["checksum"])
-        record.write("scale_memory", "made", name, figures)
-    assert free[-1] == held[-1], "the weights differ"
+        print(name, figures)
+        record.write("scale_memory", "made", f"{kind} {name}", figures)
+    assert free[-1] == held[-1], "the models differ"
     print(json.dumps({"peak of the group (MB)": peak >> 20}))
 
 
@@ -414,7 +445,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--memory", action="store_true", help="measure a fit in a memory cgroup")
+    parser.add_argument("--memory", choices=LIMITS, help="measure a fit in a memory cgroup")
     parser.add_argument("--convert", action="store_true", help="measure `convert` only")
     parser.add_argument("--pieces", action="store_true", help="measure pieces, and forecast a large fit")
     parser.add_argument("--traffic", action="store_true", help="count bytes through the scheduler, with ss")
@@ -423,7 +454,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if args.memory or args.traffic:
-            (limited if args.memory else traffic)(folder)
+            limited(folder, args.memory) if args.memory else traffic(folder)
             return
         if not os.environ.get("MANYLABEL_DATA"):
             sys.exit("MANYLABEL_DATA must be the path of the folder of data sets")

@@ -205,6 +205,11 @@ def pair(figure: str) -> Cell:
     return lambda figures: f"{figures[figure]} ({figures[f'{figure}, by chance']})"
 
 
+def with_error(figure: str) -> Cell:
+    """Return a cell with a mean and its standard error."""
+    return lambda figures: f"{figures[figure]:.4f} ± {figures[f'{figure}, standard error']:.4f}"
+
+
 def gain(measure: str) -> Cell:
     """Return a cell with a difference and its standard error."""
     return lambda figures: f"{figures[f'{measure} gain']:+.2f} ± {figures[f'{measure} error']:.2f}"
@@ -213,6 +218,31 @@ def gain(measure: str) -> Cell:
 def of_rules(measure: str, *titles: str) -> Cell:
     """Return a cell with a measure of the label sets of several rules."""
     return lambda figures: ", ".join(f"{figures[f'{measure}-F1, {title}']:.2f}" for title in titles)
+
+
+def unknown_losses() -> list[str]:
+    """Return how much each classifier loses to the fit to complete labels: means over sets and measures."""
+    of_systems: dict[str, list[dict]] = {}
+    for (_, system), line in newest("unknown_gains").items():
+        of_systems.setdefault(system, []).append(line)
+    measures = [f"{kind}@{k}" for kind in ("P", "PSP") for k in (1, 3, 5)]
+    cells = []
+    for system, lines in of_systems.items():
+        row = [system]
+        for some in (lines, [line for line in lines if line["set"] != "scene"]):
+            zeros, told = (
+                mean(
+                    line["figures"][f"{measure} complete"] - line["figures"][f"{measure} {name}"]
+                    for line in some
+                    for measure in measures
+                )
+                for name in ("zeros", "told")
+            )
+            row += [str(len(some)), f"{zeros:.2f}", f"{told:.2f}", f"{told / zeros:.2f}"]
+        cells.append(row)
+    kinds = ("sets", "lost by zeros", "lost by told", "ratio")
+    columns = ["system", *kinds, *(f"{kind}, without scene" for kind in kinds)]
+    return [*markdown(columns, cells), *measured([line for lines in of_systems.values() for line in lines])]
 
 
 def glance_defaults() -> list[str]:
@@ -274,11 +304,12 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "unknown_gains": lambda: rows(
         "unknown_gains",
         {
-            **same("P@1 complete", "P@1 zeros", "P@1 told"),
+            **same("seeds", "P@1 complete", "P@1 zeros", "P@1 told"),
             **{f"gain of {m}": gain(m) for m in ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")},
         },
         sets=["reuters-21578", "yahoo-arts-mlnb", "bibtex", "eukaryote-go", "scene"],
     ),
+    "unknown_losses": unknown_losses,
     "unknown_ones": lambda: rows(
         "unknown_ones",
         {
@@ -316,6 +347,20 @@ TABLES: dict[str, Callable[[], list[str]]] = {
             **same("gain of P@1", "gain of P@3", "gain of P@5", "times fit", "peak MB"),
         },
     ),
+    "calibration_splits": lambda: rows(
+        "decisions_splits",
+        {
+            title: with_error(figure)
+            for title, figure in {
+                "error": "error",
+                "above 0.3": "error above 0.3",
+                "above 0.3, by chance": "error above 0.3, by chance",
+                "of labels": "error of labels",
+                "of labels, candidates": "error of labels, candidates",
+                "of labels, candidates, by chance": "error of labels, candidates, by chance",
+            }.items()
+        },
+    ),
     "decisions": lambda: rows(
         "decisions",
         {
@@ -326,6 +371,12 @@ TABLES: dict[str, Callable[[], list[str]]] = {
             "example-F1": of_rules("example", "expected F1", "one bound for example-F1"),
             **same("FNR 0.3", "FNR 0.3, probability", "FDR 0.3, probability"),
         },
+    ),
+    "hierarchies": lambda: rows(
+        "hierarchies",
+        same("rows with an orphan %", "example-F1 %", "cost", "us a row"),
+        first="rule",
+        sizes=True,
     ),
     "load_xc": lambda: rows("load_xc", same("s", "MB/s", "times faster"), first="reader"),
     "tagger": lambda: rows(

@@ -82,7 +82,8 @@ def fit(
         The estimator: a `DiSMECClassifier`, a `LabelTreeClassifier`, or a `BlockPartitionClassifier` whose
         `estimator` is of this library. It is not changed.
     X : array-like or sparse matrix of shape (n_samples, n_features), str or path-like
-        Features, or the path of a folder that `manylabel.datasets.convert` has written.
+        Features, or the path of a folder that `manylabel.datasets.convert` has written. They must be sparse
+        for a `DiSMECClassifier` with the squared hinge loss.
     Y : array-like or sparse matrix of shape (n_samples, n_labels), default=None
         0/1 indicator matrix, in which NaN marks unknown entries. It must be None if X is a folder.
     sample_weight : array-like of shape (n_samples,), default=None
@@ -90,11 +91,11 @@ def fit(
     checkpoint : str or path-like
         The folder of the finished pieces. It is created if it does not exist.
     n_pieces : int or "auto", default="auto"
-        Number of pieces; >= 1. `DiSMECClassifier` fits labels in groups of sixteen, so there are at most as
-        many pieces as groups. With `LabelTreeClassifier`, it is the number of pieces of each level of the
-        trees, and there are at most as many pieces as nodes. With `BlockPartitionClassifier`, there are at
-        most as many pieces as blocks. "auto" depends only on the data and the parameters. Machines that share
-        the folder must use the same value.
+        Number of pieces; >= 1. `DiSMECClassifier` fits labels in groups of sixteen or thirty-two, so there
+        are at most as many pieces as groups. With `LabelTreeClassifier`, it is the number of pieces of each
+        level of the trees, and there are at most as many pieces as nodes. With `BlockPartitionClassifier`,
+        there are at most as many pieces as blocks. "auto" depends only on the data and the parameters.
+        Machines that share the folder must use the same value.
     piece : tuple of two int, default=(1, 1)
         With ``(i, N)``, this call fits every N-th piece, starting with the i-th piece; 1 <= i <= N. If N
         machines share the folder, each of them uses another i. The pieces of a level of a tree need the
@@ -120,7 +121,8 @@ def fit(
     Raises
     ------
     TypeError
-        If the fit of the estimator cannot be cut into pieces, or if its ``random_state`` is a RandomState.
+        If the fit of the estimator to X cannot be cut into pieces, or if its ``random_state`` is a
+        RandomState.
     ValueError
         If an argument is not valid, or if the folder was made with other data, other parameters, another
         version of manylabel or another type of CPU. The message states the difference.
@@ -398,8 +400,18 @@ class Work:
             Y = values_of_frame(Y)
         column = as_column(Y)
         X_checked, Y_checked, weights = check_training_set(
-            self.estimator, X, Y if column is None else column, sample_weight, unknown=True
+            self.estimator,
+            X,
+            Y if column is None else column,
+            sample_weight,
+            dense=getattr(self.estimator, "_dense", False),
+            unknown=True,
         )
+        if isinstance(X_checked, np.ndarray):
+            raise TypeError(
+                f"`X` must be sparse, since the fit of {type(estimator).__name__} to a dense X cannot be cut into "
+                f"pieces; pass scipy.sparse.csr_array(X), got {type(X).__name__} of shape {X_checked.shape}"
+            )
         if labels is not None:
             named = all(isinstance(name, str) for name in labels)
             labels = list(as_names(labels, Y_checked.shape[1], "the column names of Y")) if named else None

@@ -1,6 +1,7 @@
 """The commands called through `main`: outputs equal the library's, and each misuse prints one line."""
 
 import json
+import multiprocessing
 import os
 import runpy
 import signal
@@ -14,6 +15,7 @@ from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 
 import manylabel as ml
+from children import forks, posix_only
 from manylabel import cli, metrics
 from manylabel.cli import prediction
 from manylabel.cli.messages import UsageError
@@ -21,8 +23,6 @@ from manylabel.cli.settings import set_parameter
 from manylabel.datasets import convert, dump_xc, load_xc, make_multilabel
 from manylabel.estimator.parameters import Classifier, Count, Either, Parameters
 from manylabel.linear.pieces import DiSMECPieces
-
-posix_only = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals and pipes")
 
 
 @pytest.fixture(scope="session")
@@ -350,18 +350,48 @@ def test_a_value_of_none_of_the_kinds():
             set_parameter(model, name, "all")
 
 
-def start(*arguments, **options):
-    command = [sys.executable, "-m", "manylabel", *map(str, arguments)]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
+class Command:
+    """The command line in a forked child, with pipes as its standard streams."""
+
+    def __init__(self, *arguments):
+        ends = [os.pipe() for _ in range(3)]  # (to read, to write) for stdin, stdout and stderr
+        theirs = [ends[0][0], ends[1][1], ends[2][1]]
+        ours = [ends[0][1], ends[1][0], ends[2][0]]
+        context = multiprocessing.get_context("fork")
+        self.process = context.Process(target=self._run, args=(theirs, ours, list(map(str, arguments))))
+        self.process.start()
+        for end in theirs:
+            os.close(end)
+        self.stdin, self.stdout, self.stderr = map(open, ours, ["w", "r", "r"])
+
+    @staticmethod
+    def _run(theirs, ours, arguments):
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number, (end, other) in enumerate(zip(theirs, ours, strict=True)):
+            os.close(other)
+            os.dup2(end, number)
+            os.close(end)
+        sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
+        sys.stderr = os.fdopen(2, "w", buffering=1)  # by lines, as in a new interpreter
+        sys.exit(cli.main(arguments))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for pipe in (self.stdin, self.stdout, self.stderr):
+            pipe.close()
+        self.process.kill()
+        self.process.join()
 
 
 def test_the_module_is_the_command(capsys, folder, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit, match="0"):
         cli.main(["--help"])
-    with start("--help", stdout=subprocess.PIPE) as process:
-        assert process.communicate() == (capsys.readouterr().out, "")
-    assert process.returncode == 0
+    command = [sys.executable, "-m", "manylabel", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == (capsys.readouterr().out, "")
     # Exit codes and messages of `python -m manylabel`, run in this process.
     for arguments, code, expected in [
         (["predict"], 2, "manylabel: error: the following arguments are required: model, data\n"),
@@ -386,47 +416,51 @@ def unread(pipe):
 
 
 @posix_only
+@forks
 def test_ctrl_c_ends_the_wait_for_a_silent_pipe(tmp_path):
-    with start("train", "--model", "dismec", "/dev/stdin", "-o", tmp_path / "m",
-               stdin=subprocess.PIPE) as process:  # fmt: skip
-        process.stdin.write("2 3 2\n0 0:1\n")
-        process.stdin.flush()
-        while unread(process.stdin) and process.poll() is None:
+    with Command("train", "--model", "dismec", "/dev/stdin", "-o", tmp_path / "m") as command:
+        command.stdin.write("2 3 2\n0 0:1\n")
+        command.stdin.flush()
+        while unread(command.stdin) and command.process.is_alive():
             time.sleep(0.05)
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(1)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(2) == 130
-        assert process.stderr.read() == "manylabel: interrupted\n"
+        command.process.join(1)
+        assert command.process.is_alive()
+        os.kill(command.process.pid, signal.SIGINT)
+        assert command.stderr.read() == "manylabel: interrupted\n"
+        command.process.join(10)
+        assert command.process.exitcode == 130
     assert list(tmp_path.iterdir()) == []
 
 
 @posix_only
+@forks
 def test_ctrl_c_stops_training_and_leaves_nothing(tmp_path):
     # Random labels, nearly no regularizer and a tolerance out of reach: the fit would take very long.
     rng = np.random.default_rng(0)
     dump_xc(rng.normal(size=(1500, 300)), rng.random((1500, 400)) < 0.5, tmp_path / "train.txt")
-    with start(
+    with Command(
         "train", "--model", "dismec", tmp_path / "train.txt", "-o", tmp_path / "m", "--set", "solver=exact",
         "--set", "tol=1e-300", "--set", "max_iter=2000000000", "--set", "C=1e9",
-    ) as process:  # fmt: skip
-        assert "1,500 rows" in process.stderr.readline()
-        process.send_signal(signal.SIGINT)
-        err = process.stderr.read()
-    assert (process.returncode, err) == (130, "manylabel: interrupted\n")
+    ) as command:  # fmt: skip
+        assert "1,500 rows" in command.stderr.readline()
+        os.kill(command.process.pid, signal.SIGINT)
+        assert command.stderr.read() == "manylabel: interrupted\n"
+        command.process.join(10)
+        assert command.process.exitcode == 130
     assert [file.name for file in tmp_path.iterdir()] == ["train.txt"]
 
 
 @posix_only
+@forks
 def test_a_reader_that_leaves_is_no_error(folder, tmp_path):
     X = load_xc(folder / "test.txt")[0][np.arange(5000) % 100]
     dump_xc(X, np.zeros((5000, 12)), tmp_path / "long.txt")  # more than a pipe holds
-    with start("predict", folder / "model.safetensors", tmp_path / "long.txt", "-k", "12",
-               stdout=subprocess.PIPE) as process:  # fmt: skip
-        assert ":" in process.stdout.readline()
-        process.stdout.close()
-        err = process.stderr.read()
-    assert (process.returncode, err) == (141, "")
+    with Command("predict", folder / "model.safetensors", tmp_path / "long.txt", "-k", "12") as command:
+        assert ":" in command.stdout.readline()
+        command.stdout.close()
+        assert command.stderr.read() == ""
+        command.process.join(10)
+        assert command.process.exitcode == 141
 
 
 def test_probabilities_and_label_sets(run, folder, tmp_path):

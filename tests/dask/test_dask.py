@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 import manylabel as ml
+from children import posix_only
 from manylabel import metrics, shards
 from manylabel.datasets import convert, dump_xc, load_xc, make_multilabel, open_rows
 
 distributed = pytest.importorskip("distributed", reason="manylabel.dask needs the package distributed")
 
+import dask  # noqa: E402  distributed needs it
 import manylabel.dask  # noqa: E402  needs distributed
 
 # distributed leaves sockets and event loops open when processes are killed.
@@ -26,6 +28,18 @@ pytestmark = [
 ]
 
 N_PIECES = 19
+
+
+@pytest.fixture(scope="module", autouse=True)
+def workers_that_are_forked():
+    """Fork workers from a process that has imported everything, because imports take longer than the fits."""
+    if os.name != "posix":
+        yield
+        return
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        context = distributed.utils.get_mp_context()
+        context.set_forkserver_preload(["distributed.nanny", "distributed.worker", "manylabel.dask"])
+        yield
 
 
 def cluster(n_workers, threads=1):
@@ -113,27 +127,43 @@ def test_forms_of_data(two, tmp_path, data, form):
     assert (tmp_path / "got").read_bytes() == (tmp_path / "expected").read_bytes()
 
 
+@posix_only
 def test_workers_are_killed_and_join(tmp_path, data):
-    """One worker is killed while it fits a piece, and another worker joins."""
-    _, _, folder, _ = data
-    with cluster(2) as workers, distributed.Client(workers) as client:
-        pids = list(client.run(os.getpid).values())
-        killed = []
+    """For each kind of pieces, a worker is killed while it fits a piece, and another worker joins."""
+    X, Y, folder, plain = data
+    fits = {
+        "labels": (ml.DiSMECClassifier(random_state=0), plain, N_PIECES),
+        "nodes": (ml.LabelTreeClassifier(max_leaf=9, branching=6, random_state=0), None, 40),
+        "blocks": (
+            ml.BlockPartitionClassifier(ml.DiSMECClassifier(C=1.0), n_blocks=6, lam=1.0, random_state=0),
+            None,
+            6,
+        ),
+    }
+    n_workers, counted = 2, {}
+    with cluster(n_workers) as workers, distributed.Client(workers) as client:
+        for kind, (model, expected, n_pieces) in fits.items():
+            checkpoint = tmp_path / kind
 
-        def kill():
-            while not list((tmp_path / "fit").glob("piece-*.npz")):
-                time.sleep(0.01)
-            os.kill(pids[0], signal.SIGKILL)
-            killed.append(len(list((tmp_path / "fit").glob("piece-*.npz"))))
-            workers.scale(3)
+            def kill(kind=kind, checkpoint=checkpoint, n_workers=n_workers):
+                pids = list(client.run(os.getpid).values())
+                while not list(checkpoint.glob("piece-*.npz")):
+                    time.sleep(0.005)
+                os.kill(pids[0], signal.SIGKILL)
+                counted[kind] = len(list(checkpoint.glob("piece-*.npz")))
+                workers.scale(n_workers + 1)
 
-        thread = threading.Thread(target=kill)
-        thread.start()
-        model = ml.DiSMECClassifier(random_state=0)
-        got = ml.dask.fit(model, folder / "rows", checkpoint=tmp_path / "fit", n_pieces=N_PIECES)
-        thread.join()
-    assert killed[0] < N_PIECES
-    assert_same_bits(got, folder, tmp_path)
+            thread = threading.Thread(target=kill)
+            thread.start()
+            got = ml.dask.fit(model, folder / "rows", checkpoint=checkpoint, n_pieces=n_pieces)
+            thread.join()
+            n_workers += 1
+            assert counted[kind] < shards.Folder(checkpoint).n_pieces
+            if expected is None:
+                expected = type(model)(**model.get_params(deep=False)).fit(X, Y)
+            expected.save(tmp_path / "expected")
+            got.save(tmp_path / "got")
+            assert (tmp_path / "got").read_bytes() == (tmp_path / "expected").read_bytes()
 
 
 def test_the_scheduler_is_restarted(tmp_path, data):
@@ -184,6 +214,7 @@ def test_another_type_of_cpu_is_refused(two, tmp_path, data, monkeypatch):
     assert_same_bits(got, folder, tmp_path)
 
 
+@posix_only
 def test_ctrl_c_cancels_the_pieces(two, tmp_path, data):
     _, _, folder, _ = data
     model = ml.DiSMECClassifier(random_state=0, solver="exact", tol=1e-9, max_iter=100_000, C=100.0)
@@ -244,6 +275,7 @@ def test_a_folder_that_workers_cannot_reach(two, data):
     assert Path(folder).exists()
 
 
+@posix_only
 def test_trees(two, tmp_path, data):
     """The levels of a tree are fitted one after the other, also if a worker is paused for a while."""
     X, Y, folder, _ = data

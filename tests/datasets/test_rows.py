@@ -2,11 +2,9 @@
 
 import gzip
 import json
+import multiprocessing
 import os
-import resource
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import pytest
 from scipy.sparse import csr_array, vstack
 
 import manylabel as ml
+from children import forks, posix_only
 from manylabel.datasets import convert, dump_xc, load_arff, load_xc, make_multilabel, open_rows, rows, sources
 
 
@@ -267,14 +266,13 @@ def test_folder_of_other_data(tmp_path, data):
         open_rows(tmp_path / "rows")
 
 
-CHILD = """
-import sys
-from manylabel.datasets import convert, rows, sources
-sources._TEXT, rows._CHECKPOINT = 4000, 1
-convert(sys.argv[1:-1], sys.argv[-1])
-"""
+def convert_in_small_steps(files, folder):
+    sources._TEXT, rows._CHECKPOINT = 4000, 1
+    convert(files, folder)
 
 
+@posix_only
+@forks
 def test_killed_at_random_moments(tmp_path):
     """A child process is killed again and again. The folder is the same as without kills."""
     X, Y = make_multilabel(3000, 200, 60, random_state=5)
@@ -282,20 +280,23 @@ def test_killed_at_random_moments(tmp_path):
     dump_xc(X[1500:], Y[1500:], tmp_path / "b.txt.gz")
     files = [str(tmp_path / "a.txt"), str(tmp_path / "b.txt.gz")]
     convert(files, tmp_path / "whole")
+    context = multiprocessing.get_context("fork")
     rng = np.random.default_rng(0)
     n_kills, round_number = 0, 0
     while n_kills < 6:  # one round, or more if a conversion ends before it is killed often enough
         target = tmp_path / f"rows {round_number}"
         while True:
-            child = subprocess.Popen([sys.executable, "-c", CHILD, *files, str(target)])
-            while not (target / "convert.json").exists() and child.poll() is None:
+            child = context.Process(target=convert_in_small_steps, args=(files, target))
+            child.start()
+            while not (target / "convert.json").exists() and child.is_alive():
                 time.sleep(0.002)
             if n_kills < 6:
                 time.sleep(rng.uniform(0, 0.2))
-                child.send_signal(signal.SIGKILL)
-            if child.wait(60) == 0:
+                child.kill()
+            child.join(60)
+            if child.exitcode == 0:
                 break
-            assert child.returncode == -signal.SIGKILL
+            assert child.exitcode == -signal.SIGKILL
             n_kills += 1
             if (target / "convert.json").exists():
                 with pytest.raises(ValueError, match="not complete"):
@@ -335,8 +336,11 @@ def test_resumes_in_every_batch(tmp_path, data, small_blocks, monkeypatch):
         assert_equal(got, expected)
 
 
+@posix_only
 def test_full_disk(tmp_path, data, small_blocks):
     """After an error of the operating system, the same call continues the conversion."""
+    import resource  # POSIX only
+
     dump_xc(*data, tmp_path / "data.txt")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

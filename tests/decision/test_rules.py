@@ -21,7 +21,7 @@ from manylabel.decision import (
 from manylabel.decision.risk import _Entries, p_values
 from oracle import calibration as oracle
 
-eighths = st.lists(st.integers(0, 8).map(lambda p: p / 8), min_size=1, max_size=7)
+eighths = st.lists(st.integers(0, 8).map(lambda p: p / 8), min_size=1, max_size=6)
 
 RULES = [TopLabels(2), Costs(1, 3), ExpectedF1(), Thresholds(), Thresholds("macro_f1"), RiskControl(0.5)]
 
@@ -139,10 +139,11 @@ def test_other_rules_are_closed_too(rule):
 @pytest.mark.parametrize("metric", ["micro_f1", "example_f1"])
 def test_one_bound_is_the_best_of_all(metric):
     P, Y = draw(np.random.default_rng(2), 150, 6)
-    average = {"micro_f1": "micro", "example_f1": "samples"}[metric]
+    axes = {"micro_f1": None, "example_f1": 1}[metric]
 
     def measure(Y, chosen):
-        return f1_score(Y, chosen, average=average, zero_division=0)
+        hits, n = (Y & chosen).sum(axis=axes), (Y + chosen).sum(axis=axes)
+        return np.mean(2 * hits / np.maximum(n, 1))
 
     found = measure(Y, Thresholds(metric).fit(P, Y).predict(P))
     best = oracle.best_bound(measure, P, Y)
@@ -225,12 +226,12 @@ def test_the_risk_is_controlled_over_2000_draws(risk, guarantee):
     measure = {"false_negative_rate": oracle.false_negative_rate}.get(risk, oracle.false_discovery_rate)
     bounds = np.linspace(0, 1, 401)
     true_risks = np.array([measure(Y, (bound <= P).astype(int)) for bound in bounds])
+    rule = RiskControl(alpha, risk=risk, guarantee=guarantee, delta=delta)
+    params, drawn, labels = rule.parameters.check(rule), csr_array(P), csr_array(Y)
     found = []
     for _ in range(n_draws):
         rows = rng.integers(0, len(P), n)
-        rule = RiskControl(alpha, risk=risk, guarantee=guarantee, delta=delta).fit(
-            csr_array(P[rows]), csr_array(Y[rows])
-        )
+        rule._learn(drawn[rows], labels[rows], params)  # checks of the input would take most of the time
         found.append(rule.bound_)
     # The larger of the risks at the two nearest bounds of the table.
     above = np.minimum(np.searchsorted(bounds, found), 400)
@@ -266,6 +267,32 @@ def test_p_values_are_valid():
             assert (p <= delta).mean() <= delta + 3 * np.sqrt(delta * (1 - delta) / 20_000)
 
 
+@pytest.mark.parametrize(
+    ("alpha", "bound", "size"), [(0.1, 0.25, 504), (0.2, 0.4, 407), (0.3, 0.51, 344), (0.4, 0.59, 300)]
+)
+def test_dense_sets_equal_those_of_mapie(alpha, bound, size):
+    """The bounds and sizes are those of `MultiLabelClassificationController(risk="recall", method="crc")` of
+    MAPIE 1.6, which tries the bounds 0, 0.01, 0.02, ... The probabilities are between these bounds, so that
+    equal bounds give equal sets.
+    """
+    row, label = np.ogrid[:120, :6]
+    percent = (37 * row + 59 * label + 13 * row * label) % 100
+    P, Y = (percent + 0.5) / 100, ((61 * row + 83 * label + 7 * row * row) % 100 < percent).astype(int)
+    Y[Y.sum(axis=1) == 0, 0] = 1  # MAPIE refuses rows without labels
+    found = RiskControl(alpha).fit(P, Y).predict(P)
+    np.testing.assert_array_equal(found, bound < P)
+    assert found.sum() == size
+
+
+def test_p_values_equal_those_of_mapie():
+    """The numbers are those of `compute_hoeffding_bentkus_p_value` of MAPIE 1.6."""
+    risks = np.array([0.05, 0.1, 0.12, 0.15, 0.18])
+    of_120 = [7.117193204071802e-06, 0.006851810861331057, 0.05922965501567471, 0.27690383175560834]
+    np.testing.assert_allclose(p_values(risks, 120, 0.2), [*of_120, 0.8573012196077894], rtol=1e-9)
+    of_500 = [3.0168211225597723e-12, 0.0017733575631503963, 0.0867182805834882, 1, 1]
+    np.testing.assert_allclose(p_values(risks, 500, 0.15), of_500, rtol=1e-9)
+
+
 def test_expectation_is_the_largest_bound_by_exhaustive_search():
     P, Y = draw(np.random.default_rng(9), 100, 6)
     Y[:10] = 0
@@ -295,7 +322,7 @@ def test_bad_input():
         ValueError, match=r"`probabilities` must have the shape of Y, \(30, 4\), got \(30, 3\)"
     ):
         Thresholds().fit(P[:, :3], Y)
-    with pytest.raises(ValueError, match="`precision` must be reached by a bound"):
+    with pytest.raises(ValueError, match=r"`precision` must be a value that some bound .* reaches"):
         Thresholds(precision=0.9999).fit(P, Y)
     with pytest.raises(ValueError, match="at most one of `precision`, `recall` and `labels_per_row`"):
         Thresholds(precision=0.5, recall=0.5).fit(P, Y)

@@ -1,8 +1,8 @@
 """The tables of parameters, compared with signatures, annotations and docstrings."""
 
 import inspect
+import os
 import re
-import subprocess
 import sys
 from fractions import Fraction
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -11,6 +11,8 @@ import joblib
 import numpy as np
 import pytest
 
+from cases import case
+from children import forked, forks
 from estimators import CLASSIFIERS, PARTITIONERS, REQUIRED, TRANSFORMERS, made
 from manylabel import BoostedRulesClassifier
 from manylabel.estimator import parameters
@@ -100,21 +102,21 @@ def test_wrong_values_are_refused(cls):
 
 
 N, D, C = 12, 6, 3
-WRONG = [
-    (cls, name, value) for cls in CLASSES for name, kind in cls.parameters.items() for value in kind.wrong
-]
 
 
-@pytest.mark.parametrize(("cls", "name", "value"), WRONG)
-def test_fits_refuse_wrong_values(cls, name, value):
-    wanted = cls.parameters[name].wanted
-    if name == "categorical_features":  # checked together with the data
-        mask = f"a boolean mask of length {D}, or feature names if X has names"
-        wanted = f"None, positions from 0 to {D - 1}, {mask}"
-    # The data are None: parameters are checked before the data are looked at.
-    X, Y = (None, None) if name != "categorical_features" else (np.ones((N, D)), np.ones((N, C)))
-    with pytest.raises(ValueError, match=f"^`{name}` must be {re.escape(wanted)}, got "):
-        made(cls, **{name: value}).fit(X, Y)
+@every_class
+def test_fits_refuse_wrong_values(cls):
+    for name, kind in cls.parameters.items():
+        wanted = kind.wanted
+        if name == "categorical_features":  # checked together with the data
+            mask = f"a boolean mask of length {D}, or feature names if X has names"
+            wanted = f"None, positions from 0 to {D - 1}, {mask}"
+        # The data are None: parameters are checked before the data are looked at.
+        X, Y = (None, None) if name != "categorical_features" else (np.ones((N, D)), np.ones((N, C)))
+        for value in kind.wrong:
+            error = pytest.raises(ValueError, match=f"^`{name}` must be {re.escape(wanted)}, got ")
+            with case(name, type(value), value), error:
+                made(cls, **{name: value}).fit(X, Y)
 
 
 BEYOND = [
@@ -165,18 +167,17 @@ def test_cores_are_those_the_process_may_use(monkeypatch):
     parameters._cores.cache_clear()
 
 
+def count_threads_on_one_core(pipe):
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    parameters._cores.cache_clear()  # a fork of this process has its cache
+    pipe.send(parameters.n_threads(-1))
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="needs os.sched_setaffinity")
+@forks
 def test_affinity_counts():
-    code = """if True:
-        import os
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-        from manylabel.estimator.parameters import n_threads
-        print(n_threads(-1))
-        """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert done.stdout == "1\n"
+    with forked(count_threads_on_one_core) as (receiver, _):
+        assert receiver.recv() == 1
 
 
 RIGHT = [

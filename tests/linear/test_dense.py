@@ -172,6 +172,17 @@ def test_dense_rows_are_never_made_sparse(data, monkeypatch):
     model.fit(X, Y).predict_topk(X_test)
 
 
+def test_logistic_loss_uses_sparse_rows(data):
+    X, Y, X_test, _ = data
+    model = DiSMECClassifier(1.0, loss="logistic", random_state=0).fit(X, Y[:, :20])
+    margins = model.decision_function(X_test)
+    assert issparse(model.coef_)
+    same = DiSMECClassifier(1.0, loss="logistic", random_state=0).fit(csr_array(X), Y[:, :20])
+    np.testing.assert_array_equal(margins, same.decision_function(X_test))
+    model.add_labels(X, Y[:, 20:22])
+    assert issparse(model.coef_)
+
+
 def test_memory_beyond_x_and_the_model():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30_000, 96)).astype(np.float32)

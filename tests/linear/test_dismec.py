@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_np
 from scipy.optimize import check_grad
 from scipy.sparse import csr_array, issparse
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from manylabel import DiSMECClassifier
@@ -100,6 +102,41 @@ def test_agrees_with_liblinear(planted, fit_intercept):
         reference.fit(X, Y[:, [label]].toarray()[:, 0])
         expected = np.append(reference.coef_, reference.intercept_ if fit_intercept else [])
         np.testing.assert_allclose(weights_of(model, label), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("solver", ["exact", "fast"])
+@pytest.mark.parametrize("C", [0.1, 5.0, 50.0])
+def test_logistic_regressions_agree_with_liblinear(planted, C, solver):
+    X, Y, *_ = planted
+    X, Y, m = X[:600], Y[:600, :20], np.linspace(0.5, 2.0, 600)
+    model = DiSMECClassifier(C, loss="logistic", threshold="zero", prune=0, solver=solver, tol=1e-5)
+    model.fit(X, Y, sample_weight=m)
+    for label in (0, 7, 19):
+        reference = LogisticRegression(C=C, solver="liblinear", tol=1e-8, max_iter=1000)
+        y = Y[:, [label]].toarray()[:, 0]
+        reference.fit(X, y, sample_weight=m)
+        found = expit(model.decision_function(X)[:, label])
+        np.testing.assert_allclose(found, reference.predict_proba(X)[:, 1], atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # tol is near rounding errors
+@given(problems(), st.sampled_from([0.1, 1.0, 10.0, 1e4]), st.booleans(), st.booleans())
+def test_the_logistic_solver_reaches_the_minimum(problem, C, fit_intercept, normalize):
+    X, Y = problem
+    model = DiSMECClassifier(
+        C,
+        loss="logistic",
+        threshold="zero",
+        prune=0,
+        fit_intercept=fit_intercept,
+        normalize=normalize,
+        tol=1e-5,
+    ).fit(X, Y)
+    A = oracle.design(X, normalize, fit_intercept)
+    for label in np.flatnonzero(Y.any(axis=0)):
+        arguments = A, 2.0 * Y[:, label] - 1, C, np.ones(len(X))
+        best = oracle.logistic_value(oracle.minimum(*arguments, logistic=True), *arguments)
+        assert oracle.logistic_value(weights_of(model, label), *arguments) <= best * (1 + 1e-4)
 
 
 @pytest.mark.parametrize("solver", ["fast", "exact"])

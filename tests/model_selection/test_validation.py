@@ -135,7 +135,7 @@ def test_scorers_by_name():
         (lambda: scorer("P@0"), "`name` must be P@k"),
         (lambda: scorer("P"), "`name` must be P@k"),
         (lambda: scorer(3), "`name` must be P@k"),
-        (lambda: cross_validate(MODEL, X, Y, scoring=[]), "`scoring` must be a name"),
+        (lambda: cross_validate(MODEL, X, Y, scoring=[]), "`scoring` must be the name of a scorer"),
         (lambda: cross_validate(MODEL, X, Y, cv=1), "`cv` must be an integer >= 2"),
         (lambda: cross_validate(MODEL, X, Y, cv="x"), "`cv` must be an integer >= 2, a splitter"),
         (lambda: cross_validate(MODEL, X[:9], Y), "inconsistent numbers of samples"),

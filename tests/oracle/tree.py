@@ -3,11 +3,13 @@
 The classifiers of a node minimize the objective of `oracle.linear` over the rows of the node. These are the
 rows that have a label below the node and, if `routed`, the rows that have the node in their beam. In the fit,
 a beam has up to twice as many nodes as in a prediction, see `likely`. The probability of a node or label with
-margin s is exp(-max(0, 1 - s)^3). The score of a label is the logarithm of its probability, plus
-`path_weight` times the logarithm of the probability of its leaf.
+margin s is exp(-max(0, 1 - s)^3), or 1/(1 + exp(-s)) if `logistic`. The score of a label is the logarithm of
+its probability, plus `path_weight` times the logarithm of the probability of its leaf.
 """
 
 from itertools import pairwise
+
+import numpy as np
 
 from oracle import linear
 
@@ -26,8 +28,8 @@ class Tree:
         return self.labels[node] + [label for child in self.children[node] for label in self.below(child)]
 
 
-def log_probability(margin):
-    return -(max(0.0, 1 - margin) ** 3)
+def log_probability(margin, logistic=False):
+    return -np.logaddexp(0, -margin) if logistic else -(max(0.0, 1 - margin) ** 3)
 
 
 def best(visits, beam):
@@ -57,7 +59,9 @@ class Model:
         fit_intercept=True,
         path_weight=1.0,
         routed=True,
+        logistic=False,
     ):
+        self.logistic = logistic
         self.tree, self.root, self.path_weight = tree, root, path_weight
         self.normalize, self.fit_intercept = normalize, fit_intercept
         A = linear.design(X, normalize, fit_intercept)
@@ -69,7 +73,7 @@ class Model:
                 below = self.tree.below(node)
                 rows = [i for i in range(len(A)) if (routed and node in beams[i]) or Y[i, below].any()]
                 self.weights[node] = [
-                    linear.minimum(A[rows], 2.0 * Y[rows][:, labels].any(axis=1) - 1, C, m[rows])
+                    linear.minimum(A[rows], 2.0 * Y[rows][:, labels].any(axis=1) - 1, C, m[rows], logistic)
                     for labels in self.outputs(node)
                 ]
             beams = [likely(self.step(a, visits, 2 * beam), beam) for a, visits in zip(A, beams, strict=True)]
@@ -86,7 +90,7 @@ class Model:
             if not self.tree.children[node]:
                 found[node] = score
             for child, w in zip(self.tree.children[node], self.weights[node], strict=False):
-                found[child] = score + log_probability(a @ w)
+                found[child] = score + log_probability(a @ w, self.logistic)
         return best(found, beam)
 
     def scores(self, x, beam):
@@ -96,7 +100,7 @@ class Model:
         while any(self.tree.children[node] for node in visits):
             visits = self.step(a, visits, beam)
         return {
-            label: self.path_weight * score + log_probability(a @ w)
+            label: self.path_weight * score + log_probability(a @ w, self.logistic)
             for node, score in visits.items()
             for label, w in zip(self.tree.labels[node], self.weights[node], strict=True)
         }

@@ -11,7 +11,6 @@ import mmap
 import multiprocessing
 import os
 import random
-import resource
 import signal
 import sys
 import tempfile
@@ -299,6 +298,8 @@ def attempt(case, models, path):
 
 def work(cases, models, path, progress, found):
     """Run cases in a child process, which may crash."""
+    import resource  # POSIX only
+
     with open("/proc/self/statm") as statm:
         used = int(statm.read().split()[0]) * mmap.PAGESIZE
     resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, resource.RLIM_INFINITY))

@@ -213,7 +213,7 @@ def test_more_rows_than_a_block_holds():
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_single_precision(sparse):
-    X, Y = make_multilabel(2000, 300, 40, random_state=0)
+    X, Y = make_multilabel(1000, 150, 30, random_state=0)
     X = X if sparse else X.toarray()
     for solver in SOLVERS:
         fit = {

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import multiprocessing
 import signal
 import subprocess
 import sys
@@ -10,9 +11,11 @@ import time
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import manylabel as ml
+from children import forked, forks, posix_only
 from manylabel import shards
 from manylabel.datasets import convert, dump_xc, load_xc, make_multilabel
 
@@ -133,13 +136,23 @@ def test_weights_and_one_label(tmp_path, data):
 
 def test_names_of_features(tmp_path, data):
     pandas = pytest.importorskip("pandas")
-    X = pandas.DataFrame(data[0][:300].toarray()).add_prefix("word ")
+    X = pandas.DataFrame.sparse.from_spmatrix(data[0][:300]).add_prefix("word ")
     Y = data[1][:300]
     expected = ml.DiSMECClassifier(**PLAIN).fit(X, Y)
     got = shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path)
     assert list(got.feature_names_in_) == list(expected.feature_names_in_)
     assert got.feature_names_in_.dtype == expected.feature_names_in_.dtype
     assert np.array_equal(got.decision_function(X), expected.decision_function(X))
+
+
+def test_dense_features(tmp_path, data):
+    X, Y = data[0][:300].toarray(), data[1][:300]
+    with pytest.raises(TypeError, match=r"`X` must be sparse.*DiSMECClassifier.*csr_array\(X\), got ndarray"):
+        shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path / "refused")
+    assert not (tmp_path / "refused").exists()
+    model = ml.DiSMECClassifier(**PLAIN, loss="logistic")
+    got = shards.fit(model, X, Y, checkpoint=tmp_path / "logistic")
+    assert_same_bits(got, model.fit(X, Y))
 
 
 def test_a_folder_of_rows(tmp_path, data):
@@ -265,12 +278,12 @@ def test_errors_name_the_piece_and_keep_the_others(tmp_path, data):
             raise RuntimeError("enough")
 
     with pytest.raises(RuntimeError, match="enough") as error:
-        shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path, n_pieces=19, progress=stop)
+        shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path, n_pieces=13, progress=stop)
     if sys.version_info >= (3, 11):
-        assert "of 19" in error.value.__notes__[0]
+        assert "of 13" in error.value.__notes__[0]
     n_finished = len(list(tmp_path.glob("piece-*.npz")))
-    assert 0 < n_finished < 19
-    got = shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path, n_pieces=19)
+    assert 0 < n_finished < 13
+    got = shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path, n_pieces=13)
     assert_same_bits(got, ml.DiSMECClassifier(**PLAIN).fit(X, Y))
 
 
@@ -280,70 +293,72 @@ def test_labels_that_do_not_converge(tmp_path, data):
         shards.fit(ml.DiSMECClassifier(**PLAIN, max_iter=1), X, Y, checkpoint=tmp_path)
 
 
-CHILD = """
-import sys
-import manylabel as ml
-X, Y = ml.datasets.load_xc(sys.argv[1])
-model = eval(sys.argv[4], vars(ml))
-ml.shards.fit(model, X, Y, checkpoint=sys.argv[2], n_pieces=19).save(sys.argv[3])
-"""
+def fit_and_save(model, rows, folder, path):
+    shards.fit(model, *rows, checkpoint=folder, n_pieces=13).save(path)
 
 
+@posix_only
+@forks
 @pytest.mark.parametrize(
     "model",
-    ["DiSMECClassifier(random_state=0)", "LabelTreeClassifier(max_leaf=9, branching=6, random_state=0)"],
+    [
+        ml.DiSMECClassifier(random_state=0),
+        ml.LabelTreeClassifier(max_leaf=9, branching=6, random_state=0),
+    ],
+    ids=["DiSMECClassifier", "LabelTreeClassifier"],
 )
 def test_killed_at_twenty_random_moments(tmp_path, data, model):
     """Each kill loses at most the current piece, and the model file is the same, byte for byte."""
-    dump_xc(*data, tmp_path / "data.txt")
-    X, Y = load_xc(tmp_path / "data.txt")
-    eval(model, vars(ml)).fit(X, Y).save(tmp_path / "expected")
-    arguments = [sys.executable, "-c", CHILD, str(tmp_path / "data.txt")]
+    clone(model).fit(*data).save(tmp_path / "expected")
+    context = multiprocessing.get_context("fork")
     rng = np.random.default_rng(0)
     n_kills, round_number = 0, 0
     while n_kills < 20:
         folder = tmp_path / f"fit {round_number}"
         while True:
             before = len(list(folder.glob("piece-*.npz")))
-            child = subprocess.Popen([*arguments, str(folder), str(tmp_path / "model"), model])
+            child = context.Process(target=fit_and_save, args=(model, data, folder, tmp_path / "model"))
             begun = time.monotonic()
-            while not (folder / "fit.json").exists() and child.poll() is None:
+            child.start()
+            while not (folder / "fit.json").exists() and child.is_alive():
                 time.sleep(0.002)
-            if n_kills < 20 and child.poll() is None:
+            if n_kills < 20 and child.is_alive():
                 time.sleep(rng.uniform(0, max(0.3, 0.7 * (time.monotonic() - begun))))
-                if child.poll() is None:
-                    child.send_signal(signal.SIGKILL)
+                if child.is_alive():
+                    child.kill()
                     n_kills += 1
-            if child.wait(100) == 0:
+            child.join(100)
+            if child.exitcode == 0:
                 break
+            assert child.exitcode == -signal.SIGKILL
             assert len(list(folder.glob("piece-*.npz"))) >= before
         assert (tmp_path / "model").read_bytes() == (tmp_path / "expected").read_bytes()
         round_number += 1
     assert not list(folder.glob("*.tmp"))
 
 
-LIMITED = """
-import resource, signal, sys
-import manylabel as ml
-X, Y = ml.datasets.load_xc(sys.argv[1])
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write then fails with an error
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
-try:
-    ml.shards.fit(ml.DiSMECClassifier(C=1.0, random_state=0), X, Y, checkpoint=sys.argv[2], n_pieces=3)
-except OSError as error:
-    print(error.errno)
-"""
+def fit_with_small_files(pipe, data, folder, limit):
+    """Fit in a child whose files may have at most `limit` bytes, and send the number of the error."""
+    import resource  # POSIX only
+
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write then fails with an error
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    try:
+        shards.fit(ml.DiSMECClassifier(**PLAIN), *data, checkpoint=folder, n_pieces=3)
+    except OSError as error:
+        pipe.send(error.errno)
+    else:
+        pipe.send("fitted")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs RLIMIT_FSIZE")
+@forks
 def test_files_that_cannot_be_written(tmp_path, data):
     """No partly written file remains, and the same call continues when there is space."""
-    dump_xc(*data, tmp_path / "data.txt")
-    X, Y = load_xc(tmp_path / "data.txt")
+    X, Y = data
     for limit in (5000, 20_000):  # the first is too small for a piece, the second is large enough for some
-        command = [sys.executable, "-c", LIMITED, tmp_path / "data.txt", tmp_path / "fit", str(limit)]
-        run = subprocess.run(command, capture_output=True, text=True, check=True)
-        assert run.stdout.split() == [str(errno.EFBIG)]
+        with forked(fit_with_small_files, data, tmp_path / "fit", limit) as (receiver, _):
+            assert receiver.recv() == errno.EFBIG
         assert not list((tmp_path / "fit").glob(".*"))
     got = shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path / "fit", n_pieces=3)
     assert_same_bits(got, ml.DiSMECClassifier(**PLAIN).fit(X, Y))
@@ -358,11 +373,11 @@ def test_a_full_disk(tmp_path, data):
         pytest.skip("the process may not mount a file system")
     try:
         with pytest.raises(OSError, match="No space left on device"):
-            shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path / "disk", n_pieces=19)
+            shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path / "disk", n_pieces=13)
         n_finished = len(list((tmp_path / "disk").glob("piece-*.npz")))
-        assert 0 < n_finished < 19
+        assert 0 < n_finished < 13
         subprocess.run([*mount[:4], "remount,size=9M", *mount[5:]], check=True)
-        got = shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path / "disk", n_pieces=19)
+        got = shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path / "disk", n_pieces=13)
     finally:
         subprocess.run(["umount", str(tmp_path / "disk")], check=True)
     assert_same_bits(got, ml.DiSMECClassifier(**PLAIN).fit(X, Y))

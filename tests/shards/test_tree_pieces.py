@@ -15,6 +15,7 @@ VARIANTS = {
     "three trees": {"n_trees": 3},
     "siblings": {"negatives": "siblings"},
     "rembrandt": {"label_vectors": "rembrandt"},
+    "logistic": {"loss": "logistic", "C": 3.0, "tol": 0.1},
     "leaf": {"combine": "leaf", "threshold": 0.1},
     "nothing to learn": {"path_weight": 0.5, "threshold": "zero"},
     "not balanced": {"balanced": False, "branching": 3},

@@ -59,12 +59,19 @@ def scores_of_pairs(model, X):
 @pytest.mark.parametrize("n_trees", [1, 3])
 @pytest.mark.parametrize("balanced", [True, False])
 @pytest.mark.parametrize(
-    ("combine", "weights"),
-    [("product", "float32"), ("leaf", "float32"), ("product", "float16"), ("product", "int8")],
+    "params",
+    [
+        {},
+        {"combine": "leaf"},
+        {"weights": "float16"},
+        {"weights": "int8"},
+        {"loss": "logistic", "C": 3.0, "tol": 0.1},
+    ],
+    ids=str,
 )
-def test_old_labels_keep_the_bits_of_their_scores(planted, n_trees, balanced, combine, weights):
+def test_old_labels_keep_the_bits_of_their_scores(planted, n_trees, balanced, params):
     X, Y, X_new, _ = planted
-    model = old_model(planted, n_trees=n_trees, balanced=balanced, combine=combine, weights=weights)
+    model = old_model(planted, n_trees=n_trees, balanced=balanced, **params)
     before, scores, pairs = (
         copy.deepcopy(model),
         model.decision_function(X_new),

@@ -5,12 +5,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import normalize as unit_rows
 
 from manylabel import DiSMECClassifier, LabelTreeClassifier, Rembrandt
 from manylabel.datasets import load_xc, make_multilabel
 from manylabel.metrics import precision_at_k
+from oracle import linear as linear_oracle
 from oracle import tree as oracle
 
 _ranked = {}  # fitted models with their long rankings
@@ -65,13 +67,16 @@ def test_same_bits_for_any_number_of_threads(planted, n_trees, balanced):
         np.testing.assert_array_equal(tops[0].data, top.data)
 
 
-@pytest.mark.parametrize("solver", ["exact", "fast"])
-def test_one_leaf_scored_by_leaf_is_dismec(solver):
+@pytest.mark.parametrize(
+    ("solver", "loss"), [("exact", "squared_hinge"), ("fast", "squared_hinge"), ("fast", "logistic")]
+)
+def test_one_leaf_scored_by_leaf_is_dismec(solver, loss):
     X, Y = make_multilabel(2000, 200, 400, random_state=1)
     counts = np.bincount(Y.indices, minlength=400)
     # Both estimators treat a label as rare if fewer than one in 100 rows has it. So both use the same solver.
     Y = Y[:, (counts > 0) & (counts < (20 if solver == "fast" else 2000))]
-    params = {"threshold": "zero", "prune": 0.01, "normalize": "rows", "solver": solver, "random_state": 0}
+    params = {"threshold": "zero", "prune": 0.01, "normalize": "rows", "random_state": 0}
+    params |= {"solver": solver, "loss": loss}
     tree = LabelTreeClassifier(1.0, max_leaf=400, combine="leaf", **params).fit(X, Y)
     flat = DiSMECClassifier(1.0, **params).fit(X, Y)
     assert Y.shape[1] > 50
@@ -176,10 +181,17 @@ def test_permuted_labels_give_the_same_leaves(planted, fitted):
 
 
 @pytest.mark.parametrize(
-    ("fit_intercept", "path_weight", "negatives"),
-    [(True, 1.0, "routed"), (False, 0.3, "routed"), (True, 0.0, "routed"), (True, 1.0, "siblings")],
+    ("fit_intercept", "path_weight", "negatives", "loss"),
+    [
+        (True, 1.0, "routed", "squared_hinge"),
+        (False, 0.3, "routed", "squared_hinge"),
+        (True, 0.0, "routed", "squared_hinge"),
+        (True, 1.0, "siblings", "squared_hinge"),
+        (False, 0.3, "routed", "logistic"),
+        (True, 1.0, "siblings", "logistic"),
+    ],
 )
-def test_agrees_with_the_oracle(fit_intercept, path_weight, negatives):
+def test_agrees_with_the_oracle(fit_intercept, path_weight, negatives, loss):
     X, Y = make_multilabel(60, 12, 9, n_nonzero=5, random_state=3)
     X, Y = X.toarray(), Y.toarray()
     weights = np.random.default_rng(0).uniform(0.5, 2.0, len(X)).astype(np.float32)
@@ -193,6 +205,7 @@ def test_agrees_with_the_oracle(fit_intercept, path_weight, negatives):
         fit_intercept=fit_intercept,
         path_weight=path_weight,
         negatives=negatives,
+        loss=loss,
         threshold=0.0,
         solver="exact",
         tol=1e-6,
@@ -211,13 +224,68 @@ def test_agrees_with_the_oracle(fit_intercept, path_weight, negatives):
         fit_intercept=fit_intercept,
         path_weight=path_weight,
         routed=negatives == "routed",
+        logistic=loss == "logistic",
     )
+    tolerance = 1e-4 if loss == "logistic" else 1e-3
     for beam in (1, 2, 9):
         top = model.predict_topk(X, k=9, beam=beam).toarray()
         for x, found in zip(X, top, strict=True):
             expected = twin.scores(x, beam)
             assert set(np.flatnonzero(found)) <= set(expected)
-            np.testing.assert_allclose(found[list(expected)], list(expected.values()), atol=1e-3)
+            np.testing.assert_allclose(found[list(expected)], list(expected.values()), atol=tolerance)
+
+
+def test_logistic_scores_obey_the_chain_rule():
+    """With one label per row, the scores of the leaves are the log-probabilities of a label tree of PLT."""
+    X, Y = make_multilabel(400, 30, 8, n_nonzero=6, random_state=5)
+    X, Y = X.toarray(), Y.toarray()
+    model = LabelTreeClassifier(
+        5.0,
+        branching=2,
+        max_leaf=1,
+        loss="logistic",
+        negatives="siblings",
+        path_weight=1.0,
+        threshold=0.0,
+        prune=0.0,
+        tol=1e-5,
+        random_state=0,
+    ).fit(X, Y)
+    tree = oracle.Tree(model)
+    A = linear_oracle.design(X)
+    expected = np.zeros(Y.shape)
+
+    def descend(node, product):
+        """Multiply P(child has a label | parent has a label), estimated on the rows of the parent."""
+        rows = Y[:, tree.below(node)].any(axis=1)
+        outputs = [(child, tree.below(child)) for child in tree.children[node]]
+        for child, labels in outputs or [(None, [label]) for label in tree.labels[node]]:
+            s = 2.0 * Y[rows][:, labels].any(axis=1) - 1
+            w = linear_oracle.minimum(A[rows], s, 5.0, np.ones(rows.sum()), logistic=True)
+            p = product * expit(A @ w)
+            if child is None:
+                expected[:, labels[0]] = p
+            else:
+                descend(child, p)
+
+    descend(0, np.ones(len(X)))
+    scores = model.decision_function(X)
+    np.testing.assert_allclose(np.exp(scores), expected, atol=1e-4)
+    top = model.predict_topk(X, 8, beam=8)
+    np.testing.assert_array_equal(top.toarray(), scores)
+    assert (model.set_params(threshold=np.log(0.5)).fit(X, Y).predict(X) == (expected > 0.5)).mean() > 0.999
+
+
+def test_the_threshold_zero_of_the_logistic_loss_is_one_half(planted):
+    X, Y, X_new, _ = planted
+    params = {"loss": "logistic", "threshold": "zero", "max_leaf": 300, "random_state": 0}
+    for combine, threshold in (("product", np.log(0.5)), ("leaf", 0.0)):
+        model = LabelTreeClassifier(3.0, combine=combine, **params).fit(X[:600], Y[:600, :20])
+        assert model.threshold_ == pytest.approx(threshold)
+        flat = DiSMECClassifier(3.0, loss="logistic", threshold="zero", random_state=0, prune=0.1)
+        predicted = flat.fit(X[:600], Y[:600, :20]).predict(X_new)
+        assert (model.predict(X_new) != predicted).nnz == 0
+        assert predicted.nnz > 0
 
 
 def test_the_vectors_of_rembrandt_are_the_sums_of_reduced_rows(planted):
@@ -253,13 +321,17 @@ def test_one_leaf_needs_no_label_vectors(planted, monkeypatch):
     assert_same_model(one, two)
 
 
-@pytest.mark.parametrize("normalize", [True, False])
-def test_dismec_chooses_the_same_c(planted, normalize):
-    X, Y, *_ = planted
-    chosen = LabelTreeClassifier(max_leaf=50, normalize=normalize, random_state=0).fit(X, Y)
-    flat = DiSMECClassifier(normalize=normalize, random_state=0).fit(X, Y)
+@pytest.mark.parametrize(
+    ("normalize", "loss", "n_rows"),
+    [(True, "squared_hinge", 2400), (False, "squared_hinge", 2400), (True, "logistic", 500)],
+)
+def test_dismec_chooses_the_same_c(planted, normalize, loss, n_rows):
+    X, Y = planted[0][:n_rows], planted[1][:n_rows, : n_rows // 8]
+    params = {"normalize": normalize, "loss": loss, "random_state": 0}
+    chosen = LabelTreeClassifier(max_leaf=50, **params).fit(X, Y)
+    flat = DiSMECClassifier(**params).fit(X, Y)
     assert chosen.C_ == flat.C_ != 1.0
-    given = LabelTreeClassifier(flat.C_, max_leaf=50, normalize=normalize, random_state=0).fit(X, Y)
+    given = LabelTreeClassifier(flat.C_, max_leaf=50, **params).fit(X, Y)
     assert_same_model(chosen, given)
 
 

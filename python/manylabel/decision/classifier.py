@@ -53,6 +53,13 @@ class DecisionClassifier(LabelCalibrator):
         The fitted rule. It can be replaced by another fitted rule without a new fit of the model: assign the
         rule to this attribute.
 
+    References
+    ----------
+    .. [1] J. Platt, "Probabilistic outputs for support vector machines and comparisons to regularized
+       likelihood methods", 1999.
+    .. [2] B. Zadrozny and C. Elkan, "Transforming classifier scores into accurate multiclass probability
+       estimates", KDD 2002.
+
     Examples
     --------
     >>> import manylabel as ml

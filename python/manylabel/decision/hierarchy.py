@@ -50,7 +50,7 @@ class HierarchicalSets(DecisionRule):
     If a label has the same corrected probability as one of its parents, the parent is chosen first. For this
     purpose, the probability of the label is lowered to the next number of single precision.
 
-    The correction of a row takes a few minimum cuts, so a row with 100 candidates takes about a millisecond.
+    The correction of a row takes a few minimum cuts, about 0.2 milliseconds for a row with 100 candidates.
 
     References
     ----------

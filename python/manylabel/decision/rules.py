@@ -192,7 +192,7 @@ class Costs(DecisionRule):
     A label that is chosen but not true costs `false_positive`, and a true label that is not chosen costs
     `false_negative`. The expected cost of a set is the sum over its labels, so a label is chosen if its
     probability is above ``false_positive / (false_positive + false_negative)``. This minimizes the expected
-    cost also if labels depend on each other.
+    cost even if labels depend on each other.
 
     Parameters
     ----------

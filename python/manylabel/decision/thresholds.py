@@ -179,8 +179,8 @@ class _Falling:
             at = np.flatnonzero(_least_share(self.n_hits, self.n_chosen) >= wanted)[::-1]
         if not len(at):
             raise ValueError(
-                f"`{target}` must be reached by a bound on the probabilities of the held-out rows, "
-                f"got {wanted}"
+                f"`{target}` must be a value that some bound on the probabilities reaches on the held-out "
+                f"rows, got {wanted}"
             )
         return float(self.bounds[at[0]])
 

@@ -301,8 +301,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             have int32 or int64 indices.
         y : array-like or sparse matrix of shape (n_samples, n_labels), or array-like of shape (n_samples,)
             0/1 indicator matrix, or a 1-D array of 0 and 1 for a single label. All numeric dtypes are
-            accepted. If y is a data frame of pandas, polars or Arrow, the names of its columns are the names
-            of the labels. NaN in an indicator matrix marks an unknown entry: nobody checked whether the row
+            accepted. If y is a data frame from pandas, polars or Arrow, its columns have the names of the
+            labels. NaN in an indicator matrix marks an unknown entry: nobody checked whether the row
             has the label. The fit leaves unknown entries out of the loss. If a class treats them differently
             or does not support them, its Notes section says so.
         sample_weight : array-like of shape (n_samples,), default=None

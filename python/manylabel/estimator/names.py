@@ -70,7 +70,7 @@ def as_names(names: Any, count: int, argument: str = "label_names") -> NDArray[A
 def column_names(Y: Any) -> list[Any] | None:
     """Return the names of the columns of a data frame, or None if Y is not a data frame.
 
-    The data frame may be of pandas, polars, Arrow, or another library whose data frames have the attribute
+    The data frame may be from pandas, polars, Arrow, or another library whose data frames have the attribute
     ``columns`` or ``column_names`` and the method ``__dataframe__`` or ``__arrow_c_stream__``. These
     libraries are not imported.
     """
@@ -97,7 +97,7 @@ def values_of_frame(Y: Any) -> Any:
 
 
 def values_of_column(column: Any, argument: str) -> Any:
-    """Return the values of a column of Arrow as Python objects.
+    """Return the values of an Arrow array as Python objects.
 
     Parameters
     ----------
@@ -110,7 +110,8 @@ def values_of_column(column: Any, argument: str) -> Any:
     Returns
     -------
     object
-        A list, or `column` itself if it is not from Arrow, or if it is an iterable of Python objects.
+        A list of the values. `column` itself if it exports no Arrow array, or if it is an iterable of Python
+        objects.
 
     Raises
     ------

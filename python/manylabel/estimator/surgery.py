@@ -44,11 +44,13 @@ class EditableLabels(MultiLabelClassifier):
         "label_changes_": Array(("n_changes",), "O", optional=True),
     }
 
-    # How `check_training_set` treats a dense X.
-    _dense: ClassVar[Literal[False, "as given"]] = False
-
     label_changes_: NDArray[Any]
     max_iter: int
+
+    @property
+    def _dense(self) -> Literal[False, "as given"]:
+        """How `check_training_set` treats a dense X."""
+        return False
 
     def _select_labels(self, labels: NDArray[np.int64]) -> None:
         """Make the model one of the given labels, in this order. Their scores do not change."""

@@ -1,7 +1,7 @@
 """Pieces of the fit of `DiSMECClassifier`.
 
-The fit divides the labels into panels of sixteen labels of similar frequency. A piece is the fit of a range
-of panels.
+The fit divides the labels into panels of labels of similar frequency: sixteen labels, or thirty-two rare
+ones. A piece is the fit of a range of panels.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def prepared_for(X: csr_array, Y: csr_array, params: dict[str, Any], report: Tel
         X,
         normalize=params["normalize"],
         ones=params["fit_intercept"],
-        by_column=has_frequent_labels(Y, params["solver"]),
+        by_column=params["loss"] == "logistic" or has_frequent_labels(Y, params["solver"]),
         job=(params["n_jobs"], lambda _: report(0)),
     )
 

@@ -521,8 +521,7 @@ def smooth_link_space(n_samples: int) -> dict[str, Any]:
     ----------
     n_samples : int
         Number of rows to which each setting is fitted; >= 5. The range of the parameter `shrink` depends on
-        this number.
-        With fewer than 5 rows, the range of `shrink` would include 1/2, which `shrink` does not allow.
+        this number. With fewer than 5 rows, it would include 1/2, which `shrink` does not allow.
 
     Returns
     -------

@@ -49,7 +49,7 @@ class RankingScorer:
         return self.measure.startswith("PS") and self.propensities is None
 
     def with_propensities(self, Y: Any) -> RankingScorer:
-        """Return a scorer with propensities of training rows, unless they are given or not necessary."""
+        """Return a scorer with the propensities of training rows, or this scorer if it needs none."""
         if not self.needs_propensities:
             return self
         return RankingScorer(self.measure, self.k, metrics.propensities(Y))
@@ -131,7 +131,7 @@ def scorer(name: str, *, propensities: Any = None) -> Callable[[Any, Any, Any], 
 
 
 def scorers_of(scoring: Any) -> dict[str, Callable[[Any, Any, Any], float]]:
-    """Return scorers by name, from a name, a function, or several of them."""
+    """Return scorers by name, from a name, a function, a list of names, or a dict of names and functions."""
     if isinstance(scoring, str):
         return {scoring: scorer(scoring)}
     if callable(scoring):
@@ -140,4 +140,7 @@ def scorers_of(scoring: Any) -> dict[str, Callable[[Any, Any, Any], float]]:
         return {name: each if callable(each) else scorer(each) for name, each in scoring.items()}
     if isinstance(scoring, Sequence) and scoring and all(isinstance(name, str) for name in scoring):
         return {name: scorer(name) for name in scoring}
-    raise ValueError(f"`scoring` must be a name, a function, or several of them, got {shown(scoring)}")
+    raise ValueError(
+        "`scoring` must be the name of a scorer, a function, a list of names, or a dict of names and "
+        f"functions, got {shown(scoring)}"
+    )

@@ -38,14 +38,14 @@ def iterative_split(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Split rows into training and test rows, so that both have their share of the rows of every label.
 
-    This is iterative stratification [1]_. The rows of the rarest label are distributed first, and so on to
-    the most frequent label. Each row joins the part that lacks the most rows with this label.
+    This is iterative stratification [1]_. The rows of the rarest label are distributed first, and the rows of
+    the most frequent label last. Each row joins the part that lacks the most rows with this label.
 
     Parameters
     ----------
     Y : array-like or sparse matrix of shape (n_samples, n_labels)
-        0/1 indicator matrix. Unknown entries, marked by NaN, count as 0, because the rows with a label are
-        distributed.
+        0/1 indicator matrix. Unknown entries, marked by NaN, count as 0. Only known
+        ones are distributed.
     test_size : float, default=0.2
         Fraction of the rows to test on; > 0 and < 1.
     random_state : int, RandomState instance or None, default=None

@@ -57,8 +57,8 @@ def cross_validate(
     return_estimator : bool, default=False
         Whether to return the fitted estimators.
     n_jobs : int or None, default=None
-        Number of folds that are fitted at the same time, as in joblib. None means 1. Estimators have their
-        own threads (their parameter `n_jobs`), which are usually faster than folds at the same time.
+        Number of folds that are fitted at the same time, as in joblib. None means 1. Usually, it is faster to
+        fit one fold after the other, with several threads each (the parameter `n_jobs` of the estimator).
 
     Returns
     -------

@@ -58,9 +58,10 @@ def at_least_one(texts: Iterator[str]) -> Iterator[str]:
 
 
 def readable(texts: Iterator[str], vectorizer: Any) -> Iterator[str] | list[str]:
-    """Return the texts in a form that a vectorizer can read: a list, unless it reads them only once.
+    """Return the texts unchanged if a text vectorizer of scikit-learn reads them, and otherwise as a list.
 
-    A `FeatureUnion` passes the texts to several vectorizers.
+    Text vectorizers read the texts once. Others may read them again: a `FeatureUnion` passes them to several
+    vectorizers.
     """
     first = vectorizer
     while isinstance(first, Pipeline):

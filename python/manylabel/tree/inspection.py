@@ -51,8 +51,7 @@ def explained(
         place = node - int(model.node_children_[parent])
         margin = float(values @ _weights(model, parent, place, features, scale))
         margin += float(model.node_intercept_[node])
-        share = -model.path_weight_ * float(max(0.0, 1.0 - margin)) ** 3
-        path.append(Part("node", f"node {node}", float(share)))
+        path.append(Part("node", f"node {node}", model.path_weight_ * _log_probability(model, margin)))
         node = parent
     more = [intercept]
     if model.by_leaf_ and n_trees == 1:
@@ -62,6 +61,13 @@ def explained(
         quantity = "margin in its leaf" if n_trees == 1 else f"margin in its leaf of tree {node}"
     parts = feature_parts(features, values * weights, names, more)
     return Explained(parts, quantity, tuple(reversed(path)))
+
+
+def _log_probability(model: Any, margin: float) -> float:
+    """Return the logarithm of the probability of a node with the given margin."""
+    if model._is_logistic:
+        return -float(np.logaddexp(0.0, -margin))
+    return -float(max(0.0, 1.0 - margin) ** model._power)
 
 
 def _is_float(model: Any) -> bool:

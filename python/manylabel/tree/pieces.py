@@ -72,7 +72,7 @@ class TreePieces:
 
     @property
     def n_units(self) -> int:
-        """Number of nodes, and one unit for the work after the last node."""
+        """Number of nodes plus one. The last unit is the work that follows the fits of the nodes."""
         n_nodes: int = self._levels[-1]
         return n_nodes + 1
 

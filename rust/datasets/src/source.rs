@@ -12,7 +12,7 @@
 
 use crate::pipe;
 use flate2::bufread::MultiGzDecoder;
-use manylabel_base::{Error, Watch, extend, reserved};
+use manylabel_base::{Error, Watch, extend};
 use memchr::{memchr, memchr_iter, memrchr};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -42,20 +42,21 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Copies the first lines of `text` to a new block, about [`BLOCK`] bytes. `first_line` is the number of the
-    /// first line. If the last line of `text` has no newline, it is not copied unless it is the only line.
+    /// Replaces the content by a copy of the first lines of `text`, about [`BLOCK`] bytes. `first_line` is the
+    /// number of the first line. If the last line of `text` has no newline, it is not copied unless it is the
+    /// only line.
     ///
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if memory is short.
-    pub(crate) fn first_of(text: &[u8], first_line: usize) -> Result<Self, Error> {
+    pub(crate) fn copy_first_of(&mut self, text: &[u8], first_line: usize) -> Result<(), Error> {
         let start = text.len().min(BLOCK as usize);
         let newline = memchr(b'\n', &text[start.saturating_sub(1)..]);
         let end = newline.map_or(text.len(), |newline| start.max(1) + newline);
-        let mut bytes = reserved(TEXT, end + PADDING.len())?;
-        extend(TEXT, &mut bytes, text[..end].iter().copied())?;
-        extend(TEXT, &mut bytes, PADDING)?;
-        Ok(Self { bytes, first_line })
+        self.first_line = first_line;
+        self.bytes.clear();
+        extend(TEXT, &mut self.bytes, text[..end].iter().copied())?;
+        extend(TEXT, &mut self.bytes, PADDING)
     }
 
     /// Returns the lines, each with its newline.

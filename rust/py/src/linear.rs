@@ -11,7 +11,7 @@ use crate::run::{Job, run};
 use crate::scorer::{Scorer, Source};
 use manylabel_base::{Error, collected};
 use manylabel_linear as linear;
-use manylabel_linear::dismec::{Checked, Params, Solver, Start, Targets};
+use manylabel_linear::dismec::{Checked, Loss, Params, Solver, Start, Targets};
 use manylabel_score::Model;
 use manylabel_sparse::{ColumnScaling, with_sparse};
 use numpy::PyReadonlyArray1;
@@ -22,8 +22,20 @@ pub(crate) fn checked(params: &Named<'_>) -> PyResult<Checked> {
     from_named!(params, Params {
         seed, prune, fit_intercept, normalize, tol, max_iter, learn_cut;
         c: params.get("C")?,
+        loss: loss(params)?,
         solver: params.choice("solver", &[("fast", Solver::Fast), ("exact", Solver::Exact)])?,
     })
+}
+
+/// Reads the parameter `loss`.
+pub(crate) fn loss(params: &Named<'_>) -> PyResult<Loss> {
+    params.choice(
+        "loss",
+        &[
+            ("squared_hinge", Loss::SquaredHinge),
+            ("logistic", Loss::Logistic),
+        ],
+    )
 }
 
 /// Scales columns to unit variance. If `center` is true, the means of columns that are mostly nonzero are

@@ -4,6 +4,7 @@
 use crate::arrays::handed;
 use crate::csr::{Examples, PyCsr, PyFactors, Unchecked};
 use crate::held::{Held, HeldHalf};
+use crate::linear::loss;
 use crate::params::Named;
 use crate::run::Job;
 use crate::scorer::{Scorer, Source};
@@ -11,7 +12,7 @@ use manylabel_base::Error;
 use manylabel_linear::dismec::{self, Solver, Targets};
 use manylabel_score::Model;
 use manylabel_tree::{
-    Arrays, Checked, Combine, Negatives, Params, Precision, Weights, WeightsOwned,
+    Arrays, Checked, Combine, Link, Negatives, Params, Precision, Weights, WeightsOwned,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -23,6 +24,7 @@ pub(crate) fn checked(params: &Named<'_>) -> PyResult<Checked> {
         prune: params.get("prune")?,
         fit_intercept: params.get("fit_intercept")?,
         normalize: params.get("normalize")?,
+        loss: loss(params)?,
         solver: params.choice(
             "solver",
             &[("fast", Solver::Fast), ("exact", Solver::Exact)],
@@ -229,10 +231,16 @@ pub(crate) struct PyTree {
     /// The parameter `beam`, already checked.
     #[pyo3(attribute("_beam"))]
     beam: usize,
+    /// True if the classifiers were fitted with the logistic loss.
+    #[pyo3(attribute("_is_logistic"))]
+    is_logistic: bool,
     #[pyo3(attribute("by_leaf_"))]
     by_leaf: bool,
     #[pyo3(attribute("path_weight_"))]
     path_weight: f64,
+    /// The exponent of the probabilities of margins.
+    #[pyo3(attribute("_power"))]
+    power: u8,
 }
 
 impl PyTree {
@@ -256,6 +264,11 @@ impl PyTree {
             weights: self.weights.view(),
             node_scale: &self.scales.0,
             label_scale: &self.scales.1,
+            link: match (self.is_logistic, self.power) {
+                (true, _) => Link::Logistic,
+                (false, 2) => Link::Squared,
+                (false, _) => Link::Cubed,
+            },
         }
     }
 }

@@ -81,6 +81,10 @@ fn piece_of(dict: &Bound<'_, PyDict>) -> PyResult<Piece> {
         intercept: read(dict, "intercept")?,
         margin_ends: read(dict, "margin_ends")?,
         margins: read(dict, "margins")?,
+        state_ends: read(dict, "state_ends")?,
+        states_are_weights: read(dict, "states_are_weights")?,
+        state_numbers: read(dict, "state_numbers")?,
+        state_values: read(dict, "state_values")?,
         n_unfinished: item(dict, "n_unfinished")?.extract()?,
         n_iter: item(dict, "n_iter")?.extract()?,
     })
@@ -100,6 +104,10 @@ fn dict_of(py: Python<'_>, piece: Piece) -> PyResult<Bound<'_, PyDict>> {
     dict.set_item("intercept", handed(py, piece.intercept)?)?;
     dict.set_item("margin_ends", handed(py, piece.margin_ends)?)?;
     dict.set_item("margins", handed(py, piece.margins)?)?;
+    dict.set_item("state_ends", handed(py, piece.state_ends)?)?;
+    dict.set_item("states_are_weights", handed(py, piece.states_are_weights)?)?;
+    dict.set_item("state_numbers", handed(py, piece.state_numbers)?)?;
+    dict.set_item("state_values", handed(py, piece.state_values)?)?;
     dict.set_item("n_unfinished", piece.n_unfinished)?;
     dict.set_item("n_iter", piece.n_iter)?;
     Ok(dict)
@@ -263,7 +271,7 @@ pub(crate) fn join_tree<'py>(
     pieces: Vec<Bound<'py, PyDict>>,
     params: Named<'py>,
 ) -> PyResult<(Bound<'py, PyDict>, u32, usize)> {
-    let precision = checked(&params)?.precision();
+    let params = checked(&params)?;
     let trees = trees_of(&trees)?;
     let mut failed = None;
     let read = pieces.iter().map(|dict| {
@@ -272,7 +280,7 @@ pub(crate) fn join_tree<'py>(
             Error::Stopped
         })
     });
-    let model = joined(trees, shape, read, precision);
+    let model = joined(trees, shape, read, &params);
     let model = match (model, failed) {
         (_, Some(error)) => return Err(error),
         (model, None) => model.map_err(to_py)?,

@@ -18,7 +18,7 @@ use crate::arrays::{Arrays, range};
 use crate::fit::{Beams, NODES_PER_THREAD, Reach, checked, count_labels, outputs};
 use crate::held::{rows_of_nodes, textbook};
 use crate::model::{ChunkOwned, Model};
-use crate::node::{Desk, Examples};
+use crate::node::{Desk, Examples, Relay};
 use crate::params::{Checked, Precision};
 use crate::weights::WeightsOwned;
 use manylabel_base::range::{same, same_rows};
@@ -366,7 +366,7 @@ impl Task<'_> {
             unknown: unknown.transpose()?,
             factors,
         };
-        let solution = desk.solve(examples, outputs, routed, None, watch)?;
+        let solution = desk.solve(examples, outputs, routed, None, &Relay::default(), watch)?;
         let mut joined = reserved(LABELS, self.fitted.len())?;
         for &at in &self.fitted {
             let output = n_old + at as usize;
@@ -452,6 +452,7 @@ fn grown(
         weights: WeightsOwned::Float32(reserved(WEIGHTS, model.weights.len() + n_new)?),
         node_scale: copied("number of nodes", model.node_scale)?,
         label_scale: Vec::new(),
+        link: model.link,
         combine: textbook(),
         cut: None,
         n_unfinished: 0,

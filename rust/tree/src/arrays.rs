@@ -9,6 +9,7 @@
 //! scorer reads where the bucket begins and ends, and compares the feature with the few features in the
 //! bucket. On average, a bucket has one or two features. A search through the whole chunk is not needed.
 
+use crate::probability::Link;
 use crate::weights::Weights;
 use manylabel_base::range::{ensure, same};
 use manylabel_base::{Error, collected, filled, push};
@@ -56,6 +57,8 @@ pub struct Arrays<'a> {
     pub node_scale: &'a [f32],
     /// The scale of the weights of the classifier of each entry of `labels`. Empty if weights are floats.
     pub label_scale: &'a [f32],
+    /// How margins become probabilities.
+    pub link: Link,
 }
 
 /// The weights of one node.

@@ -15,12 +15,13 @@ use crate::arrays::Arrays;
 use crate::grow::Forest;
 use crate::model::Model;
 use crate::params::{Checked, Combine};
+use crate::probability::Link;
 use crate::task::Trees;
 use crate::walk::{NODES, Visit, Walk};
 use crate::weights::WeightsOwned;
 use manylabel_base::range::same_rows;
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, parts, push, reserved};
-use manylabel_linear::dismec::{Factors, Outputs, Spare, Targets};
+use manylabel_linear::dismec::{Factors, Loss, Outputs, Spare, Targets};
 use manylabel_sparse::{CsrOwned, CsrRef, Labels, Sparse, Stored};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -146,7 +147,7 @@ pub(crate) fn empty(
     forest: &Forest,
     n_features: usize,
     n_labels: usize,
-    combine: Combine,
+    (combine, loss): (Combine, Loss),
 ) -> Result<Model, Error> {
     let n_nodes = forest.spans.len();
     let mut label_ends = filled("number of nodes", 0i64, 1)?;
@@ -176,6 +177,7 @@ pub(crate) fn empty(
         weights: WeightsOwned::Float32(Vec::new()),
         node_scale: Vec::new(),
         label_scale: Vec::new(),
+        link: Link::of_loss(loss),
         combine,
         cut: None,
         n_unfinished: 0,

@@ -40,6 +40,12 @@ impl Columns {
         &self.kept
     }
 
+    /// Returns the new number of a column, or `None` if the last copy does not have it.
+    pub(crate) fn new_number(&self, column: u32) -> Option<u32> {
+        let new = self.new[column as usize];
+        (new != ABSENT).then_some(new)
+    }
+
     /// Copies the given rows, in the given order. Columns without an entry in these rows are removed. The
     /// other columns are renumbered and keep their order.
     ///

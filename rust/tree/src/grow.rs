@@ -145,12 +145,34 @@ impl Forest {
                 orders[span.tree as usize][span.range()].sort_unstable();
             }
         }
-        Ok(Self {
+        let mut forest = Self {
             children,
             spans,
             levels,
             orders,
-        })
+        };
+        forest.levels = forest.levels_of_trees()?;
+        Ok(forest)
+    }
+
+    /// Divides the levels that have leaves by tree, so that the leaves of a tree are fitted after those of the trees
+    /// before it.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if memory is short.
+    fn levels_of_trees(&self) -> Result<Vec<usize>, Error> {
+        let mut divided = filled("number of levels", 0, 1)?;
+        for level in self.levels.windows(2) {
+            let has_leaves = (level[0]..level[1]).any(|node| self.children(node).is_empty());
+            for node in level[0] + 1..level[1] {
+                if has_leaves && self.spans[node].tree != self.spans[node - 1].tree {
+                    push("number of levels", &mut divided, node)?;
+                }
+            }
+            push("number of levels", &mut divided, level[1])?;
+        }
+        Ok(divided)
     }
 }
 

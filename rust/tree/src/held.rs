@@ -11,7 +11,8 @@
 
 use crate::model::Model;
 use crate::params::{Combine, Params};
-use crate::walk::{CANDIDATES, Found, NODES, Visit, Walk, finite, log_probability};
+use crate::probability::Link;
+use crate::walk::{CANDIDATES, Found, NODES, Visit, Walk, finite};
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, push};
 use manylabel_linear::Tally;
 use manylabel_linear::dismec::held_out_rows;
@@ -66,6 +67,8 @@ pub(crate) struct HeldOut {
     walk: Walk,
     /// The labels of the leaves that the rows reached.
     candidates: Vec<Candidate>,
+    /// How margins become probabilities.
+    link: Link,
 }
 
 /// A label of a leaf that a held-out row reached.
@@ -121,6 +124,7 @@ impl HeldOut {
             rows,
             walk,
             candidates: Vec::new(),
+            link: Link::of_loss(params.linear.loss),
         }))
     }
 
@@ -163,16 +167,17 @@ impl HeldOut {
         self.walk.next.clear();
         for visit in &self.walk.visits {
             let node = visit.node as usize;
-            let Some(at) = node.checked_sub(nodes.start) else {
-                push(NODES, &mut self.walk.next, *visit)?; // a leaf of an earlier level
+            if !nodes.contains(&node) {
+                push(NODES, &mut self.walk.next, *visit)?; // a leaf of an earlier level, or a node of another tree
                 continue;
-            };
+            }
+            let at = node - nodes.start;
             let (children, labels) = (arrays.children(node), arrays.labels(node));
             let n_outputs = children.len() + labels.len();
             let margins = &margins[at][used[at]..used[at] + n_outputs];
             used[at] += n_outputs;
             for (child, &margin) in children.zip(margins) {
-                let child = visit.child(child as u32, margin);
+                let child = visit.child(child as u32, margin, self.link);
                 push(NODES, &mut self.walk.next, child)?;
             }
             if !labels.is_empty() {
@@ -249,7 +254,7 @@ impl HeldOut {
                 label,
                 margin,
             } = candidate;
-            Found::new(leaf, *label, *margin, combine)
+            Found::new(leaf, *label, *margin, combine, self.link)
         });
         extend(CANDIDATES, &mut self.walk.found, scored)?;
         out.clear();
@@ -328,7 +333,7 @@ impl HeldOut {
                 tally.push(score, row_weight(weights, row))?;
             }
         }
-        Ok(tally.cut(textbook_cut(combine)))
+        Ok(tally.cut(textbook_cut(combine, self.link)))
     }
 }
 
@@ -373,12 +378,11 @@ pub(crate) fn textbook() -> Combine {
     Combine::Product { path_weight: 1.0 }
 }
 
-/// Returns the score of a label with margin 0, in a leaf with probability 1. The squared hinge loss
-/// implies this threshold.
-pub(crate) fn textbook_cut(combine: Combine) -> f32 {
+/// Returns the score of a label with margin 0, in a leaf with probability 1. All losses imply this threshold.
+pub(crate) fn textbook_cut(combine: Combine, link: Link) -> f32 {
     match combine {
         Combine::Leaf => 0.0,
-        Combine::Product { .. } => log_probability(0.0),
+        Combine::Product { .. } => link.log_probability(0.0),
     }
 }
 

@@ -10,7 +10,8 @@
 //! the classifier gives a row the margin s, the probability of the child or label is
 //!
 //! ```text
-//! p(s) = exp(−max(0, 1 − s)³)
+//! p(s) = exp(−max(0, 1 − s)³)     squared hinge loss
+//! p(s) = 1 / (1 + exp(−s))        logistic loss
 //! ```
 //!
 //! The probability of a leaf is the product of these probabilities along the path from the root to the leaf.
@@ -39,6 +40,7 @@
 //! | `arrays.rs`, `model.rs` | the fitted weights: a chunk for each node, with a hash table of features |
 //! | `weights.rs` | weights as 16-bit floats or 8-bit integers |
 //! | `walk.rs`, `predict.rs` | the beam search, and the scores of rows |
+//! | `probability.rs` | the probabilities of nodes and labels |
 //! | `merge.rs` | merges the labels that a row reached in several trees |
 //!
 //! The computation for a node depends on no other node of the same level, and its order is fixed. So results
@@ -77,6 +79,7 @@
 
 mod add;
 mod arrays;
+mod carry;
 mod fit;
 mod gather;
 mod grow;
@@ -86,6 +89,7 @@ mod model;
 mod node;
 mod params;
 mod predict;
+mod probability;
 mod split;
 mod task;
 mod vectors;
@@ -96,5 +100,6 @@ pub use arrays::Arrays;
 pub use model::Model;
 pub use params::{Checked, Combine, MOST_OUTPUTS, Negatives, Params, Precision};
 pub use predict::Scorer;
+pub use probability::Link;
 pub use task::{Piece, Task, TreeArrays, Trees, joined};
 pub use weights::{Weights, WeightsOwned};

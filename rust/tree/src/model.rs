@@ -5,6 +5,7 @@
 
 use crate::arrays::{Arrays, bucket, range, shift_of};
 use crate::params::Combine;
+use crate::probability::Link;
 use crate::weights::WeightsOwned;
 use manylabel_base::{Error, copied, extend, filled, push, reserved};
 use manylabel_sparse::CsrOwned;
@@ -33,6 +34,8 @@ pub struct Model {
     pub weights: WeightsOwned,
     pub node_scale: Vec<f32>,
     pub label_scale: Vec<f32>,
+    /// How margins become probabilities.
+    pub link: Link,
     /// How the score of a label is computed, with the given or learned exponent of the path.
     pub combine: Combine,
     /// The learned threshold. It is the score at which the number of predicted labels of held-out rows equals
@@ -65,6 +68,7 @@ impl Model {
             weights: self.weights.view(),
             node_scale: &self.node_scale,
             label_scale: &self.label_scale,
+            link: self.link,
         }
     }
 

@@ -6,11 +6,14 @@
 //! The rows of a node have entries in few of the features. The columns of the copy are renumbered without the
 //! empty columns. So the vectors of the solver are short and stay in cache.
 
+use crate::carry::renumbered;
 use crate::gather::Columns;
 use crate::grow::Forest;
 use crate::model::ChunkOwned;
-use manylabel_base::{Error, Watch, collected, extend, filled, push, reserved};
-use manylabel_linear::dismec::{Block, Checked, Effort, Factors, Forgotten, Outputs, Solution};
+use manylabel_base::{Error, Watch, collected, extend, few, filled, push, reserved};
+use manylabel_linear::dismec::{
+    Block, Carry, Checked, Effort, Factors, Forgotten, Outputs, Solution,
+};
 use manylabel_sparse::{CsrOwned, CsrRef};
 
 /// The name of the rows of a node in error messages.
@@ -56,6 +59,17 @@ pub(crate) struct Fitted {
     /// The margins of the rows in [`Probe::scored`], row after row. They are computed from weights that were
     /// adapted to the rows that are not held out.
     pub(crate) of_held_out: Vec<f32>,
+    /// The state of each label, with rows of the training set or features of X. Empty if they are not wanted.
+    pub(crate) carried: Vec<Carry>,
+}
+
+/// What a leaf gets from the previous tree, and whether it passes something on to the next tree.
+#[derive(Debug, Default)]
+pub(crate) struct Relay<'a> {
+    /// The state of each label, with rows of the training set or features of X. `None` if there are none.
+    pub(crate) from: Option<Vec<&'a Carry>>,
+    /// Whether to return the states after the fit.
+    pub(crate) carries: bool,
 }
 
 /// The held-out rows, and the selection of held-out rows that a node scores.
@@ -113,10 +127,11 @@ impl Desk {
         node: usize,
         routed: &[u32],
         probe: Option<Probe<'_>>,
+        relay: &Relay<'_>,
         watch: &Watch,
     ) -> Result<Fitted, Error> {
         let outputs = outputs(training, node)?;
-        let solution = self.solve(&training.examples, outputs, routed, probe, watch)?;
+        let solution = self.solve(&training.examples, outputs, routed, probe, relay, watch)?;
         let unfinished = |&&n_iter: &&u32| n_iter as usize >= training.max_iter;
         Ok(Fitted {
             chunk: ChunkOwned::new(&solution.weights, self.columns.kept())?,
@@ -124,6 +139,7 @@ impl Desk {
             n_unfinished: solution.n_iter.iter().filter(unfinished).count(),
             n_iter: solution.n_iter.iter().copied().max().unwrap_or(0),
             of_held_out: solution.forgotten,
+            carried: solution.carried,
         })
     }
 
@@ -132,7 +148,7 @@ impl Desk {
     /// `outputs` has rows with their numbers in the training set. The classifiers are fitted to the positive rows
     /// of all outputs and to the rows in `routed`. If `probe` is given, the held-out rows in it are scored too.
     /// [`features`](Self::features) returns the original numbers of the columns of the weights. `watch` counts
-    /// outputs.
+    /// outputs. The states in `relay` and in the result have rows of the training set or features of X.
     ///
     /// # Errors
     ///
@@ -143,6 +159,7 @@ impl Desk {
         mut outputs: Outputs,
         routed: &[u32],
         probe: Option<Probe<'_>>,
+        relay: &Relay<'_>,
         watch: &Watch,
     ) -> Result<Solution, Error> {
         let positives = &mut outputs.rows_of_label;
@@ -171,7 +188,13 @@ impl Desk {
             Some(probe) => Some(self.probe(examples.x, &rows, probe)?),
             None => None,
         };
+        let start = match &relay.from {
+            Some(states) => Some(self.start(states, &rows, &outputs, examples.x.n_cols())?),
+            None => None,
+        };
         let block = Block {
+            start,
+            carries: relay.carries,
             x,
             outputs,
             weights: weights.as_deref(),
@@ -179,7 +202,59 @@ impl Desk {
                 .as_ref()
                 .map(|(rows, scored)| Forgotten { rows, scored }),
         };
-        examples.linear.fit_block(block, examples.effort, watch)
+        let mut solution = examples.linear.fit_block(block, examples.effort, watch)?;
+        let kept = self.columns.kept();
+        for state in &mut solution.carried {
+            *state = match state {
+                Carry::Duals(_) => renumbered(state, |&(place, _)| Some(rows[place as usize])),
+                Carry::Weights(_) => renumbered(state, |&(column, _)| {
+                    let intercept = examples.x.n_cols() as u32;
+                    Some(kept.get(column as usize).copied().unwrap_or(intercept))
+                }),
+            }?;
+        }
+        Ok(solution)
+    }
+
+    /// Returns the states of the outputs in the form of [`Block::start`]. `rows` has the rows of the node, and
+    /// `outputs` has positions in `rows`. Entries of other rows and of other features are dropped, and so are dual
+    /// variables whose sign does not match the output.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if memory is short.
+    fn start(
+        &self,
+        states: &[&Carry],
+        rows: &[u32],
+        outputs: &Outputs,
+        n_features: usize,
+    ) -> Result<Vec<Carry>, Error> {
+        let n_columns = self.columns.kept().len() as u32;
+        few(states
+            .iter()
+            .enumerate()
+            .map(|(output, state)| match state {
+                Carry::Duals(_) => {
+                    let positives = outputs.rows_of_label.row(output).0;
+                    let unknown = outputs.unknown.as_ref();
+                    let unknown = unknown.map_or(&[][..], |unknown| unknown.row(output).0);
+                    renumbered(state, |&(row, dual)| {
+                        let place = self.place[row as usize];
+                        let is_here = rows.get(place as usize) == Some(&row);
+                        let is_positive = positives.binary_search(&place).is_ok();
+                        let is_known = unknown.binary_search(&place).is_err();
+                        let fits = dual != 0.0 && (dual > 0.0) == is_positive;
+                        (is_here && is_known && fits).then_some(place)
+                    })
+                }
+                Carry::Weights(_) => renumbered(state, |&(feature, _)| {
+                    if feature as usize == n_features {
+                        return Some(n_columns);
+                    }
+                    self.columns.new_number(feature)
+                }),
+            }))
     }
 
     /// Returns `matrix` with only the columns in `rows`, the rows of the node. Column numbers in the result are

@@ -6,17 +6,18 @@
 //! Given these pieces, it sends all rows to the next level itself. A piece depends only on the data, the parameters
 //! and its nodes, and the joined result is the same as that of one fit, bit for bit.
 
+use crate::carry::Carried;
 use crate::fit::{Beams, NODES_PER_THREAD, Reach, count_labels, empty, outputs};
 use crate::grow::{Forest, Span};
 use crate::held::{HeldOut, rows_of_nodes, textbook};
 use crate::model::Model;
-use crate::node::{Desk, Examples, Fitted, Probe, Training};
-use crate::params::{Checked, Combine, Negatives, Params, Precision};
+use crate::node::{Desk, Examples, Fitted, Probe, Relay, Training};
+use crate::params::{Checked, Combine, Negatives, Params};
 use crate::vectors::{label_vectors, unit_vectors};
 use crate::weights::WeightsOwned;
 use manylabel_base::range::{ensure, same, same_rows};
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, parts, push};
-use manylabel_linear::dismec::{self, Effort, Outputs, Spare, Targets};
+use manylabel_linear::dismec::{self, Carry, Effort, Loss, Outputs, Solver, Spare, Targets};
 use manylabel_sparse::{CsrOwned, Labels, Stored};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -27,6 +28,9 @@ const NODES: &str = "number of nodes";
 
 /// The name of weights in error messages.
 const WEIGHTS: &str = "the weights";
+
+/// The name of states in error messages.
+const STATES: &str = "states of labels";
 
 /// The trees of a fit.
 #[derive(Debug)]
@@ -135,6 +139,15 @@ pub struct Piece {
     pub margin_ends: Vec<i64>,
     /// The margins of the held-out rows that are sent to each node, row after row.
     pub margins: Vec<f32>,
+    /// The position in `state_numbers` after the last entry of each label, with a leading 0. The labels are those of
+    /// the leaves of the piece, in order. If there is no next tree, there are no labels.
+    pub state_ends: Vec<i64>,
+    /// For each label, 1 if its state has weights, and 0 if it has dual variables.
+    pub states_are_weights: Vec<u8>,
+    /// The rows of dual variables, and the features of weights.
+    pub state_numbers: Vec<u32>,
+    /// The dual variables or weights, from which the leaves of the next tree begin.
+    pub state_values: Vec<f32>,
     /// The number of classifiers that did not converge.
     pub n_unfinished: usize,
     /// The largest number of steps of a classifier.
@@ -157,6 +170,10 @@ impl Piece {
             intercept: Vec::new(),
             margin_ends: start()?,
             margins: Vec::new(),
+            state_ends: start()?,
+            states_are_weights: Vec::new(),
+            state_numbers: Vec::new(),
+            state_values: Vec::new(),
             n_unfinished: 0,
             n_iter: 0,
         })
@@ -185,6 +202,18 @@ impl Piece {
         extend(NODES, &mut self.intercept, node.intercept)?;
         extend("held-out rows", &mut self.margins, node.of_held_out)?;
         push(NODES, &mut self.margin_ends, self.margins.len() as i64)?;
+        for state in node.carried {
+            let entries = state.entries().iter();
+            extend(
+                STATES,
+                &mut self.state_numbers,
+                entries.clone().map(|entry| entry.0),
+            )?;
+            extend(STATES, &mut self.state_values, entries.map(|entry| entry.1))?;
+            push(STATES, &mut self.state_ends, self.state_values.len() as i64)?;
+            let is_weights = matches!(state, Carry::Weights(_));
+            push(STATES, &mut self.states_are_weights, u8::from(is_weights))?;
+        }
         self.n_unfinished += node.n_unfinished;
         self.n_iter = self.n_iter.max(node.n_iter);
         Ok(())
@@ -206,6 +235,11 @@ impl Piece {
             && ends(&self.feature_ends, self.features.len())
             && ends(&self.weight_ends, self.weights.len())
             && ends(&self.margin_ends, self.margins.len())
+            && self.state_ends.first() == Some(&0)
+            && self.state_ends.last() == Some(&(self.state_values.len() as i64))
+            && self.state_ends.is_sorted()
+            && self.state_ends.len() == self.states_are_weights.len() + 1
+            && self.state_numbers.len() == self.state_values.len()
             && self.row_ends.len() == self.features.len()
             && self.outputs.len() == self.weights.len();
         ensure("piece", fits, "the fit of some nodes", "other arrays")
@@ -287,6 +321,8 @@ pub struct Task<'a> {
     /// The nodes that each row is sent to.
     beams: Beams,
     held: Option<HeldOut>,
+    /// The states of the labels in the last tree that was fitted. `None` if there is one tree.
+    carried: Option<Carried>,
     /// The first level that is not complete.
     level: usize,
     /// Counts the labels of the leaves that were fitted, in all trees.
@@ -294,11 +330,6 @@ pub struct Task<'a> {
 }
 
 impl Checked {
-    /// Returns the type in which weights are stored.
-    pub fn precision(&self) -> Precision {
-        self.0.weights
-    }
-
     /// Prepares a training set, to fit trees level by level. `x` must be scaled already if `normalize` is true.
     ///
     /// # Errors
@@ -342,9 +373,23 @@ impl Checked {
         } else {
             None
         };
+        // The logistic loss is minimized over all rows, as by the exact solver.
+        let is_fast =
+            params.linear.solver == Solver::Fast && params.linear.loss == Loss::SquaredHinge;
+        let carried = if params.n_trees > 1 && is_fast {
+            let n_weights = x.view().n_cols() + usize::from(params.linear.fit_intercept);
+            Some(Carried::new(n_labels, x.view().n_rows(), n_weights)?)
+        } else {
+            None
+        };
         Ok(Task {
             linear: params.linear.clone().check()?,
-            model: empty(&forest, x.view().n_cols(), n_labels, combine)?,
+            model: empty(
+                &forest,
+                x.view().n_cols(),
+                n_labels,
+                (combine, params.linear.loss),
+            )?,
             beams: Beams::at_roots(x.view().n_rows(), params.n_trees)?,
             params: params.clone(),
             x,
@@ -353,6 +398,7 @@ impl Checked {
             outputs,
             forest,
             held,
+            carried,
             level: 0,
             n_done: AtomicUsize::new(0),
         })
@@ -433,7 +479,9 @@ impl Task<'_> {
                             held_out: rows,
                             scored: visits.row(at).0,
                         });
-                    let fitted = desk.fit(&training, node, routed.row(at).0, probe, &aside)?;
+                    let relay = self.relay(node)?;
+                    let fitted =
+                        desk.fit(&training, node, routed.row(at).0, probe, &relay, &aside)?;
                     self.params.weights.check(fitted.chunk.weights())?;
                     if self.forest.children(node).is_empty() {
                         let n = self.forest.labels(node).len();
@@ -455,6 +503,21 @@ impl Task<'_> {
         Ok(piece)
     }
 
+    /// Returns the states from which a node begins, and whether it returns its own for the next tree.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if memory is short.
+    fn relay(&self, node: usize) -> Result<Relay<'_>, Error> {
+        match &self.carried {
+            Some(carried) if self.forest.children(node).is_empty() => Ok(Relay {
+                from: Some(carried.of_labels(self.forest.labels(node))?),
+                carries: (self.forest.spans[node].tree as usize) + 1 < self.params.n_trees,
+            }),
+            _ => Ok(Relay::default()),
+        }
+    }
+
     /// Completes a level. `pieces` has all nodes of the level, in order. Then sends the rows to the next level.
     ///
     /// # Errors
@@ -470,6 +533,12 @@ impl Task<'_> {
         let mut margins = Vec::new();
         for piece in pieces {
             piece.append_to(&mut self.model, &self.forest, first)?;
+            if let Some(carried) = &mut self.carried {
+                let leaves = (first..first + piece.n_nodes())
+                    .filter(|&node| self.forest.children(node).is_empty());
+                let labels = leaves.flat_map(|node| self.forest.labels(node));
+                carried.replace(labels.copied(), piece)?;
+            }
             first += piece.n_nodes();
             for ends in piece.margin_ends.windows(2) {
                 let of_node = &piece.margins[ends[0] as usize..ends[1] as usize];
@@ -480,7 +549,11 @@ impl Task<'_> {
             held.step(&nodes, &margins, self.y, &self.model, &self.params)?;
         }
         self.level += 1;
-        if !self.nodes().is_empty() && self.params.negatives == Negatives::Routed {
+        // The nodes of all trees at the same depth are consecutive, and they are in increasing order of tree.
+        let tree = |node: usize| self.forest.spans[node].tree;
+        let next = self.nodes();
+        let is_deeper = !next.is_empty() && tree(next.start) <= tree(nodes.end - 1);
+        if is_deeper && self.params.negatives == Negatives::Routed {
             let (x, arrays) = (self.x.view(), self.model.arrays());
             self.beams = self
                 .beams
@@ -528,14 +601,20 @@ impl Task<'_> {
             levels: filled(NODES, 0, 1)?,
             orders: Vec::new(),
         };
-        let nothing = empty(&nothing.forest(0)?, 0, 0, textbook())?;
+        let nothing = empty(
+            &nothing.forest(0)?,
+            0,
+            0,
+            (textbook(), self.params.linear.loss),
+        )?;
         let mut model = std::mem::replace(&mut self.model, nothing);
         model.narrow(self.params.weights)?;
         Ok(model)
     }
 }
 
-/// Joins the pieces of all levels, in order, to a model of shape (`n_labels`, `n_features`). The model has neither
+/// Joins the pieces of all levels, in order, to a model of shape (`n_labels`, `n_features`). `params` are the
+/// parameters of the fit. The model has neither
 /// a learned exponent nor a learned threshold; [`Task::learn`] returns them.
 ///
 /// # Errors
@@ -546,10 +625,11 @@ pub fn joined(
     trees: TreeArrays,
     (n_labels, n_features): (usize, usize),
     pieces: impl IntoIterator<Item = Result<Piece, Error>>,
-    precision: Precision,
+    params: &Checked,
 ) -> Result<Model, Error> {
     let forest = trees.forest(n_labels)?;
-    let mut model = empty(&forest, n_features, n_labels, textbook())?;
+    let scoring = (textbook(), params.0.linear.loss);
+    let mut model = empty(&forest, n_features, n_labels, scoring)?;
     let (n_nodes, mut first) = (forest.spans.len(), 0);
     for piece in pieces {
         let piece = piece?;
@@ -565,6 +645,6 @@ pub fn joined(
         first = end;
     }
     same("nodes of all pieces", n_nodes, first)?;
-    model.narrow(precision)?;
+    model.narrow(params.0.weights)?;
     Ok(model)
 }

@@ -11,6 +11,7 @@
 use crate::arrays::Arrays;
 use crate::merge::Merge;
 use crate::params::Combine;
+use crate::probability::Link;
 use manylabel_base::{Error, collected, extend, filled, push};
 use manylabel_sparse::{Picked, TopK};
 use std::cmp::Ordering;
@@ -37,13 +38,14 @@ pub(crate) struct Visit {
 }
 
 impl Visit {
-    /// Returns the visit of a child of the node. `margin` is the margin of the row for the child.
+    /// Returns the visit of a child of the node. `margin` is the margin of the row for the child. `link` is
+    /// that of the model.
     #[inline]
-    pub(crate) fn child(&self, node: u32, margin: f32) -> Self {
+    pub(crate) fn child(&self, node: u32, margin: f32, link: Link) -> Self {
         Self {
             slot: self.slot,
             node,
-            score: (self.score + log_probability(finite(margin))).max(LOWEST),
+            score: (self.score + link.log_probability(finite(margin))).max(LOWEST),
         }
     }
 
@@ -67,14 +69,15 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Returns a label of a visited leaf with its score. `margin` is the margin of the row for the label.
+    /// Returns a label of a visited leaf with its score. `margin` is the margin of the row for the label. `link` is
+    /// that of the model.
     #[inline]
-    pub(crate) fn new(leaf: &Visit, label: u32, margin: f32, combine: Combine) -> Self {
+    pub(crate) fn new(leaf: &Visit, label: u32, margin: f32, combine: Combine, link: Link) -> Self {
         let margin = finite(margin);
         let score = match combine {
             Combine::Leaf => margin,
             Combine::Product { path_weight } => {
-                (path_weight as f32 * leaf.score + log_probability(margin)).max(LOWEST)
+                (path_weight as f32 * leaf.score + link.log_probability(margin)).max(LOWEST)
             }
         };
         Self {
@@ -110,13 +113,6 @@ pub(crate) struct Walk {
     by_row: Vec<Found>,
     /// Merges the labels of several trees.
     merge: Merge,
-}
-
-/// Returns the logarithm of the probability of a node or label with margin s, `−max(0, 1 − s)³`.
-#[inline]
-pub(crate) fn log_probability(margin: f32) -> f32 {
-    let short = (1.0 - margin).max(0.0);
-    -(short * short * short)
 }
 
 /// Returns a finite number for a margin. NaN becomes 0, and infinite margins become the largest finite
@@ -248,7 +244,7 @@ impl Walk {
             }
             self.score(model, visit)?;
             let below = (children.start as u32..).zip(&self.margins);
-            let below = below.map(|(node, &margin)| visit.child(node, margin));
+            let below = below.map(|(node, &margin)| visit.child(node, margin, model.link));
             extend(NODES, &mut self.next, below)?;
         }
         self.visits = visits;
@@ -366,8 +362,9 @@ impl Walk {
             let labels = model.labels(visit.node as usize);
             self.score(model, visit)?;
             let scored = model.labels[labels].iter().zip(&self.margins);
-            let scored =
-                scored.map(|(&label, &margin)| Found::new(visit, label as u32, margin, combine));
+            let scored = scored.map(|(&label, &margin)| {
+                Found::new(visit, label as u32, margin, combine, model.link)
+            });
             extend(CANDIDATES, &mut self.found, scored)?;
         }
         self.visits = visits;
@@ -416,7 +413,7 @@ impl Walk {
                 let Some(visit) = visits[..end].get(next[row]) else {
                     continue;
                 };
-                let highest = Found::new(visit, 0, f32::MAX, combine).score;
+                let highest = Found::new(visit, 0, f32::MAX, combine, model.link).score;
                 if finite(highest - threshold) < floors[row] {
                     next[row] = end;
                 } else {
@@ -434,7 +431,7 @@ impl Walk {
                 let floor = &mut floors[visit.slot as usize];
                 for (&label, &margin) in model.labels[labels].iter().zip(&self.margins) {
                     let Found { label, score, .. } =
-                        Found::new(visit, label as u32, margin, combine);
+                        Found::new(visit, label as u32, margin, combine, model.link);
                     // Rounding can make scores equal. So the threshold is subtracted before scores are
                     // compared.
                     let score = finite(score - threshold);

@@ -9,7 +9,7 @@
 //! moved to a larger allocation.
 
 use crate::number::{Real, decimal, digits};
-use crate::source::{BLOCK, Block, Index, Source, Unfit, quote, shorten};
+use crate::source::{Block, Index, Source, Unfit, quote, shorten};
 use manylabel_base::{Error, Watch, extend, few, push};
 use std::path::{Path, PathBuf};
 
@@ -241,7 +241,7 @@ impl<'w> XcFile<'w> {
 /// `shape` is the largest number of examples in the file, and the numbers of features and labels. After the last
 /// example, only empty lines are allowed. All other rules are those of [`XcFile::read`].
 ///
-/// The function needs memory for a copy of the text and for the result.
+/// The function needs memory for the result and for a few blocks of text.
 ///
 /// # Errors
 ///
@@ -254,7 +254,6 @@ pub fn parse_lines<I: Index, V: Real>(
     shape: (usize, usize, usize),
     watch: &Watch,
 ) -> Result<Xc<I, V>, Error> {
-    use rayon::prelude::*;
     let limits = Limits {
         n_features: shape.1 as u64,
         n_labels: shape.2 as u64,
@@ -265,30 +264,20 @@ pub fn parse_lines<I: Index, V: Real>(
         unknown: Rows::default(),
         shape,
     };
-    let mut parts = Vec::new();
-    let n_blocks = text.len() / BLOCK as usize + 1;
+    let mut batch = Batch::new(rayon::current_num_threads());
     let (mut rest, mut line) = (text, first_line);
     while !rest.is_empty() {
-        let block = Block::first_of(rest, line)?;
-        rest = &rest[block.text().len()..];
-        line += block.n_lines();
-        let mut part = Part {
-            block,
-            ..Part::default()
-        };
-        part.make_room();
-        push("number of blocks of text", &mut parts, part)?;
-    }
-    parts.par_iter_mut().try_for_each(|part| {
-        part.parse(&limits);
-        watch.step(0)
-    })?;
-    for (at, part) in parts.iter_mut().enumerate() {
-        if at == 1 {
-            all.reserve(n_blocks as f64);
+        let is_first = rest.len() == text.len();
+        batch.copy_from(&mut rest, &mut line)?;
+        batch.parse(&limits);
+        for part in &mut batch.parts[..batch.filled] {
+            watch.step(0)?;
+            part.append_to(&mut all, n_before)
+                .map_err(|(unfit, line)| unfit.at(path, line))?;
         }
-        part.append_to(&mut all, n_before)
-            .map_err(|(unfit, line)| unfit.at(path, line))?;
+        if is_first {
+            all.reserve(text.len() as f64 / batch.text_len() as f64);
+        }
     }
     Ok(all)
 }
@@ -379,6 +368,26 @@ impl<I: Index, V: Real> Batch<I, V> {
         Ok(())
     }
 
+    /// Copies the next lines of `text`, and removes them from `text`. `line` is the number of the first line of
+    /// `text`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if memory is short.
+    fn copy_from(&mut self, text: &mut &[u8], line: &mut usize) -> Result<(), Error> {
+        self.filled = 0;
+        for part in &mut self.parts {
+            if text.is_empty() {
+                break;
+            }
+            part.block.copy_first_of(text, *line)?;
+            *text = &text[part.block.text().len()..];
+            *line += part.block.n_lines();
+            self.filled += 1;
+        }
+        Ok(())
+    }
+
     /// Returns the number of bytes of text in the batch.
     fn text_len(&self) -> usize {
         self.parts[..self.filled]
@@ -429,16 +438,6 @@ impl<I, V> Default for Part<I, V> {
 }
 
 impl<I: Index, V: Real> Part<I, V> {
-    /// Reserves capacity for the pairs of the block, so that the arrays rarely have to be moved. A failed
-    /// allocation is not an error here, because the size is an estimate.
-    fn make_room(&mut self) {
-        /// The usual length of a pair `feature:value` is eight bytes or more.
-        const PAIR: usize = 8;
-        let n_pairs = self.block.text().len() / PAIR;
-        let _ = self.x.indices.try_reserve(n_pairs);
-        let _ = self.x.values.try_reserve(n_pairs);
-    }
-
     /// Parses the block up to its end or up to the first error.
     fn parse(&mut self, limits: &Limits) {
         let block = std::mem::take(&mut self.block);

@@ -30,7 +30,8 @@
 //! label without unknown rows.
 //!
 //! The first run of coordinate descent uses only the positive rows. Then [`Effort::searches`]
-//! searches follow. A search scores all rows for sixteen labels in one pass, and keeps the worst
+//! searches follow. A search computes approximate scores of all rows for thirty-two labels in one pass
+//! (see `packed.rs`), and keeps the worst
 //! violators of each label. These violators are added to the working set in up to [`Effort::joins`]
 //! portions, the worst violators first. Coordinate descent runs again after each portion. When the
 //! worst violators have been added, most other violators no longer violate the margin.
@@ -41,10 +42,12 @@
 //! intercept.
 
 use super::effort::Effort;
+use super::packed::{GROUP, Group, Packed, Scores, pack, times_packed};
 use super::problem::Problem;
+use super::start::{Carry, Start};
 use super::targets::{Factors, UNKNOWN_SCORE};
 use super::unseen::Unseen;
-use crate::panel::{LANES, Lanes, Mask, above, interleave, times_panel};
+use crate::panel::{LANES, Lanes, above, interleave, times_panel};
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, extend, few, filled, push};
 
@@ -58,6 +61,14 @@ const BACKGROUND_EVERY: usize = 16;
 
 /// The largest number of passes that adapt the weights to the rows that are not held out.
 const PASSES_TO_UNLEARN: usize = 3;
+
+/// The largest number of negative rows that a label carries to a fit to similar rows, divided by the number of its
+/// positive rows. A label may carry [`LEAST_CARRIED`] negative rows in any case. These are two portions of
+/// [`Effort::OF_BLOCK`](super::Effort::OF_BLOCK).
+const CARRIED_PER_POSITIVE: usize = 4;
+
+/// See [`CARRIED_PER_POSITIVE`].
+const LEAST_CARRIED: usize = 200;
 
 /// Number of rows scored between two checks for a stop request.
 const ROWS_PER_STEP: usize = 1 << 12;
@@ -102,32 +113,34 @@ struct Lane {
     passes: usize,
 }
 
-/// The vectors for one panel, which is a group of sixteen labels. They are reused for the next
+/// The vectors for one panel, which is a group of thirty-two labels. They are reused for the next
 /// panel.
 #[derive(Debug)]
 pub(crate) struct Workspace {
-    /// The states of the labels of the panel, which is a group of sixteen labels. There are always
-    /// [`LANES`] states.
+    /// The states of the labels of the panel. There are always [`GROUP`] states.
     lanes: Vec<Lane>,
-    /// The weights of sixteen labels, interleaved for scoring; shape (dim).
+    /// The rounded weights of all labels, interleaved for searches; shape (dim).
+    packed: Vec<Packed>,
+    /// The approximate scores of up to [`ROWS_PER_STEP`] rows.
+    scores: Vec<Scores>,
+    /// The weights of sixteen labels, interleaved for scoring held-out rows; shape (dim). It is empty until the
+    /// first call of [`unlearn`].
     panel: Vec<Lanes>,
-    /// The scores of up to [`ROWS_PER_STEP`] rows.
-    scores: Vec<Lanes>,
     /// For each row, the labels whose working set contains the row; shape (n).
-    in_play: Vec<Mask>,
+    in_play: Vec<Group>,
     /// The order in which coordinate descent visits the rows of the working set.
     order: Vec<u32>,
 }
 
 impl Workspace {
-    /// Allocates the vectors that are needed to fit groups of sixteen labels of `problem`.
+    /// Allocates the vectors that are needed to fit groups of thirty-two labels of `problem`.
     ///
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if the vectors do not fit in memory.
     pub(crate) fn new(problem: &Problem<'_>) -> Result<Self, Error> {
         let (n, dim) = (problem.n_rows(), problem.dim());
-        let lanes = (0..LANES).map(|_| {
+        let lanes = (0..GROUP).map(|_| {
             Ok(Lane {
                 weights: filled("number of features", 0.0, dim)?,
                 ..Lane::default()
@@ -135,17 +148,47 @@ impl Workspace {
         });
         Ok(Self {
             lanes: few::<_, Result<_, Error>>(lanes)?,
-            panel: filled("number of features", Lanes::default(), dim)?,
-            scores: filled("number of scores", Lanes::default(), ROWS_PER_STEP.min(n))?,
+            packed: filled("number of features", Packed::default(), dim)?,
+            scores: filled("number of scores", Scores::default(), ROWS_PER_STEP.min(n))?,
+            panel: Vec::new(),
             in_play: filled("number of rows", 0, n)?,
             order: Vec::new(),
         })
     }
 
-    /// Returns the weights of one of the sixteen labels, in the order of the columns of
+    /// Returns the weights of one of the labels of the panel, in the order of the columns of
     /// `Problem::x`.
     pub(crate) fn weights(&self, lane: usize) -> &[f32] {
         &self.lanes[lane].weights
+    }
+
+    /// Returns the state of one of the labels that [`solve`] has just solved. Of the negative rows, only those with
+    /// the largest dual variables are kept.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if it does not fit in memory.
+    pub(crate) fn carry(&self, lane: usize) -> Result<Carry, Error> {
+        let lane = &self.lanes[lane];
+        let mut duals = Vec::new();
+        for (at, (&row, &alpha)) in lane.rows.iter().zip(&lane.alpha).enumerate() {
+            if alpha > 0.0 {
+                push(IN_PLAY, &mut duals, (row, lane.sign(at) as f32 * alpha))?;
+            }
+        }
+        let n_negatives = (CARRIED_PER_POSITIVE * lane.n_positive).max(LEAST_CARRIED);
+        let n_kept = lane.n_positive + n_negatives;
+        if duals.len() > n_kept {
+            // All positive rows come before the negative rows.
+            let key = |&(row, dual): &(u32, f32)| (dual < 0.0, dual.min(0.0), row);
+            duals.select_nth_unstable_by(n_kept, |a, b| {
+                let (a, b) = (key(a), key(b));
+                a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2))
+            });
+            duals.truncate(n_kept);
+        }
+        duals.sort_unstable_by_key(|&(row, _)| row);
+        Ok(Carry::Duals(duals))
     }
 
     /// Returns the weights that the last call of [`unlearn`] computed, with one lane for each label; shape
@@ -166,7 +209,7 @@ struct Rule {
     seed: u64,
 }
 
-/// Computes the weights of up to [`LANES`] rare labels and leaves them in `space`. Returns, for
+/// Computes the weights of up to [`GROUP`] rare labels and leaves them in `space`. Returns, for
 /// each label, the number of passes in its longest run of coordinate descent. This number is
 /// `max_iter` if a run did not converge.
 ///
@@ -177,11 +220,12 @@ struct Rule {
 pub(crate) fn solve(
     problem: &Problem<'_>,
     labels: &[u32],
+    from: Option<&Start>,
     params: &super::Params,
     effort: &Effort,
     space: &mut Workspace,
     watch: &Watch,
-) -> Result<[usize; LANES], Error> {
+) -> Result<[usize; GROUP], Error> {
     let rule = Rule {
         tol: effort.dual_tol * params.tol,
         max_iter: params.max_iter,
@@ -189,23 +233,35 @@ pub(crate) fn solve(
     };
     let Workspace {
         lanes,
-        panel,
+        packed,
         scores,
         in_play,
         order,
+        ..
     } = space;
     let lanes = &mut lanes[..labels.len()];
     in_play.fill(0);
+    let mut n_started = 0;
     for (at, (lane, &label)) in lanes.iter_mut().zip(labels).enumerate() {
         lane.begin(problem, label)?;
+        if let Some(duals) = from.and_then(|from| from.duals(label)) {
+            lane.resume(problem, duals)?;
+            n_started += 1;
+        }
         // Unknown rows never join the working set.
         for &row in lane.rows.iter().chain(&lane.unknown) {
             in_play[row as usize] |= 1 << at;
         }
         lane.descend(problem, &rule, label, order, watch)?;
     }
-    for _ in 0..effort.searches {
-        search(problem, effort, lanes, panel, scores, in_play, watch)?;
+    // The carried rows include most of the rows that violate the margin.
+    let searches = if n_started == labels.len() {
+        1
+    } else {
+        effort.searches
+    };
+    for _ in 0..searches {
+        search(problem, effort, lanes, packed, scores, in_play, watch)?;
         for (at, (lane, &label)) in lanes.iter_mut().zip(labels).enumerate() {
             for join in 0..effort.joins {
                 if join > 0 {
@@ -222,7 +278,7 @@ pub(crate) fn solve(
             }
         }
     }
-    let mut n_iter = [0; LANES];
+    let mut n_iter = [0; GROUP];
     for (lane, n_iter) in lanes.iter_mut().zip(&mut n_iter) {
         lane.add_background(problem);
         *n_iter = lane.passes;
@@ -230,8 +286,8 @@ pub(crate) fn solve(
     Ok(n_iter)
 }
 
-/// Adapts the weights of the labels that were solved last to the rows that are not held out. Then
-/// calls `tell` with each held-out row and its scores.
+/// Adapts the weights of up to sixteen of the labels that were solved last to the rows that are not held out. Then
+/// calls `tell` with each held-out row and its scores. `first` is the position of the first of these labels.
 ///
 /// The held-out rows are removed from the working sets, and their terms are subtracted from the
 /// weights, which are weighted sums of rows. Coordinate descent then adapts the dual variables of
@@ -245,7 +301,7 @@ pub(crate) fn solve(
 pub(crate) fn unlearn(
     problem: &Problem<'_>,
     unseen: &Unseen,
-    labels: &[u32],
+    (first, labels): (usize, &[u32]),
     params: &super::Params,
     space: &mut Workspace,
     watch: &Watch,
@@ -256,13 +312,16 @@ pub(crate) fn unlearn(
         max_iter: PASSES_TO_UNLEARN,
         seed: params.seed,
     };
+    if space.panel.is_empty() {
+        space.panel = filled("number of features", Lanes::default(), problem.dim())?;
+    }
     let panel = &mut space.panel;
-    for (lane, &label) in space.lanes.iter_mut().zip(labels) {
+    let lanes = &mut space.lanes[first..first + labels.len()];
+    for (lane, &label) in lanes.iter_mut().zip(labels) {
         lane.forget(problem, unseen);
         lane.descend(problem, &rule, label, &mut space.order, watch)?;
         lane.add_background(problem);
     }
-    let lanes = &space.lanes[..labels.len()];
     interleave(&lanes.iter().map(|lane| &lane.weights[..]), panel);
     space.in_play.fill(0);
     for (at, lane) in lanes.iter().enumerate() {
@@ -270,61 +329,65 @@ pub(crate) fn unlearn(
             space.in_play[row as usize] |= 1 << at;
         }
     }
+    let mut scores = [Lanes::default()];
     for &row in &unseen.rows {
-        times_panel(
-            problem.x.view(),
-            row as usize,
-            panel,
-            &mut space.scores[..1],
-        );
+        times_panel(problem.x.view(), row as usize, panel, &mut scores);
         let mut unknown = space.in_play[row as usize];
         while unknown != 0 {
-            space.scores[0].0[unknown.trailing_zeros() as usize] = UNKNOWN_SCORE;
+            scores[0].0[unknown.trailing_zeros() as usize] = UNKNOWN_SCORE;
             unknown &= unknown - 1;
         }
-        tell(row, &space.scores[0].0)?;
+        tell(row, &scores[0].0)?;
     }
     watch.step(0)
 }
 
-/// Scores all rows for sixteen labels. For each label, keeps the rows outside its working set that
+/// Scores all rows for up to thirty-two labels. For each label, keeps the rows outside its working set that
 /// violate the margin most. The time is O(nnz(X)).
 fn search(
     problem: &Problem<'_>,
     effort: &Effort,
     lanes: &mut [Lane],
-    panel: &mut [Lanes],
-    scores: &mut [Lanes],
-    in_play: &[Mask],
+    packed: &mut [Packed],
+    scores: &mut [Scores],
+    in_play: &[Group],
     watch: &Watch,
 ) -> Result<(), Error> {
     for lane in lanes.iter_mut() {
         lane.found.clear();
         lane.shift(-lane.kappa as f32);
     }
-    interleave(&lanes.iter().map(|lane| &lane.weights[..]), panel);
+    let weights: Vec<&[f32]> = few(lanes.iter().map(|lane| &lane.weights[..]));
+    pack(&weights, packed);
     for lane in lanes.iter_mut() {
         lane.shift(lane.kappa as f32);
     }
-    let kappa = manylabel_simd::Lanes(std::array::from_fn(|at| {
-        lanes.get(at).map_or(0.0, |lane| lane.kappa as f32)
-    }));
-    // A lane without a label may contain the weights of an earlier panel.
-    let used = Mask::MAX >> (LANES - lanes.len());
+    let kappa = |first: usize| {
+        manylabel_simd::Lanes(std::array::from_fn(|at| {
+            lanes.get(first + at).map_or(0.0, |lane| lane.kappa as f32)
+        }))
+    };
+    let kappa = [kappa(0), kappa(LANES)];
+    // Lanes without a label have the score 0.
+    let used = Group::MAX >> (GROUP - lanes.len());
     for first in (0..problem.n_rows()).step_by(ROWS_PER_STEP) {
         watch.step(0)?;
         let n_rows = ROWS_PER_STEP.min(problem.n_rows() - first);
         let scores = &mut scores[..n_rows];
-        times_panel(problem.x.view(), first, panel, scores);
+        times_packed(problem.x.view(), first, packed, scores);
         for (row, scores) in (first..).zip(scores) {
-            scores.add_scaled(-problem.mean_dot[row], &kappa);
-            let mut violated = above(scores, MARGIN - 1.0) & !in_play[row] & used;
+            let mut violated = 0;
+            for (half, (scores, kappa)) in scores.iter_mut().zip(&kappa).enumerate() {
+                scores.add_scaled(-problem.mean_dot[row], kappa);
+                violated |= Group::from(above(scores, MARGIN - 1.0)) << (half * LANES);
+            }
+            violated &= !in_play[row] & used;
             while violated != 0 {
                 let at = violated.trailing_zeros() as usize;
                 push(
                     "number of violators",
                     &mut lanes[at].found,
-                    (scores.0[at], row as u32),
+                    (scores[at / LANES].0[at % LANES], row as u32),
                 )?;
                 violated &= violated - 1;
             }
@@ -375,6 +438,34 @@ impl Lane {
         for at in 0..self.rows.len() {
             let dot = self.mean_dot_of(problem, self.rows[at]);
             push(IN_PLAY, &mut self.dots, dot)?;
+        }
+        Ok(())
+    }
+
+    /// Continues with dual variables of an earlier fit. Negative rows with dual variables join the working set.
+    fn resume(&mut self, problem: &Problem<'_>, duals: &[(u32, f32)]) -> Result<(), Error> {
+        let mut at = 0;
+        for &(row, dual) in duals {
+            if dual < 0.0 {
+                push(IN_PLAY, &mut self.rows, row)?;
+                push(IN_PLAY, &mut self.alpha, -dual)?;
+                let dot = self.mean_dot_of(problem, row);
+                push(IN_PLAY, &mut self.dots, dot)?;
+                self.background_cost -= f64::from(problem.cost[row as usize]);
+                continue;
+            }
+            // Both lists of positive rows are in increasing order.
+            while self.rows[at] < row {
+                at += 1;
+            }
+            self.alpha[at] = dual;
+        }
+        for at in 0..self.rows.len() {
+            let change = self.sign(at) * f64::from(self.alpha[at]);
+            if change != 0.0 {
+                self.mean_dot += change * f64::from(self.dots[at]);
+                self.add_row(problem, self.rows[at] as usize, change as f32);
+            }
         }
         Ok(())
     }

@@ -5,12 +5,14 @@
 //! are short and stay in the cache. Callers can fit several blocks in parallel.
 
 use super::fit::{Solved, Spaces, by_label};
+use super::packed::GROUP;
 use super::params::Checked;
 use super::problem::{Columns, Problem};
+use super::start::{Carry, Start};
 use super::unseen::Unseen;
 use super::{Effort, Outputs, active, optimum};
 use crate::panel::{LANES, Lanes, times_panel};
-use manylabel_base::{Error, Watch, few, filled, parts};
+use manylabel_base::{Error, Watch, collected, few, filled, parts};
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 
@@ -27,6 +29,12 @@ pub struct Block<'a> {
     /// Rows to leave out after the fit, and rows to score without them; see [`Forgotten`]. `None` if no
     /// rows are to be scored.
     pub forgotten: Option<Forgotten<'a>>,
+    /// The states of the labels after a fit to similar rows. The solvers begin with them, which takes fewer steps.
+    /// Rows and columns must be those of the block, and the signs of dual variables must match the labels. `None` if
+    /// there is no earlier fit.
+    pub start: Option<Vec<Carry>>,
+    /// Whether to return the states of the labels.
+    pub carries: bool,
 }
 
 /// Rows that are left out after a fit, and rows to score. A few solver steps adapt a copy of the fitted
@@ -56,6 +64,9 @@ pub struct Solution {
     /// The scores of the rows in [`Forgotten::scored`], row by row; shape (rows, `n_labels`). The array
     /// is empty if [`Block::forgotten`] is None.
     pub forgotten: Vec<f32>,
+    /// The state of each label, from which another fit can begin. Labels without a positive row have an empty state.
+    /// The list is empty if [`Block::carries`] is false.
+    pub carried: Vec<Carry>,
 }
 
 impl Checked {
@@ -79,7 +90,13 @@ impl Checked {
         let (frequent, rare) = labels.split_at(rare);
         let scored = forgotten.filter(|forgotten| forgotten.scored.n_rows() > 0);
         let unseen = scored.map(|forgotten| Unseen::of_rows(&problem, forgotten.rows));
+        let start = block.start.map(Start::of_carried);
+        if let Some(start) = &start {
+            start.check(problem.n_labels(), problem.n_features)?;
+        }
         let fit = Fit {
+            start,
+            carries: block.carries,
             params: self,
             effort,
             columns: problem.columns(frequent, watch)?,
@@ -91,7 +108,7 @@ impl Checked {
             watch,
         };
         let frequent = frequent.chunks(LANES).map(|labels| (labels, false));
-        let rare = rare.chunks(LANES).map(|labels| (labels, true));
+        let rare = rare.chunks(GROUP).map(|labels| (labels, true));
         let panels: Vec<(&[u32], bool)> = few(frequent.chain(rare));
         let fitted = panels.par_iter().with_max_len(1);
         let fitted = parts(fitted.map(|&(labels, is_rare)| fit.panel(labels, is_rare)))?;
@@ -100,23 +117,40 @@ impl Checked {
         });
         let mut scores = filled("number of scores of held-out rows", 0.0, n_scores)?;
         let mut all = few::<_, Vec<_>>([]);
-        for ((labels, _), (solved, of_panel)) in panels.into_iter().zip(fitted) {
-            for (scores, of_panel) in scores.chunks_mut(problem.n_labels()).zip(&of_panel) {
-                for (&label, &score) in labels.iter().zip(&of_panel.0) {
-                    scores[label as usize] = score;
+        let n_carried = if block.carries { problem.n_labels() } else { 0 };
+        let empty = (0..n_carried).map(|_| Carry::Duals(Vec::new()));
+        let mut carried: Vec<Carry> = collected("number of labels", empty)?;
+        for ((labels, _), (solved, of_panel, of_labels)) in panels.into_iter().zip(fitted) {
+            for (&label, carry) in labels.iter().zip(of_labels) {
+                carried[label as usize] = carry;
+            }
+            for (labels, of_panel) in labels.chunks(LANES).zip(of_panel) {
+                for (scores, of_panel) in scores.chunks_mut(problem.n_labels()).zip(&of_panel) {
+                    for (&label, &score) in labels.iter().zip(&of_panel.0) {
+                        scores[label as usize] = score;
+                    }
                 }
             }
             all.push(solved);
         }
         Ok(Solution {
             forgotten: scores,
+            carried,
             ..by_label(0..problem.n_labels() as u32, problem.n_features, all)?
         })
     }
 }
 
+/// The results of a panel: the weights that remain after pruning, the scores of the rows to score, and the state of
+/// each label.
+type OfPanel = (Vec<Solved>, Vec<Vec<Lanes>>, Vec<Carry>);
+
 /// The fit of a block.
 struct Fit<'a> {
+    /// The results of earlier fits of the labels.
+    start: Option<Start>,
+    /// Whether the states of the labels are returned.
+    carries: bool,
     /// The parameters.
     params: &'a Checked,
     /// The settings of the solver for rare labels.
@@ -135,13 +169,14 @@ struct Fit<'a> {
 }
 
 impl Fit<'_> {
-    /// Fits up to sixteen labels, which are all rare or all frequent. Returns the weights that remain
-    /// after pruning, and the scores of the rows to score, with one lane for each label.
+    /// Fits up to thirty-two rare labels, or up to sixteen frequent labels. Returns the weights that remain after
+    /// pruning, and the scores of the rows to score: for every sixteen labels, the scores of all rows, with one
+    /// lane for each label.
     ///
     /// # Errors
     ///
     /// Returns the same errors as [`Checked::fit`].
-    fn panel(&self, labels: &[u32], is_rare: bool) -> Result<(Vec<Solved>, Vec<Lanes>), Error> {
+    fn panel(&self, labels: &[u32], is_rare: bool) -> Result<OfPanel, Error> {
         let Self {
             params,
             problem,
@@ -150,35 +185,60 @@ impl Fit<'_> {
             ..
         } = self;
         let unseen = self.scored.as_ref().map(|(_, unseen)| unseen);
+        let from = self.start.as_ref();
         let found = if is_rare {
             let new = || active::Workspace::new(problem);
             self.spaces.active.with(new, |space| {
-                let n_iter = active::solve(problem, labels, &params.0, self.effort, space, watch)?;
+                let n_iter =
+                    active::solve(problem, labels, from, &params.0, self.effort, space, watch)?;
+                let carried = self.carried(labels, |lane| space.carry(lane))?;
                 let solved =
-                    params.prune_panel(problem, labels, n_iter, |lane| Ok(space.weights(lane)))?;
-                if let Some(unseen) = unseen {
+                    params.prune_panel(problem, labels, &n_iter, |lane| Ok(space.weights(lane)))?;
+                let Some(unseen) = unseen else {
+                    return Ok((solved, Vec::new(), carried));
+                };
+                let halves = labels.chunks(LANES).enumerate().map(|(half, labels)| {
+                    let labels = (half * LANES, labels);
                     let tell = |_, _: &[f32; LANES]| Ok(());
                     active::unlearn(problem, unseen, labels, &params.0, space, watch, tell)?;
-                }
-                Ok((solved, self.scores(space.unlearned())?))
+                    self.scores(space.unlearned())
+                });
+                Ok((solved, few::<_, Result<_, _>>(halves)?, carried))
             })
         } else {
             let new = || optimum::Workspace::new(problem);
             self.spaces.optimum.with(new, |space| {
                 let rule = (params.0.tol, params.0.max_iter);
-                let n_iter = optimum::solve(problem, columns, labels, None, rule, space, watch)?;
+                let n_iter = optimum::solve(problem, columns, labels, from, rule, space, watch)?;
+                let carried = self.carried(labels, |lane| space.carry(lane))?;
                 let solved =
-                    params.prune_panel(problem, labels, n_iter, |lane| space.weights(lane))?;
+                    params.prune_panel(problem, labels, &n_iter, |lane| space.weights(lane))?;
                 if let Some(unseen) = unseen {
                     let sizes = (labels.len(), n_iter.into_iter().max().unwrap_or(0));
                     let tell = |_, _: &[f32; LANES]| Ok(());
                     optimum::unlearn(problem, columns, unseen, sizes, space, watch, tell)?;
                 }
-                Ok((solved, self.scores(space.unlearned())?))
+                let scores = self.scores(space.unlearned())?;
+                Ok((solved, few([scores]), carried))
             })
         }?;
         watch.step(labels.len())?;
         Ok(found)
+    }
+
+    /// Returns the states of some labels. `carry(lane)` returns the state of one label. The result is empty if the
+    /// states are not wanted.
+    ///
+    /// # Errors
+    ///
+    /// Returns any error of `carry`.
+    fn carried(
+        &self,
+        labels: &[u32],
+        carry: impl Fn(usize) -> Result<Carry, Error>,
+    ) -> Result<Vec<Carry>, Error> {
+        let n = if self.carries { labels.len() } else { 0 };
+        few((0..n).map(carry))
     }
 
     /// Returns the scores of the rows to score. `weights` has the weights of each feature and then, if
@@ -200,5 +260,122 @@ impl Fit<'_> {
             }
         }
         Ok(scores)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dismec::Params;
+    use fastrand::Rng;
+
+    /// Rows of thirty features, and four labels. Two labels are frequent, and two are rare.
+    fn data(rows: std::ops::Range<u32>) -> (CsrOwned, Outputs) {
+        let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
+        let mut positives = vec![Vec::new(); 4];
+        for (at, row) in (0..).zip(rows) {
+            let mut rng = Rng::with_seed(u64::from(row));
+            let label = if row % 40 == 0 {
+                2 + row / 40 % 2
+            } else {
+                row % 2
+            };
+            positives[label as usize].push(at);
+            for col in 0..30 {
+                if col / 4 == label || rng.f32() < 0.2 {
+                    indices.push(col);
+                    values.push(rng.f32() + 0.2);
+                }
+            }
+            indptr.push(indices.len());
+        }
+        let x = CsrOwned {
+            indptr,
+            indices,
+            values,
+            n_cols: 30,
+        };
+        let ends = std::iter::once(0).chain(positives.iter().scan(0, |end, rows| {
+            *end += rows.len();
+            Some(*end)
+        }));
+        let rows_of_label = CsrOwned {
+            indptr: ends.collect(),
+            indices: positives.concat(),
+            values: vec![1.0; x.n_rows()],
+            n_cols: x.n_rows(),
+        };
+        (
+            x,
+            Outputs {
+                rows_of_label,
+                unknown: None,
+                factors: None,
+            },
+        )
+    }
+
+    #[test]
+    fn a_fit_to_similar_rows_can_begin_with_carried_states() {
+        let params = Params {
+            prune: 0.0,
+            tol: 1e-3,
+            ..Params::default()
+        };
+        let params = params.check().expect("in range");
+        let fit = |rows, start, carries| {
+            let (x, outputs) = data(rows);
+            let block = Block {
+                x,
+                outputs,
+                weights: None,
+                forgotten: None,
+                start,
+                carries,
+            };
+            let effort = Effort {
+                fills_panels: false,
+                ..Effort::OF_BLOCK
+            };
+            params
+                .fit_block(block, &effort, &Watch::new())
+                .expect("fits")
+        };
+        let first = fit(0..1600, None, true);
+        let kinds: Vec<bool> = first
+            .carried
+            .iter()
+            .map(|state| matches!(state, Carry::Weights(_)))
+            .collect();
+        assert_eq!(kinds, [true, true, false, false]);
+        // Rows 0 to 1599 keep their numbers.
+        let cold = fit(0..2000, None, false);
+        let warm = fit(0..2000, Some(first.carried.clone()), false);
+        assert!(cold.carried.is_empty() && warm.carried.is_empty());
+        for label in 0..4 {
+            let (near, far) = (
+                distance(&warm, &cold, label),
+                distance(&first, &cold, label),
+            );
+            assert!(near < far, "label {label}: {near} {far}");
+        }
+        assert!(warm.n_iter[0] < cold.n_iter[0] && warm.n_iter[1] < cold.n_iter[1]);
+    }
+
+    /// Returns the distance between the weights of a label in two solutions.
+    fn distance(a: &Solution, b: &Solution, label: usize) -> f32 {
+        let dense = |of: &Solution| {
+            let mut dense = vec![0.0; 30];
+            let (cols, values) = of.weights.row(label);
+            for (&col, &value) in cols.iter().zip(values) {
+                dense[col as usize] = value;
+            }
+            dense
+        };
+        let squares = dense(a)
+            .into_iter()
+            .zip(dense(b))
+            .map(|(a, b)| (a - b) * (a - b));
+        squares.sum::<f32>().sqrt()
     }
 }

@@ -21,6 +21,9 @@ pub struct Effort {
     pub(crate) few: usize,
     /// A label with at most `few` positive rows is rare if fewer than one in `rare_if_few` rows is positive.
     pub(crate) rare_if_few: usize,
+    /// Whether the last panel of frequent labels is filled with the most frequent rare labels. A panel takes the same
+    /// time for sixteen labels as for one. So the solver for frequent labels fits these labels at no cost.
+    pub(crate) fills_panels: bool,
     /// The number of searches through all rows.
     pub(crate) searches: usize,
     /// The largest number of portions in which the violators found by a search are added to the
@@ -49,6 +52,7 @@ impl Effort {
         rare: 100,
         few: 0,
         rare_if_few: 100,
+        fills_panels: false,
         searches: 2,
         joins: 4,
         join_per_positive: 2,
@@ -74,6 +78,7 @@ impl Effort {
     pub const OF_BLOCK: Self = Self {
         few: 300,
         rare_if_few: 5,
+        fills_panels: true,
         ..Self::FULL
     };
 }

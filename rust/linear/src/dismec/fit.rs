@@ -1,10 +1,10 @@
-//! Fits all labels of DiSMEC as a single piece, which contains all panels of sixteen labels (see `pieces.rs`).
+//! Fits all labels of DiSMEC as a single piece, which contains all panels (see `pieces.rs`).
 //! The weights that remain after pruning are collected into one sparse matrix, stored by feature.
 //!
 //! The weights of a panel are pruned as soon as the panel is solved: small weights are dropped. So
 //! there are dense weights only for the panels in progress, at most one panel for each thread.
 
-use super::params::{Checked, Solver};
+use super::params::{Checked, Loss, Solver};
 use super::problem::Problem;
 use super::{Effort, Solution, Targets, active, optimum};
 use crate::panel::LANES;
@@ -85,20 +85,25 @@ impl Checked {
         labels.retain(|&label| !problem.positives(label).is_empty());
         // Only the rows for which a label is known count. So with unknown pairs, a rare label can have more
         // positive rows than a label that is not rare.
+        let params = &self.0;
+        let is_fast = params.solver == Solver::Fast && params.loss == Loss::SquaredHinge;
         let is_rare = |label: u32| {
             let n_positive = problem.positives(label).len();
-            self.0.solver == Solver::Fast && effort.is_rare(n_positive, problem.n_known(label))
+            is_fast && effort.is_rare(n_positive, problem.n_known(label))
         };
         labels.sort_unstable_by_key(|&label| {
             let n_positive = problem.positives(label).len();
             (is_rare(label), Reverse(n_positive), label)
         });
-        let rare = labels.partition_point(|&label| !is_rare(label));
-        Ok((labels, rare))
+        let mut n_frequent = labels.partition_point(|&label| !is_rare(label));
+        if effort.fills_panels {
+            n_frequent = n_frequent.next_multiple_of(LANES).min(labels.len());
+        }
+        Ok((labels, n_frequent))
     }
 
-    /// Drops the small weights of the labels of a panel that was just solved. A panel is a group of
-    /// sixteen labels. `weights(lane)` returns the weights of one label.
+    /// Drops the small weights of the labels of a panel that was just solved. `weights(lane)` returns the weights of
+    /// one label.
     ///
     /// # Errors
     ///
@@ -107,12 +112,12 @@ impl Checked {
         &self,
         problem: &Problem<'_>,
         labels: &[u32],
-        n_iter: [usize; LANES],
+        n_iter: &[usize],
         weights: impl Fn(usize) -> Result<W, Error>,
     ) -> Result<Vec<Solved>, Error> {
         let lanes = labels.iter().zip(n_iter).enumerate();
         few(lanes.map(|(lane, (&label, n_iter))| {
-            self.prune(problem, label, weights(lane)?.as_ref(), n_iter)
+            self.prune(problem, label, weights(lane)?.as_ref(), *n_iter)
         }))
     }
 
@@ -204,6 +209,7 @@ pub(super) fn by_label(
         intercept,
         n_iter,
         forgotten: Vec::new(),
+        carried: Vec::new(),
     })
 }
 

@@ -1,4 +1,4 @@
-//! Fits DiSMEC: a linear classifier for each label, with L2 regularization and squared hinge loss.
+//! Fits DiSMEC: a linear classifier for each label, with L2 regularization and squared hinge loss or logistic loss.
 //! Small weights are dropped after the fit.
 //!
 //! Each label is fitted separately. Let `s_i` be 1 for the rows `x_i` that have the label and −1
@@ -8,7 +8,8 @@
 //! f(w, b) = ½‖w‖² + ½b² + C Σ_i m_i max(0, 1 − s_i (w·x_i + b))²
 //! ```
 //!
-//! where `m_i` is the weight of row i. Rows may first be scaled to unit length. The intercept b is
+//! where `m_i` is the weight of row i. With [`Loss::Logistic`], the loss of a row is
+//! `log(1 + exp(−s_i (w·x_i + b)))` in place of the squared term. Rows may first be scaled to unit length. The intercept b is
 //! the weight of a feature that is 1 in every row, so it is regularized too. After the fit, weights
 //! whose absolute value is below `prune` are dropped. (Babbar, Schölkopf: DiSMEC, WSDM 2017, eq. 1
 //! and §2.2, with the factor ½ of LIBLINEAR.)
@@ -17,7 +18,8 @@
 //! out of the sum. The terms of a label may have factors ([`Factors`]), one for its positive rows and one for
 //! its negative rows.
 //!
-//! Labels are sorted by frequency and divided into panels of sixteen. A panel is the unit of work
+//! Labels are sorted by frequency and divided into panels of sixteen, or of
+//! thirty-two if they are rare. A panel is the unit of work
 //! of a thread. One of two solvers is chosen for each label:
 //!
 //! * `optimum` minimizes the objectives of sixteen labels at once over all rows, by preconditioned
@@ -28,7 +30,8 @@
 //!   far on the correct side of the margin. So dual coordinate descent uses only the positive rows
 //!   and the negative rows that violate the margin. All other rows are replaced by one negative
 //!   row, their mean. [`Solver::Fast`] uses `active` if fewer than one row in 100 is positive. The
-//!   result is an approximation. It is accurate if the replaced rows have similar scores.
+//!   result is an approximation. It is accurate if the replaced rows have similar scores. With the logistic
+//!   loss, all rows have a loss, so all labels are fitted by `optimum`.
 //!
 //! The loss predicts a label if its score is positive. For rare labels, scores are seldom positive.
 //! With [`Params::learn_cut`], `unseen` learns a threshold (called the cut) at which the number of
@@ -47,6 +50,7 @@
 //! | `targets.rs` | the labels of the rows, unknown pairs of row and label, and factors of the costs |
 //! | `optimum.rs`, `active.rs` | the two solvers |
 //! | `dense/` | the fit to dense features |
+//! | `logistic.rs` | the logistic loss, for the steps of `optimum` |
 //! | `unseen.rs` | scores of held-out rows, and the threshold |
 
 mod active;
@@ -54,7 +58,9 @@ mod block;
 mod dense;
 mod effort;
 mod fit;
+mod logistic;
 mod optimum;
+mod packed;
 mod params;
 mod pieces;
 mod problem;
@@ -66,8 +72,8 @@ pub use block::{Block, Forgotten, Solution};
 pub use dense::{DenseModel, DenseStart};
 pub use effort::Effort;
 pub use fit::{Model, Spare};
-pub use params::{Checked, Params, Solver};
+pub use params::{Checked, Loss, Params, Solver};
 pub use pieces::{Piece, Prepared, Task};
-pub use start::Start;
+pub use start::{Carry, Start};
 pub use targets::{Factors, Outputs, Targets};
 pub use unseen::held_out_rows;

@@ -13,6 +13,17 @@ pub enum Solver {
     Fast,
 }
 
+/// The loss of a row for a label, as a function of the margin `s (w·x + b)`. Here, s is 1 if the row has the label,
+/// and −1 if not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// `max(0, 1 − margin)²`.
+    SquaredHinge,
+    /// `log(1 + exp(−margin))`, the loss of logistic regression. The probability of a label is the logistic
+    /// function of `w·x + b`.
+    Logistic,
+}
+
 /// The parameters as the user gave them. [`check`](Self::check) checks their ranges.
 #[derive(Debug, Clone)]
 pub struct Params {
@@ -25,7 +36,10 @@ pub struct Params {
     pub fit_intercept: bool,
     /// True to scale rows to unit length before the fit.
     pub normalize: bool,
-    /// The method that computes the weights of a label.
+    /// The loss of a row for a label.
+    pub loss: Loss,
+    /// The method that computes the weights of a label. With [`Loss::Logistic`], no row has the loss 0. So both
+    /// methods then use all rows.
     pub solver: Solver,
     /// The tolerance; finite, > 0. A label has converged if the norm of its gradient is at most a
     /// certain fraction of the norm at zero weights. This fraction is `tol` times the fraction of
@@ -51,6 +65,7 @@ impl Default for Params {
             prune: 0.01,
             fit_intercept: true,
             normalize: true,
+            loss: Loss::SquaredHinge,
             solver: Solver::Fast,
             tol: 0.01,
             max_iter: 1000,

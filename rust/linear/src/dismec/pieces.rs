@@ -1,9 +1,10 @@
-//! Fits the labels of DiSMEC in pieces. A piece is a range of panels, which are groups of sixteen labels of similar
-//! frequency. The weights of a piece depend only on the data, the parameters and the piece. So pieces can be fitted
+//! Fits the labels of DiSMEC in pieces. A piece is a range of panels, which are groups of labels of similar
+//! frequency: sixteen labels that are not rare, or thirty-two rare labels. The weights of a piece depend only on the data, the parameters and the piece. So pieces can be fitted
 //! at different times, in different processes and on different machines, and the result is the same as that of one
 //! fit, bit for bit.
 
 use super::fit::{Model, Solved, Spaces, by_label};
+use super::packed::GROUP;
 use super::params::Checked;
 use super::problem::{Columns, Problem};
 use super::start::Start;
@@ -167,7 +168,7 @@ impl<'a> Task<'a> {
     /// Returns the number of panels.
     pub fn n_panels(&self) -> usize {
         let n_rare = self.labels.len() - self.n_frequent;
-        self.n_frequent.div_ceil(LANES) + n_rare.div_ceil(LANES)
+        self.n_frequent.div_ceil(LANES) + n_rare.div_ceil(GROUP)
     }
 
     /// Returns the number of labels, including labels without a positive row.
@@ -226,7 +227,7 @@ impl<'a> Task<'a> {
     ) -> Result<(Vec<Vec<Solved>>, Option<Tally>), Error> {
         let (frequent, rare) = self.labels.split_at(self.n_frequent);
         let n_frequent = frequent.len().div_ceil(LANES);
-        let all = frequent.chunks(LANES).chain(rare.chunks(LANES));
+        let all = frequent.chunks(LANES).chain(rare.chunks(GROUP));
         let all = all.enumerate().skip(panels.start).take(panels.len());
         let all: Vec<(usize, &[u32])> = few(all);
         if panels.start < n_frequent {
@@ -265,7 +266,8 @@ impl<'a> Task<'a> {
             let rule = (params.0.tol, params.0.max_iter);
             let start = self.start.as_ref();
             let n_iter = optimum::solve(problem, columns, labels, start, rule, space, watch)?;
-            let solved = params.prune_panel(problem, labels, n_iter, |lane| space.weights(lane))?;
+            let solved =
+                params.prune_panel(problem, labels, &n_iter, |lane| space.weights(lane))?;
             let unseen = self.unseen.as_ref().zip(tally);
             if let (Some((unseen, tally)), Some(weight)) = (unseen, self.samples.0.weight(panel)) {
                 let sizes = (labels.len(), n_iter.into_iter().max().unwrap_or(0));
@@ -288,14 +290,34 @@ impl<'a> Task<'a> {
         let (problem, params) = (&self.problem, &self.params);
         let new = || active::Workspace::new(problem);
         self.spaces.active.with(new, |space| {
-            let n_iter = active::solve(problem, labels, &params.0, &Effort::FULL, space, watch)?;
+            let n_iter = active::solve(
+                problem,
+                labels,
+                None,
+                &params.0,
+                &Effort::FULL,
+                space,
+                watch,
+            )?;
             let solved =
-                params.prune_panel(problem, labels, n_iter, |lane| Ok(space.weights(lane)))?;
-            let unseen = self.unseen.as_ref().zip(tally);
-            if let (Some((unseen, tally)), Some(weight)) = (unseen, self.samples.1.weight(panel)) {
-                unseen.count(problem, labels.len(), weight, tally, |tell| {
-                    active::unlearn(problem, unseen, labels, &params.0, space, watch, tell)
-                })?;
+                params.prune_panel(problem, labels, &n_iter, |lane| Ok(space.weights(lane)))?;
+            for (half, labels) in labels.chunks(LANES).enumerate() {
+                let unseen = self.unseen.as_ref().zip(tally);
+                let weight = self.samples.1.weight(GROUP / LANES * panel + half);
+                if let (Some((unseen, tally)), Some(weight)) = (unseen, weight) {
+                    let labels_of_half = (half * LANES, labels);
+                    unseen.count(problem, labels.len(), weight, tally, |tell| {
+                        active::unlearn(
+                            problem,
+                            unseen,
+                            labels_of_half,
+                            &params.0,
+                            space,
+                            watch,
+                            tell,
+                        )
+                    })?;
+                }
             }
             Ok(solved)
         })
@@ -444,9 +466,9 @@ mod tests {
             .expect("fits");
         let mapped = params.prepared_task(prepared(Some(xt)), y, None, &watch);
         for task in [copied, mapped.expect("fits")] {
-            assert_eq!((task.n_panels(), task.n_labels()), (11, 170));
+            assert_eq!((task.n_panels(), task.n_labels()), (6, 170));
             let mut tally = None;
-            for panels in [7..11, 0..1, 1..7] {
+            for panels in [4..6, 0..1, 1..4] {
                 let piece = task.fit(panels, &watch).expect("fits");
                 let of_piece = piece.tally.expect("learned");
                 match &mut tally {

@@ -4,6 +4,7 @@
 //! The data are prepared once per fit on one thread, in a few passes over X. Between the passes, the fit
 //! checks for a stop request.
 
+use super::params::Loss;
 use super::targets::{Factors, Outputs, Targets};
 use manylabel_base::{Error, Watch, collected, filled};
 use manylabel_sparse::{CsrOwned, CsrRef, Sparse, Stored};
@@ -19,13 +20,16 @@ pub(crate) struct Problem<'a> {
     pub(crate) x: Stored<'a>,
     /// The positive rows, the unknown rows and the factors of the labels.
     outputs: Outputs,
+    /// The loss of a row for a label.
+    pub(crate) loss: Loss,
     /// The original number of each column of `x`, in increasing order, without the column of the
     /// intercept.
     pub(crate) features: Vec<u32>,
     /// The number of features of the original X.
     pub(crate) n_features: usize,
-    /// `cost_i = 2 C m_i` for each row, where `m_i` is the weight of the row; shape (n). It is the second
-    /// derivative of the loss of a row with respect to its score, where the loss is nonzero.
+    /// `cost_i = 2 C m_i` for each row, where `m_i` is the weight of the row; shape (n). With the squared hinge
+    /// loss, it is the second derivative of the loss of a row with respect to its score, where the loss is
+    /// nonzero.
     pub(crate) cost: Vec<f32>,
     /// The sum of the costs of all rows, `Σ_i cost_i`.
     pub(crate) total_cost: f64,
@@ -158,6 +162,7 @@ impl<'a> Problem<'a> {
             mean_square: mean.iter().map(|&m| f64::from(m) * f64::from(m)).sum(),
             x,
             outputs,
+            loss: params.loss,
             features,
             n_features,
             cost,

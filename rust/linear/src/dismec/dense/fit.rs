@@ -9,7 +9,7 @@ use crate::cut::Tally;
 use crate::dismec::optimum::{STEPS_PER_STEP_TO_UNLEARN, STEPS_TO_UNLEARN};
 use crate::dismec::problem::{check_magnitude, costs};
 use crate::dismec::unseen::{Sample, Unseen};
-use crate::dismec::{Checked, Effort, Solver, Targets};
+use crate::dismec::{Checked, Effort, Loss, Solver, Targets};
 use manylabel_base::range::{same, same_rows};
 use manylabel_base::{Error, Watch, collected, filled, parts};
 use manylabel_sparse::TableRows;
@@ -58,7 +58,7 @@ impl Checked {
     ///
     /// # Errors
     ///
-    /// Returns the same errors as [`fit`](Self::fit).
+    /// Returns the same errors as [`fit`](Self::fit), or [`Error::Param`] if the loss is not the squared hinge loss.
     pub fn fit_dense<'a>(
         &self,
         rows: TableRows<'_>,
@@ -67,6 +67,13 @@ impl Checked {
         start: Option<DenseStart<'_>>,
         watch: &Watch,
     ) -> Result<DenseModel, Error> {
+        if self.0.loss != Loss::SquaredHinge {
+            return Err(Error::Param {
+                name: "loss",
+                expected: "the squared hinge loss if X is dense",
+                got: format!("{:?}", self.0.loss),
+            });
+        }
         let y = y.into();
         y.check()?;
         same_rows(rows.n_rows(), y.labels.ones.n_rows(), weights, None)?;

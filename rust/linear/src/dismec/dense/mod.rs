@@ -1,6 +1,7 @@
 //! Fits `DiSMEC` to dense features, with matrix products of blocks of rows and groups of labels.
 //!
-//! The objective is the same as for sparse features; see the [parent module](super). X is read through
+//! The objective is the same as for sparse features, with the squared hinge loss; see the [parent module](super). The
+//! fit does not support the logistic loss, because step 1 is an approximation of the squared hinge loss. X is read through
 //! [`TableRows`](manylabel_sparse::TableRows), a block of rows at a time, and is never copied. Labels are sorted
 //! by frequency and divided into groups of up to [`MOST_LABELS`](group::MOST_LABELS) labels. All rows and the
 //! labels of a group are fitted together:

@@ -1,0 +1,289 @@
+"""Read one-vs-rest classifiers of LIBLINEAR and DiSMEC."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array, csr_array, hstack, vstack
+
+from manylabel.estimator.names import as_names
+from manylabel.linear import DiSMECClassifier
+
+__all__ = ["load_dismec", "load_liblinear"]
+
+# Solvers of LIBLINEAR whose models have scores of labels. The others are for regression and for one class.
+_SOLVERS = (
+    "L2R_LR",
+    "L2R_L2LOSS_SVC_DUAL",
+    "L2R_L2LOSS_SVC",
+    "L2R_L1LOSS_SVC_DUAL",
+    "MCSVM_CS",
+    "L1R_L2LOSS_SVC",
+    "L1R_LR",
+    "L2R_LR_DUAL",
+)
+
+
+def load_liblinear(
+    path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+) -> DiSMECClassifier:
+    r"""Read a model file of LIBLINEAR [1]_, or several files with the labels of one model.
+
+    The first program of DiSMEC [2]_ writes files in this format, one for each batch of labels.
+
+    Parameters
+    ----------
+    path : path-like or iterable of path-like
+        The model file. Several files must have different labels and the same number of features.
+
+    Returns
+    -------
+    DiSMECClassifier
+        The classifier. Its labels are the classes of the files, in the order of the files, and `label_names_`
+        has their numbers as text. A model with two classes has one weight vector in the file. The second
+        label then has the negative weights.
+
+    Raises
+    ------
+    ValueError
+        If a file is malformed, or if it is a model for regression or for one class. The message states the
+        file.
+    OSError
+        If a file cannot be read.
+
+    Notes
+    -----
+    Scores equal the decision values of the program, up to the rounding of weights to float32. Rows are not
+    scaled. Features have the numbers of the program minus 1, because LIBLINEAR counts from 1. The bias of
+    LIBLINEAR is the value of a further feature, and becomes the intercept.
+
+    References
+    ----------
+    .. [1] R.-E. Fan et al., "LIBLINEAR: A library for large linear classification", JMLR 2008.
+    .. [2] R. Babbar and B. Schölkopf, "DiSMEC: Distributed Sparse Machines for Extreme Multi-label
+       Classification", WSDM 2017.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from manylabel.compat import load_liblinear
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "model")
+    >>> head = "solver_type L2R_L2LOSS_SVC\nnr_class 3\nlabel 7 2 4\nnr_feature 2\nbias 1\nw\n"
+    >>> _ = path.write_text(head + "1 0 -1\n0 2 0\n-0.5 0 0.5\n")
+    >>> model = load_liblinear(path)
+    >>> model.label_names_.tolist()
+    ['7', '2', '4']
+    >>> model.decision_function([[2.0, 1.0]]).tolist()
+    [[1.5, 2.0, -1.5]]
+    """
+    paths = [path] if isinstance(path, str | os.PathLike) else list(path)
+    if not paths:
+        raise ValueError("`path` must be one or more files, got none")
+    names: list[str] = []
+    weights: list[csr_array] = []
+    intercepts = []
+    for each in paths:
+        with Path(each).open(encoding="utf-8") as file:
+            labels, W, bias = _liblinear(file, str(each))
+        names += labels
+        if bias >= 0:
+            intercepts.append(bias * W[[-1]].toarray()[0])
+            W = W[:-1]
+        else:
+            intercepts.append(np.zeros(W.shape[1]))
+        if weights and W.shape[0] != weights[0].shape[0]:
+            raise ValueError(f"{each}: expected {weights[0].shape[0]} features, got {W.shape[0]}")
+        weights.append(W)
+    joined: Any = weights[0] if len(weights) == 1 else hstack(weights, format="csr")
+    return _classifier(joined, np.concatenate(intercepts), as_names(names, len(names), "label"))
+
+
+def _liblinear(file: TextIO, path: str) -> tuple[list[str], csr_array, float]:
+    """Return the labels, the weights of shape (n_features, n_labels), and the bias of a file."""
+    head: dict[str, list[str]] = {}
+    for line in file:
+        key, *values = line.split() or [""]
+        if key == "w":
+            break
+        head[key] = values
+    else:
+        raise ValueError(f"{path}: expected a line `w` of a model of LIBLINEAR, got the end of the file")
+    try:
+        solver, n_classes = head["solver_type"][0], int(head["nr_class"][0])
+        n_features, bias = int(head["nr_feature"][0]), float(head["bias"][0])
+        labels = head.get("label", [])
+    except (KeyError, IndexError, ValueError) as error:
+        raise ValueError(
+            f"{path}: expected solver_type, nr_class, nr_feature and bias before the line `w`, got {head}"
+        ) from error
+    if solver not in _SOLVERS:
+        raise ValueError(f"{path}: solver_type: expected one of {', '.join(_SOLVERS)}, got {solver!r}")
+    if len(labels) != n_classes:
+        raise ValueError(f"{path}: label: expected {n_classes} labels, got {len(labels)}")
+    two = n_classes == 2 and solver != "MCSVM_CS"
+    W = _rows(file, n_features + (bias >= 0), 1 if two else n_classes, path)
+    if two:
+        both: list[Any] = [W, -W]
+        W = csr_array(hstack(both, format="csr"))
+    return labels, W, bias
+
+
+def _rows(file: TextIO, n_rows: int, n_columns: int, path: str) -> csr_array:
+    """Read a dense matrix, row by row, and return its nonzero values."""
+    columns, values, ends = [], [], [0]
+    for row in range(n_rows):
+        try:
+            numbers = np.array(file.readline().split(), dtype=np.float64)
+        except ValueError as error:
+            raise ValueError(
+                f"{path}: row {row + 1} of the weights: expected numbers, got {error}"
+            ) from error
+        if len(numbers) != n_columns or not np.isfinite(numbers).all():
+            raise ValueError(
+                f"{path}: row {row + 1} of the weights: expected {n_columns} finite numbers, got "
+                f"{len(numbers)} numbers"
+            )
+        stored = np.flatnonzero(numbers)
+        columns.append(stored.astype(np.int32))
+        values.append(numbers[stored])
+        ends.append(ends[-1] + len(stored))
+    arrays = (np.concatenate([*values, []]), np.concatenate([*columns, np.empty(0, np.int32)]), ends)
+    return csr_array(arrays, shape=(n_rows, n_columns))
+
+
+def load_dismec(path: str | os.PathLike[str]) -> DiSMECClassifier:
+    r"""Read a model of the program DiSMEC++ [1]_.
+
+    For files of the first program of DiSMEC, use :func:`load_liblinear`.
+
+    Parameters
+    ----------
+    path : path-like
+        The metadata file, in JSON. The files of the weights must be in the same folder.
+
+    Returns
+    -------
+    DiSMECClassifier
+        The classifier. Labels and features have the numbers of the program. Rows are not scaled, and there
+        are no intercepts: if the program was told to add a bias, it is the weight of the last feature, which
+        the caller must add to X.
+
+    Raises
+    ------
+    ValueError
+        If a file is malformed, or if labels are missing. The message states the file.
+    OSError
+        If a file cannot be read.
+
+    Notes
+    -----
+    The weight formats SparseTXT, DenseTXT and DenseNPY are read. Scores equal those of the program, up to the
+    rounding of weights to float32.
+
+    References
+    ----------
+    .. [1] E. Schultheis and R. Babbar, "Speeding-up one-versus-all training for extreme classification via
+       mean-separating initialization", Machine Learning 2022.
+
+    Examples
+    --------
+    >>> import json, pathlib, tempfile
+    >>> from manylabel.compat import load_dismec
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "w.txt").write_text("0:1.5 2:-1 \n\n")
+    >>> files = [{"first": 0, "count": 2, "file": "w.txt", "weight-format": "SparseTXT"}]
+    >>> meta = {"num-features": 3, "num-labels": 2, "files": files}
+    >>> _ = (folder / "model.json").write_text(json.dumps(meta))
+    >>> load_dismec(folder / "model.json").decision_function([[2.0, 0.0, 1.0]]).tolist()
+    [[2.0, 0.0]]
+    """
+    source = Path(path)
+    try:
+        meta = json.loads(source.read_text(encoding="utf-8"))
+        n_features, n_labels = int(meta["num-features"]), int(meta["num-labels"])
+        files = sorted(meta["files"], key=lambda entry: int(entry["first"]))
+        entries = [
+            (int(entry["first"]), int(entry["count"]), str(entry["file"]), str(entry["weight-format"]))
+            for entry in files
+        ]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{source}: expected metadata of DiSMEC with num-features, num-labels and files, got {error!r}"
+        ) from error
+    blocks: list[csr_array] = []
+    end = 0
+    for first, count, name, form in entries:
+        if first != end:
+            raise ValueError(f"{source}: expected weights of label {end}, got a file that begins at {first}")
+        end = first + count
+        blocks.append(_block(source.parent / Path(name).name, form, count, n_features))
+    if end != n_labels:
+        raise ValueError(f"{source}: expected weights of {n_labels} labels, got {end}")
+    every: list[Any] = [csr_array((0, n_features)), *blocks]
+    W = csr_array(vstack(every, format="csr"))
+    return _classifier(csr_array(W.T.tocsr()), np.zeros(n_labels), None)
+
+
+def _block(path: Path, form: str, n_labels: int, n_features: int) -> csr_array:
+    """Read one file of weights, of shape (n_labels, n_features)."""
+    if form == "DenseNPY":
+        dense = np.load(path, allow_pickle=False)
+        if dense.shape != (n_labels, n_features) or not np.isfinite(dense).all():
+            raise ValueError(
+                f"{path}: expected finite weights of shape {(n_labels, n_features)}, got shape {dense.shape}"
+            )
+        return csr_array(dense)
+    with path.open(encoding="utf-8") as file:
+        if form == "DenseTXT":
+            return _rows(file, n_labels, n_features, str(path))
+        if form == "SparseTXT":
+            return _sparse_rows(file, n_labels, n_features, path)
+    raise ValueError(f"{path}: weight-format: expected SparseTXT, DenseTXT or DenseNPY, got {form!r}")
+
+
+def _sparse_rows(file: Iterator[str], n_labels: int, n_features: int, path: Path) -> csr_array:
+    columns: list[int] = []
+    values: list[float] = []
+    ends = [0]
+    for label in range(n_labels):
+        line = next(file, None)
+        if line is None:
+            raise ValueError(f"{path}: expected {n_labels} lines, got {label}")
+        try:
+            pairs = [(int(j), float(w)) for j, w in (pair.split(":") for pair in line.split())]
+        except ValueError as error:
+            raise ValueError(f"{path}, line {label + 1}: expected feature:weight, got {error}") from error
+        columns += [j for j, _ in pairs]
+        values += [w for _, w in pairs]
+        ends.append(len(columns))
+    if len(columns) and not (min(columns) >= 0 and max(columns) < n_features and np.isfinite(values).all()):
+        raise ValueError(
+            f"{path}: expected features from 0 to {n_features - 1} with finite weights, got others"
+        )
+    return csr_array((values, columns, ends), shape=(n_labels, n_features))
+
+
+def _classifier(W: csr_array, intercept: NDArray[Any], names: NDArray[Any] | None) -> DiSMECClassifier:
+    """Return a fitted classifier with weights of shape (n_features, n_labels)."""
+    n_features, n_labels = W.shape
+    W.sum_duplicates()
+    model = DiSMECClassifier(normalize=False, threshold="zero")
+    # A CSR matrix of shape (n_features, n_labels) has the same arrays as its transpose in CSC format.
+    arrays = (W.data.astype(np.float32), W.indices.astype(np.int32), W.indptr.astype(np.int32))
+    model.coef_ = csc_array(arrays, shape=(n_labels, n_features))
+    model.intercept_ = intercept.astype(np.float32)
+    model.n_iter_ = np.zeros(n_labels, dtype=np.int32)
+    model.threshold_ = 0.0
+    model.normalize_ = False
+    model.classes_ = np.arange(n_labels)
+    model.sparse_output_ = True
+    model.n_features_in_ = n_features
+    if names is not None:
+        model.label_names_ = names
+    return model

@@ -1,0 +1,314 @@
+"""Read label trees of omikuji and PECOS."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array, csr_array, load_npz
+
+from manylabel.tree import LabelTreeClassifier
+
+__all__ = ["load_omikuji", "load_pecos"]
+
+# Knuth's multiplicative hash of features, as in the Rust core.
+_HASH = np.uint64(0x9E3779B1)
+
+# The largest number of children of a node, and of labels of a leaf.
+_MOST_OUTPUTS = 2**16 - 1
+
+
+@dataclass
+class _Node:
+    """A node of a tree: its weights of shape (n_features, n_outputs), and its children or its labels."""
+
+    weights: csr_array
+    intercept: NDArray[np.float32]
+    children: list[_Node] = field(default_factory=list)
+    labels: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+
+
+def load_omikuji(path: str | os.PathLike[str]) -> LabelTreeClassifier:
+    """Read a model folder of omikuji. Needs the package cbor2.
+
+    Parameters
+    ----------
+    path : path-like
+        The folder that omikuji's ``Model.save`` or its command ``train`` has written.
+
+    Returns
+    -------
+    LabelTreeClassifier
+        The classifier. Labels and features have the numbers of omikuji.
+
+    Raises
+    ------
+    ValueError
+        If the folder has no trees, if a file is malformed, if the model was trained with the log loss, which
+        has other probabilities than label trees, or if a node has more than 65,535 children or labels.
+    OSError
+        If a file cannot be read.
+    ImportError
+        If the package cbor2 is not installed.
+
+    Notes
+    -----
+    The probability of a label is ``exp(score + threshold_)``. With one tree, it equals the score of omikuji,
+    up to rounding. With several trees, it is the mean over the trees, as in omikuji, for a label that the row
+    reaches in all trees. Otherwise, omikuji takes the probability to be 0 in the other trees, and
+    `LabelTreeClassifier` estimates it. Pass ``beam`` to `predict_topk`: with as many nodes as a level has, a
+    row reaches all labels. omikuji also keeps only ``beam_size`` labels of each leaf.
+    """
+    try:
+        import cbor2
+    except ImportError as error:
+        raise ImportError("the package cbor2 must be installed to read models of omikuji") from error
+    folder = Path(path)
+    try:
+        settings = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
+        n_features, loss = int(settings["n_features"]), settings["classifier_loss_type"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{folder / 'settings.json'}: expected n_features and classifier_loss_type, got {error!r}"
+        ) from error
+    if loss != "Hinge":
+        raise ValueError(
+            f"{folder}: expected a model with the loss Hinge, got {loss!r}; the probabilities of a "
+            "LabelTreeClassifier are those of the squared hinge loss"
+        )
+    roots = []
+    for file in sorted(folder.glob("tree*.cbor")):
+        try:
+            with file.open("rb") as stream:
+                roots.append(_omikuji_node(cbor2.load(stream), n_features))
+        except (cbor2.CBORDecodeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{file}: expected a tree of omikuji, got {error!r}") from error
+    if not roots:
+        raise ValueError(f"{folder}: expected files tree*.cbor, got none")
+    model = _assembled(roots, n_features)
+    model.normalize = model.normalize_ = True
+    model.margin_power_ = 2  # omikuji's probability is exp(-max(0, 1 - margin) ** 2)
+    return model
+
+
+def _omikuji_node(entry: Mapping[str, Any], n_features: int) -> _Node:
+    ((kind, content),) = entry.items()
+    weights = _omikuji_weights(content["weights"], n_features)
+    n_outputs = len(content["children"] if kind == "Branch" else content["labels"])
+    if weights.shape[1] != n_outputs:
+        raise ValueError(f"weights of {weights.shape[1]} outputs in a node of {n_outputs}")
+    # The last row has the weights of a feature that is 1 in every row.
+    intercept = weights[[n_features]].toarray()[0].astype(np.float32)
+    node = _Node(csr_array(weights[:n_features]), intercept)
+    if kind == "Branch":
+        node.children = [_omikuji_node(child, n_features) for child in content["children"]]
+    else:
+        node.labels = np.array(content["labels"], dtype=np.int32)
+    return node
+
+
+def _omikuji_weights(entry: Mapping[str, Any], n_features: int) -> csr_array:
+    """Return weights of shape (n_features + 1, n_outputs)."""
+    ((kind, content),) = entry.items()
+    if kind == "Dense":
+        dense = np.array(content["data"], dtype=np.float32).reshape(content["dim"])
+        if dense.shape[0] != n_features + 1:
+            raise ValueError(f"{dense.shape[0]} rows of weights for {n_features} features")
+        return csr_array(dense)
+    rows = np.array(content["outer_inds"], dtype=np.int64)
+    ends = np.array(content["indptr"], dtype=np.int64)
+    if int(content["outer_dim"]) != n_features + 1:
+        raise ValueError(f"{content['outer_dim']} rows of weights for {n_features} features")
+    entries = (
+        np.array(content["data"], dtype=np.float32),
+        (np.repeat(rows, np.diff(ends)), np.array(content["inner_inds"], dtype=np.int64)),
+    )
+    return csr_array(entries, shape=(n_features + 1, int(content["inner_dim"])))
+
+
+def load_pecos(path: str | os.PathLike[str]) -> LabelTreeClassifier:
+    """Read a model folder of PECOS XR-Linear.
+
+    Parameters
+    ----------
+    path : path-like
+        The folder that ``XLinearModel.save`` or ``pecos.xmc.xlinear.train`` has written.
+
+    Returns
+    -------
+    LabelTreeClassifier
+        The classifier. Labels and features have the numbers of PECOS. The parameter `beam` is the
+        ``only_topk`` of the last inner level of the model, if there is one.
+
+    Raises
+    ------
+    ValueError
+        If a file is malformed, or if the model is not a tree of linear classifiers with the post-processor
+        ``l3-hinge``, the default of PECOS, or ``l2-hinge``. PECOS allows labels in several clusters, which a
+        tree cannot have. The message states the reason.
+    OSError
+        If a file cannot be read.
+
+    Notes
+    -----
+    The probability of a label is ``exp(score + threshold_)``, and equals the score of PECOS, up to rounding.
+    A prediction needs the same beam: the ``beam_size`` of PECOS is the `beam` of `predict_topk`. Rows are not
+    scaled. The bias of PECOS is the value of a further feature, and becomes the intercept. Models in PECOS'
+    memory-mapped format must be saved again as npz.
+    """
+    folder = Path(path)
+    ranker = folder / "ranker" if (folder / "ranker").is_dir() else folder
+    levels, posts, beams = [], set(), []
+    for level in range(_depth(ranker)):
+        weights, clusters, params = _pecos_level(ranker / f"{level}.model")
+        levels.append((weights, clusters, float(params["bias"])))
+        kwargs = params["pred_kwargs"]
+        posts.add(kwargs["post_processor"])
+        beams.append(int(kwargs["only_topk"]))
+    powers = {"l3-hinge": 3, "l2-hinge": 2}
+    if len(posts) != 1 or not posts <= powers.keys():
+        raise ValueError(
+            f"{folder}: expected the post-processor l3-hinge or l2-hinge on all levels, got "
+            f"{', '.join(sorted(map(str, posts)))}; a LabelTreeClassifier has no other probabilities"
+        )
+    below: list[_Node] = []
+    for weights, clusters, bias in reversed(levels):
+        below = _pecos_nodes(weights, clusters, bias, below, folder)
+    if len(below) != 1:
+        raise ValueError(f"{folder}: expected one root, got {len(below)}")
+    n_features = levels[0][0].shape[0] - (levels[0][2] > 0)
+    model = _assembled(below, n_features)
+    model.normalize = model.normalize_ = False
+    power = powers[posts.pop()]
+    if power != 3:
+        model.margin_power_ = power
+    model.classes_ = np.arange(levels[-1][0].shape[1])
+    if len(beams) > 1:
+        model.beam = beams[-2]
+    return model
+
+
+def _depth(ranker: Path) -> int:
+    try:
+        params = json.loads((ranker / "param.json").read_text(encoding="utf-8"))
+        if params["model"] != "HierarchicalMLModel" or params.get("is_mmap"):
+            raise ValueError(f"model {params['model']}, is_mmap {params.get('is_mmap')}")
+        return int(params["depth"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{ranker / 'param.json'}: expected a HierarchicalMLModel in npz files, got {error!r}"
+        ) from error
+
+
+def _pecos_level(folder: Path) -> tuple[csc_array, csc_array, dict[str, Any]]:
+    """Return the weights, the clusters and the parameters of one level."""
+    try:
+        params = json.loads((folder / "param.json").read_text(encoding="utf-8"))
+        weights = csc_array(load_npz(folder / "W.npz"), dtype=np.float32)
+        clusters = csc_array(load_npz(folder / "C.npz"))
+        wanted = (params["nr_features"] + (params["bias"] > 0), params["nr_labels"])
+        if weights.shape != wanted:
+            raise ValueError(f"weights of shape {weights.shape} instead of {wanted}")
+        return weights, clusters, params
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{folder}: expected a level of a model of PECOS, got {error!r}") from error
+
+
+def _pecos_nodes(
+    weights: csc_array, clusters: csc_array, bias: float, below: list[_Node], folder: Path
+) -> list[_Node]:
+    """Return the nodes of one level. Their outputs are the nodes of the level below, or labels."""
+    n_outputs, n_nodes = clusters.shape
+    if n_outputs != weights.shape[1] or (below and len(below) != n_outputs):
+        raise ValueError(
+            f"{folder}: expected a cluster for each of {weights.shape[1]} outputs, got {n_outputs}"
+        )
+    if np.bincount(clusters.indices, minlength=n_outputs).max(initial=0) > 1:
+        raise ValueError(f"{folder}: expected each label in one cluster, got a label in several clusters")
+    nodes = []
+    for node in range(n_nodes):
+        outputs = np.sort(clusters.indices[clusters.indptr[node] : clusters.indptr[node + 1]])
+        W = csr_array(weights[:, outputs])
+        intercept = np.zeros(len(outputs), dtype=np.float32)
+        if bias > 0:
+            intercept = (bias * W[[-1]].toarray()[0]).astype(np.float32)
+            W = csr_array(W[:-1])
+        if below:
+            nodes.append(_Node(W, intercept, children=[below[output] for output in outputs]))
+        else:
+            nodes.append(_Node(W, intercept, labels=outputs.astype(np.int32)))
+    return nodes
+
+
+def _assembled(roots: list[_Node], n_features: int) -> LabelTreeClassifier:
+    """Return a fitted classifier with the given trees. The caller sets what depends on the program."""
+    nodes = list(roots)
+    children = [len(roots)]
+    parents: list[tuple[int, NDArray[np.float32]]] = []
+    at = 0
+    while at < len(nodes):
+        node = nodes[at]
+        if node.weights.shape[1] > _MOST_OUTPUTS:
+            raise ValueError(
+                f"a node must have at most {_MOST_OUTPUTS} children or labels, got {node.weights.shape[1]}"
+            )
+        if node.children:
+            parents.append((len(nodes), node.intercept))
+        nodes += node.children
+        children.append(len(nodes))
+        at += 1
+    model = LabelTreeClassifier(1.0, n_trees=len(roots), path_weight=1.0, threshold="zero")
+    model.node_children_ = np.array(children, dtype=np.int64)
+    model.node_intercept_ = np.zeros(len(nodes), dtype=np.float32)
+    for first, intercept in parents:
+        model.node_intercept_[first : first + len(intercept)] = intercept
+    model.node_label_ends_ = _ends([len(node.labels) for node in nodes])
+    model.leaf_labels_ = np.concatenate([node.labels for node in nodes])
+    model.leaf_intercept_ = np.concatenate(
+        [np.empty(0, np.float32), *(node.intercept for node in nodes if not node.children)]
+    )
+    chunks = [_chunk(node.weights) for node in nodes]
+    for name, of_chunk in zip(("bucket", "feature", "weight"), (0, 1, 4), strict=True):
+        setattr(model, f"chunk_{name}_ends_", _ends([len(chunk[of_chunk]) for chunk in chunks]))
+    names = ("buckets", "features", "row_ends", "outputs", "weights")
+    for name, arrays in zip(names, zip(*chunks, strict=True), strict=True):
+        setattr(model, f"chunk_{name}_", np.concatenate(arrays))
+    model.C_, model.n_iter_ = 1.0, 0
+    model.by_leaf_, model.path_weight_ = False, 1.0
+    model.threshold_ = -1.0  # the score of a label with margin 0, for both powers of the margin
+    model.classes_ = np.arange(int(model.leaf_labels_.max(initial=-1)) + 1)
+    model.sparse_output_ = True
+    model.n_features_in_ = n_features
+    return model
+
+
+def _ends(sizes: list[int]) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def _chunk(weights: csr_array) -> tuple[NDArray[Any], ...]:
+    """Return the weights of a node in the form of the core: hash table, features, ends, outputs, weights."""
+    weights.sum_duplicates()
+    weights.eliminate_zeros()
+    features = np.flatnonzero(np.diff(weights.indptr))
+    # As in the core, there are at least half as many buckets as features, and their number is a power of two.
+    bits = max(int(len(features) // 2) - 1, 0).bit_length()
+    hashes = (features.astype(np.uint64) * _HASH) & np.uint64(0xFFFFFFFF)
+    buckets = (hashes >> np.uint64(32 - bits)).astype(np.int64)
+    order = np.argsort(buckets, kind="stable")
+    features = features[order]
+    table = _ends(np.bincount(buckets, minlength=1 << bits).tolist()).astype(np.uint32)
+    rows = weights[features]
+    return (
+        table,
+        features.astype(np.uint32),
+        np.cumsum(np.diff(rows.indptr)).astype(np.uint32),
+        rows.indices.astype(np.uint16),
+        rows.data.astype(np.float32),
+    )

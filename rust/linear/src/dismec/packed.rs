@@ -1,0 +1,151 @@
+//! Computes approximate scores of all rows for thirty-two labels at once.
+//!
+//! The solver for rare labels searches all rows for violators of the margin. A search need not be exact: it
+//! selects rows, and the solver computes with exact values afterwards. So the weights are rounded to sixteen
+//! bits, and the weights of thirty-two labels fill one cache line. Compared with sixteen weights of 32 bits per
+//! cache line, the time of a search halves.
+//!
+//! The format is bfloat16: the upper half of an `f32`. Its relative error is at most 2⁻⁸, and it is converted to
+//! `f32` with one shift or one mask.
+
+use crate::panel::{LANES, Lanes};
+use manylabel_simd::wide;
+use manylabel_sparse::CsrRef;
+
+/// The number of labels that are searched together.
+pub(crate) const GROUP: usize = 2 * LANES;
+
+/// A set of labels of a group, with one bit for each label.
+pub(crate) type Group = u32;
+
+/// The weights of one feature for the labels of a group. The lower half of word i is the weight of label i, and
+/// the upper half is the weight of label i + 16.
+#[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
+pub(crate) struct Packed([u32; LANES]);
+
+/// The scores of one row for the labels of a group, in order.
+pub(crate) type Scores = [Lanes; 2];
+
+impl Default for Packed {
+    fn default() -> Self {
+        Self([0; LANES])
+    }
+}
+
+/// Rounds a number to the nearest bfloat16, and to the even one of two nearest numbers.
+#[inline(always)]
+fn rounded(x: f32) -> u32 {
+    let bits = x.to_bits();
+    bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16
+}
+
+impl Packed {
+    /// Adds the weights times `scale` to the scores.
+    #[inline(always)]
+    fn add_to(&self, scale: f32, (low, high): (&mut Lanes, &mut Lanes)) {
+        for lane in 0..LANES {
+            low.0[lane] += scale * f32::from_bits(self.0[lane] << 16);
+            high.0[lane] += scale * f32::from_bits(self.0[lane] & 0xffff_0000);
+        }
+    }
+}
+
+/// Copies the weights of up to thirty-two labels to a panel. `weights` has one slice for each label, with at least
+/// as many numbers as the panel has rows. The weights of other labels become 0.
+#[wide]
+pub(crate) fn pack(weights: &[&[f32]], panel: &mut [Packed]) {
+    /// The weights of one label that are copied before those of the next label. The copies stay in the first-level
+    /// cache.
+    const AT_ONCE: usize = 64;
+    for (at, panel) in panel.chunks_mut(AT_ONCE).enumerate() {
+        panel.fill(Packed::default());
+        let first = at * AT_ONCE;
+        for (label, weights) in weights.iter().enumerate() {
+            let (lane, shift) = (label % LANES, if label < LANES { 0 } else { 16 });
+            for (row, &weight) in panel.iter_mut().zip(&weights[first..]) {
+                row.0[lane] |= rounded(weight) << shift;
+            }
+        }
+    }
+}
+
+/// Computes the scores of the rows `first..first + out.len()` of `x`. The time is O(32 · number of entries of these
+/// rows).
+#[wide]
+pub(crate) fn times_packed(x: CsrRef<'_>, first: usize, panel: &[Packed], out: &mut [Scores]) {
+    for (i, out) in out.iter_mut().enumerate() {
+        let (cols, values) = x.row(first + i);
+        // Two sums for each half, so that no addition waits for the previous addition.
+        let (mut a, mut b) = (Lanes::default(), Lanes::default());
+        let (mut c, mut d) = (Lanes::default(), Lanes::default());
+        let (cols2, values2) = (cols.chunks_exact(2), values.chunks_exact(2));
+        for (&col, &value) in cols2.remainder().iter().zip(values2.remainder()) {
+            panel[col as usize].add_to(value, (&mut a, &mut c));
+        }
+        for (col, value) in cols2.zip(values2) {
+            panel[col[0] as usize].add_to(value[0], (&mut a, &mut c));
+            panel[col[1] as usize].add_to(value[1], (&mut b, &mut d));
+        }
+        a.add(&b);
+        c.add(&d);
+        *out = [a, c];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fastrand::Rng;
+    use manylabel_sparse::CsrOwned;
+
+    #[test]
+    fn scores_are_those_of_rounded_weights() {
+        let mut rng = Rng::with_seed(1);
+        let (n_rows, n_cols, n_labels) = (9, 70, 21);
+        let mut x = CsrOwned {
+            indptr: vec![0],
+            indices: Vec::new(),
+            values: Vec::new(),
+            n_cols,
+        };
+        for row in 0..n_rows {
+            x.indices
+                .extend((0..n_cols as u32).filter(|_| rng.usize(..9) < row));
+            x.values.resize_with(x.indices.len(), || rng.f32() - 0.5);
+            x.indptr.push(x.indices.len());
+        }
+        let weights: Vec<Vec<f32>> = (0..n_labels)
+            .map(|_| (0..n_cols).map(|_| 4.0 * rng.f32() - 2.0).collect())
+            .collect();
+        let slices: Vec<&[f32]> = weights.iter().map(|weights| &weights[..]).collect();
+        let mut panel = vec![Packed([u32::MAX; LANES]); n_cols];
+        pack(&slices, &mut panel);
+        let mut scores = vec![Scores::default(); n_rows - 1];
+        times_packed(x.view(), 1, &panel, &mut scores);
+        for (row, scores) in (1..).zip(&scores) {
+            let (cols, values) = x.row(row);
+            for label in 0..GROUP {
+                let terms = cols.iter().zip(values).map(|(&col, &value)| {
+                    let weight = weights.get(label).map_or(0.0, |of| of[col as usize]);
+                    (
+                        f64::from(value) * f64::from(weight),
+                        f64::from(value * weight).abs(),
+                    )
+                });
+                let (exact, size) =
+                    terms.fold((0.0, 0.0), |sum, term| (sum.0 + term.0, sum.1 + term.1));
+                let got = f64::from(scores[label / LANES].0[label % LANES]);
+                assert!((got - exact).abs() <= size / 256.0 + 1e-6, "{got} {exact}");
+            }
+        }
+        // The error is that of sixteen bits, and not of fewer.
+        let near = 1.0 + 2f32.powi(-7);
+        assert_eq!(rounded(near) << 16, near.to_bits());
+        assert_eq!(rounded(1.0 + 2f32.powi(-8)), rounded(1.0));
+        assert_eq!(
+            rounded(1.0 + 3.0 * 2f32.powi(-8)),
+            rounded(1.0 + 2f32.powi(-6))
+        );
+    }
+}
