@@ -55,6 +55,11 @@ use manylabel_base::{Error, Watch, extend, few, filled, push};
 /// number. Rows with scores closer to −1 have little loss, and there are many of them.
 const MARGIN: f32 = 0.1;
 
+/// A search also finds rows whose approximate score is lower than that of a violator by at most this number. The exact
+/// score of a found row then decides whether the row violates the margin. Rounded weights change the scores of rows of
+/// unit length by about 0.002.
+const SLACK: f32 = 0.01;
+
 /// The number of steps for rows of the working set between two steps for the background. The working set
 /// consists of the rows that the solver uses for a label, and all other rows form the background.
 const BACKGROUND_EVERY: usize = 16;
@@ -106,8 +111,7 @@ struct Lane {
     mean_dot: f64,
     /// The sum of the costs of the rows outside the working set (the background).
     background_cost: f64,
-    /// Rows that the last search found to violate the margin, with their scores. They have not been
-    /// added to the working set yet.
+    /// Rows that the last search found, with their scores. They have not been added to the working set yet.
     found: Vec<(f32, u32)>,
     /// The number of passes in the longest run of coordinate descent so far.
     passes: usize,
@@ -263,10 +267,8 @@ pub(crate) fn solve(
     for _ in 0..searches {
         search(problem, effort, lanes, packed, scores, in_play, watch)?;
         for (at, (lane, &label)) in lanes.iter_mut().zip(labels).enumerate() {
-            for join in 0..effort.joins {
-                if join > 0 {
-                    lane.rescore_found(problem);
-                }
+            for _ in 0..effort.joins {
+                lane.rescore_found(problem);
                 let joined = lane.join_worst(problem, effort)?;
                 if joined == 0 {
                     break;
@@ -379,7 +381,7 @@ fn search(
             let mut violated = 0;
             for (half, (scores, kappa)) in scores.iter_mut().zip(&kappa).enumerate() {
                 scores.add_scaled(-problem.mean_dot[row], kappa);
-                violated |= Group::from(above(scores, MARGIN - 1.0)) << (half * LANES);
+                violated |= Group::from(above(scores, MARGIN - 1.0 - SLACK)) << (half * LANES);
             }
             violated &= !in_play[row] & used;
             while violated != 0 {
@@ -544,7 +546,7 @@ impl Lane {
         sparse_dot(cols, values, &self.weights) - self.kappa as f32 * dot
     }
 
-    /// Computes new scores for the violators that have not been added to the working set.
+    /// Computes the scores of the found rows that have not been added to the working set.
     fn rescore_found(&mut self, problem: &Problem<'_>) {
         let mut found = std::mem::take(&mut self.found);
         for (score, row) in &mut found {
