@@ -85,9 +85,9 @@ class LabelTreeClassifier(EditableLabels):
         data and `loss`. It is found by fitting one-vs-rest classifiers to a sample of the data.
     n_trees : int, default=1
         Number of trees; >= 1. The trees have different seeds, and their probabilities are averaged. Rankings
-        are slightly better with three trees than with one tree. The fit time and the size of the model are
-        proportional to `n_trees`. Predictions with three trees take four to ten times as long as with one
-        tree.
+        are slightly better with three trees than with one tree. The size of the model is proportional to
+        `n_trees`. Trees after the first one take less time to fit (see Notes). Predictions with three trees
+        take four to ten times as long as with one tree.
     branching : int, default=512
         Maximum number of children of a node; from 2 to 65,535. With few children, a tree has more levels, and
         a prediction is more likely to miss a correct label. With the default, all leaves are children of the
@@ -159,8 +159,9 @@ class LabelTreeClassifier(EditableLabels):
         `DiSMECClassifier` does for rare labels. The positive rows of a label are the rows with the label. The
         positive rows of a child are the rows with a label below the child. A child or label is rare if fewer
         than 1 % of the rows of the node are positive, or if it has at most 300 positive rows and these are
-        fewer than 20 % of the rows of the node. With the logistic loss, every row has a loss, so "fast" is
-        the same as "exact".
+        fewer than 20 % of the rows of the node. The labels that are not rare are solved in groups of sixteen,
+        and the most frequent rare labels fill the last group. With the logistic loss, every row has a loss,
+        so "fast" is the same as "exact".
     tol : float, default=0.01
         Tolerance of the solver; finite and > 0. `tol` has the same meaning as in `DiSMECClassifier`.
     max_iter : int, default=1000
@@ -253,6 +254,11 @@ class LabelTreeClassifier(EditableLabels):
     reach it. Without the further nodes, P@1 on citeulike-t is 0.9 points lower (mean of three seeds), because
     new rows spread over more leaves than the rows of `fit`. On eurlex57k and yso-finna-en, the difference is
     about 0.1 points or less. The classifiers minimize the same objective as `DiSMECClassifier`.
+
+    With several trees, ``solver="fast"`` and the squared hinge loss, the leaves of a tree begin with the
+    results of the previous tree: rare labels with their dual variables, and frequent labels with their
+    weights. One search for negative rows and one step then suffice. On eurlex57k, three trees take 1.9 times
+    as long as one tree, and 2.7 times without these results. P@1, P@3 and P@5 differ by at most 0.1 points.
 
     The probability of a node or label with margin s is ``exp(-max(0, 1 - s)**3)`` with the squared hinge
     loss, and ``1 / (1 + exp(-s))`` with the logistic loss. With ``combine="product"``, the score of a label

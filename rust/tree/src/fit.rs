@@ -74,6 +74,9 @@ impl Checked {
     /// * if the exponent of the path or the threshold is learned: 4 bytes for each label of each leaf that a
     ///   held-out row reaches, and up to 200 MB for the labels that are compared. There are at most 4,096
     ///   held-out rows;
+    /// * with several trees: 8 bytes for each number that a label carries to the next tree. These are the dual variables
+    ///   of its positive rows and of four times as many negative rows, or of 200 negative rows if this is more. For
+    ///   frequent labels, they are the weights of an absolute value of at least 0.001;
     /// * the model. While its weights are converted to a narrower type, they need memory in both types.
     ///
     /// # Errors

@@ -34,6 +34,7 @@
 //! | `split.rs`, `grow.rs` | clusters of labels, and the trees that consist of these clusters |
 //! | `gather.rs`, `node.rs` | copies of the rows of a node with renumbered columns, and the fit of a node |
 //! | `fit.rs` | the fit of all levels, from the root down |
+//! | `carry.rs` | the states of labels that one tree passes on to the next |
 //! | `task.rs` | the fit of a range of nodes, and the steps from one level to the next |
 //! | `add.rs` | adds labels to a fitted model |
 //! | `held.rs` | held-out rows, from which the exponent of the path and the threshold are learned |
