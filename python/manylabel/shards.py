@@ -409,8 +409,9 @@ class Work:
         )
         if isinstance(X_checked, np.ndarray):
             raise TypeError(
-                f"`X` must be sparse, since the fit of {type(estimator).__name__} to a dense X cannot be cut into "
-                f"pieces; pass scipy.sparse.csr_array(X), got {type(X).__name__} of shape {X_checked.shape}"
+                f"`X` must be sparse, since the fit of {type(estimator).__name__} to a dense X cannot be cut "
+                f"into pieces; pass scipy.sparse.csr_array(X), got {type(X).__name__} "
+                f"of shape {X_checked.shape}"
             )
         if labels is not None:
             named = all(isinstance(name, str) for name in labels)

@@ -112,7 +112,8 @@ class SparseLinearClassifier(LinearClassifier):
 
     def _weights(self, label: int, features: NDArray[Any]) -> NDArray[np.float64]:
         if isinstance(self.coef_, np.ndarray):
-            return self.coef_[label, features].astype(np.float64)
+            of_label: NDArray[np.float64] = self.coef_[label, features].astype(np.float64)
+            return of_label
         # Each column has the weights of one feature, with sorted labels.
         found = np.zeros(len(features))
         for at, feature in enumerate(features.tolist()):

@@ -160,13 +160,13 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     takes about 0.1 seconds, and a fit with a given C takes 0.01 seconds. On large data sets, where a fit
     takes minutes, the search takes a few percent of the fit time.
 
-    With the squared hinge loss, a dense X is used as it is, with dtype float16, float32 or float64 and in any
-    memory order. It may be memory-mapped from a ``.npy`` file. The fit reads it in blocks of rows and computes matrix products with
-    up to 64 labels. Beside X and the weights, it takes about a fifth of the memory of X in float32, or up to
-    100 MB if this is more. Both solvers minimize the objective of every label over all rows. For rare labels,
-    the tolerance of "fast" is ten times as large as that of "exact". The weights can therefore differ
-    slightly from those of a sparse X with the same values. With the logistic loss, the fit makes a sparse
-    copy of a dense X.
+    With the squared hinge loss, a dense X is used as it is, with dtype float16, float32 or float64 and in
+    any memory order. It may be memory-mapped from a ``.npy`` file. The fit reads it in blocks of rows and
+    computes matrix products with up to 64 labels. Beside X and the weights, it takes about a fifth of the
+    memory of X in float32, or up to 100 MB if this is more. Both solvers minimize the objective of every
+    label over all rows. For rare labels, the tolerance of "fast" is ten times as large as that of
+    "exact". The weights can therefore differ slightly from those of a sparse X with the same values. With
+    the logistic loss, the fit makes a sparse copy of a dense X.
 
     The other paragraphs of this section are about a sparse X.
 
