@@ -110,12 +110,11 @@ pub(super) fn descend(
         if !is_live.contains(&true) {
             break;
         }
-        let preconditioner = match &preconditioner {
-            Some(known) => known,
-            None => {
-                let share = active[..n_labels].iter().sum::<f64>() / n_labels as f64 / total_cost;
-                preconditioner.insert(Preconditioner::new(problem, share, watch)?)
-            }
+        let preconditioner = if let Some(known) = &preconditioner {
+            known
+        } else {
+            let share = active[..n_labels].iter().sum::<f64>() / n_labels as f64 / total_cost;
+            preconditioner.insert(Preconditioner::new(problem, share, watch)?)
         };
         preconditioner.multiply(&group.gradient, width, &mut scaled, watch)?;
         let of_scaled = dot(&scaled, &group.gradient, width)?;

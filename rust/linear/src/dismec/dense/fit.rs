@@ -207,12 +207,12 @@ impl Checked {
         let n_features = model.weights.len() / model.intercept.len();
         for (lane, (&label, &n_iter)) in group.labels.iter().zip(n_iter).enumerate() {
             let label = label as usize;
-            let of_lane = group.weights[lane..].iter().step_by(group.width).copied();
+            let mut of_lane = group.weights[lane..].iter().step_by(group.width).copied();
             let out = &mut model.weights[label * n_features..][..n_features];
             for (out, weight) in out.iter_mut().zip(of_lane.clone()) {
                 *out = if weight.abs() >= prune { weight } else { 0.0 };
             }
-            model.intercept[label] = of_lane.skip(n_features).next().unwrap_or(0.0);
+            model.intercept[label] = of_lane.nth(n_features).unwrap_or(0.0);
             model.n_iter[label] = n_iter.max(1);
         }
     }
