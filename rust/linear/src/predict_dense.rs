@@ -258,7 +258,10 @@ mod tests {
                     let products = weights.iter().zip(view.row(row));
                     let dot: f64 = products.map(|(&w, &x)| f64::from(w) * f64::from(x)).sum();
                     let exact = f64::from(intercept[label]) + dot / norm;
-                    assert!(score == intercept[label] || (f64::from(score) - exact).abs() < 1e-5);
+                    assert!(
+                        score.to_bits() == intercept[label].to_bits()
+                            || (f64::from(score) - exact).abs() < 1e-5
+                    );
                 }
             }
             let best: CsrOwned = scorer.topk(view.into(), 3, &Watch::new()).expect("fits");
