@@ -451,6 +451,10 @@ mod tests {
                 prop_assert!(parent > child || parent == 0.0 && child == 0.0);
             }
             for bound in [0.1, 0.3, 0.55, 0.8] {
+                // Rounding decides about probabilities that equal the bound.
+                if found.iter().any(|&p| (f64::from(p) - bound).abs() < 1e-6) {
+                    continue;
+                }
                 let sum = |set: u32| -> f64 {
                     (0..n).filter(|&j| set >> j & 1 == 1).map(|j| p[j] - bound).sum()
                 };

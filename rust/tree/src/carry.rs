@@ -68,6 +68,7 @@ impl Carried {
         for (ends, &is_weights) in states {
             let range = ends[0] as usize..ends[1] as usize;
             let numbers = &piece.state_numbers[range.clone()];
+            let values = &piece.state_values[range];
             let most = if is_weights == 0 {
                 self.n_rows
             } else {
@@ -77,15 +78,14 @@ impl Carried {
             ensure(
                 "piece",
                 label.is_some()
-                    && numbers.is_sorted()
+                    && is_weights <= 1
+                    && numbers.is_sorted_by(|a, b| a < b)
+                    && values.iter().all(|value| value.is_finite())
                     && numbers.iter().all(|&at| (at as usize) < most),
                 "the states of the labels of its leaves",
                 "other arrays",
             )?;
-            let both = numbers
-                .iter()
-                .copied()
-                .zip(piece.state_values[range].iter().copied());
+            let both = numbers.iter().copied().zip(values.iter().copied());
             let mut entries = Vec::new();
             extend(STATES, &mut entries, both)?;
             if let Some(label) = label {

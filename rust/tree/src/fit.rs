@@ -7,7 +7,7 @@
 //!
 //! So the nodes of a level have in total up to `2 beam` times the number of training rows. Copying these rows
 //! takes one pass. The solver for rare labels searches for rows that violate the margin, with one pass for
-//! every sixteen outputs. It then visits only the positive rows of an output and a few hundred negative rows.
+//! every thirty-two outputs. It then visits only the positive rows of an output and a few hundred negative rows.
 //! So the time of the fit grows with rows × beam × levels and with the number of positive rows of all labels.
 //! It does not grow with rows × labels.
 
@@ -74,7 +74,7 @@ impl Checked {
     /// * if the exponent of the path or the threshold is learned: 4 bytes for each label of each leaf that a
     ///   held-out row reaches, and up to 200 MB for the labels that are compared. There are at most 4,096
     ///   held-out rows;
-    /// * with several trees: 8 bytes for each number that a label carries to the next tree. These are the dual variables
+    /// * with several trees: up to 16 bytes for each number that a label carries to the next tree. These are the dual variables
     ///   of its positive rows and of four times as many negative rows, or of 200 negative rows if this is more. For
     ///   frequent labels, they are the weights of an absolute value of at least 0.001;
     /// * the model. While its weights are converted to a narrower type, they need memory in both types.

@@ -378,7 +378,7 @@ pub(crate) fn textbook() -> Combine {
     Combine::Product { path_weight: 1.0 }
 }
 
-/// Returns the score of a label with margin 0, in a leaf with probability 1. All losses imply this threshold.
+/// Returns the score of a label with margin 0, in a leaf with probability 1. A margin of 0 is the threshold of every loss.
 pub(crate) fn textbook_cut(combine: Combine, link: Link) -> f32 {
     match combine {
         Combine::Leaf => 0.0,

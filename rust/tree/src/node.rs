@@ -244,7 +244,7 @@ impl Desk {
                         let is_here = rows.get(place as usize) == Some(&row);
                         let is_positive = positives.binary_search(&place).is_ok();
                         let is_known = unknown.binary_search(&place).is_err();
-                        let fits = dual != 0.0 && (dual > 0.0) == is_positive;
+                        let fits = if is_positive { dual > 0.0 } else { dual < 0.0 };
                         (is_here && is_known && fits).then_some(place)
                     })
                 }

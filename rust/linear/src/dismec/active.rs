@@ -26,7 +26,7 @@
 //!
 //! Here, u is the cost of the unknown rows, and total is the cost of all rows. `m_rest` is computed once for
 //! each label. `m_known · x_i` is computed once for each row of the working set. To score all rows, the
-//! solver adds `−κ m_rest` to the weights. So no product is approximated, and a step takes as long as for a
+//! solver adds `−κ m_rest` to the weights. So unknown rows need no approximation, and a step takes as long as for a
 //! label without unknown rows.
 //!
 //! The first run of coordinate descent uses only the positive rows. Then [`Effort::searches`]
@@ -37,12 +37,13 @@
 //! worst violators have been added, most other violators no longer violate the margin.
 //!
 //! Each run of coordinate descent has its own random number generator. Its seed depends on the label and the
-//! size of the working set. So the labels that are solved together do not influence each other. In the shapes
+//! size of the working set. So the labels that are solved together do not influence each other, except that
+//! one search suffices if all of them continue an earlier fit. In the shapes
 //! of arrays, n is the number of rows, and dim is the number of features, including the feature for the
 //! intercept.
 
 use super::effort::Effort;
-use super::packed::{GROUP, Group, Packed, Scores, pack, times_packed};
+use super::packed::{GROUP, Group, Packed, Scores, Shifted, pack, times_packed};
 use super::problem::Problem;
 use super::start::{Carry, Start};
 use super::targets::{Factors, UNKNOWN_SCORE};
@@ -56,8 +57,9 @@ use manylabel_base::{Error, Watch, extend, few, filled, push};
 const MARGIN: f32 = 0.1;
 
 /// A search also finds rows whose approximate score is lower than that of a violator by at most this number. The exact
-/// score of a found row then decides whether the row violates the margin. Rounded weights change the scores of rows of
-/// unit length by about 0.002.
+/// scores of the rows that join first then decide which of them violate the margin. Rounded weights change the scores of
+/// rows of unit length by about 0.002. Longer rows have larger errors, so a search then misses some violators near the
+/// margin. A row that a search misses has a loss of about `MARGIN²`.
 const SLACK: f32 = 0.01;
 
 /// The number of steps for rows of the working set between two steps for the background. The working set
@@ -67,8 +69,8 @@ const BACKGROUND_EVERY: usize = 16;
 /// The largest number of passes that adapt the weights to the rows that are not held out.
 const PASSES_TO_UNLEARN: usize = 3;
 
-/// The largest number of negative rows that a label carries to a fit to similar rows, divided by the number of its
-/// positive rows. A label may carry [`LEAST_CARRIED`] negative rows in any case. These are two portions of
+/// A label carries at most `n₊ + max(4 n₊, 200)` rows to a fit to similar rows, where n₊ is the number of its positive
+/// rows. Negative rows with large dual variables are preferred. These are two portions of
 /// [`Effort::OF_BLOCK`](super::Effort::OF_BLOCK).
 const CARRIED_PER_POSITIVE: usize = 4;
 
@@ -267,8 +269,10 @@ pub(crate) fn solve(
     for _ in 0..searches {
         search(problem, effort, lanes, packed, scores, in_play, watch)?;
         for (at, (lane, &label)) in lanes.iter_mut().zip(labels).enumerate() {
-            for _ in 0..effort.joins {
-                lane.rescore_found(problem);
+            for join in 0..effort.joins {
+                if join > 0 {
+                    lane.rescore_found(problem, usize::MAX);
+                }
                 let joined = lane.join_worst(problem, effort)?;
                 if joined == 0 {
                     break;
@@ -359,17 +363,13 @@ fn search(
         lane.found.clear();
         lane.shift(-lane.kappa as f32);
     }
-    let weights: Vec<&[f32]> = few(lanes.iter().map(|lane| &lane.weights[..]));
-    pack(&weights, packed);
+    let labels: Vec<Shifted<'_>> = few(lanes
+        .iter()
+        .map(|lane| (&lane.weights[..], lane.kappa as f32)));
+    pack(&labels, &problem.mean, packed);
     for lane in lanes.iter_mut() {
         lane.shift(lane.kappa as f32);
     }
-    let kappa = |first: usize| {
-        manylabel_simd::Lanes(std::array::from_fn(|at| {
-            lanes.get(first + at).map_or(0.0, |lane| lane.kappa as f32)
-        }))
-    };
-    let kappa = [kappa(0), kappa(LANES)];
     // Lanes without a label have the score 0.
     let used = Group::MAX >> (GROUP - lanes.len());
     for first in (0..problem.n_rows()).step_by(ROWS_PER_STEP) {
@@ -378,11 +378,8 @@ fn search(
         let scores = &mut scores[..n_rows];
         times_packed(problem.x.view(), first, packed, scores);
         for (row, scores) in (first..).zip(scores) {
-            let mut violated = 0;
-            for (half, (scores, kappa)) in scores.iter_mut().zip(&kappa).enumerate() {
-                scores.add_scaled(-problem.mean_dot[row], kappa);
-                violated |= Group::from(above(scores, MARGIN - 1.0 - SLACK)) << (half * LANES);
-            }
+            let half = |at: usize| Group::from(above(&scores[at], MARGIN - 1.0 - SLACK));
+            let mut violated = half(0) | half(1) << LANES;
             violated &= !in_play[row] & used;
             while violated != 0 {
                 let at = violated.trailing_zeros() as usize;
@@ -401,6 +398,12 @@ fn search(
             lane.found.select_nth_unstable_by(kept, worst_first);
             lane.found.truncate(kept);
         }
+        // The first portion is chosen next.
+        let n_joining = lane.n_joining(effort);
+        if lane.found.len() > n_joining {
+            lane.found.select_nth_unstable_by(n_joining, worst_first);
+        }
+        lane.rescore_found(problem, n_joining);
     }
     Ok(())
 }
@@ -546,10 +549,10 @@ impl Lane {
         sparse_dot(cols, values, &self.weights) - self.kappa as f32 * dot
     }
 
-    /// Computes the scores of the found rows that have not been added to the working set.
-    fn rescore_found(&mut self, problem: &Problem<'_>) {
+    /// Computes the exact scores of the first `most` found rows that have not been added to the working set.
+    fn rescore_found(&mut self, problem: &Problem<'_>, most: usize) {
         let mut found = std::mem::take(&mut self.found);
-        for (score, row) in &mut found {
+        for (score, row) in found.iter_mut().take(most) {
             *score = self.score(problem, *row, self.mean_dot_of(problem, *row));
         }
         self.found = found;

@@ -22,7 +22,7 @@ pub struct Effort {
     /// A label with at most `few` positive rows is rare if fewer than one in `rare_if_few` rows is positive.
     pub(crate) rare_if_few: usize,
     /// Whether the last panel of frequent labels is filled with the most frequent rare labels. A panel takes the same
-    /// time for sixteen labels as for one. So the solver for frequent labels fits these labels at no cost.
+    /// time for sixteen labels as for one. So the solver for frequent labels fits these labels at little cost.
     pub(crate) fills_panels: bool,
     /// The number of searches through all rows.
     pub(crate) searches: usize,

@@ -51,8 +51,8 @@ impl Checked {
     /// > 0. `watch` counts finished labels. The fit runs on all threads of the pool.
     ///
     /// A step takes O(nnz(X)) time for sixteen labels. The copy of X takes 8 bytes per stored value, or 16
-    /// bytes if some labels are not rare. Each thread takes up to 400 bytes per feature (450 bytes with unknown
-    /// pairs) and 200 bytes per row. The weights that remain after pruning take additional memory.
+    /// bytes if some labels are not rare. Each thread takes up to 512 bytes per feature (640 bytes with unknown
+    /// pairs) and 200 bytes per row, and in a search up to 256 bytes per row more. The weights that remain after pruning take additional memory.
     ///
     /// # Errors
     ///

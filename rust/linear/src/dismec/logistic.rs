@@ -101,6 +101,10 @@ fn slope(
     (first, second)
 }
 
+/// The largest number of steps of a line search. Bisection halves the interval of the root in each step, so that the
+/// root is bracketed to single precision after fewer steps.
+const MOST_STEPS: usize = 60;
+
 /// Does the same as `line_search` of `optimum`. `regularization` has the products of the direction with the
 /// weights and with itself.
 ///
@@ -117,7 +121,8 @@ pub(super) fn line_search(
     let (with_weights, with_self) = regularization;
     let (mut low, mut high) = ([0.0; LANES], [f64::INFINITY; LANES]);
     let mut step = Lanes::default();
-    for _ in 0..LINE_STEPS {
+    for count in 1..=MOST_STEPS {
+        let mut is_unsure = false;
         let (first, second) = slope(cost, factors, &step, along, positive, errors);
         for lane in 0..LANES {
             let at = f64::from(step.0[lane]);
@@ -138,6 +143,11 @@ pub(super) fn line_search(
             } else {
                 (0.5 * (low[lane] + high[lane])) as f32
             };
+            // A bisection, or a long step beyond all points that were tried, may be far from the root.
+            is_unsure |= !is_inside || high[lane] == f64::INFINITY && next > 2.0 * at;
+        }
+        if count >= LINE_STEPS && !is_unsure {
+            break;
         }
     }
     step

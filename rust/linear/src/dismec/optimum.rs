@@ -170,10 +170,9 @@ impl Workspace {
 /// Minimizes the objectives f of up to [`LANES`] labels and leaves the weights in `space`. Returns
 /// the number of steps for each label, which is `max_iter` for a label that did not converge.
 ///
-/// `from` has weights from which the steps begin. `None`, and labels without such weights, begin with the
-/// weights of [`begin`]. The weights at the end are the same within the tolerance. There is one exception: if all
-/// labels begin with their weights in a fit to similar rows, the number of steps is limited, and all labels count as
-/// converged.
+/// `from` has weights from which the steps begin. `None`, and labels without such weights, begin with the weights of
+/// [`begin`]. If all labels continue an earlier fit to similar rows ([`Carry::Weights`]), the number of steps is
+/// limited, and all labels count as converged. Otherwise the weights at the end are the same within the tolerance.
 ///
 /// For a label, let n be the number of rows for which it is known, n₊ the number of positive rows and n₋
 /// the number of negative rows. A label has converged when `‖∇f‖ ≤ tol · max(1, min(n₊, n₋))/n · ‖∇f(0)‖`

@@ -5,7 +5,7 @@
 //! bits, and the weights of thirty-two labels fill one cache line. Compared with sixteen weights of 32 bits per
 //! cache line, the time of a search halves.
 //!
-//! The format is bfloat16: the upper half of an `f32`. Its relative error is at most 2⁻⁸, and it is converted to
+//! The format is bfloat16: the upper half of an `f32`. Its relative error is at most 2⁻⁹, and it is converted to
 //! `f32` with one shift or one mask.
 
 use crate::panel::{LANES, Lanes};
@@ -51,20 +51,36 @@ impl Packed {
     }
 }
 
-/// Copies the weights of up to thirty-two labels to a panel. `weights` has one slice for each label, with at least
-/// as many numbers as the panel has rows. The weights of other labels become 0.
+/// The weights of one label: `w − κ m`, with the weights w, the factor κ, and the vector m of all labels.
+pub(crate) type Shifted<'a> = (&'a [f32], f32);
+
+/// Copies the weights of up to thirty-two labels to a panel. `labels` and `mean` have at least as many numbers as the
+/// panel has rows. The weights of missing labels become 0.
+///
+/// Rounding comes after the subtraction, because `w · x` and `κ m · x` are often large numbers with a small difference.
 #[wide]
-pub(crate) fn pack(weights: &[&[f32]], panel: &mut [Packed]) {
-    /// The weights of one label that are copied before those of the next label. The copies stay in the first-level
-    /// cache.
+pub(crate) fn pack(labels: &[Shifted<'_>], mean: &[f32], panel: &mut [Packed]) {
+    /// The weights of two labels that are copied before those of the next two labels. The copies stay in the
+    /// first-level cache.
     const AT_ONCE: usize = 64;
     for (at, panel) in panel.chunks_mut(AT_ONCE).enumerate() {
-        panel.fill(Packed::default());
         let first = at * AT_ONCE;
-        for (label, weights) in weights.iter().enumerate() {
-            let (lane, shift) = (label % LANES, if label < LANES { 0 } else { 16 });
-            for (row, &weight) in panel.iter_mut().zip(&weights[first..]) {
-                row.0[lane] |= rounded(weight) << shift;
+        let mean = &mean[first..first + panel.len()];
+        for lane in 0..LANES {
+            let none: Shifted<'_> = (mean, 1.0);
+            let (low, low_factor) = labels.get(lane).map_or(none, |of| (&of.0[first..], of.1));
+            let high = labels.get(lane + LANES);
+            let (high, high_factor) = high.map_or(none, |of| (&of.0[first..], of.1));
+            // The words are computed in a loop of their own, which the compiler vectorizes.
+            let mut words = [0; AT_ONCE];
+            let of_labels = low.iter().zip(high).zip(mean);
+            for (word, ((&low, &high), &mean)) in words[..panel.len()].iter_mut().zip(of_labels) {
+                let low = rounded(low - low_factor * mean);
+                let high = rounded(high - high_factor * mean);
+                *word = low | high << 16;
+            }
+            for (row, &word) in panel.iter_mut().zip(&words) {
+                row.0[lane] = word;
             }
         }
     }
@@ -118,9 +134,20 @@ mod tests {
         let weights: Vec<Vec<f32>> = (0..n_labels)
             .map(|_| (0..n_cols).map(|_| 4.0 * rng.f32() - 2.0).collect())
             .collect();
-        let slices: Vec<&[f32]> = weights.iter().map(|weights| &weights[..]).collect();
+        let mean: Vec<f32> = (0..n_cols).map(|_| 1000.0 * rng.f32()).collect();
+        let shifted: Vec<Vec<f32>> = weights
+            .iter()
+            .map(|weights| {
+                weights
+                    .iter()
+                    .zip(&mean)
+                    .map(|(w, m)| w + 0.5 * m)
+                    .collect()
+            })
+            .collect();
+        let labels: Vec<Shifted<'_>> = shifted.iter().map(|of| (&of[..], 0.5)).collect();
         let mut panel = vec![Packed([u32::MAX; LANES]); n_cols];
-        pack(&slices, &mut panel);
+        pack(&labels, &mean, &mut panel);
         let mut scores = vec![Scores::default(); n_rows - 1];
         times_packed(x.view(), 1, &panel, &mut scores);
         for (row, scores) in (1..).zip(&scores) {
@@ -136,7 +163,7 @@ mod tests {
                 let (exact, size) =
                     terms.fold((0.0, 0.0), |sum, term| (sum.0 + term.0, sum.1 + term.1));
                 let got = f64::from(scores[label / LANES].0[label % LANES]);
-                assert!((got - exact).abs() <= size / 256.0 + 1e-6, "{got} {exact}");
+                assert!((got - exact).abs() <= size / 500.0 + 1e-3, "{got} {exact}");
             }
         }
         // The error is that of sixteen bits, and not of fewer.

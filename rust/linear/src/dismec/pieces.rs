@@ -1,7 +1,7 @@
 //! Fits the labels of DiSMEC in pieces. A piece is a range of panels, which are groups of labels of similar
-//! frequency: sixteen labels that are not rare, or thirty-two rare labels. The weights of a piece depend only on the data, the parameters and the piece. So pieces can be fitted
-//! at different times, in different processes and on different machines, and the result is the same as that of one
-//! fit, bit for bit.
+//! frequency: sixteen labels that are not rare, or thirty-two rare labels. The weights of a piece depend only on
+//! the data, the parameters and the piece. So pieces can be fitted at different times, in different processes and
+//! on different machines, and the result is the same as that of one fit, bit for bit.
 
 use super::fit::{Model, Solved, Spaces, by_label};
 use super::packed::GROUP;

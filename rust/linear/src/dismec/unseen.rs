@@ -53,8 +53,8 @@ pub(crate) struct Unseen {
 }
 
 /// The labels that are in the sample, for one kind of label: rare labels or other labels. Labels are
-/// sorted by frequency and divided into panels of sixteen. The sample has the panels of the most
-/// frequent labels, and one in `every` of the other panels.
+/// sorted by frequency and divided into groups of sixteen. The sample has the groups of the most
+/// frequent labels, and one in `every` of the other groups.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sample {
     every: usize,
@@ -81,10 +81,10 @@ impl Sample {
         }
     }
 
-    /// Returns the number of labels that each label of a panel represents. A panel is a group of
-    /// sixteen labels. Returns None if the panel is not in the sample.
-    pub(crate) fn weight(self, panel: usize) -> Option<f32> {
-        match panel.checked_sub(Self::FIRST) {
+    /// Returns the number of labels that each label of a group of sixteen labels represents. Returns None if the
+    /// group is not in the sample.
+    pub(crate) fn weight(self, group: usize) -> Option<f32> {
+        match group.checked_sub(Self::FIRST) {
             None => Some(1.0),
             Some(at) => (at % self.every == self.every / 2).then_some(self.weight),
         }
