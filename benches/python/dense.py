@@ -6,7 +6,8 @@ before it (in MB, and as a share of X), and P@k in percent on the test rows. Pro
 over all threads and change little if the machine is busy. scikit-learn's `SGDClassifier`,
 `LogisticRegression` and `LinearSVC` fit one label at a time. They are fitted to a sample of labels, drawn
 evenly from the labels by frequency. Their seconds are multiplied by the number of labels over the number of
-sampled labels, and they have no P@k.
+sampled labels, and they have no P@k. With `--sampled-labels` of at least the number of labels, they are fitted
+to all labels and have P@k.
 
 The sets are:
 
@@ -180,7 +181,7 @@ def worker(system, args):
     if system == "scoring":
         return scoring(X, Y, X_test, args)
     sample = None
-    if system in ONE_BY_ONE:
+    if system in ONE_BY_ONE and args.sampled_labels < n_labels:
         counts = np.diff(Y.tocsc().indptr)
         by_count = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
         places = np.linspace(0, len(by_count) - 1, args.sampled_labels).astype(int)

@@ -4,9 +4,9 @@
 //! arrays. A dot product has [`LANES`] partial sums, which are added in a fixed order. The order is the same for
 //! one row and for a batch, so scores do not depend on which rows are scored together.
 //!
-//! In a batch, [`ROWS`] rows and a tile of [`LABELS`] labels stay in the second-level cache. The dot products of a
-//! row and three labels are computed at once in registers. The compiler kept the sums of four rows and three labels
-//! in memory, which was five times slower. One row reads the weights once.
+//! In a batch, [`ROWS`] rows and a tile of [`LABELS`] labels stay in the second-level cache. The dot products of
+//! [`AT_ONCE`] rows and as many labels are computed at once in registers: a number that is loaded is used three
+//! times. One row reads the weights once.
 
 use manylabel_base::range::same;
 use manylabel_base::{Error, filled};
@@ -18,10 +18,14 @@ use std::ops::Range;
 /// The number of partial sums of a dot product, which fill a register of AVX2.
 const LANES: usize = 8;
 
-/// The number of rows that are scored together.
+/// The number of rows and the number of labels whose dot products are computed at once. Their nine sums and six
+/// operands fill the sixteen registers of AVX2.
+const AT_ONCE: usize = 3;
+
+/// The number of rows that are scored together; a multiple of [`AT_ONCE`].
 const ROWS: usize = 48;
 
-/// The number of labels of a tile; a multiple of three.
+/// The number of labels of a tile; a multiple of [`AT_ONCE`].
 const LABELS: usize = 48;
 
 /// Scores rows with dense weights.
@@ -93,52 +97,92 @@ fn add_tile(
     scores: &mut [f32],
 ) {
     let n_rows = scores.len() / at.0;
-    let weights_of = |label: usize| &weights[label * n_features..][..n_features];
-    for row in 0..n_rows {
-        let x = &rows[row * n_features..][..n_features];
-        let scores = &mut scores[row * at.0 + at.1..][..intercept.len()];
-        let mut label = 0;
-        while label + 3 <= intercept.len() {
-            let w = [
-                weights_of(label),
-                weights_of(label + 1),
-                weights_of(label + 2),
-            ];
-            let dots = dots(x, w);
-            for l in 0..3 {
-                scores[label + l] = intercept[label + l] + dots[l];
-            }
-            label += 3;
+    let mut row = 0;
+    while row < n_rows {
+        let rows = &rows[row * n_features..];
+        let scores = &mut scores[row * at.0 + at.1..];
+        if n_rows - row >= AT_ONCE {
+            add_rows::<AT_ONCE>(n_features, rows, weights, intercept, at.0, scores);
+            row += AT_ONCE;
+        } else {
+            add_rows::<1>(n_features, rows, weights, intercept, at.0, scores);
+            row += 1;
         }
-        while label < intercept.len() {
-            scores[label] = intercept[label] + dots(x, [weights_of(label)])[0];
+    }
+}
+
+/// Writes the scores of the first `R` rows for a tile of labels.
+#[inline(always)]
+fn add_rows<const R: usize>(
+    n_features: usize,
+    rows: &[f32],
+    weights: &[f32],
+    intercept: &[f32],
+    n_labels: usize,
+    scores: &mut [f32],
+) {
+    let x: [&[f32]; R] = std::array::from_fn(|row| &rows[row * n_features..][..n_features]);
+    let weights_of = |label: usize| &weights[label * n_features..][..n_features];
+    let mut label = 0;
+    while label < intercept.len() {
+        if intercept.len() - label >= AT_ONCE {
+            let w: [&[f32]; AT_ONCE] = std::array::from_fn(|at| weights_of(label + at));
+            let dots = dots(x, w);
+            for (row, dots) in dots.iter().enumerate() {
+                for (at, dot) in dots.iter().enumerate() {
+                    scores[row * n_labels + label + at] = intercept[label + at] + dot;
+                }
+            }
+            label += AT_ONCE;
+        } else {
+            for (row, [dot]) in dots(x, [weights_of(label)]).iter().enumerate() {
+                scores[row * n_labels + label] = intercept[label] + dot;
+            }
             label += 1;
         }
     }
 }
 
-/// Returns the dot products of a row and `L` labels. The order of the sums does not depend on `L`.
+/// Returns the dot products of `R` rows and `L` labels. The order of the sums depends neither on `R` nor on `L`.
 #[inline(always)]
-fn dots<const L: usize>(x: &[f32], w: [&[f32]; L]) -> [f32; L] {
-    let mut sums = [[0.0f32; LANES]; L];
-    let whole = x.len() / LANES * LANES;
-    let mut at = 0;
-    while at < whole {
-        let x: &[f32; LANES] = x[at..].first_chunk().expect("whole lanes");
-        let w: [&[f32; LANES]; L] = w.map(|w| w[at..].first_chunk().expect("whole lanes"));
-        for l in 0..L {
-            for lane in 0..LANES {
-                sums[l][lane] = x[lane].mul_add(w[l][lane], sums[l][lane]);
+fn dots<const R: usize, const L: usize>(x: [&[f32]; R], w: [&[f32]; L]) -> [[f32; L]; R] {
+    let mut sums = [[[0.0f32; LANES]; L]; R];
+    let n_whole = x[0].len() / LANES;
+    let wholes = x.map(|x| &x.as_chunks().0[..n_whole]);
+    let weights = w.map(|w| &w.as_chunks().0[..n_whole]);
+    for at in 0..n_whole {
+        for row in 0..R {
+            for label in 0..L {
+                sums[row][label] =
+                    add_product(sums[row][label], &wholes[row][at], &weights[label][at]);
             }
         }
-        at += LANES;
     }
-    for l in 0..L {
-        for lane in 0..x.len() - whole {
-            sums[l][lane] = x[whole + lane].mul_add(w[l][whole + lane], sums[l][lane]);
+    for row in 0..R {
+        for label in 0..L {
+            let rest = x[row]
+                .as_chunks::<LANES>()
+                .1
+                .iter()
+                .zip(w[label].as_chunks::<LANES>().1);
+            for (sum, (x, w)) in sums[row][label].iter_mut().zip(rest) {
+                *sum = x.mul_add(*w, *sum);
+            }
         }
     }
-    sums.map(|sums| total(&sums))
+    sums.map(|sums| sums.map(|sums| total_of(&sums)))
+}
+
+#[inline(always)]
+fn add_product(sums: [f32; LANES], x: &[f32; LANES], w: &[f32; LANES]) -> [f32; LANES] {
+    std::array::from_fn(|lane| x[lane].mul_add(w[lane], sums[lane]))
+}
+
+/// Returns the total of partial sums. If this function were inlined, the compiler would order the sums of
+/// [`dots`] for these additions, and would need several shuffles for each product.
+#[inline(never)]
+fn total_of(sums: &[f32; LANES]) -> f32 {
+    total(sums)
 }
 
 /// A batch of rows.

@@ -85,23 +85,18 @@ impl ColumnScaling {
         let total: f64 = (0..n_rows).map(weight).sum();
 
         let (mut stored, mut mean) = (zeros()?, zeros()?);
-        x.each(watch, |row, col, value| {
-            if value != 0.0 {
-                stored[col] += weight(row);
-                mean[col] += weight(row) * value;
-            }
-        })?;
+        let about = zeros()?;
+        let terms = |weight: f64, value: f64, _| (weight, weight * value);
+        x.add(weights, &about, terms, (&mut stored, &mut mean), watch)?;
         for sum in &mut mean {
             *sum /= total;
         }
 
         let (mut variance, mut square) = (zeros()?, zeros()?);
-        x.each(watch, |row, col, value| {
-            if value != 0.0 {
-                variance[col] += weight(row) * (value - mean[col]).powi(2);
-                square[col] += weight(row) * value * value;
-            }
-        })?;
+        let terms = |weight: f64, value: f64, mean: f64| {
+            (weight * (value - mean).powi(2), weight * value * value)
+        };
+        x.add(weights, &mean, terms, (&mut variance, &mut square), watch)?;
         let mut varying = 0;
         for col in 0..n_cols {
             // `zeros` is the total weight of the entries that are zero. The squared deviation of each such
@@ -210,17 +205,25 @@ impl ColumnScaling {
 /// Number of rows that are scaled between two checks for a stop request of the caller.
 const ROWS_PER_STEP: usize = 1 << 10;
 
-/// A matrix whose entries can be read one after the other.
+/// A matrix whose columns can be summed.
 pub(crate) trait Entries {
     /// Returns the numbers of rows and columns.
     fn shape(&self) -> (usize, usize);
 
-    /// Calls `visit` with the row, column and value of each entry, in order of rows. Zeros may be left out.
+    /// Adds two terms of each nonzero entry to the two sums of its column, in the order of the rows. `terms` gets
+    /// the weight of the row, the value, and the number of the column in `about`.
     ///
     /// # Errors
     ///
     /// Returns [`Error::Stopped`] if the caller requested a stop.
-    fn each(&self, watch: &Watch, visit: impl FnMut(usize, usize, f64)) -> Result<(), Error>;
+    fn add(
+        &self,
+        weights: Option<&[f32]>,
+        about: &[f64],
+        terms: impl Fn(f64, f64, f64) -> (f64, f64),
+        sums: (&mut [f64], &mut [f64]),
+        watch: &Watch,
+    ) -> Result<(), Error>;
 }
 
 impl<I: Index, T: Value> Entries for CsrView<'_, I, T> {
@@ -228,7 +231,14 @@ impl<I: Index, T: Value> Entries for CsrView<'_, I, T> {
         (self.n_rows(), self.n_cols())
     }
 
-    fn each(&self, watch: &Watch, mut visit: impl FnMut(usize, usize, f64)) -> Result<(), Error> {
+    fn add(
+        &self,
+        weights: Option<&[f32]>,
+        about: &[f64],
+        terms: impl Fn(f64, f64, f64) -> (f64, f64),
+        sums: (&mut [f64], &mut [f64]),
+        watch: &Watch,
+    ) -> Result<(), Error> {
         let mut since = 0;
         for row in 0..self.n_rows() {
             let (cols, values) = self.row(row);
@@ -237,8 +247,14 @@ impl<I: Index, T: Value> Entries for CsrView<'_, I, T> {
                 watch.step(0)?;
                 since = 0;
             }
+            let weight = weights.map_or(1.0, |weights| f64::from(weights[row]));
             for (col, value) in cols.iter().zip(values) {
-                visit(row, col.get(), value.f64());
+                let (col, value) = (col.get(), value.f64());
+                if value != 0.0 {
+                    let terms = terms(weight, value, about[col]);
+                    sums.0[col] += terms.0;
+                    sums.1[col] += terms.1;
+                }
             }
         }
         Ok(())

@@ -5,7 +5,8 @@
 
 use crate::standardize::Entries;
 use crate::{ColumnScaling, from_half};
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::range::same;
+use manylabel_base::{Error, Watch, collected, filled};
 use manylabel_simd::wide;
 use ndarray::{ArrayView2, Axis, Slice};
 use std::ops::Range;
@@ -29,12 +30,20 @@ pub enum Table<'a> {
 trait Cell: Copy + Send + Sync {
     /// Converts the value to `f64`. The conversion is exact.
     fn wide(self) -> f64;
+
+    /// Returns the value minus `shift`, rounded once.
+    fn minus(self, shift: f32) -> f32;
 }
 
 impl Cell for u16 {
     #[inline(always)]
     fn wide(self) -> f64 {
         f64::from(from_half(self))
+    }
+
+    #[inline(always)]
+    fn minus(self, shift: f32) -> f32 {
+        from_half(self) - shift
     }
 }
 
@@ -43,13 +52,57 @@ impl Cell for f32 {
     fn wide(self) -> f64 {
         f64::from(self)
     }
+
+    #[inline(always)]
+    fn minus(self, shift: f32) -> f32 {
+        self - shift
+    }
 }
 
+/// If the value is a number of `f32`, the difference has the same bits as in `f32`: double precision has more
+/// than twice the digits, so the second rounding is harmless (Figueroa, "When is double rounding innocuous?",
+/// SIGNUM Newsletter 1995).
 impl Cell for f64 {
     #[inline(always)]
     fn wide(self) -> f64 {
         self
     }
+
+    #[inline(always)]
+    fn minus(self, shift: f32) -> f32 {
+        (self - f64::from(shift)) as f32
+    }
+}
+
+/// The scaling of the columns in single precision. A shift is the sum of two numbers, so that columns with large
+/// means keep their digits.
+#[derive(Debug)]
+struct Columns {
+    high: Vec<f32>,
+    low: Vec<f32>,
+    scale: Vec<f32>,
+}
+
+impl Columns {
+    fn new(shift: &[f64], scale: &[f64]) -> Result<Self, Error> {
+        const WHAT: &str = "number of columns";
+        let low = |&shift: &f64| (shift - f64::from(shift as f32)) as f32;
+        Ok(Self {
+            high: collected(WHAT, shift.iter().map(|&shift| shift as f32))?,
+            low: collected(WHAT, shift.iter().map(low))?,
+            scale: collected(WHAT, scale.iter().map(|&scale| scale as f32))?,
+        })
+    }
+
+    #[inline(always)]
+    fn apply<T: Cell>(&self, value: T, col: usize) -> f32 {
+        scaled(value, self.high[col], self.low[col], self.scale[col])
+    }
+}
+
+#[inline(always)]
+fn scaled<T: Cell>(value: T, high: f32, low: f32, scale: f32) -> f32 {
+    (value.minus(high) - low) * scale
 }
 
 /// Evaluates `$body` with `$x` bound to the array of a table, for any of the three types.
@@ -104,7 +157,7 @@ impl Table<'_> {
                 rows.clone(),
                 n_cols,
                 &mut block,
-                |value, _, _| value
+                |value, _, _| value.wide()
             ));
             for (row, values) in rows.zip(block.chunks(n_cols.max(1))) {
                 visit(row, values);
@@ -119,12 +172,36 @@ impl Entries for Table<'_> {
         (self.n_rows(), self.n_cols())
     }
 
-    fn each(&self, watch: &Watch, mut visit: impl FnMut(usize, usize, f64)) -> Result<(), Error> {
+    fn add(
+        &self,
+        weights: Option<&[f32]>,
+        about: &[f64],
+        terms: impl Fn(f64, f64, f64) -> (f64, f64),
+        sums: (&mut [f64], &mut [f64]),
+        watch: &Watch,
+    ) -> Result<(), Error> {
         self.each_row(watch, |row, values| {
-            for (col, &value) in values.iter().enumerate() {
-                visit(row, col, value);
-            }
+            let weight = weights.map_or(1.0, |weights| f64::from(weights[row]));
+            add_terms(weight, values, about, &terms, (&mut *sums.0, &mut *sums.1));
         })
+    }
+}
+
+/// Adds the terms of a row; see [`Entries::add`]. The terms of zeros are computed too, but 0 is added in their
+/// place, so that the loop has no branches.
+#[wide]
+fn add_terms<F: Fn(f64, f64, f64) -> (f64, f64)>(
+    weight: f64,
+    values: &[f64],
+    about: &[f64],
+    terms: &F,
+    (first, second): (&mut [f64], &mut [f64]),
+) {
+    let columns = first.iter_mut().zip(second).zip(values.iter().zip(about));
+    for ((first, second), (&value, &about)) in columns {
+        let terms = terms(weight, value, about);
+        *first += if value == 0.0 { 0.0 } else { terms.0 };
+        *second += if value == 0.0 { 0.0 } else { terms.1 };
     }
 }
 
@@ -137,7 +214,7 @@ fn read<T: Cell, U>(
     rows: Range<usize>,
     stride: usize,
     out: &mut [U],
-    convert: impl Fn(f64, usize, usize) -> U,
+    convert: impl Fn(T, usize, usize) -> U,
 ) {
     let by_row = x.strides()[0].unsigned_abs() >= x.strides()[1].unsigned_abs();
     let block = x.slice_axis(Axis(0), Slice::from(rows.clone()));
@@ -145,13 +222,13 @@ fn read<T: Cell, U>(
         let lines = block.rows().into_iter().zip(out.chunks_mut(stride.max(1)));
         for (row, (values, out)) in rows.zip(lines) {
             for (col, (out, value)) in out.iter_mut().zip(values).enumerate() {
-                *out = convert(value.wide(), row, col);
+                *out = convert(*value, row, col);
             }
         }
     } else {
         for (col, values) in block.columns().into_iter().enumerate() {
             for ((at, row), value) in rows.clone().enumerate().zip(values) {
-                out[at * stride + col] = convert(value.wide(), row, col);
+                out[at * stride + col] = convert(*value, row, col);
             }
         }
     }
@@ -162,8 +239,8 @@ fn read<T: Cell, U>(
 #[derive(Debug)]
 pub struct TableRows<'a> {
     table: Table<'a>,
-    /// The shift and the scale of each column, if columns are scaled.
-    columns: Option<(&'a [f64], &'a [f64])>,
+    /// The scaling of each column, if columns are scaled.
+    columns: Option<Columns>,
     /// For each row, two numbers by which its values are divided, if rows are scaled to unit length; see
     /// [`CsrView::row_divisors`](crate::CsrView::row_divisors).
     divisors: Option<Vec<(f64, f64)>>,
@@ -188,10 +265,12 @@ impl<'a> TableRows<'a> {
         ones: bool,
         watch: &Watch,
     ) -> Result<Self, Error> {
-        if let Some((shift, scale)) = columns {
-            manylabel_base::range::same("column shifts", table.n_cols(), shift.len())?;
-            manylabel_base::range::same("column scales", table.n_cols(), scale.len())?;
-        }
+        let columns = columns.map(|(shift, scale)| {
+            same("column shifts", table.n_cols(), shift.len())?;
+            same("column scales", table.n_cols(), scale.len())?;
+            Columns::new(shift, scale)
+        });
+        let columns = columns.transpose()?;
         let divisors = if unit {
             let mut divisors = filled("number of rows", (1.0, 1.0), table.n_rows())?;
             table.each_row(watch, |row, values| {
@@ -232,29 +311,31 @@ impl<'a> TableRows<'a> {
                 row[n_cols] = 1.0;
             }
         }
-        with_table!(&self.table, |x| match (self.columns, &self.divisors) {
-            (Some((shift, scale)), _) if x.strides()[1] == 1 => {
+        with_table!(&self.table, |x| match (&self.columns, &self.divisors) {
+            (Some(columns), _) if x.strides()[1] == 1 => {
                 for (row, out) in rows.zip(out.chunks_mut(dim)) {
                     let values = x.row(row);
                     let values = values.to_slice().expect("the stride is 1");
-                    scaled(values, shift, scale, out);
+                    scale_row(values, columns, out);
                 }
             }
-            (Some((shift, scale)), _) => read(x, rows, dim, out, |value, _, col| {
-                ((value - shift[col]) * scale[col]) as f32
+            (Some(columns), _) => read(x, rows, dim, out, |value, _, col| {
+                columns.apply(value, col)
             }),
             (None, Some(divisors)) => read(x, rows, dim, out, |value, row, _| {
-                (value / divisors[row].0 / divisors[row].1) as f32
+                (value.wide() / divisors[row].0 / divisors[row].1) as f32
             }),
-            (None, None) => read(x, rows, dim, out, |value, _, _| value as f32),
+            (None, None) => read(x, rows, dim, out, |value, _, _| value.wide() as f32),
         });
     }
 }
 
-/// Computes `(x − shift) · scale` for the values of a contiguous row.
+/// Scales the values of a contiguous row.
 #[wide]
-fn scaled<T: Cell>(x: &[T], shift: &[f64], scale: &[f64], out: &mut [f32]) {
-    for ((out, &x), (shift, scale)) in out.iter_mut().zip(x).zip(shift.iter().zip(scale)) {
-        *out = ((x.wide() - shift) * scale) as f32;
+fn scale_row<T: Cell>(x: &[T], columns: &Columns, out: &mut [f32]) {
+    let shifts = columns.high.iter().zip(&columns.low);
+    let columns = shifts.zip(&columns.scale);
+    for ((out, &x), ((&high, &low), &scale)) in out.iter_mut().zip(x).zip(columns) {
+        *out = scaled(x, high, low, scale);
     }
 }

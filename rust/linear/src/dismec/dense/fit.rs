@@ -270,7 +270,7 @@ fn drop_scores(
         "number of labels",
         lanes.iter().map(|&lane| group.labels[lane]),
     )?;
-    let Group { width, weights, .. } = group;
+    let (width, weights) = group.into_weights();
     let mut sample = Group::new(problem, labels)?;
     for (from, to) in weights
         .chunks(width)

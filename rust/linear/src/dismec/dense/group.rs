@@ -153,6 +153,11 @@ impl Group {
         })
     }
 
+    /// Returns the width and the weights, and frees all other memory.
+    pub(super) fn into_weights(self) -> (usize, Vec<f32>) {
+        (self.width, self.weights)
+    }
+
     /// Computes the scores of all rows from the weights.
     ///
     /// # Errors

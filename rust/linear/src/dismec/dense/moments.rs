@@ -3,6 +3,7 @@
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 use manylabel_base::{Error, Watch, filled, parts};
+use manylabel_simd::wide;
 use manylabel_sparse::TableRows;
 use rayon::prelude::*;
 
@@ -113,6 +114,7 @@ fn weigh(block: &mut [f32], costs: &[f32]) -> f64 {
 }
 
 /// Adds the sums of some columns of a block of weighted rows. The columns begin at `first`.
+#[wide]
 fn add_sums(
     block: &[f32],
     costs: &[f32],

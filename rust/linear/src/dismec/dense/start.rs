@@ -23,10 +23,12 @@
 //! negative pairs, except that they do not count in N.
 
 use super::Problem;
+use super::group::LANES;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 use manylabel_base::{Error, Watch, collected, few, filled};
 use manylabel_dense::Cholesky;
+use manylabel_simd::{total, wide};
 
 /// The number of steps. More steps hardly change the weights.
 const STEPS: usize = 8;
@@ -435,15 +437,38 @@ fn product(left: &[f32], right: &Mat<f32>, out: &mut [f32]) {
     );
 }
 
+/// Returns the dot product, summed in double precision in [`LANES`] partial sums.
+#[wide]
 fn dot(a: &[f32], b: &[f32]) -> f64 {
-    a.iter()
-        .zip(b)
-        .map(|(&a, &b)| f64::from(a) * f64::from(b))
-        .sum()
+    let (a, rest_of_a) = a.as_chunks::<LANES>();
+    let (b, rest_of_b) = b.as_chunks::<LANES>();
+    let mut sums = [0.0; LANES];
+    for (a, b) in a.iter().zip(b) {
+        for lane in 0..LANES {
+            sums[lane] += f64::from(a[lane]) * f64::from(b[lane]);
+        }
+    }
+    for (sum, (&a, &b)) in sums.iter_mut().zip(rest_of_a.iter().zip(rest_of_b)) {
+        *sum += f64::from(a) * f64::from(b);
+    }
+    total(&sums)
 }
 
+/// Returns the dot product of vectors in double and single precision, as [`dot`] does.
+#[wide]
 fn mixed(a: &[f64], b: &[f32]) -> f64 {
-    a.iter().zip(b).map(|(&a, &b)| a * f64::from(b)).sum()
+    let (a, rest_of_a) = a.as_chunks::<LANES>();
+    let (b, rest_of_b) = b.as_chunks::<LANES>();
+    let mut sums = [0.0; LANES];
+    for (a, b) in a.iter().zip(b) {
+        for lane in 0..LANES {
+            sums[lane] += a[lane] * f64::from(b[lane]);
+        }
+    }
+    for (sum, (&a, &b)) in sums.iter_mut().zip(rest_of_a.iter().zip(rest_of_b)) {
+        *sum += a * f64::from(b);
+    }
+    total(&sums)
 }
 
 /// Returns the distribution function and the density of the standard normal distribution, with an error of at
