@@ -6,7 +6,7 @@ before it (in MB, and as a share of X), and P@k in percent on the test rows. Pro
 over all threads and change little if the machine is busy. scikit-learn's `SGDClassifier`,
 `LogisticRegression` and `LinearSVC` fit one label at a time. They are fitted to a sample of labels, drawn
 evenly from the labels by frequency. Their seconds are multiplied by the number of labels over the number of
-sampled labels, and they have no P@k. With `--sampled-labels` of at least the number of labels, they are fitted
+sampled labels, and they have no P@k. If `--sampled-labels` is at least the number of labels, they are fitted
 to all labels and have P@k.
 
 The sets are:
