@@ -273,8 +273,29 @@ SPOILED_SPARSE_WEIGHTS = {
     "intercepts of another type": change("intercept_", lambda intercept: intercept.astype(int)),
 }
 
+
+def of_sparse_rows(how):
+    """Return a function that makes the weights sparse, as a fit to sparse rows does, and spoils the model."""
+
+    def spoil(model):
+        model.coef_ = csc_array(model.coef_)
+        how(model)
+
+    return spoil
+
+
 SPOILED = {
-    ml.DiSMECClassifier: SPOILED_SPARSE_WEIGHTS,
+    ml.DiSMECClassifier: {
+        # A model with dense weights is a sound model.
+        **{
+            name: of_sparse_rows(how) for name, how in SPOILED_SPARSE_WEIGHTS.items() if name != "coef_ dense"
+        },
+        "dense weights of features missing": change("coef_", lambda coef: coef[:, 1:].copy()),
+        "dense weights of labels missing": change("coef_", lambda coef: coef[1:]),
+        "dense weights by feature": change("coef_", np.asfortranarray),
+        "dense weights of another type": change("coef_", lambda coef: coef.astype(float)),
+        "dense weights flat": change("coef_", np.ravel),
+    },
     ml.PDSparseClassifier: SPOILED_SPARSE_WEIGHTS,
     ml.LEMLClassifier: {
         "feature too large": put("features_", -1, D),
@@ -399,7 +420,7 @@ def test_a_spoiled_model_is_an_error(classifier):
         error = pytest.raises(
             (ValueError, TypeError, RuntimeError),
             match=r"internal error|expected|must be|is not a valid"
-            r"|PyLinear|PyLowRank|PyRules|PyLink|PyCorrelated|PyTree",
+            r"|PyLinear|PyDenseLinear|PyLowRank|PyRules|PyLink|PyCorrelated|PyTree",
         )
         with case(how, method, n_rows), error:
             getattr(model, method)(np.resize(X, (n_rows, D)))

@@ -40,6 +40,7 @@ from estimators import (
 )
 from manylabel import decision
 from manylabel.datasets import make_multilabel
+from manylabel.decision import DecisionClassifier, LabelCalibrator
 
 not_0_and_1 = "passes a 1-D target of other values than 0 and 1; tested here with indicator matrices instead"
 single = "needs seven digits of weights, which are in single precision"
@@ -384,6 +385,21 @@ X_FORMS = {
 }
 
 
+# Dense forms of X. The fit of `DiSMECClassifier` to a dense X has the same optimum as the fit to a sparse X,
+# but not the same bits.
+DENSE_FORMS = {
+    "dense",
+    "Fortran order",
+    "every other column",
+    "lists",
+    "float16",
+    "object",
+    "other byte order",
+    "long double",
+    "mapped dense",
+}
+
+
 def frozen(value):
     """The state of an argument, which must not change."""
     if isinstance(value, coo_array):
@@ -395,14 +411,24 @@ def frozen(value):
     return bits(np.asarray(value, dtype=float))
 
 
+def fits_dense_rows(model):
+    """Whether the fit to a dense X has other bits than the fit to a sparse X."""
+    inner = model.estimator if type(model) in (LabelCalibrator, DecisionClassifier) else model
+    return isinstance(inner, ml.DiSMECClassifier) and inner.loss == "squared_hinge"
+
+
 def test_form_of_features(fitted_to_few, told_of_few, few, tmp_path):
     X, Y = few
+    of_dense = clone(fitted_to_few).fit(X.toarray(), Y) if fits_dense_rows(fitted_to_few) else None
     for form in X_FORMS:
         with case(form):
             same = X_FORMS[form](X, tmp_path)
             before = frozen(same)
             model = clone(fitted_to_few).fit(same, Y)
-            assert (bits(model), predictions(model, same)) == told_of_few[:2]
+            expected = told_of_few[:2]
+            if form in DENSE_FORMS and fits_dense_rows(model):
+                expected = bits(of_dense), predictions(of_dense, X.toarray())
+            assert (bits(model), predictions(model, same)) == expected
             assert frozen(same) == before
 
 

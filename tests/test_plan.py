@@ -49,6 +49,14 @@ def test_memory_and_model(data, model):
     assert (plan.latency is None) == (not hasattr(model, "predict_topk"))
 
 
+def test_dense_features(data):
+    X, Y = data[0][:1000].toarray(), data[1][:1000]
+    plan = ml.plan(ml.DiSMECClassifier(1.0, random_state=0), X, Y, n_jobs=1, memory="1MB")
+    fitted = ml.DiSMECClassifier(1.0, random_state=0).fit(X, Y)
+    assert plan.model_bytes == pytest.approx(_size_of(fitted), rel=0.01)
+    assert not any("shards.fit" in change for change in plan.advice)
+
+
 def test_a_budget(data):
     X, Y = data
     model = ml.LabelTreeClassifier(C=1.0, n_trees=3, random_state=0)

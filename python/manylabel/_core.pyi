@@ -18,13 +18,16 @@ __all__ = [
     "check_correlated",
     "check_link",
     "coherent",
+    "column_scaling",
     "correlated_scorer",
     "crc32",
+    "dense_linear_scorer",
     "dismec_cut",
     "expected_f1_sets",
     "fit_calibration",
     "fit_correlated",
     "fit_dismec",
+    "fit_dismec_dense",
     "fit_kmeans",
     "fit_leml",
     "fit_link",
@@ -154,7 +157,11 @@ def check_correlated(params: dict[str, Any]) -> None: ...
 def check_link(params: dict[str, Any]) -> None: ...
 def coherent(probabilities: csr_array, hierarchy: list[list[int]], job: _Job) -> _Csr: ...
 def crc32(data: NDArray[np.uint8], start: int = 0) -> int: ...
+def column_scaling(
+    x: NDArray[Any], sample_weight: NDArray[np.float32] | None, center: bool
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 def correlated_scorer(model: Any, params: dict[str, Any]) -> Scorer: ...
+def dense_linear_scorer(model: Any) -> Scorer: ...
 def dismec_cut(wanted: float, scores: NDArray[np.float32], weights: NDArray[np.float64]) -> float | None: ...
 def expected_f1_sets(probabilities: csr_array, of_empty: float, job: _Job) -> _Csr: ...
 def fit_calibration(
@@ -186,6 +193,14 @@ def fit_dismec(
     params: dict[str, Any],
     job: _Job,
 ) -> tuple[_Csr, NDArray[np.float32], NDArray[np.int32], float | None]: ...
+def fit_dismec_dense(
+    examples: tuple[NDArray[Any], csr_array, NDArray[np.float32] | None],
+    columns: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
+    start: tuple[NDArray[np.float32], NDArray[np.float32]] | None,
+    factors: tuple[NDArray[np.float32], NDArray[np.float32]] | None,
+    params: dict[str, Any],
+    job: _Job,
+) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int32], float | None]: ...
 def fit_kmeans(
     x: csr_array,
     sample_weight: NDArray[np.float32] | None,

@@ -112,7 +112,7 @@ def fit(
 
     If X and Y are in memory, the client writes them to the folder once, and every worker memory-maps them.
     Workers on one machine share the memory. The blocks of a dask array are computed on the client, one after
-    the other.
+    the other, and are written as sparse rows.
 
     Examples
     --------

@@ -21,6 +21,7 @@ from manylabel.datasets.rows import folder_of
 from manylabel.embedding import Rembrandt
 from manylabel.estimator.names import column_names, values_of_frame
 from manylabel.estimator.parameters import n_threads
+from manylabel.estimator.surgery import EditableLabels
 from manylabel.estimator.validation import check_training_set
 from manylabel.linear.dismec import DiSMECClassifier
 from manylabel.memory import as_bytes
@@ -196,7 +197,7 @@ def plan(
     before = _private_memory()
     if column_names(Y) is not None:
         Y = values_of_frame(Y)
-    dense = isinstance(model, Rembrandt)
+    dense = model._dense if isinstance(model, EditableLabels) else isinstance(model, Rembrandt)
     in_memory = folder_of(X) is None
     X, Y, _ = check_training_set(clone(model), X, Y, None, dense=dense, unknown=True)
     begun, choice = clock(), 0.0
@@ -238,7 +239,7 @@ def plan(
         latency=_latency(fitted, X),
         rows=tuple(sample.n_rows for sample in samples),
         budget=budget,
-        advice=_advice(model, in_memory) if over else (),
+        advice=_advice(model, X, in_memory) if over else (),
     )
 
 
@@ -345,10 +346,10 @@ def _latency(fitted: Any, X: Any) -> float | None:
     return statistics.median(times)
 
 
-def _advice(model: Any, in_memory: bool) -> tuple[str, ...]:
+def _advice(model: Any, X: Any, in_memory: bool) -> tuple[str, ...]:
     """Return changes that reduce the memory of a fit."""
     changes = []
-    if isinstance(model, DiSMECClassifier | LabelTreeClassifier):
+    if isinstance(model, DiSMECClassifier | LabelTreeClassifier) and issparse(X):
         if in_memory:
             changes.append("memory-mapped rows: datasets.convert and datasets.open_rows")
         changes.append("fit in pieces: shards.fit(..., checkpoint=...)")

@@ -84,7 +84,8 @@ def fit(
         The estimator: a `DiSMECClassifier`, a `LabelTreeClassifier`, or a `BlockPartitionClassifier` whose
         `estimator` is from this library. It is not changed.
     X : array-like or sparse matrix of shape (n_samples, n_features), str or path-like
-        Features, or the path of a folder that `manylabel.datasets.convert` has written.
+        Features, or the path of a folder that `manylabel.datasets.convert` has written. They must be sparse
+        for a `DiSMECClassifier` with the squared hinge loss.
     Y : array-like or sparse matrix of shape (n_samples, n_labels), default=None
         0/1 indicator matrix, in which NaN marks unknown entries. It must be None if X is a folder.
     sample_weight : array-like of shape (n_samples,), default=None
@@ -123,7 +124,7 @@ def fit(
     Raises
     ------
     TypeError
-        If the fit of the estimator cannot be divided into pieces, or if its ``random_state`` is a
+        If the fit of the estimator to X cannot be divided into pieces, or if its ``random_state`` is a
         RandomState.
     ValueError
         If an argument is not valid, or if the folder was made with other data, other parameters, another
@@ -407,8 +408,19 @@ class Work:
             Y = values_of_frame(Y)
         column = as_column(Y)
         X_checked, Y_checked, weights = check_training_set(
-            self.estimator, X, Y if column is None else column, sample_weight, unknown=True
+            self.estimator,
+            X,
+            Y if column is None else column,
+            sample_weight,
+            dense=getattr(self.estimator, "_dense", False),
+            unknown=True,
         )
+        if isinstance(X_checked, np.ndarray):
+            raise TypeError(
+                f"`X` must be sparse, since the fit of {type(estimator).__name__} to a dense X cannot be divided "
+                f"into pieces; pass scipy.sparse.csr_array(X), got {type(X).__name__} "
+                f"of shape {X_checked.shape}"
+            )
         if labels is not None:
             named = all(isinstance(name, str) for name in labels)
             labels = list(as_names(labels, Y_checked.shape[1], "the column names of Y")) if named else None

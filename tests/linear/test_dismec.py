@@ -6,6 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_np
 from scipy.optimize import check_grad
+from scipy.sparse import csr_array, issparse
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
@@ -30,7 +31,8 @@ def problems(draw):
 
 def weights_of(model, label):
     """The weights of a label, followed by the intercept if there is one."""
-    coef = model.coef_.tocsr()[[label]].toarray()[0].astype(float)
+    coef = model.coef_[[label]]
+    coef = (coef.toarray() if issparse(coef) else coef)[0].astype(float)
     return np.append(coef, model.intercept_[label]) if model.fit_intercept else coef
 
 
@@ -51,8 +53,9 @@ def test_gradient_of_the_oracle(problem, C, seed):
     st.booleans(),
     st.booleans(),
     st.one_of(st.none(), st.lists(st.sampled_from([0.25, 1.0, 3.0]), min_size=12, max_size=12)),
+    st.sampled_from([np.asarray, csr_array]),
 )
-def test_exact_solver_reaches_the_minimum(problem, C, fit_intercept, normalize, weights):
+def test_exact_solver_reaches_the_minimum(problem, C, fit_intercept, normalize, weights, form):
     X, Y = problem
     m = None if weights is None else np.array(weights[: len(X)])
     model = DiSMECClassifier(
@@ -63,7 +66,7 @@ def test_exact_solver_reaches_the_minimum(problem, C, fit_intercept, normalize, 
         normalize=normalize,
         solver="exact",
         tol=1e-5,
-    ).fit(X, Y, sample_weight=m)
+    ).fit(form(X), Y, sample_weight=m)
     A = oracle.design(X, normalize, fit_intercept)
     for label, y in enumerate(Y.T):
         if not y.any():

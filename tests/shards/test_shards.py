@@ -136,13 +136,23 @@ def test_weights_and_one_label(tmp_path, data):
 
 def test_names_of_features(tmp_path, data):
     pandas = pytest.importorskip("pandas")
-    X = pandas.DataFrame(data[0][:300].toarray()).add_prefix("word ")
+    X = pandas.DataFrame.sparse.from_spmatrix(data[0][:300]).add_prefix("word ")
     Y = data[1][:300]
     expected = ml.DiSMECClassifier(**PLAIN).fit(X, Y)
     got = shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path)
     assert list(got.feature_names_in_) == list(expected.feature_names_in_)
     assert got.feature_names_in_.dtype == expected.feature_names_in_.dtype
     assert np.array_equal(got.decision_function(X), expected.decision_function(X))
+
+
+def test_dense_features(tmp_path, data):
+    X, Y = data[0][:300].toarray(), data[1][:300]
+    with pytest.raises(TypeError, match=r"`X` must be sparse.*DiSMECClassifier.*csr_array\(X\), got ndarray"):
+        shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path / "refused")
+    assert not (tmp_path / "refused").exists()
+    model = ml.DiSMECClassifier(**PLAIN, loss="logistic")
+    got = shards.fit(model, X, Y, checkpoint=tmp_path / "logistic")
+    assert_same_bits(got, model.fit(X, Y))
 
 
 def test_a_folder_of_rows(tmp_path, data):

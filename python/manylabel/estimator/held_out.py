@@ -71,10 +71,10 @@ _HASH = 2654435769
 class Fold(NamedTuple):
     """A split of a sample of rows into training rows and held-out rows; see `held_out_folds`."""
 
-    X: csr_array
+    X: csr_array | NDArray[Any]
     Y: csr_array
     sample_weight: NDArray[np.float32] | None
-    X_held: csr_array
+    X_held: csr_array | NDArray[Any]
     Y_held: NDArray[np.bool_]
     weight_held: NDArray[np.float64]
     share: float
@@ -176,13 +176,17 @@ class Fold(NamedTuple):
 
 
 def held_out_folds(
-    X: csr_array, Y: csr_array, sample_weight: NDArray[np.float32] | None, *, for_rankings: bool = False
+    X: csr_array | NDArray[Any],
+    Y: csr_array,
+    sample_weight: NDArray[np.float32] | None,
+    *,
+    for_rankings: bool = False,
 ) -> list[Fold]:
     """Sample rows and labels, and split the sampled rows into training rows and held-out rows.
 
     Parameters
     ----------
-    X : csr_array of shape (n_samples, n_features)
+    X : csr_array or ndarray, of shape (n_samples, n_features)
         Features.
     Y : csr_array of shape (n_samples, n_labels)
         Indicator matrix, in which NaN marks unknown entries.

@@ -258,6 +258,25 @@ class SparseMatrix(Attribute):
         _check_finite(name, matrix.data)
 
 
+class Weights(Attribute):
+    """Description of a fitted attribute that is a CSC matrix or a dense array of float32.
+
+    Parameters
+    ----------
+    shape : tuple of two str
+        Two names: one for the number of rows and one for the number of columns.
+    """
+
+    def __init__(self, shape: tuple[str, str]) -> None:
+        super().__init__()
+        self.sparse, self.dense = SparseMatrix("csc", shape, "f4"), Array(shape, "f4")
+
+    def check(self, name: str, value: Any, sizes: Sizes) -> None:
+        """Check the value of the attribute; see `Attribute.check`."""
+        kind = self.dense if isinstance(value, np.ndarray) else self.sparse
+        kind.check(name, value, sizes)
+
+
 class Each(Attribute):
     """Description of a fitted attribute that is a list or tuple of parts of the same kind.
 

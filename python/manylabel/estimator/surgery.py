@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,13 +47,18 @@ class EditableLabels(MultiLabelClassifier):
     label_changes_: NDArray[Any]
     max_iter: int
 
+    @property
+    def _dense(self) -> Literal[False, "as given"]:
+        """How `check_training_set` treats a dense X."""
+        return False
+
     def _select_labels(self, labels: NDArray[np.int64]) -> None:
         """Keep only the given labels, in this order. Their scores do not change."""
         raise NotImplementedError
 
     def _append_labels(
         self,
-        X: csr_array,
+        X: Any,
         Y: csr_array,
         sample_weight: Any,
         progress: Progress,
@@ -345,6 +350,7 @@ class EditableLabels(MultiLabelClassifier):
             Y_new if column is None else column,
             sample_weight,
             reset=False,
+            dense=self._dense,
             name="Y_new",
             unknown=True,
         )
@@ -392,10 +398,16 @@ class EditableLabels(MultiLabelClassifier):
 
     def _checked_rows(
         self, X: Any, Y: Any, sample_weight: Any, n_labels: int, *, unknown: bool = False
-    ) -> tuple[csr_array, csr_array, Any]:
+    ) -> tuple[Any, csr_array, Any]:
         column = as_column(Y)
         X, Y, sample_weight = check_training_set(
-            self, X, Y if column is None else column, sample_weight, reset=False, unknown=unknown
+            self,
+            X,
+            Y if column is None else column,
+            sample_weight,
+            reset=False,
+            dense=self._dense,
+            unknown=unknown,
         )
         if Y.shape[1] != n_labels:
             raise ValueError(

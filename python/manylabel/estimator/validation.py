@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,7 +115,7 @@ def check_row(estimator: Any, x: Any) -> csr_array:
     return row
 
 
-def check_matrix(estimator: Any, X: Any, *, reset: bool) -> csr_array | NDArray[Any]:
+def check_matrix(estimator: Any, X: Any, *, reset: bool, as_given: bool = False) -> csr_array | NDArray[Any]:
     """Convert a sparse X to a CSR array with sorted, unique indices, and a dense X to C order.
 
     Parameters
@@ -128,18 +128,21 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool) -> csr_array | NDArray[
     reset : bool
         Whether X defines the number and the names of the features. This is True in fit and False in
         predictions.
+    as_given : bool, default=False
+        Whether a dense X keeps its memory order, and the dtype float16.
 
     Returns
     -------
     csr_array or ndarray of shape (n_samples, n_features)
-        The features. The dtype is float32 if X is float32, and float64 otherwise.
+        The features. The dtype is float32 if X is float32, float16 if X is a dense array of float16 and
+        `as_given` is True, and float64 otherwise.
 
     Raises
     ------
     ValueError
         If X is not valid. The docstring of `check_features` lists the conditions.
     """
-    if not reset and _is_ready(estimator, X):
+    if not reset and not as_given and _is_ready(estimator, X):
         ready: csr_array | NDArray[Any] = X
         return ready
     if issparse(X):
@@ -149,8 +152,10 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool) -> csr_array | NDArray[
         X,
         reset=reset,
         accept_sparse="csr",
-        dtype=[np.float64, np.float32],
-        order="C",
+        dtype=[np.float64, np.float32, np.float16]
+        if as_given and not issparse(X)
+        else [np.float64, np.float32],
+        order=None if as_given else "C",
         accept_large_sparse=True,
         ensure_all_finite="allow-nan" if get_tags(estimator).input_tags.allow_nan else True,
     )
@@ -162,7 +167,7 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool) -> csr_array | NDArray[
         if not _has_sound_values(estimator, matrix.data):
             raise ValueError("values of X must be finite, got inf or NaN as the sum of duplicate entries")
     else:
-        matrix = np.require(matrix, requirements=["C", "A"])
+        matrix = np.require(matrix, requirements=["A"] if as_given else ["C", "A"])
     # In fit, the values of X may determine whether rows are scaled. `fit` therefore checks the values again
     # later.
     scaled = getattr(estimator, "normalize" if reset else "_normalizes_rows", False)
@@ -362,7 +367,7 @@ def check_training_set(
     sample_weight: Any,
     *,
     reset: bool = True,
-    dense: bool = False,
+    dense: bool | Literal["as given"] = False,
     name: str = "Y",
     unknown: bool = False,
 ) -> tuple[Any, csr_array, NDArray[np.float32] | None]:
@@ -381,8 +386,9 @@ def check_training_set(
     reset : bool, default=True
         Whether X defines the number and the names of the features. Pass False if the fit continues an earlier
         fit. X must then have the same features as in the earlier fit.
-    dense : bool, default=False
-        Whether a dense X stays dense. A sparse X is always converted to a CSR array.
+    dense : bool or "as given", default=False
+        Whether a dense X stays dense. With True, it is converted to C order. With "as given", it keeps its
+        memory order and the dtype float16. A sparse X is always converted to a CSR array.
     name : str, default="Y"
         Name of the argument Y, for error messages.
     unknown : bool, default=False
@@ -411,8 +417,10 @@ def check_training_set(
             f"{type(estimator).__name__} requires {target} to be passed, but the target {target} is None; "
             f"{target} must be an indicator matrix of shape (n_samples, n_labels)"
         )
-    check = check_matrix if dense else check_features
-    X = check(estimator, X, reset=reset)
+    if dense:
+        X = check_matrix(estimator, X, reset=reset, as_given=dense == "as given")
+    else:
+        X = check_features(estimator, X, reset=reset)
     Y = check_labels(Y, name, unknown=True)
     if not unknown and np.isnan(Y.data).any():
         raise ValueError(

@@ -101,11 +101,19 @@ class LinearClassifier(MultiLabelClassifier):
 
 
 class SparseLinearClassifier(LinearClassifier):
-    """Base class of linear classifiers with sparse weights in ``coef_``."""
+    """Base class of linear classifiers with sparse or dense weights in ``coef_``."""
 
-    coef_: csc_array
+    coef_: csc_array | NDArray[np.float32]
+
+    def _make_scorer(self) -> _core.Scorer:
+        if isinstance(self.coef_, np.ndarray):
+            return _core.dense_linear_scorer(self)
+        return _core.linear_scorer(self)
 
     def _weights(self, label: int, features: NDArray[Any]) -> NDArray[np.float64]:
+        if isinstance(self.coef_, np.ndarray):
+            of_label: NDArray[np.float64] = self.coef_[label, features].astype(np.float64)
+            return of_label
         # Each column has the weights of one feature, with sorted labels.
         found = np.zeros(len(features))
         for at, feature in enumerate(features.tolist()):

@@ -26,8 +26,8 @@ from manylabel.estimator.held_out import (
 from manylabel.estimator.parameters import fixed_threshold
 from manylabel.estimator.progress import Progress, Tell, reported
 from manylabel.estimator.registry import register
-from manylabel.estimator.scaling import ScaledFeatures
-from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
+from manylabel.estimator.scaling import ScaledFeatures, ScaledTable, core_table
+from manylabel.estimator.schema import Array, Scalar, Schema, Weights
 from manylabel.estimator.surgery import EditableLabels
 from manylabel.estimator.validation import check_training_set, known_ones
 from manylabel.linear.base import LinearClassifier, SparseLinearClassifier
@@ -104,8 +104,9 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
 
     Attributes
     ----------
-    coef_ : csc_array of shape (n_labels, n_features), dtype float32
-        Weights. The format is CSC, because predictions read the weights feature by feature.
+    coef_ : csc_array or ndarray, of shape (n_labels, n_features), dtype float32
+        Weights. If X was sparse in `fit`, they are a CSC array, because predictions read the weights feature
+        by feature. If X was dense and `loss` is "squared_hinge", they are an ndarray.
     intercept_ : ndarray of shape (n_labels,), dtype float32
         Intercepts minus the given or learned threshold (`threshold_`). Labels that occur in no training row
         have the intercept -inf, so that they are never predicted.
@@ -160,6 +161,16 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     takes about 0.1 seconds, and a fit with a given C takes 0.01 seconds. On large data sets, where a fit
     takes minutes, the search takes a few percent of the fit time.
 
+    With the squared hinge loss, a dense X is used as it is, with dtype float16, float32 or float64 and in
+    any memory order. It may be memory-mapped from a ``.npy`` file. The fit reads it in blocks of rows and
+    computes matrix products with up to 64 labels. Beside X and the weights, it takes about a fifth of the
+    memory of X in float32, or up to 100 MB if this is more. Both solvers minimize the objective of every
+    label over all rows. For rare labels, the tolerance of "fast" is ten times as large as that of
+    "exact". The weights can therefore differ slightly from those of a sparse X with the same values. With
+    the logistic loss, the fit makes a sparse copy of a dense X.
+
+    The other paragraphs of this section are about a sparse X.
+
     The solver processes 16 labels at once. A step for these 16 labels takes O(nnz(X)) time, where nnz(X) is
     the number of nonzero values of X. The fit takes 8 bytes of memory per stored value of X, or 16 bytes if
     some labels are not rare, in addition to the weights. Each thread takes up to 400 bytes per feature (450
@@ -205,14 +216,13 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
 
     schema = Schema(
         **(LinearClassifier.fitted | EditableLabels.fitted),
-        coef_=SparseMatrix("csc", ("n_labels", "n_features"), "f4"),
+        coef_=Weights(("n_labels", "n_features")),
         n_iter_=Array(("n_labels",), "i4"),
         C_=Scalar(float, optional=True),  # missing in files of version 0.1
     )
 
     chosen = ("C", "threshold")
 
-    coef_: csc_array
     n_iter_: NDArray[np.int32]
 
     def __init__(
@@ -262,6 +272,10 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
             built._fit(X, Y, sample_weight, progress, label_weight=label_weight, propensities=propensities)
         return self
 
+    @property
+    def _dense(self) -> Literal[False, "as given"]:
+        return "as given" if self.loss == "squared_hinge" else False
+
     def _fit(
         self,
         X: Any,
@@ -271,32 +285,45 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         *,
         label_weight: Any = None,
         propensities: Any = None,
-        start: tuple[csr_array, NDArray[np.float32]] | None = None,
+        start: tuple[Any, NDArray[np.float32]] | None = None,
         quiet: bool = False,
     ) -> None:
         params = self.parameters.check(self)
         threshold = fixed_threshold(params["threshold"])
         self.__dict__.pop("label_changes_", None)
         sparse_output = issparse(y)
-        X, y, sample_weight = check_training_set(self, X, y, sample_weight, unknown=True)
+        X, y, sample_weight = check_training_set(self, X, y, sample_weight, dense=self._dense, unknown=True)
         n_labels = y.shape[1]
         costs = label_costs(n_labels, label_weight, propensities)
-        scaled = ScaledFeatures(X, sample_weight, self.normalize, center=params["fit_intercept"])
+        factors = None if costs is None else (costs.positive, costs.negative)
+        scaled = _scaled(X, sample_weight, self.normalize, center=params["fit_intercept"])
         params |= {"learn_cut": threshold is None, "normalize": scaled.by_row}
         with reported(n_labels, "label", params["verbose"], progress) as report:
             if params["C"] == "auto":
                 params["C"] = self._chosen_strength(scaled, y, sample_weight, costs, report)
-            weights, intercept, n_iter, cut = _core.fit_dismec(
-                (scaled.X, y, sample_weight),
-                prepared_for(scaled.X, y, params, report),
-                None if start is None else scaled.scaled(*start),
-                None if costs is None else (costs.positive, costs.negative),
-                params,
-                (params["n_jobs"], report),
-            )
-        # A CSR matrix of shape (n_features, n_labels) has the same arrays as its transpose in CSC format.
-        coef = csc_array(core_parts(weights), shape=(n_labels, X.shape[1]))
-        self.coef_, intercept = scaled.unscaled(coef, intercept)
+            job = (params["n_jobs"], report)
+            if isinstance(scaled, ScaledTable):
+                weights, intercept, n_iter, cut = _core.fit_dismec_dense(
+                    (core_table(scaled.X), y, sample_weight),
+                    scaled.columns,
+                    None if start is None else scaled.scaled(*start),
+                    factors,
+                    params,
+                    job,
+                )
+                self.coef_, intercept = scaled.unscaled(weights, intercept)
+            else:
+                parts, intercept, n_iter, cut = _core.fit_dismec(
+                    (scaled.X, y, sample_weight),
+                    prepared_for(scaled.X, y, params, report),
+                    None if start is None else scaled.scaled(*start),
+                    factors,
+                    params,
+                    job,
+                )
+                # A CSR matrix of shape (n_features, n_labels) has the same arrays as its transpose in CSC.
+                coef = csc_array(core_parts(parts), shape=(n_labels, X.shape[1]))
+                self.coef_, intercept = scaled.unscaled(coef, intercept)
         self._shift(intercept, threshold, cut)
         self.C_ = params["C"]
         self.n_iter_ = n_iter
@@ -318,13 +345,14 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
             )
 
     def _select_labels(self, labels: NDArray[np.int64]) -> None:
-        self.coef_ = csc_array(self.coef_[labels]).sorted_indices()
+        chosen: Any = self.coef_[labels]
+        self.coef_ = chosen if isinstance(chosen, np.ndarray) else csc_array(chosen).sorted_indices()
         self.intercept_ = self.intercept_[labels]
         self.n_iter_ = self.n_iter_[labels]
 
     def _append_labels(
         self,
-        X: csr_array,
+        X: Any,
         Y: csr_array,
         sample_weight: Any,
         progress: Progress,
@@ -349,18 +377,27 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
             progress,
             label_weight=label_weight,
             propensities=propensities,
-            start=None if start is None else self._margins(start),
+            start=None if start is None else self._margins(start, dense=isinstance(X, np.ndarray)),
             quiet=True,
         )
-        self.coef_ = csc_array(vstack([self.coef_, added.coef_], format="csc"))
+        if isinstance(self.coef_, np.ndarray):
+            more: Any = added.coef_ if isinstance(added.coef_, np.ndarray) else added.coef_.toarray()
+            self.coef_ = np.vstack([self.coef_, more])
+        else:
+            self.coef_ = csc_array(vstack([self.coef_, csc_array(added.coef_)], format="csc"))
         self.intercept_ = np.concatenate([self.intercept_, added.intercept_])
         self.n_iter_ = np.concatenate([self.n_iter_, added.n_iter_])
         return int(np.count_nonzero(added.n_iter_ >= self.max_iter))
 
-    def _margins(self, labels: list[int]) -> tuple[csr_array, NDArray[np.float32]]:
+    def _margins(self, labels: list[int], *, dense: bool) -> tuple[Any, NDArray[np.float32]]:
         """Return the weights of some labels, and their intercepts before the threshold is subtracted."""
         threshold = np.float32(getattr(self, "threshold_", 0.0))
-        return csr_array(self.coef_[labels]).sorted_indices(), self.intercept_[labels] + threshold
+        weights: Any = self.coef_[labels]
+        if dense:
+            weights = weights if isinstance(weights, np.ndarray) else weights.toarray()
+        else:
+            weights = csr_array(weights).sorted_indices()
+        return weights, self.intercept_[labels] + threshold
 
     def _log_odds(self, scores: NDArray[Any]) -> NDArray[Any]:
         return scores if self.loss == "logistic" else super()._log_odds(scores)
@@ -370,7 +407,7 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
 
     def _settled(
         self,
-        X: csr_array,
+        X: Any,
         Y: csr_array,
         sample_weight: Any,
         threads: int,
@@ -379,7 +416,7 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     ) -> DiSMECClassifier:
         if self.C != "auto":
             return self
-        scaled = ScaledFeatures(X, sample_weight, self.normalize, center=self.fit_intercept)
+        scaled = _scaled(X, sample_weight, self.normalize, center=self.fit_intercept)
         model: DiSMECClassifier = clone(self)
         if model.normalize == "auto":
             model.normalize = "rows" if scaled.by_row else "columns"
@@ -389,7 +426,7 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
 
     def _chosen_strength(
         self,
-        scaled: ScaledFeatures,
+        scaled: ScaledFeatures | ScaledTable,
         Y: csr_array,
         sample_weight: NDArray[np.float32] | None,
         costs: LabelCosts | None,
@@ -398,7 +435,11 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         """Choose the value of C with the best rankings, or with the lowest loss, on held-out rows."""
         n_seen = np.count_nonzero(np.bincount(known_ones(Y).indices, minlength=Y.shape[1]))
         ranks = bool(scaled.by_row and n_seen > _LONGEST_RANKING)
-        folds = held_out_folds(scaled.X, Y, sample_weight, for_rankings=ranks)
+        drawn = held_out_folds(scaled.X, Y, sample_weight, for_rankings=ranks)
+        folds = [
+            fold._replace(X=scaled.rows(fold.X), X_held=scaled.rows(fold.X_held))  # type: ignore[arg-type]
+            for fold in drawn
+        ]
         if not folds:
             return _USUAL_C
         # The seed is fixed, so that the choice depends only on the data.
@@ -446,6 +487,14 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         if ranks:
             return best_ranked_strength(precisions, _USUAL_C_OF_UNIT_ROWS[self.loss], _LEAST_C, _MOST_C)
         return best_strength(loss, clearly_lower, _USUAL_C, _LEAST_C, _MOST_C)
+
+
+def _scaled(
+    X: Any, sample_weight: NDArray[np.float32] | None, normalize: bool | str, *, center: bool
+) -> ScaledFeatures | ScaledTable:
+    """Return scaled features, which are dense if X is dense."""
+    kind = ScaledTable if isinstance(X, np.ndarray) else ScaledFeatures
+    return kind(X, sample_weight, normalize, center=center)
 
 
 def _squared_hinge(margins: NDArray[np.float64]) -> NDArray[np.float64]:

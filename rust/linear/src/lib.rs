@@ -15,8 +15,8 @@
 //! two matrices takes O(rank²) time per row, feature and label. In addition, each step of conjugate
 //! gradients takes O(rank) time per stored value of X.
 //!
-//! [`Scorer`] scores rows with sparse weights, and [`leml::Scorer`] scores rows with low-rank
-//! factors. The two types implement [`Model`](manylabel_score::Model), which turns scores into
+//! [`Scorer`] scores rows with sparse weights, [`DenseScorer`] with dense weights, and [`leml::Scorer`] with
+//! low-rank factors. These types implement [`Model`](manylabel_score::Model), which turns scores into
 //! rankings and label sets. [`Tally`] learns the threshold above which labels are predicted.
 //!
 //! `DiSMEC` and LEML fit in parallel, and PD-Sparse fits on one thread. Results do not depend on
@@ -63,6 +63,8 @@ pub mod leml;
 mod panel;
 pub mod pdsparse;
 mod predict;
+mod predict_dense;
 
 pub use cut::Tally;
 pub use predict::Scorer;
+pub use predict_dense::DenseScorer;

@@ -53,6 +53,7 @@ mod reserve;
 mod rules;
 mod run;
 mod scorer;
+mod table;
 mod tree;
 mod tree_pieces;
 
@@ -95,6 +96,8 @@ pub mod _core {
     use crate::rules::{fit_rules, rules_add, rules_fired, rules_scorer};
     #[pymodule_export]
     use crate::scorer::Scorer;
+    #[pymodule_export]
+    use crate::table::{column_scaling, dense_linear_scorer, fit_dismec_dense};
     #[pymodule_export]
     use crate::tree::{fit_tree, tree_add_labels, tree_scorer};
     #[pymodule_export]

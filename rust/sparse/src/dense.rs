@@ -4,6 +4,7 @@
 //! the `score` crate makes a sparse copy.
 
 use crate::Real;
+use crate::view::divisors;
 use manylabel_base::Error;
 use ndarray::ArrayView2;
 use std::ops::Range;
@@ -78,6 +79,20 @@ impl<'a, T: Real> DenseView<'a, T> {
     /// Panics if `row >= n_rows`.
     pub fn row(&self, row: usize) -> &'a [T] {
         &self.values[row * self.n_cols..][..self.n_cols]
+    }
+
+    /// Returns two numbers that scale a row to unit length, as [`CsrView::row_divisors`](crate::CsrView::row_divisors)
+    /// does.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `row >= n_rows`.
+    pub fn row_divisors(&self, row: usize, normalize: bool) -> (f64, f64) {
+        if normalize {
+            divisors(self.row(row))
+        } else {
+            (1.0, 1.0)
+        }
     }
 
     /// Returns the `rows.len() * n_cols` values of consecutive rows.

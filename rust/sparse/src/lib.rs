@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | [`CsrView`] | a borrowed matrix with any index and value type of scipy | the Python bindings |
 //! | [`DenseView`] | a borrowed dense matrix in C order | the Python bindings |
+//! | [`Table`] | a borrowed dense matrix of any float type and strides; input of dense fits | the Python bindings |
 //! | [`Sparse`] | a [`CsrView`] of any of four types; input of fits | the Python bindings |
 //! | [`Features`] | a [`CsrView`] or [`DenseView`]; input of predictions | the Python bindings |
 //! | [`CsrOwned`] | an owned matrix of `u32` columns and `f32` values | solvers |
@@ -64,6 +65,7 @@ mod picked;
 mod scalar;
 mod standardize;
 mod stored;
+mod table;
 mod topk;
 mod view;
 
@@ -74,8 +76,9 @@ pub use labels::{Labels, LabelsOwned};
 pub use manylabel_simd::{LANES, Lanes};
 pub use owned::CsrOwned;
 pub use picked::Picked;
-pub use scalar::{Index, Real, Value};
+pub use scalar::{Index, Real, Value, from_half};
 pub use standardize::ColumnScaling;
 pub use stored::{CsrMut, CsrRef, Stored, scale_into};
+pub use table::{Table, TableRows};
 pub use topk::TopK;
 pub use view::CsrView;

@@ -1,5 +1,5 @@
 //! Defines the number types of matrices: [`Index`] for row ends and columns, [`Value`] for stored values, and
-//! [`Real`] for values in computations.
+//! [`Real`] for values in computations. [`from_half`] reads 16-bit floats.
 
 use manylabel_simd::Lane;
 use std::ops::{Add, Sub, SubAssign};
@@ -62,6 +62,17 @@ macro_rules! real {
     )*};
 }
 real!(f32, f64);
+
+/// Returns the value of a 16-bit float. The result is exact. The bits of infinity and NaN give finite numbers
+/// of at least 2¹⁶.
+#[inline(always)]
+pub fn from_half(half: u16) -> f32 {
+    /// The exponents of the two formats have the biases 127 and 15.
+    const REBIAS: f32 = f32::from_bits((127 + 127 - 15) << 23);
+    // Moves the exponent and the fraction to their places, and keeps the sign.
+    let bits = ((i32::from(half as i16) << 13) & 0x8FFF_E000_u32 as i32) as u32;
+    f32::from_bits(bits) * REBIAS
+}
 
 #[cfg(test)]
 mod tests {

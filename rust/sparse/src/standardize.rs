@@ -65,30 +65,40 @@ impl ColumnScaling {
         center: bool,
         watch: &Watch,
     ) -> Result<Self, Error> {
+        Self::of_entries(&x, weights, center, watch)
+    }
+
+    /// Computes the shifts and scales from the entries of any matrix; see [`learn`](Self::learn).
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`learn`](Self::learn).
+    pub(crate) fn of_entries(
+        x: &impl Entries,
+        weights: Option<&[f32]>,
+        center: bool,
+        watch: &Watch,
+    ) -> Result<Self, Error> {
+        let (n_rows, n_cols) = x.shape();
         let weight = |row: usize| weights.map_or(1.0, |weights| f64::from(weights[row]));
-        let zeros = || filled("number of columns", 0.0, x.n_cols());
-        let total: f64 = (0..x.n_rows()).map(weight).sum();
+        let zeros = || filled("number of columns", 0.0, n_cols);
+        let total: f64 = (0..n_rows).map(weight).sum();
 
         let (mut stored, mut mean) = (zeros()?, zeros()?);
-        each_entry(x, watch, |row, col, value| {
-            if value != 0.0 {
-                stored[col] += weight(row);
-                mean[col] += weight(row) * value;
-            }
-        })?;
+        let about = zeros()?;
+        let terms = |weight: f64, value: f64, _| (weight, weight * value);
+        x.add(weights, &about, terms, (&mut stored, &mut mean), watch)?;
         for sum in &mut mean {
             *sum /= total;
         }
 
         let (mut variance, mut square) = (zeros()?, zeros()?);
-        each_entry(x, watch, |row, col, value| {
-            if value != 0.0 {
-                variance[col] += weight(row) * (value - mean[col]).powi(2);
-                square[col] += weight(row) * value * value;
-            }
-        })?;
+        let terms = |weight: f64, value: f64, mean: f64| {
+            (weight * (value - mean).powi(2), weight * value * value)
+        };
+        x.add(weights, &mean, terms, (&mut variance, &mut square), watch)?;
         let mut varying = 0;
-        for col in 0..x.n_cols() {
+        for col in 0..n_cols {
             // `zeros` is the total weight of the entries that are zero. The squared deviation of each such
             // entry is `mean²`.
             let zeros = (total - stored[col]).max(0.0);
@@ -195,29 +205,60 @@ impl ColumnScaling {
 /// Number of rows that are scaled between two checks for a stop request of the caller.
 const ROWS_PER_STEP: usize = 1 << 10;
 
-/// Calls `visit` with the row, column and value of each stored entry, in order of rows.
-///
-/// # Errors
-///
-/// Returns [`Error::Stopped`] if the caller requested a stop.
-fn each_entry<I: Index, T: Value>(
-    x: CsrView<'_, I, T>,
-    watch: &Watch,
-    mut visit: impl FnMut(usize, usize, f64),
-) -> Result<(), Error> {
-    let mut since = 0;
-    for row in 0..x.n_rows() {
-        let (cols, values) = x.row(row);
-        since += cols.len();
-        if since > ENTRIES_PER_STEP {
-            watch.step(0)?;
-            since = 0;
-        }
-        for (col, value) in cols.iter().zip(values) {
-            visit(row, col.get(), value.f64());
-        }
+/// A matrix whose columns can be summed.
+pub(crate) trait Entries {
+    /// Returns the numbers of rows and columns.
+    fn shape(&self) -> (usize, usize);
+
+    /// Adds two terms of each nonzero entry to the two sums of its column, in the order of the rows. `terms` gets
+    /// the weight of the row, the value, and the number of the column in `about`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Stopped`] if the caller requested a stop.
+    fn add(
+        &self,
+        weights: Option<&[f32]>,
+        about: &[f64],
+        terms: impl Fn(f64, f64, f64) -> (f64, f64),
+        sums: (&mut [f64], &mut [f64]),
+        watch: &Watch,
+    ) -> Result<(), Error>;
+}
+
+impl<I: Index, T: Value> Entries for CsrView<'_, I, T> {
+    fn shape(&self) -> (usize, usize) {
+        (self.n_rows(), self.n_cols())
     }
-    Ok(())
+
+    fn add(
+        &self,
+        weights: Option<&[f32]>,
+        about: &[f64],
+        terms: impl Fn(f64, f64, f64) -> (f64, f64),
+        sums: (&mut [f64], &mut [f64]),
+        watch: &Watch,
+    ) -> Result<(), Error> {
+        let mut since = 0;
+        for row in 0..self.n_rows() {
+            let (cols, values) = self.row(row);
+            since += cols.len();
+            if since > ENTRIES_PER_STEP {
+                watch.step(0)?;
+                since = 0;
+            }
+            let weight = weights.map_or(1.0, |weights| f64::from(weights[row]));
+            for (col, value) in cols.iter().zip(values) {
+                let (col, value) = (col.get(), value.f64());
+                if value != 0.0 {
+                    let terms = terms(weight, value, about[col]);
+                    sums.0[col] += terms.0;
+                    sums.1[col] += terms.1;
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

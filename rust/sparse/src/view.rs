@@ -151,23 +151,27 @@ impl<I: Index, T: Value> CsrView<'_, I, T> {
         if !normalize {
             return (1.0, 1.0);
         }
-        let values = self.row(row).1;
-        let norm_in = |unit: f64| {
-            let squares = values.iter().map(|value| (value.f64() / unit).powi(2));
-            squares.sum::<f64>().sqrt()
-        };
-        let norm = norm_in(1.0);
-        if (1e-140..1e140).contains(&norm) {
-            return (norm, 1.0);
-        }
-        let largest = values
-            .iter()
-            .fold(0.0f64, |largest, value| largest.max(value.f64().abs()));
-        if largest > 0.0 {
-            (largest, norm_in(largest))
-        } else {
-            (1.0, 1.0)
-        }
+        divisors(self.row(row).1)
+    }
+}
+
+/// Returns two numbers that scale a row with these values to unit length; see [`CsrView::row_divisors`].
+pub(crate) fn divisors<T: Value>(values: &[T]) -> (f64, f64) {
+    let norm_in = |unit: f64| {
+        let squares = values.iter().map(|value| (value.f64() / unit).powi(2));
+        squares.sum::<f64>().sqrt()
+    };
+    let norm = norm_in(1.0);
+    if (1e-140..1e140).contains(&norm) {
+        return (norm, 1.0);
+    }
+    let largest = values
+        .iter()
+        .fold(0.0f64, |largest, value| largest.max(value.f64().abs()));
+    if largest > 0.0 {
+        (largest, norm_in(largest))
+    } else {
+        (1.0, 1.0)
     }
 }
 

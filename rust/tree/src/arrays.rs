@@ -10,9 +10,10 @@
 //! bucket. On average, a bucket has one or two features. A search through the whole chunk is not needed.
 
 use crate::probability::Link;
-use crate::weights::{Weights, from_half};
+use crate::weights::Weights;
 use manylabel_base::range::{ensure, same};
 use manylabel_base::{Error, collected, filled, push};
+use manylabel_sparse::from_half;
 use std::ops::Range;
 
 /// The arrays of a fitted model. [`check`](Self::check) lists the conditions that they must satisfy.

@@ -19,6 +19,7 @@ use crate::model::Model;
 use crate::params::Precision;
 use manylabel_base::range::ensure;
 use manylabel_base::{Error, collected, copied, filled, reserved};
+use manylabel_sparse::from_half;
 use std::ops::Range;
 
 /// The name of the weights in error messages.
@@ -109,17 +110,6 @@ impl WeightsOwned {
             Self::Int8(weights) => Weights::Int8(weights),
         }
     }
-}
-
-/// Returns the value of a 16-bit float. The result is exact. The bits of infinity and NaN give finite numbers
-/// of at least 2¹⁶.
-#[inline(always)]
-pub(crate) fn from_half(half: u16) -> f32 {
-    /// The exponents of the two formats have the biases 127 and 15.
-    const REBIAS: f32 = f32::from_bits((127 + 127 - 15) << 23);
-    // Moves the exponent and the fraction to their places, and keeps the sign.
-    let bits = ((i32::from(half as i16) << 13) & 0x8FFF_E000_u32 as i32) as u32;
-    f32::from_bits(bits) * REBIAS
 }
 
 /// Returns the bits of the 16-bit float that is closest to `weight`. If two are equally close, the one with an

@@ -49,11 +49,13 @@
 //! | `start.rs` | weights of an earlier fit, from which `optimum` begins |
 //! | `targets.rs` | the labels of the rows, unknown pairs of row and label, and factors of the costs |
 //! | `optimum.rs`, `active.rs` | the two solvers |
+//! | `dense/` | the fit to dense features |
 //! | `logistic.rs` | the logistic loss, for the steps of `optimum` |
 //! | `unseen.rs` | scores of held-out rows, and the threshold |
 
 mod active;
 mod block;
+mod dense;
 mod effort;
 mod fit;
 mod logistic;
@@ -67,6 +69,7 @@ mod targets;
 mod unseen;
 
 pub use block::{Block, Forgotten, Solution};
+pub use dense::{DenseModel, DenseStart};
 pub use effort::Effort;
 pub use fit::{Model, Spare};
 pub use params::{Checked, Loss, Params, Solver};

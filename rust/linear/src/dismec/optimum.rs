@@ -44,17 +44,17 @@ pub(super) const LINE_STEPS: usize = 3;
 /// The preconditioner uses the estimated diagonal of the Hessian, multiplied by this factor. The
 /// full diagonal would overestimate the curvature of frequent features, because the active rows
 /// (rows with a nonzero loss) are not a random sample.
-const DIAGONAL_SHARE: f64 = 0.1;
+pub(super) const DIAGONAL_SHARE: f64 = 0.1;
 
 /// The number of steps of the fit of a panel, divided by the number of steps that adapt its weights to the
 /// rows that are not held out. The second number is limited by [`STEPS_TO_UNLEARN`]. These steps add about
 /// a sixth to the time of the panel.
-const STEPS_PER_STEP_TO_UNLEARN: usize = 6;
+pub(super) const STEPS_PER_STEP_TO_UNLEARN: usize = 6;
 
 /// The smallest and the largest number of steps that adapt the weights to the rows that are not
 /// held out. With these limits, the thresholds are similar to thresholds of fits without these rows
 /// (`tests/linear/test_threshold.py`).
-const STEPS_TO_UNLEARN: (usize, usize) = (2, 6);
+pub(super) const STEPS_TO_UNLEARN: (usize, usize) = (2, 6);
 
 /// The largest number of steps of labels that begin with their weights in a fit to similar rows. On eurlex57k, three
 /// trees rank equally well with 0, 1, 6 and unlimited steps. One step adapts the weights to the rows that are new.

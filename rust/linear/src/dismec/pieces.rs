@@ -133,7 +133,7 @@ impl<'a> Task<'a> {
         let samples = (Sample::of(frequent.len()), Sample::of(rare.len()));
         let unseen = if params.0.learn_cut {
             let drawn = samples.0.labels(frequent).chain(samples.1.labels(rare));
-            Unseen::new(&problem, drawn)?
+            Unseen::new(&problem.cost, |label| problem.positives(label), drawn)?
         } else {
             None
         };

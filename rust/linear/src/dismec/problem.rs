@@ -129,12 +129,19 @@ impl<'a> Problem<'a> {
         watch: &Watch,
     ) -> Result<Self, Error> {
         let rows = x.view();
-        let weight = |row: usize| weights.map_or(1.0, |weights| weights[row]);
-        let cost = (0..rows.n_rows()).map(|row| (2.0 * params.c * f64::from(weight(row))) as f32);
-        let cost = collected("number of rows", cost)?;
+        let cost = costs(rows.n_rows(), weights, params.c)?;
         let total_cost: f64 = cost.iter().map(|&cost| f64::from(cost)).sum();
         watch.step(0)?;
-        check_magnitude(rows, &cost, outputs.range_of_factors())?;
+        let square = |row| {
+            let (_, values) = rows.row(row);
+            values
+                .iter()
+                .map(|&value| f64::from(value).powi(2))
+                .sum::<f64>()
+        };
+        // Values are finite in `f32`, so their squares are finite in `f64`.
+        let longest = (0..rows.n_rows()).map(square).fold(1.0, f64::max);
+        check_magnitude(longest, &cost, outputs.range_of_factors())?;
         watch.step(0)?;
         let mean = column_sums(rows, &cost, |value| value, total_cost)?;
         watch.step(0)?;
@@ -227,13 +234,12 @@ impl<'a> Problem<'a> {
 
     /// Returns the rows that have `label`, in increasing order.
     pub(crate) fn positives(&self, label: u32) -> &[u32] {
-        self.outputs.rows_of_label.row(label as usize).0
+        self.outputs.positives(label)
     }
 
     /// Returns the rows for which `label` is unknown, in increasing order.
     pub(crate) fn unknown(&self, label: u32) -> &[u32] {
-        let unknown = self.outputs.unknown.as_ref();
-        unknown.map_or(&[], |unknown| unknown.row(label as usize).0)
+        self.outputs.unknown(label)
     }
 
     /// Returns the number of rows for which `label` is known.
@@ -243,14 +249,24 @@ impl<'a> Problem<'a> {
 
     /// Returns the factors of the costs of the rows for `label`.
     pub(crate) fn factors(&self, label: u32) -> Factors {
-        let factors = self.outputs.factors.as_ref();
-        factors.map_or(Factors::default(), |factors| factors[label as usize])
+        self.outputs.factors(label)
     }
 
     /// Returns true if labels have factors.
     pub(crate) fn has_factors(&self) -> bool {
         self.outputs.factors.is_some()
     }
+}
+
+/// Returns `2 C m_i` for each row; see [`Problem::cost`].
+///
+/// # Errors
+///
+/// Returns [`Error::TooLarge`] if there is not enough memory.
+pub(super) fn costs(n_rows: usize, weights: Option<&[f32]>, c: f64) -> Result<Vec<f32>, Error> {
+    let weight = |row: usize| weights.map_or(1.0, |weights| weights[row]);
+    let cost = (0..n_rows).map(|row| (2.0 * c * f64::from(weight(row))) as f32);
+    collected("number of rows", cost)
 }
 
 /// Returns the sum of `cost_i term(x_ij)` for each column j, divided by `share`. Sums are computed in `f64`,
@@ -279,24 +295,19 @@ fn column_sums(
 /// Checks that intermediate results stay in the range of `f32`. Products of gradients and scores can be as
 /// large as the square of the magnitude computed here. Also checks that costs do not become zero. Each cost
 /// may be multiplied by a factor from `least` to `most`, the smallest and the largest factor of all labels.
+/// `longest` is the largest squared length of a row, at least 1.
 ///
 /// # Errors
 ///
 /// Returns [`Error::Param`] with the name `X` or `C`, depending on which of them makes the
 /// magnitude large.
-fn check_magnitude(x: CsrRef<'_>, cost: &[f32], (least, most): (f32, f32)) -> Result<(), Error> {
+pub(super) fn check_magnitude(
+    longest: f64,
+    cost: &[f32],
+    (least, most): (f32, f32),
+) -> Result<(), Error> {
     const LARGEST: f64 = 1e17;
     const SMALLEST: f32 = 1e-30;
-    let longest = (0..x.n_rows())
-        .map(|row| {
-            x.row(row)
-                .1
-                .iter()
-                .map(|&value| f64::from(value).powi(2))
-                .sum::<f64>()
-        })
-        // Values are finite in `f32`, so their squares are finite in `f64`.
-        .fold(1.0, f64::max);
     let total = cost.iter().map(|&cost| f64::from(cost)).sum::<f64>();
     let magnitude = longest * total * f64::from(most);
     if magnitude.is_nan() || magnitude > LARGEST {

@@ -110,6 +110,23 @@ pub struct Outputs {
 }
 
 impl Outputs {
+    /// Returns the rows that have `label`, in increasing order.
+    pub(crate) fn positives(&self, label: u32) -> &[u32] {
+        self.rows_of_label.row(label as usize).0
+    }
+
+    /// Returns the rows for which `label` is unknown, in increasing order.
+    pub(crate) fn unknown(&self, label: u32) -> &[u32] {
+        let unknown = self.unknown.as_ref();
+        unknown.map_or(&[], |unknown| unknown.row(label as usize).0)
+    }
+
+    /// Returns the factors of the costs of the rows for `label`.
+    pub(crate) fn factors(&self, label: u32) -> Factors {
+        let factors = self.factors.as_ref();
+        factors.map_or(Factors::default(), |factors| factors[label as usize])
+    }
+
     /// Returns the smallest and the largest of all factors and the number 1.
     pub(crate) fn range_of_factors(&self) -> (f32, f32) {
         let factors = self.factors.iter().flatten();

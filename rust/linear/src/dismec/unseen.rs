@@ -100,28 +100,29 @@ impl Sample {
 }
 
 impl Unseen {
-    /// Chooses the held-out rows. `drawn` holds the sampled labels, each with the number of labels
-    /// that it represents.
+    /// Chooses the held-out rows. `full` has the cost of each row, and `positives` returns the rows of a label.
+    /// `drawn` holds the sampled labels, each with the number of labels that it represents.
     ///
     /// Returns None if there are too few rows or labels to learn a threshold.
     ///
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if the costs do not fit in memory.
-    pub(crate) fn new(
-        problem: &Problem<'_>,
+    pub(crate) fn new<'a>(
+        full: &[f32],
+        positives: impl Fn(u32) -> &'a [u32],
         drawn: impl Iterator<Item = (u32, f32)>,
     ) -> Result<Option<Self>, Error> {
-        let rows = held_out_rows(problem.n_rows())?;
-        let mut cost = copied("number of rows", &problem.cost)?;
+        let rows = held_out_rows(full.len())?;
+        let mut cost = copied("number of rows", full)?;
         for &row in &rows {
             cost[row as usize] = 0.0;
         }
         let held = |row: &&u32| cost[**row as usize] == 0.0;
         let (mut wanted, mut n_positive) = (0.0, 0);
         for (label, weight) in drawn {
-            for &row in problem.positives(label).iter().filter(held) {
-                wanted += f64::from(weight) * f64::from(problem.cost[row as usize]);
+            for &row in positives(label).iter().filter(held) {
+                wanted += f64::from(weight) * f64::from(full[row as usize]);
                 n_positive += 1;
             }
         }

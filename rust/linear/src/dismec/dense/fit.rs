@@ -1,0 +1,294 @@
+//! Fits all labels, one group after the other, and prunes the weights.
+
+use super::Problem;
+use super::descend::descend;
+use super::group::{Group, LANES, size};
+use super::moments::Moments;
+use super::start::{Begun, Start, begin};
+use crate::cut::Tally;
+use crate::dismec::optimum::{STEPS_PER_STEP_TO_UNLEARN, STEPS_TO_UNLEARN};
+use crate::dismec::problem::{check_magnitude, costs};
+use crate::dismec::unseen::{Sample, Unseen};
+use crate::dismec::{Checked, Effort, Loss, Solver, Targets};
+use manylabel_base::range::{same, same_rows};
+use manylabel_base::{Error, Watch, collected, filled, parts};
+use manylabel_sparse::TableRows;
+use rayon::prelude::*;
+use std::cmp::Reverse;
+
+/// The tolerance of rare labels with [`Solver::Fast`], divided by `tol`. The weights from which the steps begin
+/// have gradients of about this size, so that most rare labels need no step or one step.
+pub(super) const LOOSE: f64 = 10.0;
+
+/// Number of labels whose starts are computed in parallel, before they are fitted group by group.
+const LABELS_AT_ONCE: usize = 256;
+
+/// A model with dense weights.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DenseModel {
+    /// The weights, label after label; shape (`n_labels`, `n_features`). Weights with an absolute value below
+    /// `prune` are 0.
+    pub weights: Vec<f32>,
+    /// The intercepts, as in [`Model`](crate::dismec::Model).
+    pub intercept: Vec<f32>,
+    /// The number of steps for each label; 0 for labels without a positive row.
+    pub n_iter: Vec<u32>,
+    /// The learned threshold, as in [`Model`](crate::dismec::Model).
+    pub cut: Option<f32>,
+}
+
+/// Weights from which the steps begin.
+#[derive(Debug, Clone, Copy)]
+pub struct DenseStart<'a> {
+    /// The weights, label after label; shape (`n_labels`, `n_features`).
+    pub weights: &'a [f32],
+    /// The intercepts; shape (`n_labels`). A label whose intercept is not finite has no weights.
+    pub intercept: &'a [f32],
+}
+
+impl Checked {
+    /// Fits weights to dense rows for each label of `y`. The arguments and the objective are those of
+    /// [`fit`](Self::fit), except that `rows` are scaled already, and have a column of ones if intercepts are
+    /// fitted. `start` may have weights from which the steps begin.
+    ///
+    /// A step takes O(rows · features) time for a label. Beside X and the model, the fit takes 8 bytes for each row
+    /// and label of a group, which has 16 to 64 labels, and 24 bytes for each entry of a Gram matrix. The
+    /// size of groups is chosen so that these matrices take about a seventh of the memory of X in single
+    /// precision, or 16 MiB.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`fit`](Self::fit), or [`Error::Param`] if the loss is not the squared hinge loss.
+    pub fn fit_dense<'a>(
+        &self,
+        rows: TableRows<'_>,
+        y: impl Into<Targets<'a>>,
+        weights: Option<&[f32]>,
+        start: Option<DenseStart<'_>>,
+        watch: &Watch,
+    ) -> Result<DenseModel, Error> {
+        if self.0.loss != Loss::SquaredHinge {
+            return Err(Error::Param {
+                name: "loss",
+                expected: "the squared hinge loss if X is dense",
+                got: format!("{:?}", self.0.loss),
+            });
+        }
+        let y = y.into();
+        y.check()?;
+        same_rows(rows.n_rows(), y.labels.ones.n_rows(), weights, None)?;
+        let outputs = y.to_outputs()?;
+        let cost = costs(rows.n_rows(), weights, self.0.c)?;
+        let moments = Moments::new(&rows, &cost, watch)?;
+        check_magnitude(moments.longest, &cost, outputs.range_of_factors())?;
+        let problem = Problem {
+            total_cost: cost.iter().map(|&cost| f64::from(cost)).sum(),
+            rows,
+            outputs,
+            cost,
+            moments,
+        };
+        self.fit_problem(&problem, start, watch)
+    }
+
+    fn fit_problem(
+        &self,
+        problem: &Problem<'_>,
+        given: Option<DenseStart<'_>>,
+        watch: &Watch,
+    ) -> Result<DenseModel, Error> {
+        let n_labels = problem.outputs.rows_of_label.n_rows();
+        let (n_rows, dim) = (problem.rows.n_rows(), problem.rows.dim());
+        let n_features = dim - usize::from(self.0.fit_intercept);
+        if let Some(given) = given {
+            same("labels with weights", n_labels, given.intercept.len())?;
+            same("weights", n_labels * n_features, given.weights.len())?;
+        }
+        let Frequencies {
+            labels,
+            is_rare,
+            of_sample,
+        } = self.frequencies(problem)?;
+        let drawn = (0u32..)
+            .zip(&of_sample)
+            .filter(|(_, weight)| **weight > 0.0);
+        let unseen = if self.0.learn_cut {
+            let drawn = drawn.map(|(label, &weight)| (label, weight));
+            Unseen::new(
+                &problem.cost,
+                |label| problem.outputs.positives(label),
+                drawn,
+            )?
+        } else {
+            None
+        };
+        let n_weights = n_labels
+            .checked_mul(n_features)
+            .ok_or_else(|| Error::TooLarge {
+                what: "the weights",
+                got: format!("{n_labels} x {n_features} numbers do not fit in memory"),
+            })?;
+        let mut model = DenseModel {
+            weights: filled("the weights", 0.0, n_weights)?,
+            intercept: filled("number of labels", f32::NEG_INFINITY, n_labels)?,
+            n_iter: filled("number of labels", 0, n_labels)?,
+            cut: None,
+        };
+        let mut tally = unseen.as_ref().map(Unseen::tally);
+        let start = Start::new(problem, watch)?;
+        for labels in labels.chunks(LABELS_AT_ONCE) {
+            let panels = labels.par_chunks(LANES);
+            let begun = parts(panels.map(|labels| begin(problem, start.as_ref(), labels, watch)))?;
+            let begun = collected("number of labels", begun.into_iter().flatten())?;
+            let of_group = size(n_rows, dim);
+            for (labels, begun) in labels.chunks(of_group).zip(begun.chunks(of_group)) {
+                let stop = labels.iter().zip(begun).map(|(&label, begun)| {
+                    let loose = if is_rare[label as usize] { LOOSE } else { 1.0 };
+                    loose * self.tolerance(problem, label) * begun.gradient_at_zero
+                });
+                let stop = collected("number of labels", stop)?;
+                let mut group =
+                    Group::new(problem, manylabel_base::copied("number of labels", labels)?)?;
+                fill(&mut group, begun, given, n_features);
+                group.score(problem, watch)?;
+                let costs = (&problem.cost[..], problem.total_cost);
+                let n_iter = descend(problem, costs, &stop, self.0.max_iter, &mut group, watch)?;
+                self.keep(&group, &n_iter, &mut model);
+                if let (Some(unseen), Some(tally)) = (&unseen, &mut tally) {
+                    drop_scores(problem, group, &n_iter, &of_sample, unseen, tally, watch)?;
+                }
+                watch.step(labels.len())?;
+            }
+        }
+        model.cut = tally.and_then(|mut tally| tally.cut(0.0));
+        Ok(model)
+    }
+
+    /// Returns `tol · max(1, min(n₊, n₋))/n`, where the numbers are those of the known rows of a label.
+    fn tolerance(&self, problem: &Problem<'_>, label: u32) -> f64 {
+        let n_positive = problem.outputs.positives(label).len();
+        let n_known = problem.rows.n_rows() - problem.outputs.unknown(label).len();
+        let fewer = n_positive.min(n_known - n_positive).max(1);
+        self.0.tol * fewer as f64 / n_known as f64
+    }
+
+    /// Sorts the labels by frequency, and draws the sample of labels for the threshold.
+    fn frequencies(&self, problem: &Problem<'_>) -> Result<Frequencies, Error> {
+        let n_labels = problem.outputs.rows_of_label.n_rows();
+        let n_positive = |label: u32| problem.outputs.positives(label).len();
+        let rare = (0..n_labels as u32).map(|label| {
+            let n_known = problem.rows.n_rows() - problem.outputs.unknown(label).len();
+            self.0.solver == Solver::Fast && Effort::FULL.is_rare(n_positive(label), n_known)
+        });
+        let is_rare = collected("number of labels", rare)?;
+        let mut labels = collected("number of labels", 0..n_labels as u32)?;
+        labels.retain(|&label| n_positive(label) > 0);
+        labels.sort_unstable_by_key(|&label| {
+            (is_rare[label as usize], Reverse(n_positive(label)), label)
+        });
+        let n_frequent = labels.partition_point(|&label| !is_rare[label as usize]);
+        let mut of_sample = filled("number of labels", 0.0, n_labels)?;
+        let (frequent, rare) = labels.split_at(n_frequent);
+        for labels in [frequent, rare] {
+            for (label, weight) in Sample::of(labels.len()).labels(labels) {
+                of_sample[label as usize] = weight;
+            }
+        }
+        Ok(Frequencies {
+            labels,
+            is_rare,
+            of_sample,
+        })
+    }
+
+    /// Copies the weights of a group to the model, without weights that are pruned.
+    fn keep(&self, group: &Group, n_iter: &[u32], model: &mut DenseModel) {
+        let prune = self.0.prune as f32;
+        let n_features = model.weights.len() / model.intercept.len();
+        for (lane, (&label, &n_iter)) in group.labels.iter().zip(n_iter).enumerate() {
+            let label = label as usize;
+            let mut of_lane = group.weights[lane..].iter().step_by(group.width).copied();
+            let out = &mut model.weights[label * n_features..][..n_features];
+            for (out, weight) in out.iter_mut().zip(of_lane.clone()) {
+                *out = if weight.abs() >= prune { weight } else { 0.0 };
+            }
+            model.intercept[label] = of_lane.nth(n_features).unwrap_or(0.0);
+            model.n_iter[label] = n_iter.max(1);
+        }
+    }
+}
+
+/// The labels in the order of their fit.
+struct Frequencies {
+    /// The labels with a positive row: first the labels that are not rare, in decreasing order of the number of
+    /// positive rows, then the rare labels, in the same order.
+    labels: Vec<u32>,
+    /// True for labels whose fit has a looser tolerance.
+    is_rare: Vec<bool>,
+    /// The number of labels that a label in the sample for the threshold represents, or 0 for other labels.
+    of_sample: Vec<f32>,
+}
+
+/// Writes the weights from which the steps begin.
+fn fill(group: &mut Group, begun: &[Begun], given: Option<DenseStart<'_>>, n_features: usize) {
+    for (lane, (&label, begun)) in group.labels.iter().zip(begun).enumerate() {
+        let of_lane = group.weights[lane..].iter_mut().step_by(group.width);
+        let label = label as usize;
+        match given.filter(|given| given.intercept[label].is_finite()) {
+            None => of_lane
+                .zip(&begun.weights)
+                .for_each(|(out, &weight)| *out = weight),
+            Some(given) => {
+                let weights = given.weights[label * n_features..][..n_features].iter();
+                let weights = weights.chain([&given.intercept[label]]);
+                of_lane
+                    .zip(weights)
+                    .for_each(|(out, &weight)| *out = weight);
+            }
+        }
+    }
+}
+
+/// Adds the scores of held-out rows to `tally`, for the labels of a group that are in the sample. A few steps
+/// adapt a copy of their weights to the rows that are not held out; see `unseen.rs`.
+fn drop_scores(
+    problem: &Problem<'_>,
+    group: Group,
+    n_iter: &[u32],
+    of_sample: &[f32],
+    unseen: &Unseen,
+    tally: &mut Tally,
+    watch: &Watch,
+) -> Result<(), Error> {
+    let is_drawn = |(_, label): &(usize, &u32)| of_sample[**label as usize] > 0.0;
+    let lanes = group.labels.iter().enumerate().filter(is_drawn);
+    let lanes = collected("number of labels", lanes.map(|(lane, _)| lane))?;
+    if lanes.is_empty() {
+        return Ok(());
+    }
+    let labels = collected(
+        "number of labels",
+        lanes.iter().map(|&lane| group.labels[lane]),
+    )?;
+    let (width, weights) = group.into_weights();
+    let mut sample = Group::new(problem, labels)?;
+    for (from, to) in weights
+        .chunks(width)
+        .zip(sample.weights.chunks_mut(sample.width))
+    {
+        for (to, &lane) in to.iter_mut().zip(&lanes) {
+            *to = from[lane];
+        }
+    }
+    let n_steps = lanes.iter().map(|&lane| n_iter[lane]).max().unwrap_or(0) as usize;
+    let (least, most) = STEPS_TO_UNLEARN;
+    let n_steps = (n_steps / STEPS_PER_STEP_TO_UNLEARN).clamp(least, most);
+    let stop = filled("number of labels", 0.0, lanes.len())?;
+    sample.score(problem, watch)?;
+    let costs = (&unseen.cost[..], unseen.total_cost);
+    descend(problem, costs, &stop, n_steps, &mut sample, watch)?;
+    sample.scores(&unseen.rows, |row, lane, score| {
+        let weight = of_sample[sample.labels[lane] as usize] * problem.cost[row as usize];
+        tally.push(score, weight)
+    })
+}

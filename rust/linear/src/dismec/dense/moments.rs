@@ -1,0 +1,156 @@
+//! Computes the sum of the rows and the Gram matrix, weighted by the costs of the rows.
+
+use faer::linalg::matmul::matmul;
+use faer::{Accum, MatMut, MatRef, Par};
+use manylabel_base::{Error, Watch, filled, parts};
+use manylabel_simd::wide;
+use manylabel_sparse::TableRows;
+use rayon::prelude::*;
+
+/// Number of rows that are read at a time.
+const ROWS: usize = 1024;
+
+/// Number of rows that a thread reads at a time.
+const ROWS_OF_THREAD: usize = 128;
+
+/// Number of columns of the Gram matrix that a thread computes.
+const COLUMNS: usize = 128;
+
+/// The Gram matrix is used if the matrices of its size take at most this many bytes, or this share of X in
+/// single precision.
+const MOST_BYTES: usize = 64 << 20;
+const MOST_SHARE: f64 = 0.3;
+
+/// Bytes per entry of the Gram matrix: one copy and one factor in double precision, and a copy and an inverse in
+/// single precision.
+const BYTES: usize = 24;
+
+/// Sums over all rows.
+pub(super) struct Moments {
+    /// `Σ_i cost_i x_i`; shape (dim).
+    pub(super) sums: Vec<f64>,
+    /// `Σ_i cost_i x_ij²` for each column; shape (dim).
+    pub(super) squares: Vec<f64>,
+    /// The largest squared length of a row, at least 1.
+    pub(super) longest: f64,
+    /// `Σ_i cost_i x_i x_iᵀ`, column by column; shape (dim, dim). Entries above the diagonal are 0. None if the
+    /// matrix would take too much memory in comparison with X.
+    gram: Option<Vec<f64>>,
+}
+
+impl Moments {
+    /// Computes the sums in one pass over the rows, on all threads.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+    /// requested a stop.
+    pub(super) fn new(rows: &TableRows<'_>, cost: &[f32], watch: &Watch) -> Result<Self, Error> {
+        let (n_rows, dim) = (rows.n_rows(), rows.dim());
+        let size = dim.saturating_mul(dim);
+        let of_x = MOST_SHARE * size_of::<f32>() as f64 * n_rows as f64 * dim as f64;
+        let has_gram = size.saturating_mul(BYTES) as f64 <= of_x.max(MOST_BYTES as f64);
+        let mut gram = filled("the Gram matrix", 0.0, if has_gram { size } else { 0 })?;
+        let mut sums = filled("number of features", 0.0, dim)?;
+        let mut squares = filled("number of features", 0.0, dim)?;
+        let mut longest = 1.0f64;
+        let mut block = filled("a block of rows of X", 0.0f32, ROWS.min(n_rows) * dim)?;
+        for first in (0..n_rows).step_by(ROWS) {
+            watch.step(0)?;
+            let costs = &cost[first..(first + ROWS).min(n_rows)];
+            let block = &mut block[..costs.len() * dim];
+            let lengths = block
+                .par_chunks_mut(ROWS_OF_THREAD * dim)
+                .zip(costs.par_chunks(ROWS_OF_THREAD))
+                .enumerate()
+                .map(|(at, (block, costs))| {
+                    let first = first + at * ROWS_OF_THREAD;
+                    rows.read(first..first + costs.len(), block);
+                    Ok(weigh(block, costs))
+                });
+            longest = parts(lengths)?.into_iter().fold(longest, f64::max);
+            let block = &*block;
+            let strips = sums
+                .par_chunks_mut(COLUMNS)
+                .zip(squares.par_chunks_mut(COLUMNS));
+            strips.enumerate().for_each(|(at, (sums, squares))| {
+                add_sums(block, costs, dim, at * COLUMNS, sums, squares);
+            });
+            let strips = gram.par_chunks_mut(COLUMNS * dim).enumerate();
+            strips.try_for_each(|(at, strip)| {
+                watch.step(0)?;
+                add_products(block, dim, at * COLUMNS, strip)
+            })?;
+        }
+        Ok(Self {
+            sums,
+            squares,
+            longest,
+            gram: has_gram.then_some(gram),
+        })
+    }
+
+    /// Returns the Gram matrix, of which only the lower triangle is filled, or None if there is none.
+    pub(super) fn gram(&self) -> Option<MatRef<'_, f64>> {
+        let dim = self.sums.len();
+        let gram = self.gram.as_deref();
+        gram.map(|gram| MatRef::from_column_major_slice(gram, dim, dim))
+    }
+}
+
+/// Multiplies rows by the square roots of their costs. Returns the largest squared length of the original rows.
+fn weigh(block: &mut [f32], costs: &[f32]) -> f64 {
+    let dim = block.len() / costs.len();
+    let mut longest = 0.0f64;
+    for (row, cost) in block.chunks_mut(dim).zip(costs) {
+        let length: f64 = row.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
+        longest = longest.max(length);
+        let root = cost.sqrt();
+        for x in row {
+            *x *= root;
+        }
+    }
+    longest
+}
+
+/// Adds the sums of some columns of a block of weighted rows. The columns begin at `first`.
+#[wide]
+fn add_sums(
+    block: &[f32],
+    costs: &[f32],
+    dim: usize,
+    first: usize,
+    sums: &mut [f64],
+    squares: &mut [f64],
+) {
+    for (row, cost) in block.chunks(dim).zip(costs) {
+        let root = f64::from(cost.sqrt());
+        let columns = row[first..].iter().zip(sums.iter_mut().zip(&mut *squares));
+        for (&x, (sum, square)) in columns {
+            *sum += root * f64::from(x);
+            *square += f64::from(x) * f64::from(x);
+        }
+    }
+}
+
+/// Adds the products of a block of weighted rows to some columns of the Gram matrix, from the diagonal on.
+fn add_products(block: &[f32], dim: usize, first: usize, strip: &mut [f64]) -> Result<(), Error> {
+    let (height, width) = (dim - first, strip.len() / dim);
+    let mut products = filled("the Gram matrix", 0.0f32, height * width)?;
+    let block = MatRef::from_row_major_slice(block, block.len() / dim, dim);
+    matmul(
+        MatMut::from_column_major_slice_mut(&mut products, height, width),
+        Accum::Replace,
+        block.subcols(first, height).transpose(),
+        block.subcols(first, width),
+        1.0,
+        Par::Seq,
+    );
+    let columns = strip.chunks_mut(dim).zip(products.chunks(height));
+    for (at, (column, products)) in columns.enumerate() {
+        for (entry, &product) in column[first + at..].iter_mut().zip(&products[at..]) {
+            *entry += f64::from(product);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,157 @@
+//! Borrows a dense matrix X for fits, in half, single or double precision and with any strides, and defines the
+//! Python functions for fits of DiSMEC to such a matrix.
+
+use crate::arrays::{F32Rows, F32s, F64s, I32s, handed};
+use crate::csr::{PyCsr, PyFactors, values};
+use crate::held::{Held, HeldMatrix, interruptible};
+use crate::linear::{checked, counts};
+use crate::params::Named;
+use crate::run::{Job, run};
+use crate::scorer::{Scorer, Source};
+use manylabel_base::Error;
+use manylabel_base::range::same;
+use manylabel_linear::DenseScorer;
+use manylabel_linear::dismec::{DenseStart, Targets};
+use manylabel_score::Model;
+use manylabel_sparse::{Table, TableRows};
+use numpy::{PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
+use pyo3::prelude::*;
+
+/// A dense matrix of Python. No element is copied. A matrix in half precision is passed as a view of its bits,
+/// with dtype uint16.
+#[derive(FromPyObject)]
+pub(crate) enum PyTable<'py> {
+    F32(PyReadonlyArray2<'py, f32>),
+    F64(PyReadonlyArray2<'py, f64>),
+    F16(PyReadonlyArray2<'py, u16>),
+}
+
+impl PyTable<'_> {
+    /// Borrows the array.
+    fn view(&self) -> Table<'_> {
+        match self {
+            Self::F16(x) => Table::F16(x.as_array()),
+            Self::F32(x) => Table::F32(x.as_array()),
+            Self::F64(x) => Table::F64(x.as_array()),
+        }
+    }
+}
+
+/// The shift and the scale of each column.
+type PyColumns<'py> = (PyReadonlyArray1<'py, f64>, PyReadonlyArray1<'py, f64>);
+
+/// Returns the shift and the scale of each column of a dense X. [`standardize_columns`] computes the same numbers
+/// for a sparse X.
+///
+/// [`standardize_columns`]: crate::linear::standardize_columns
+#[pyfunction]
+pub(crate) fn column_scaling<'py>(
+    py: Python<'py>,
+    x: PyTable<'py>,
+    sample_weight: Option<PyReadonlyArray1<'py, f32>>,
+    center: bool,
+) -> PyResult<(F64s<'py>, F64s<'py>)> {
+    let sample_weight = values(sample_weight.as_ref())?;
+    let x = x.view();
+    let scaling = run(py, 1, None, |watch| {
+        x.column_scaling(sample_weight, center, watch)
+    })?;
+    Ok((handed(py, scaling.shift)?, handed(py, scaling.scale)?))
+}
+
+/// Fits DiSMEC to a dense X. `columns`, if given, has the shift and the scale of each column. `start`, if given,
+/// has weights (`n_labels`, `n_features`) of the scaled columns and intercepts, from which the steps begin.
+/// `factors`, if given, has the factors of the costs of each label.
+///
+/// Returns a tuple:
+///
+/// - the weights (`n_labels`, `n_features`) of the scaled columns;
+/// - the intercepts;
+/// - the number of iterations for each label;
+/// - the learned threshold or None.
+#[pyfunction]
+#[allow(
+    clippy::type_complexity,
+    reason = "the types of the tuples are described above"
+)]
+pub(crate) fn fit_dismec_dense<'py>(
+    py: Python<'py>,
+    examples: (PyTable<'py>, PyCsr<'py>, Option<PyReadonlyArray1<'py, f32>>),
+    columns: Option<PyColumns<'py>>,
+    start: Option<(PyReadonlyArray2<'py, f32>, PyReadonlyArray1<'py, f32>)>,
+    factors: Option<PyFactors<'py>>,
+    params: Named<'py>,
+    job: Job,
+) -> PyResult<(F32Rows<'py>, F32s<'py>, I32s<'py>, Option<f32>)> {
+    let by_row: bool = params.get("normalize")?;
+    let ones: bool = params.get("fit_intercept")?;
+    let params = checked(&params)?;
+    let (x, y, sample_weight) = (
+        examples.0.view(),
+        examples.1.unchecked("Y")?,
+        values(examples.2.as_ref())?,
+    );
+    let columns = match &columns {
+        None => None,
+        Some((shift, scale)) => Some((shift.as_slice()?, scale.as_slice()?)),
+    };
+    let start = match &start {
+        None => None,
+        Some((weights, intercept)) => Some(DenseStart {
+            weights: weights.as_slice()?,
+            intercept: intercept.as_slice()?,
+        }),
+    };
+    let factors = factors.map(|factors| factors.to_owned()).transpose()?;
+    let n_features = x.n_cols();
+    let model = job.run(py, |watch| {
+        let y = y.to_labels()?;
+        let targets = Targets {
+            labels: y.view(),
+            factors: factors.as_deref(),
+        };
+        let rows = TableRows::new(x, columns, by_row, ones, watch)?;
+        params.fit_dense(rows, targets, sample_weight, start, watch)
+    })?;
+    let n_labels = model.intercept.len();
+    Ok((
+        handed(py, model.weights)?.reshape([n_labels, n_features])?,
+        handed(py, model.intercept)?,
+        counts(py, &model.n_iter)?,
+        model.cut,
+    ))
+}
+
+/// The attributes of a fitted estimator with dense weights that scoring needs.
+#[derive(FromPyObject)]
+pub(crate) struct PyDenseLinear {
+    #[pyo3(attribute("coef_"))]
+    coef: HeldMatrix<f32>,
+    #[pyo3(attribute("intercept_"))]
+    intercept: Held<f32>,
+    #[pyo3(attribute("n_features_in_"))]
+    n_features: usize,
+    #[pyo3(attribute("_normalizes_rows"))]
+    normalize: bool,
+}
+
+impl Source for PyDenseLinear {
+    fn model(&self) -> Result<Box<dyn Model + '_>, Error> {
+        same("labels of coef_", self.intercept.len(), self.coef.shape.0)?;
+        same("features of coef_", self.n_features, self.coef.shape.1)?;
+        Ok(Box::new(DenseScorer::new(
+            self.coef.by_rows("coef_")?,
+            &self.intercept,
+            self.n_features,
+            self.normalize,
+        )?))
+    }
+}
+
+/// Prepares a fitted estimator with dense weights for scoring.
+#[pyfunction]
+pub(crate) fn dense_linear_scorer(
+    #[pyo3(from_py_with = interruptible)] model: PyDenseLinear,
+) -> PyResult<Scorer> {
+    Scorer::new(model)
+}
