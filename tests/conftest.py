@@ -25,8 +25,8 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if config.getoption("--fuzz-cases", default=None):
         config.option.timeout = 0  # fuzzers run for long, and limit the time of each case
-    if hasattr(config, "workerinput"):
-        threadpool_limits(1, user_api="blas")  # a worker of pytest-xdist; all workers share the cores
+    # Products in tests are small, and the workers of pytest-xdist share the cores.
+    threadpool_limits(1, user_api="blas")
 
 
 def pytest_collection_finish():

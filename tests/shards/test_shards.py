@@ -313,7 +313,7 @@ def test_killed_at_twenty_random_moments(tmp_path, data, model):
             while not (folder / "fit.json").exists() and child.is_alive():
                 time.sleep(0.002)
             if n_kills < 20 and child.is_alive():
-                time.sleep(rng.uniform(0, max(0.3, 0.7 * (time.monotonic() - begun))))
+                time.sleep(rng.uniform(0, max(0.1, 0.7 * (time.monotonic() - begun))))
                 if child.is_alive():
                     child.kill()
                     n_kills += 1
