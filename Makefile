@@ -92,7 +92,7 @@ bench-rules: .venv/built .venv-boomer/installed
 # Annif, for `.venv-annif/bin/pytest tests/compat` and benches/python/annif_project.py.
 .venv-annif/installed: .venv/built
 	$(PYTHON) -m venv .venv-annif
-	.venv-annif/bin/pip install --quiet 'annif[omikuji]>=1.4' pytest pytest-timeout hypothesis threadpoolctl
+	.venv-annif/bin/pip install --quiet 'annif[omikuji]>=1.4' pytest pytest-timeout hypothesis
 	VIRTUAL_ENV=$(CURDIR)/.venv-annif PIP_QUIET=1 $(BIN)/maturin develop --release --quiet
 	touch $@
 
