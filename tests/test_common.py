@@ -125,15 +125,16 @@ def test_scikit_learn_checks(classifier):
     assert_checks_pass(classifier, expected_failed_checks(classifier))
 
 
-@every_classifier
-def test_tags(classifier):
-    tags = get_tags(classifier)
-    assert tags.estimator_type == "classifier"
-    assert tags.input_tags.sparse
-    assert tags.classifier_tags.multi_label
-    assert not tags.classifier_tags.multi_class
-    assert tags.target_tags.multi_output
-    assert tags.target_tags.single_output
+def test_tags():
+    for classifier in CLASSIFIERS:
+        tags = get_tags(classifier)
+        with case(classifier):
+            assert tags.estimator_type == "classifier"
+            assert tags.input_tags.sparse
+            assert tags.classifier_tags.multi_label
+            assert not tags.classifier_tags.multi_class
+            assert tags.target_tags.multi_output
+            assert tags.target_tags.single_output
 
 
 # --- comparison of models
