@@ -217,7 +217,9 @@ def test_auto_means_five_folds_for_few_ones_and_a_tenth_for_many():
     dismec = ml.DiSMECClassifier(1.0, threshold="zero")
     for rows, expected in ((few, 5), (many, 0.1)):
         auto, given = (
-            LabelCalibrator(dismec, cv=cv, n_candidates=5, random_state=0).fit(X[: len(rows)], rows.astype(int))
+            LabelCalibrator(dismec, cv=cv, n_candidates=5, random_state=0).fit(
+                X[: len(rows)], rows.astype(int)
+            )
             for cv in ("auto", expected)
         )
         assert auto.cv_ == given.cv_ == expected
