@@ -50,7 +50,7 @@ def large():
     """X and Y whose fit takes many seconds."""
     from manylabel.datasets import make_multilabel
 
-    return make_multilabel(30_000, 5_000, 2_000, n_nonzero=60, random_state=0)
+    return make_multilabel(30_000, 5_000, 2_000, n_nonzero=40, random_state=0)
 
 
 @pytest.fixture(scope="session")
