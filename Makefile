@@ -14,10 +14,11 @@ demo: .venv/built
 	$(BIN)/manylabel demo
 
 # The Rust tests use the profile of the extension, so that they share its compiled dependencies. The benches
-# are excluded, because their dependencies change the features of other crates.
+# are excluded, because their dependencies change the features of other crates. Compiled Python modules are kept,
+# because each worker of pytest needs seconds to compile the tests.
 test: .venv/built .venv/tools
 	cargo test --release --workspace --exclude manylabel-benches --quiet
-	$(BIN)/pytest -q --numprocesses auto --dist worksteal
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q --numprocesses auto --dist worksteal
 
 lint: .venv/built .venv/tools
 	cargo fmt --all --check
@@ -93,7 +94,7 @@ bench-rules: .venv/built .venv-boomer/installed
 .venv-annif/installed: .venv/built
 	$(PYTHON) -m venv .venv-annif
 	.venv-annif/bin/pip install --quiet --upgrade 'pip>=25.1'
-	.venv-annif/bin/pip install --quiet 'annif[omikuji]>=1.4' pytest pytest-timeout hypothesis threadpoolctl
+	.venv-annif/bin/pip install --quiet 'annif[omikuji]>=1.4' pytest pytest-timeout hypothesis
 	VIRTUAL_ENV=$(CURDIR)/.venv-annif PIP_QUIET=1 $(BIN)/maturin develop --release --quiet --group build
 	touch $@
 

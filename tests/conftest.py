@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from threadpoolctl import threadpool_limits
 
-from manylabel.datasets import make_multilabel
+# Products in tests are small, and the workers of pytest-xdist share the cores. Numpy and scikit-learn read
+# the variables when they are imported. This file imports neither them nor manylabel, because the main
+# process of pytest-xdist does not need them.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # There is no deadline, because a busy machine is not a failure. The workflow draws more examples with
 # `--hypothesis-profile=thorough`.
@@ -25,8 +28,6 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if config.getoption("--fuzz-cases", default=None):
         config.option.timeout = 0  # fuzzers run for long, and limit the time of each case
-    if hasattr(config, "workerinput"):
-        threadpool_limits(1, user_api="blas")  # a worker of pytest-xdist; all workers share the cores
 
 
 def pytest_collection_finish():
@@ -47,10 +48,14 @@ def data():
 @pytest.fixture(scope="session")
 def large():
     """X and Y whose fit takes many seconds."""
-    return make_multilabel(60_000, 5_000, 2_000, n_nonzero=60, random_state=0)
+    from manylabel.datasets import make_multilabel
+
+    return make_multilabel(30_000, 5_000, 2_000, n_nonzero=40, random_state=0)
 
 
 @pytest.fixture(scope="session")
 def middling():
     """X and Y whose fit reports progress several times."""
-    return make_multilabel(6_000, 500, 200, n_nonzero=40, random_state=0)
+    from manylabel.datasets import make_multilabel
+
+    return make_multilabel(4_000, 500, 200, n_nonzero=40, random_state=0)

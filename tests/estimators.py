@@ -1,11 +1,12 @@
 """All public estimators with parameters for small data. The tests of all estimators use these lists.
 
-The first estimator of each class has default parameters, some of which many fits choose. The others have
-given values. `DecisionClassifier` always has a given `cv`, because its default fits five folds.
+The first estimator of each class and loss has default parameters, some of which many fits choose. The others
+have given values. `DecisionClassifier` always has a given `cv`, because its default fits five folds.
 """
 
 from functools import cache
 
+from sklearn.base import clone
 from sklearn.utils import get_tags
 
 import manylabel as ml
@@ -48,10 +49,12 @@ CLASSIFIERS = [
     ml.CorrLogClassifier(0.01, 0.001, decoder="bp"),
     ml.LabelTreeClassifier(random_state=0),
     ml.LabelTreeClassifier(0.5, n_trees=2, branching=2, max_leaf=3, beam=20, balanced=False, random_state=0),
-    ml.LabelTreeClassifier(branching=3, max_leaf=4, beam=20, combine="leaf", solver="exact", random_state=0),
-    ml.LabelTreeClassifier(branching=3, max_leaf=4, beam=20, loss="logistic", random_state=0),
-    ml.LabelTreeClassifier(branching=3, max_leaf=4, beam=20, weights="float16", random_state=0),
-    ml.LabelTreeClassifier(branching=3, max_leaf=4, beam=20, weights="int8", random_state=0),
+    ml.LabelTreeClassifier(
+        1.0, branching=3, max_leaf=4, beam=20, combine="leaf", solver="exact", random_state=0
+    ),
+    ml.LabelTreeClassifier(1.0, branching=3, max_leaf=4, beam=20, loss="logistic", random_state=0),
+    ml.LabelTreeClassifier(1.0, branching=3, max_leaf=4, beam=20, weights="float16", random_state=0),
+    ml.LabelTreeClassifier(1.0, branching=3, max_leaf=4, beam=20, weights="int8", random_state=0),
 ]
 
 # These classes are public in `manylabel.decision`.
@@ -100,9 +103,22 @@ CLASSIFIERS += [
     if cls not in _LISTED and getattr(ml, name, None) is cls and issubclass(cls, MultiLabelClassifier)
 ]
 
+# Values of parameters that many fits would choose.
+GIVEN = {"C": 1.0, "l2_features": 0.01, "l2_pairs": 0.01}
+
+
+def with_given_values(estimator):
+    """A copy whose parameters need no fits to be chosen."""
+    own = estimator.get_params(deep=False)
+    return clone(estimator).set_params(**{name: GIVEN[name] for name in GIVEN if own.get(name) == "auto"})
+
+
 # The first variant of each class and loss, for tests of code that the other variants share, such as the
-# conversion of input.
-ONE_OF_EACH = list({(type(each), getattr(each, "loss", "")): each for each in reversed(CLASSIFIERS)}.values())
+# conversion of input. This code runs before parameters are chosen.
+ONE_OF_EACH = [
+    with_given_values(each)
+    for each in {(type(each), getattr(each, "loss", "")): each for each in reversed(CLASSIFIERS)}.values()
+]
 
 
 @cache

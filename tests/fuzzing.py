@@ -6,8 +6,9 @@ Numbered cases run in a child process with limited memory, so that the case of a
 import faulthandler
 import os
 import signal
-import subprocess
 import sys
+import tempfile
+import traceback
 import warnings
 from pathlib import Path
 
@@ -21,7 +22,7 @@ def is_our_fault(error):
     return any(word in str(error).lower() for word in OUR_FAULT)
 
 
-def run_cases(run_case, first, last):
+def run_cases(run_case, n_cases):
     """Print the fault of each case. `run_case` returns it for the number of the case, or None."""
     import resource  # POSIX only
 
@@ -33,7 +34,7 @@ def run_cases(run_case, first, last):
     resource.setrlimit(resource.RLIMIT_AS, (size + MOST_MEMORY, size + MOST_MEMORY))
     signal.signal(signal.SIGALRM, hung)
     warnings.simplefilter("ignore")
-    for number in range(first, last):
+    for number in range(n_cases):
         sys.stderr.write(f"{number}\n")  # names the case of a crash
         sys.stderr.flush()
         faulthandler.dump_traceback_later(3 * HANG, exit=True)
@@ -45,11 +46,24 @@ def run_cases(run_case, first, last):
     faulthandler.cancel_dump_traceback_later()
 
 
-def check(*command):
-    """Run the file of a fuzzer, which calls `run_cases`. No case may have a fault."""
-    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, *map(str, command)]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr[-2000:]
-    assert not run.stdout, run.stdout
+def check(run_case, n_cases):
+    """Run the cases in a child forked from this process. No case may have a fault."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        child = os.fork()
+        if child == 0:
+            sys.stdout, sys.stderr = out, err
+            status = 1
+            try:
+                run_cases(run_case, n_cases)
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                out.flush()
+                err.flush()
+                os._exit(status)
+        _, status = os.waitpid(child, 0)
+        out.seek(0)
+        err.seek(0)
+        assert status == 0, err.read()[-2000:]
+        assert (faults := out.read()) == "", faults

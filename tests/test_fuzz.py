@@ -12,8 +12,9 @@ from scipy.sparse import coo_array, csc_array, csr_array, issparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
+from children import forks
 from estimators import CLASSIFIERS, PARTITIONERS, TRANSFORMERS
-from fuzzing import check, is_our_fault, run_cases
+from fuzzing import check, is_our_fault
 
 MODELS = CLASSIFIERS + TRANSFORMERS + PARTITIONERS
 
@@ -138,11 +139,8 @@ def run_case(number):
     return None
 
 
+@forks
 @pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_AS and /proc")
 def test_arrays_and_parameters(pytestconfig):
     n_cases = pytestconfig.getoption("--fuzz-cases", default=None) or 300
-    check(__file__, 0, n_cases)
-
-
-if __name__ == "__main__":
-    run_cases(run_case, int(sys.argv[1]), int(sys.argv[2]))
+    check(run_case, n_cases)

@@ -204,7 +204,7 @@ def test_predictions_in_many_threads(classifier, small):
     model = clone(classifier).set_params(n_jobs=2).fit(X, Y)
     expected = answers(model, X)
     with ThreadPoolExecutor(8) as pool:
-        for result in pool.map(lambda _: answers(model, X), range(40)):
+        for result in pool.map(lambda _: answers(model, X), range(24)):
             assert_same(result, expected)
 
 
@@ -213,7 +213,7 @@ def test_fits_in_many_threads(classifier, small):
     X, Y = small
     expected = answers(clone(classifier).fit(X, Y), X)
     with ThreadPoolExecutor(4) as pool:
-        for model in pool.map(lambda _: clone(classifier).set_params(n_jobs=2).fit(X, Y), range(8)):
+        for model in pool.map(lambda _: clone(classifier).set_params(n_jobs=2).fit(X, Y), range(4)):
             assert_same(answers(model, X), expected)
 
 
@@ -229,7 +229,7 @@ def test_a_forked_child_fits_and_predicts(classifier, small):
     model = clone(classifier).set_params(n_jobs=2).fit(X, Y)
     expected = answers(model, X)
     with multiprocessing.get_context("fork").Pool(2) as pool:
-        for of_parent, of_child in pool.starmap_async(fit_and_answer, [(model, X, Y)] * 4).get(timeout=60):
+        for of_parent, of_child in pool.starmap_async(fit_and_answer, [(model, X, Y)] * 2).get(timeout=60):
             assert_same(of_parent, expected)
             assert_same(of_child, expected)
 

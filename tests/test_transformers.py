@@ -16,10 +16,10 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MultiLabelBinarizer
 from sklearn.utils import get_tags
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import manylabel as ml
 from cases import case
+from checks import assert_checks_pass
 from children import forks, posix_only
 from estimators import TRANSFORMERS, as_written
 from manylabel.datasets import make_multilabel
@@ -42,10 +42,9 @@ def expected_failed_checks(transformer):
     return {f"{name}_dense_data": reason, f"{name}_sparse_data": reason}
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@parametrize_with_checks(TRANSFORMERS, expected_failed_checks=expected_failed_checks)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
+@every_transformer
+def test_scikit_learn_checks(transformer):
+    assert_checks_pass(transformer, expected_failed_checks(transformer))
 
 
 @pytest.fixture(scope="module")

@@ -453,9 +453,14 @@ def test_a_label_weight_multiplies_the_strength_of_the_loss(model):
 
 
 @pytest.mark.parametrize(
-    "estimator", [ml.DiSMECClassifier(random_state=0), ml.LabelTreeClassifier(random_state=0)]
+    ("estimator", "dense"),
+    [
+        (ml.DiSMECClassifier(random_state=0), False),
+        (ml.DiSMECClassifier(1.0, random_state=0), True),
+        (ml.LabelTreeClassifier(1.0, random_state=0), False),
+        (ml.LabelTreeClassifier(1.0, random_state=0), True),
+    ],
 )
-@pytest.mark.parametrize("dense", [False, True])
 def test_propensities_raise_rare_labels(estimator, dense):
     X, Y = ml.datasets.make_multilabel(1200, 300, 60, random_state=0)
     X = X.toarray() if dense else X

@@ -219,7 +219,7 @@ def test_ctrl_c_cancels_the_pieces(two, tmp_path, data):
     _, _, folder, _ = data
     model = ml.DiSMECClassifier(random_state=0, solver="exact", tol=1e-9, max_iter=100_000, C=100.0)
     previous = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    signal.setitimer(signal.ITIMER_REAL, 4)
+    signal.setitimer(signal.ITIMER_REAL, 2)
     try:
         with pytest.raises(KeyboardInterrupt):
             ml.dask.fit(model, folder / "rows", client=two, checkpoint=tmp_path / "fit", n_pieces=2)
@@ -289,7 +289,7 @@ def test_trees(two, tmp_path, data):
         while not (tmp_path / "fit" / "piece-000002.npz").exists():
             time.sleep(0.005)
         os.kill(pid, signal.SIGSTOP)
-        time.sleep(2)
+        time.sleep(1)
         paused.append(len(list((tmp_path / "fit").glob("piece-*.npz"))))
         os.kill(pid, signal.SIGCONT)
 

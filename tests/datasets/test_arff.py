@@ -218,7 +218,7 @@ def test_ctrl_c_stops_the_reading_of_a_label_list(tmp_path, interrupt):
     text = "@relation r\n@attribute a {0,1}\n@attribute x numeric\n@data\n1,2\n"
     files = tmp_path / "data.arff", tmp_path / "labels.xml"
     with pytest.raises(ValueError, match=r"line 1: expected </labels>, got `</label>`"):
-        load(tmp_path, text, "<labels>" + '<l><label name="a"/></l>' * 2_000_000 + "</label>")
+        load(tmp_path, text, "<labels>" + '<l><label name="a"/></l>' * 700_000 + "</label>")
     started = perf_counter()
     with pytest.raises(ValueError, match="line 1"):
         load_arff(*files)

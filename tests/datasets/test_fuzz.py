@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from scipy.sparse import issparse
 
-from fuzzing import check, is_our_fault, run_cases
+from children import forks
+from fuzzing import check, is_our_fault
 from manylabel.datasets import dump_xc, load_arff, load_xc
 
 XC = [
@@ -215,11 +216,8 @@ def run_case(number, folder):
     return None
 
 
+@forks
 @pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_AS and /proc")
 def test_files(pytestconfig):
-    check(__file__, 0, pytestconfig.getoption("--fuzz-cases") or 1000)
-
-
-if __name__ == "__main__":
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
-        run_cases(lambda number: run_case(number, Path(folder)), int(sys.argv[1]), int(sys.argv[2]))
+        check(lambda number: run_case(number, Path(folder)), pytestconfig.getoption("--fuzz-cases") or 1000)

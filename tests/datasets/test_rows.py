@@ -32,7 +32,7 @@ def data():
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Blocks of a few lines of text, and an entry in convert.json after every block."""
-    monkeypatch.setattr(sources, "_TEXT", 700)
+    monkeypatch.setattr(sources, "_TEXT", 2000)
     monkeypatch.setattr(rows, "_CHECKPOINT", 1)
 
 

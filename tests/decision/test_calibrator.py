@@ -216,15 +216,20 @@ def test_auto_means_five_folds_for_few_ones_and_a_tenth_for_many():
     assert few.sum() < 250_000 <= many.sum()
     dismec = ml.DiSMECClassifier(1.0, threshold="zero")
     for rows, expected in ((few, 5), (many, 0.1)):
-        auto = LabelCalibrator(dismec, random_state=0).fit(X[: len(rows)], rows.astype(int))
-        given = LabelCalibrator(dismec, cv=expected, random_state=0).fit(X[: len(rows)], rows.astype(int))
+        auto, given = (
+            LabelCalibrator(dismec, cv=cv, n_candidates=5, random_state=0).fit(
+                X[: len(rows)], rows.astype(int)
+            )
+            for cv in ("auto", expected)
+        )
         assert auto.cv_ == given.cv_ == expected
         np.testing.assert_array_equal(auto.intercept_, given.intercept_)
     # Without a refit one model is needed, so a tenth is held out. There are no more folds than rows.
     few = few.astype(int)
-    assert LabelCalibrator(dismec, refit=False, random_state=0).fit(X[:3400], few).cv_ == 0.1
+    one = LabelCalibrator(dismec, refit=False, n_candidates=5, random_state=0)
+    assert one.fit(X[:3400], few).cv_ == 0.1
     assert LabelCalibrator(dismec, random_state=0).fit(X[:3], few[:3]).cv_ == 3
-    model = LabelCalibrator(dismec.fit(X[:3400], few), cv="prefit").fit(X[:3400], few)
+    model = LabelCalibrator(dismec.fit(X[:300], few[:300]), cv="prefit").fit(X[:300], few[:300])
     assert not hasattr(model, "cv_")
     with pytest.raises(ValueError, match="X must have at least two rows, so that rows can be held out"):
         LabelCalibrator(dismec).fit(X[:1], few[:1])

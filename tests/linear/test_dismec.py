@@ -149,9 +149,9 @@ def test_the_logistic_solver_reaches_the_minimum(problem, C, fit_intercept, norm
 @pytest.mark.parametrize("solver", ["fast", "exact"])
 def test_pruning_drops_small_weights_and_keeps_the_others(planted, solver):
     X, Y, *_ = planted
-    full = DiSMECClassifier(prune=0, solver=solver, random_state=0).fit(X, Y)
+    full = DiSMECClassifier(1.0, prune=0, solver=solver, random_state=0).fit(X, Y)
     for prune in (0.01, 0.1):
-        pruned = DiSMECClassifier(prune=prune, solver=solver, random_state=0).fit(X, Y)
+        pruned = DiSMECClassifier(1.0, prune=prune, solver=solver, random_state=0).fit(X, Y)
         expected = full.coef_.copy()
         expected.data[np.abs(expected.data) < np.float32(prune)] = 0
         expected.eliminate_zeros()
@@ -164,15 +164,14 @@ def test_pruning_drops_small_weights_and_keeps_the_others(planted, solver):
 def test_order_of_labels(planted):
     X, Y, X_test, _ = planted
     order = np.random.default_rng(0).permutation(Y.shape[1])
-    exact = DiSMECClassifier(threshold="zero", solver="exact").fit(X, Y)
-    permuted = DiSMECClassifier(threshold="zero", solver="exact").fit(X, Y[:, order])
+    exact = DiSMECClassifier(1.0, threshold="zero", solver="exact").fit(X, Y)
+    permuted = DiSMECClassifier(1.0, threshold="zero", solver="exact").fit(X, Y[:, order])
     np.testing.assert_array_equal(permuted.coef_.toarray(), exact.coef_.toarray()[order])
     np.testing.assert_array_equal(permuted.intercept_, exact.intercept_[order])
     # "fast" visits the rows of a rare label in an order that depends on the label's number.
-    fast = DiSMECClassifier(threshold="zero", random_state=0).fit(X, Y).decision_function(X_test)
-    permuted = (
-        DiSMECClassifier(threshold="zero", random_state=0).fit(X, Y[:, order]).decision_function(X_test)
-    )
+    model = DiSMECClassifier(1.0, threshold="zero", random_state=0)
+    fast = model.fit(X, Y).decision_function(X_test)
+    permuted = model.fit(X, Y[:, order]).decision_function(X_test)
     assert np.abs(permuted - fast[:, order]).mean() < 0.02 * np.abs(fast).mean()
 
 

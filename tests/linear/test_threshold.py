@@ -69,8 +69,8 @@ def test_rows_are_forgotten(make):
 def test_weights_are_those_without_it(solver):
     X, Y, X_new, _ = parts(3000, 500, 150)
     for weights in (None, np.random.default_rng(0).random(X.shape[0])):
-        learned = DiSMECClassifier(solver=solver, random_state=0).fit(X, Y, weights)
-        plain = DiSMECClassifier(solver=solver, threshold="zero", random_state=0).fit(X, Y, weights)
+        learned = DiSMECClassifier(1.0, solver=solver, random_state=0).fit(X, Y, weights)
+        plain = DiSMECClassifier(1.0, solver=solver, threshold="zero", random_state=0).fit(X, Y, weights)
         assert learned.threshold_ != 0
         assert plain.threshold_ == 0
         np.testing.assert_array_equal(learned.coef_.data, plain.coef_.data)

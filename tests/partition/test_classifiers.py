@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, eye_array, vstack
 from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_extraction.text import TfidfTransformer
@@ -268,8 +268,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-@pytest.mark.parametrize("dense", [False, True])
-@pytest.mark.parametrize("n_routes", [1, 2])
+@pytest.mark.parametrize(("dense", "n_routes"), [(False, 1), (True, 2)])
 def test_other_estimators(problem, name, dense, n_routes):
     X, Y = (part[:300] for part in problem)
     if name in ("forest", "neighbors") and not dense:
@@ -366,7 +365,7 @@ def test_seeds_reach_what_has_none(problem):
 # --- the choice of lam
 
 
-@pytest.mark.parametrize("estimator", [ml.DiSMECClassifier(random_state=0), KNeighborsClassifier(3)])
+@pytest.mark.parametrize("estimator", [ml.DiSMECClassifier(1.0, random_state=0), KNeighborsClassifier(3)])
 def test_lam_by_cross_validation(problem, estimator):
     """Many scores of nearest neighbours are equal, and ties must be ranked the same everywhere."""
     base, n_jobs = estimator, 2
@@ -457,7 +456,7 @@ def test_as_many_blocks_as_rows_and_labels_are_enough_for():
     assert blocks_by_rule(Y) == 3
     assert blocks_by_rule(Y[:10_000]) == 2
     assert blocks_by_rule(Y[:9999]) == blocks_by_rule(Y[:, :999]) == 1
-    assert blocks_by_rule(csr_array(np.tile(np.eye(2000), (15, 1)))) == MOST_BLOCKS
+    assert blocks_by_rule(vstack([eye_array(2000, format="csr")] * 15)) == MOST_BLOCKS
 
 
 @pytest.mark.parametrize(("noise", "expected"), [(0.0, 4), (30.0, 1)])

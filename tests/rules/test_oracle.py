@@ -360,10 +360,10 @@ def roomy(seed, n_rows=50, n_labels=5):
 
 @pytest.mark.parametrize("parameters", SETTINGS)
 def test_whole_ensembles_equal_those_of_the_twin(parameters):
-    X, Y, weights, nominal = roomy(2, n_rows=40)
+    X, Y, weights, nominal = roomy(2, n_rows=30)
     s = oracle.Settings(**parameters)
-    model = fitted((X, Y, weights, nominal), s, 6, "exact")
-    rules = oracle.Boosting(X, Y, s, weights, nominal).fit(6)
+    model = fitted((X, Y, weights, nominal), s, 4, "exact")
+    rules = oracle.Boosting(X, Y, s, weights, nominal).fit(4)
     assert [len(body) for body, _ in rules] == [len(body) for body in bodies(model)]
     seen = X[weights > 0]  # equivalent conditions may differ on rows of weight 0
     wanted = np.where(learned(Y, weights).any(axis=0), oracle.decision(rules, seen), -np.inf)

@@ -27,7 +27,7 @@ VARIANTS = {
 
 @pytest.fixture(scope="module")
 def data():
-    X, Y = make_multilabel(2000, 150, 300, random_state=2)
+    X, Y = make_multilabel(2000, 150, 300, n_nonzero=20, random_state=2)
     X, Y = X.tolil(), Y.tolil()
     X[:, 5] = 0  # a feature and a label without a row
     Y[:, 7] = 0

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import csr_array
+from sklearn.base import clone
 
 import manylabel as ml
 from estimators import ONE_OF_EACH, as_written
@@ -53,7 +54,7 @@ FRAMES = {
 
 @pytest.mark.parametrize("classifier", ONE_OF_EACH, ids=as_written)
 def test_every_classifier_keeps_the_names(classifier, tmp_path):
-    model = classifier.fit(X, pd.DataFrame(Y.toarray(), columns=NAMES))
+    model = clone(classifier).fit(X, pd.DataFrame(Y.toarray(), columns=NAMES))
     assert model.label_names_.tolist() == NAMES
     assert model.label_names_.dtype == object
     model.save(tmp_path / "model")

@@ -23,7 +23,7 @@ def planted():
 
 
 def fit(X, Y, weights, **params):
-    params = {"branching": 4, "max_leaf": 20, "beam": 3, "random_state": 0} | params
+    params = {"C": 1.0, "branching": 4, "max_leaf": 20, "beam": 3, "random_state": 0} | params
     return LabelTreeClassifier(weights=weights, **params).fit(X, Y)
 
 
@@ -58,7 +58,7 @@ def blocks(model):
 
 def test_float32_is_the_default(planted, models):
     X, Y, X_new, _ = planted
-    default = LabelTreeClassifier(branching=4, max_leaf=20, beam=3, random_state=0).fit(X, Y)
+    default = LabelTreeClassifier(1.0, branching=4, max_leaf=20, beam=3, random_state=0).fit(X, Y)
     assert not hasattr(default, "node_scale_")
     for name in LabelTreeClassifier.schema.attributes:
         if hasattr(default, name):
