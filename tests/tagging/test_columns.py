@@ -82,9 +82,9 @@ def test_frames_of_polars_have_names_of_features_and_labels():
     model.fit(pl.DataFrame(X.toarray(), words), pl.DataFrame(Y.toarray(), topics))
     assert model.label_names_.tolist() == topics
     assert model.feature_names_in_.tolist() == words
-    plain = ml.DiSMECClassifier(1.0, random_state=0).fit(X, Y)
+    plain = ml.DiSMECClassifier(1.0, random_state=0).fit(X.toarray(), Y)
     found = model.decision_function(pl.DataFrame(X.toarray(), words))
-    assert np.array_equal(found, plain.decision_function(X))
+    assert np.array_equal(found, plain.decision_function(X.toarray()))
     assert {part.name for part in model.explain(pl.DataFrame(X[[0]].toarray(), words), "b b")} <= {
         *words,
         "intercept",
