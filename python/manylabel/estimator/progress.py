@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import RLock
 
 from tqdm.auto import tqdm
 
@@ -14,22 +15,35 @@ Tell = Callable[[int], object]
 Progress = Tell | None
 
 
+class _Bar(tqdm):
+    """Progress bar with a lock of its own process.
+
+    tqdm's lock is shared with forked processes. If a process is killed while it holds this lock, all other processes
+    wait for it forever.
+    """
+
+
+_Bar.set_lock(RLock())
+
+
 class Report:
     """Callable that reports progress. The Rust core calls it with the amount of work done so far."""
 
-    def __init__(self, bar: tqdm, progress: Progress) -> None:
+    def __init__(self, bar: tqdm | None, progress: Progress) -> None:
         self._bar = bar
         self._progress = progress
 
     def __call__(self, done: int) -> None:
         """Report the amount of work done so far, in the unit of the progress bar."""
-        self._bar.update(done - self._bar.n)
+        if self._bar is not None:
+            self._bar.update(done - self._bar.n)
         if self._progress is not None:
             self._progress(done)
 
     def restart(self, total: int) -> None:
         """Reset the progress bar to 0 for the next part of the fit, which has `total` units of work."""
-        self._bar.reset(total=total)
+        if self._bar is not None:
+            self._bar.reset(total=total)
 
 
 @contextmanager
@@ -38,7 +52,10 @@ def reported(total: int | None, unit: str, verbose: bool, progress: Progress) ->
 
     If `verbose` is True, the `Report` also updates a progress bar. `progress` may be None.
     """
-    with tqdm(total=total, unit=unit, disable=not verbose) as bar:
+    if not verbose:
+        yield Report(None, progress)
+        return
+    with _Bar(total=total, unit=unit) as bar:
         yield Report(bar, progress)
         if bar.total is not None:
             bar.update(bar.total - bar.n)  # the bar ends full, even if some work was skipped
