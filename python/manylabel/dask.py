@@ -379,7 +379,7 @@ def _check_cancelled() -> Any:
     def check(_: int) -> None:
         task = worker.state.tasks.get(key)
         if task is None or task.state == "cancelled":
-            raise RuntimeError("the piece was cancelled")
+            raise RuntimeError("the client cancelled this piece of the fit")
 
     return check
 

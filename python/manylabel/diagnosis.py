@@ -226,8 +226,8 @@ def doctor(
         tested, of_test = _matrices(X_test, Y_test, "_test")
         if tested.shape[1] != rows.shape[1] or of_test.shape[1] != n_labels:
             raise ValueError(
-                f"the test rows must have {rows.shape[1]} features and {n_labels} labels as the training "
-                f"rows, got {tested.shape[1]} and {of_test.shape[1]}"
+                f"the test rows must have {rows.shape[1]} features and {n_labels} labels, as the training "
+                f"rows have, got {tested.shape[1]} features and {of_test.shape[1]} labels"
             )
         found += _of_split(rows, labels, tested, of_test, names)
         shape["test rows"] = of_test.shape[0]

@@ -150,7 +150,8 @@ class _Function:
         if _takes_texts(self.model) and isinstance(model_input, pd.DataFrame):
             if model_input.shape[1] != 1:
                 raise ValueError(
-                    f"`model_input` must have one column, which has the texts, got {model_input.shape[1]}"
+                    f"`model_input` must have one column, which has the texts, "
+                    f"got {model_input.shape[1]} columns"
                 )
             model_input = model_input.iloc[:, 0].tolist()
         top = self.model.predict_topk(model_input, k=k)

@@ -124,8 +124,8 @@ def _set_shapes(operator: Any) -> None:
 def _check_size(model: MultiLabelClassifier, n_bytes: int) -> None:
     if n_bytes > _MOST_BYTES:
         raise ValueError(
-            f"the dense weights of {type(model).__name__} must take at most {_MOST_BYTES:,} bytes, which is "
-            f"the most that a file of ONNX can have, got {n_bytes:,}"
+            f"the dense weights of {type(model).__name__} must take at most {_MOST_BYTES:,} bytes, "
+            f"the size limit of an ONNX file, got {n_bytes:,}"
         )
 
 

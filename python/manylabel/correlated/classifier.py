@@ -338,7 +338,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         self.classes_ = np.arange(n_labels)
         self.sparse_output_ = sparse_output
         if not (converged or quiet):
-            aim = "stop" if self.solver == "reference" else "converge"
+            aim = "reach its stopping rule" if self.solver == "reference" else "converge"
             warnings.warn(
                 f"the fit did not {aim} in {self.n_iter_} gradient evaluations; the KKT violation is "
                 f"{self.kkt_:.3g} (max_iter={self.max_iter}, tol={self.tol})",

@@ -178,7 +178,8 @@ def _header(path: Path, file: BinaryIO) -> tuple[tuple[int, int, int], int]:
     n, d, m = map(int, words.groups())
     if max(d, m) > _MOST_COLUMNS:
         raise ValueError(
-            f"{path}: at most {_MOST_COLUMNS:,} features and labels are supported, got {d} and {m}"
+            f"{path}: at most {_MOST_COLUMNS:,} features and labels are supported, "
+            f"got {d} features and {m} labels"
         )
     return (n, d, m), end + 1
 
@@ -394,7 +395,7 @@ def _of_table(path: Path, table: Any, columns: Columns, number: int) -> Batch:
     X.sort_indices()
     if not X.has_canonical_format:
         raise ValueError(
-            f"{path}: batch {number}: expected different features in each row, got a feature twice"
+            f"{path}: batch {number}: expected each feature at most once per row, got a feature twice"
         )
     X.eliminate_zeros()
     Y.sum_duplicates()

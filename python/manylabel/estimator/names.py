@@ -182,7 +182,7 @@ def check_label(estimator: Any, label: Any, n_labels: int) -> int:
             raise ValueError(f"`label` must be a label of the model, got {shown(label)}")
         return int(found[0])
     if isinstance(label, bool) or not isinstance(label, int | np.integer) or not 0 <= label < n_labels:
-        raise ValueError(f"`label` must be from 0 to {n_labels - 1}, got {shown(label)}")
+        raise ValueError(f"`label` must be an integer from 0 to {n_labels - 1}, got {shown(label)}")
     return int(label)
 
 

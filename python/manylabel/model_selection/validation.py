@@ -166,7 +166,7 @@ def cross_val_predict(
     folds = list(_folds(cv, X, Y))
     order = np.concatenate([test for _, test in folds])
     if not np.array_equal(np.sort(order), np.arange(Y.shape[0])):
-        raise ValueError("`cv` must have each row as a test row of exactly one fold")
+        raise ValueError("each row must be a test row of exactly one fold of `cv`")
     arguments = {"k": k} if method == "predict_topk" else {}
     jobs = (
         delayed(_predicted)(clone(estimator), X, Y, train, test, method, arguments, params)

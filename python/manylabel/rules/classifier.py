@@ -349,7 +349,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     ) -> None:
         params = self.parameters.check(self)
         if eval_set is not None and not params["early_stopping"]:
-            raise ValueError("`eval_set` must be None if `early_stopping` is False, got rows")
+            raise ValueError("`eval_set` must be None if `early_stopping` is False, got a pair")
         params["step"] = chosen_step(params)
         goes_on = params["warm_start"] and hasattr(self, "heads_")
         sparse_output = issparse(y)

@@ -338,8 +338,8 @@ class EditableTagger(Estimator):
         self._check_fitted()
         if not hasattr(self, "rows_"):
             raise ValueError(
-                "`keep_rows` must be True in fit for an update, because this tagger keeps no rows to "
-                "which the new texts could be added; refit_labels fits labels to the given texts only"
+                "`keep_rows` must be True in `fit` if `update` is called later, because this tagger keeps no "
+                "rows to which the new texts could be added; refit_labels fits labels to the given texts only"
             )
         X, _, Y = self._matrices(texts, labels, self.label_names_.tolist(), fits=False)
         self.rows_, self.row_labels_ = _stacked(self.rows_, X), _stacked(self.row_labels_, Y)
