@@ -57,10 +57,11 @@ class Finding:
     text : str
         What was found, why it matters, and what to do.
     count : int
-        Number of items.
+        Number of rows, labels, features or groups with the fault: the length of `items`.
     items : list
-        The items: numbers of rows, labels or features, or tuples of these. Pairs of a training and a test row
-        have the training row first, and pairs of a feature and a label have the feature first.
+        The items: indices of rows, labels or features, or tuples of such indices. Pairs of a training and a
+        test row have the training row first, pairs of a feature and a label have the feature first, and pairs
+        of a label and a fold have the label first.
 
     Examples
     --------
@@ -169,8 +170,8 @@ def doctor(
         Number of consecutive folds, a splitter, or pairs of training and test rows. Labels that a fold lacks
         are reported.
     label_names, feature_names : sequence of str, default=None
-        Names of the labels and of the features in the texts. None means numbers, or the columns of data
-        frames.
+        Names of the labels and of the features in the texts of the findings. None means the column names of
+        data frames, and otherwise names such as "label 3" and "feature 5".
 
     Returns
     -------

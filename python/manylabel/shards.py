@@ -82,11 +82,11 @@ def fit(
     ----------
     estimator : estimator
         The estimator: a `DiSMECClassifier`, a `LabelTreeClassifier`, or a `BlockPartitionClassifier` whose
-        `estimator` is from this library. It is not changed.
+        `estimator` is from this library. The given object is not changed.
     X : array-like or sparse matrix of shape (n_samples, n_features), str or path-like
         Features, or the path of a folder that `manylabel.datasets.convert` has written.
     Y : array-like or sparse matrix of shape (n_samples, n_labels), default=None
-        0/1 indicator matrix, in which NaN marks unknown entries. It must be None if X is a folder.
+        0/1 indicator matrix, in which NaN marks unknown entries. Y must be None if X is a folder.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the rows, >= 0. None means equal weights.
     checkpoint : str or path-like
@@ -295,7 +295,7 @@ class Folder:
 
     @property
     def stages(self) -> list[range]:
-        """The numbers of the pieces of each stage."""
+        """The indices of the pieces of each stage. Pieces count from 0."""
         choice = self.choice
         assert choice is not None
         return [range(*bounds) for bounds in pairwise([*choice["stages"].tolist(), self.n_pieces])]
@@ -312,7 +312,7 @@ class Folder:
         return first, end
 
     def missing(self) -> list[int]:
-        """Return the numbers of the pieces that are not finished."""
+        """Return the indices of the pieces that are not finished."""
         return [number for number in range(self.n_pieces) if not self.piece_path(number).exists()]
 
     def join(self) -> Any:
@@ -497,7 +497,7 @@ class Work:
         _write(self.folder.path / "choice.npz", choice)
 
     def fit(self, numbers: Iterable[int], report: Report) -> None:
-        """Fit the pieces with the given numbers, except pieces that are in the folder.
+        """Fit the pieces with the given indices, except pieces that are in the folder.
 
         If pieces of an earlier stage are missing, they are also fitted, because later stages need their
         results.

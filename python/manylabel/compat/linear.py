@@ -53,14 +53,14 @@ def load_liblinear(
     Raises
     ------
     ValueError
-        If a file is malformed, or if it is a model for regression or for one class. The message states the
-        file.
+        If a file is malformed, if it contains a regression model or a one-class SVM, or if two files have a
+        common label or different numbers of features.
     OSError
         If a file cannot be read.
 
     Notes
     -----
-    Scores equal the decision values of the program, up to the rounding of weights to float32. Rows are not
+    Scores equal the decision values of LIBLINEAR, up to the rounding of weights to float32. Rows are not
     scaled. Feature j of LIBLINEAR is column ``j - 1`` of X, because LIBLINEAR counts from 1. A model with a
     bias has an additional feature, whose value is the bias in every row. The intercept of a label is the
     weight of this feature times the bias.
@@ -174,7 +174,7 @@ def load_dismec(path: str | os.PathLike[str]) -> DiSMECClassifier:
     Returns
     -------
     DiSMECClassifier
-        The classifier. Labels and features have the same numbers as in DiSMEC++. Rows are not scaled, and the
+        The classifier. Labels and features have the same indices as in DiSMEC++. Rows are not scaled, and the
         intercepts are 0. If the model was trained with a bias, the last feature of the model is a constant
         feature, and the caller must append this column to X.
 
@@ -187,7 +187,7 @@ def load_dismec(path: str | os.PathLike[str]) -> DiSMECClassifier:
 
     Notes
     -----
-    The weight formats SparseTXT, DenseTXT and DenseNPY are read. Scores equal those of the program, up to the
+    The weight formats SparseTXT, DenseTXT and DenseNPY are read. Scores equal those of DiSMEC++, up to the
     rounding of weights to float32.
 
     References

@@ -12,9 +12,9 @@ same function::
     loaded = mlflow.pyfunc.load_model(info.model_uri)
     loaded.predict(["a text", "another text"], params={"k": 3})
 
-The prediction is a data frame with a row for each text or row of features. Its columns `labels` and `scores`
-have the names, or the numbers if the model has no names, and the scores of the k best labels, best label
-first.
+The prediction is a data frame with a row for each text or row of features. The column `labels` contains the
+names of the k best labels, best label first. If the model has no names of labels, it contains their column
+indices in Y. The column `scores` contains the scores of these labels.
 
 The module needs the packages mlflow (or mlflow-skinny) and pandas: ``pip install 'manylabel[mlflow]'``.
 

@@ -337,7 +337,7 @@ class Model:
         feature_value_pairs : iterable of tuple (int, float)
             The features of the row and their values, in any order.
         beam_size : int, default=10
-            Number of nodes of each level that the row is sent to; >= 1.
+            Number of nodes of each level of a tree that the row is sent to; >= 1.
         top_k : int, default=10
             Number of labels; >= 1.
 

@@ -2,7 +2,7 @@
 
 :func:`to_onnx` exports rules and linear classifiers, alone or at the end of a scikit-learn pipeline whose
 other steps skl2onnx can convert. The import of this module also registers the converters of these classes
-with skl2onnx, so that its own functions convert them.
+with skl2onnx, so that the functions of skl2onnx can convert them.
 
 The module needs the package skl2onnx: ``pip install 'manylabel[onnx]'``. ONNX has no sparse products, so a
 model has its weights as dense arrays, and takes X as a dense array. This suits small models.
@@ -62,14 +62,16 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
     TypeError
         If ONNX cannot express the model. The message names the class and the classes that can be exported.
     ValueError
-        If the dense weights take more than 2 GB, which is the most that a file of ONNX can have.
+        If the dense weights take more than 2 GB, the size limit of an ONNX file.
     sklearn.exceptions.NotFittedError
         If the model is not fitted.
 
-    Notes ----- Scores are computed in double precision and then rounded to float32. They agree with
-    `decision_function` up to the rounding of float32. The runtime does not check X for NaN and infinite
-    values. With ``predictor="known-label-sets"``, another label set may be predicted if the losses of two
-    label sets differ by no more than the rounding of doubles.
+    Notes
+    -----
+    Scores are computed in double precision and then rounded to float32. They agree with `decision_function`
+    up to the rounding of float32. The runtime does not check X for NaN and infinite values. With
+    ``predictor="known-label-sets"``, another label set may be predicted if the losses of two label sets
+    differ by no more than the rounding of doubles.
 
     The weights take 4 bytes for each pair of a feature and a label (`DiSMECClassifier`,
     `PDSparseClassifier`), 4 bytes for each factor of a feature or a label (`LEMLClassifier`), or 8 bytes for

@@ -45,7 +45,7 @@ def load_omikuji(path: str | os.PathLike[str]) -> LabelTreeClassifier:
     Returns
     -------
     LabelTreeClassifier
-        The classifier. Labels and features have the numbers of omikuji.
+        The classifier. Labels and features have the same indices as in omikuji.
 
     Raises
     ------
@@ -148,8 +148,8 @@ def load_pecos(path: str | os.PathLike[str]) -> LabelTreeClassifier:
     Returns
     -------
     LabelTreeClassifier
-        The classifier. Labels and features have the numbers of PECOS. The parameter `beam` is set to the
-        ``only_topk`` of the last inner level of the model, if there is such a level.
+        The classifier. Labels and features have the same indices as in PECOS. The parameter `beam` is set to
+        the ``only_topk`` of the last inner level of the model, if there is such a level.
 
     Raises
     ------

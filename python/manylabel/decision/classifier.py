@@ -36,9 +36,9 @@ class _Rule(Attribute):
 class DecisionClassifier(LabelCalibrator):
     """A multi-label classifier with calibrated probabilities and a rule that chooses label sets.
 
-    `fit` fits the classifier, calibrates its probabilities like `LabelCalibrator`, and fits the decision rule
-    to the probabilities of the held-out rows. `predict` applies the rule. `save` writes the classifier, the
-    calibration and the rule to one file.
+    `fit` fits `estimator`, calibrates its probabilities like `LabelCalibrator`, and fits the decision rule to
+    the probabilities of the held-out rows. `predict` applies the rule. `save` writes the fitted `estimator`,
+    the calibration and the rule to one file.
 
     Parameters
     ----------

@@ -150,21 +150,21 @@ def label_name(estimator: Any, label: int) -> str:
 
 
 def check_label(estimator: Any, label: Any, n_labels: int) -> int:
-    """Return the number of a label that is given by its number or by its name.
+    """Return the column index of a label that is given by its column index or by its name.
 
     Parameters
     ----------
     estimator : estimator
         The fitted estimator. It has names of labels if it has the attribute ``label_names_``.
     label : int or str
-        The number or the name of the label.
+        The column index or the name of the label.
     n_labels : int
         Number of labels of the estimator.
 
     Returns
     -------
     int
-        The number of the label.
+        The column index of the label.
 
     Raises
     ------
@@ -189,7 +189,7 @@ def check_label(estimator: Any, label: Any, n_labels: int) -> int:
 class NamedRows:
     """Collects lists of label names, one list for each row, and converts them to an indicator matrix.
 
-    Only the numbers of the labels are stored, so the lists can be read from a stream.
+    Only the indices of the labels are stored, so the lists can be read from a stream.
 
     Parameters
     ----------

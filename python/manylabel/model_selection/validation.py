@@ -125,8 +125,8 @@ def cross_val_predict(
     X : array-like, sparse matrix or list of texts, of n_samples rows
         Features.
     Y : array-like or sparse matrix of shape (n_samples, n_labels), or list of lists of str
-        0/1 indicator matrix, or the names of the labels of each text for a `TextTagger`. The columns of the
-        result are then sorted by name, or in the order of ``params["label_names"]``.
+        0/1 indicator matrix, or the names of the labels of each text for a `TextTagger`. For a `TextTagger`,
+        the columns of the result are sorted by name, or in the order of ``params["label_names"]``.
     method : {"predict", "predict_topk", "decision_function", "predict_proba"}, default="predict"
         The method that is called.
     k : int, default=5
@@ -228,8 +228,8 @@ def search(
     Returns
     -------
     GridSearchCV or RandomizedSearchCV
-        The fitted search of scikit-learn, with `best_params_`, `best_score_`, `best_estimator_` and
-        `cv_results_`.
+        The fitted search of scikit-learn, with `best_params_`, `best_score_`, `cv_results_` and, if `refit`
+        is True, `best_estimator_`.
 
     Raises
     ------

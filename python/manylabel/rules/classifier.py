@@ -153,7 +153,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         conditions. In the shapes of the attributes, n_rules is the number of fitted rules. If `fit` finds no
         further rule or stops early, this number is smaller than the parameter `n_rules`.
     body_feature_ : ndarray of shape (n_conditions,), dtype int32
-        Feature of each condition.
+        Column index of the feature of each condition.
     body_operator_ : ndarray of shape (n_conditions,), dtype uint8
         Operator of each condition: 0 for ``value <= threshold``, 1 for ``>``, 2 for ``==``, 3 for ``!=``. A
         NaN value satisfies no condition.
@@ -473,9 +473,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         x : array-like or sparse matrix of shape (n_features,) or (1, n_features)
             The features of one row.
         label : int or str, default=None
-            Label to explain, by its number or by its name. If given, only rules with a nonzero score for this
-            label are returned, in order of decreasing absolute score. If None, all rules that cover the row
-            are returned, in the order in which `fit` added them.
+            Label to explain: its column index in Y or its name. If given, only rules with a nonzero score for
+            this label are returned, in order of decreasing absolute score. If None, all rules that cover the
+            row are returned, in the order in which `fit` added them.
         feature_names : sequence of str of length n_features, default=None
             Names of the features in the ``repr`` of the result. None means ``feature_names_in_`` if this
             attribute exists, and otherwise "feature 0", "feature 1" and so on.
