@@ -124,9 +124,9 @@ class LabelCalibrator(MultiLabelClassifier):
     rare labels stay close to the curve of their group, and the curves of frequent labels can differ from it.
     All curves are increasing.
 
-    With ``cv="auto"``, five folds are used if a tenth of the rows has fewer than 25,000 ones. In a comparison
-    with DiSMEC and label trees, the log loss on test rows was lower with five folds than with a tenth of the
-    rows:
+    With ``cv="auto"``, five folds are used if Y has fewer than 250,000 ones, which are about 25,000 ones in a
+    tenth of the rows. In a comparison with DiSMEC and label trees, the log loss on test rows was lower with
+    five folds than with a tenth of the rows:
 
     ======================= ======================== ======================
     data                    ones in a tenth of rows  change of the log loss

@@ -309,7 +309,7 @@ def renamed(names: NDArray[Any], changes: Mapping[str, str]) -> NDArray[Any]:
     where = {name: at for at, name in enumerate(names.tolist())}
     for old, name in changes.items():
         if old not in where:
-            raise ValueError(f"`names` must map labels of the model to new names, got {shown(old)}")
+            raise ValueError(f"keys of `names` must be labels of the model, got {shown(old)}")
         new[where[old]] = name
     return as_names(new, len(new), "names")
 

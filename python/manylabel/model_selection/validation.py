@@ -50,7 +50,7 @@ def cross_validate(
         and "PSnDCG@k" are computed from the training rows of each fold.
     cv : int, splitter or iterable, default=5
         Number of consecutive folds, a splitter of scikit-learn, `MultilabelStratifiedKFold`, or pairs of
-        training and test rows.
+        arrays with the indices of the training rows and of the test rows.
     params : mapping of str to object, default=None
         Arguments of the method `fit`. Arguments with one entry per row, such as `sample_weight`, are divided
         into folds.
@@ -275,7 +275,9 @@ def _folds(cv: Any, X: Any, Y: Any) -> Any:
     if hasattr(cv, "split") and not isinstance(cv, str):
         return cv.split(X, Y)
     if not hasattr(cv, "__iter__") or isinstance(cv, str):
-        raise ValueError(f"`cv` must be an integer >= 2, a splitter or pairs of rows, got {shown(cv)}")
+        raise ValueError(
+            f"`cv` must be an integer >= 2, a splitter or pairs of arrays of row indices, got {shown(cv)}"
+        )
     return cv
 
 

@@ -77,10 +77,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Labels for which a rule has scores. With "complete", a rule has scores for all labels. With
         "single-label", a rule has a score only for the label that lowers the loss most.
     label_binning : float or None, default=None
-        Number of bins of a complete head, as a fraction of the number of labels; in (0, 1]. Labels with
-        positive Newton steps and labels with negative Newton steps have separate bins. The fraction applies
-        to each of these two groups of labels. None means no label binning, so that every label has its own
-        score. [2]_ uses 0.04, with ``step="newton"``.
+        Number of bins of a complete head, as a fraction; in (0, 1]. Labels with positive Newton steps and
+        labels with negative Newton steps have separate bins. The number of bins of each of these two groups
+        is this fraction of the number of labels in the group. None means no label binning, so that every
+        label has its own score. [2]_ uses 0.04, with ``step="newton"``.
     min_bins : int, default=1
         Minimum number of bins for each sign of the step; >= 1.
     max_bins : int or None, default=None
