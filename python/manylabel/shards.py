@@ -255,7 +255,10 @@ class Folder:
                 what = _FINGERPRINTS[name]
                 if name in _FORMATS:
                     found, wanted = _FORMATS[name][bool(found)], _FORMATS[name][bool(wanted)]
-                raise ValueError(f"{path}: the folder was made with {what}: {_difference(found, wanted)}")
+                change = _difference(found, wanted)
+                if name in _CHECKSUMS:
+                    change = f"the checksum was {shown(found)}, now it is {shown(wanted)}"
+                raise ValueError(f"{path}: the folder was made with {what}: {change}")
         return folder
 
     @property
@@ -363,6 +366,8 @@ _FINGERPRINTS = {
     "costs": "another `label_weight` or other `propensities`",
     "cpu": "another type of CPU (`any_cpu=True` allows this, but the weights may differ in the last digits)",
 }
+
+_CHECKSUMS = ("X", "Y", "sample_weight", "costs")
 
 # How errors name the formats of Y, if the value of the fingerprint is False or True.
 _FORMATS = {"sparse_output": ("dense", "sparse"), "one_dimensional": ("2-D", "1-D")}

@@ -60,7 +60,8 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
     Raises
     ------
     TypeError
-        If ONNX cannot express the model. The message names the class and the classes that can be exported.
+        If the class of the model cannot be exported, or if the first step of a pipeline takes texts. The
+        message lists the classes that can be exported.
     ValueError
         If the dense weights take more than 2 GB, the size limit of an ONNX file.
     sklearn.exceptions.NotFittedError
@@ -92,13 +93,18 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
     """
     check_is_fitted(model)
     last = model.steps[-1][1] if isinstance(model, Pipeline) else model
-    n_features = getattr(model, "n_features_in_", None)  # steps that take texts have no such attribute
-    if type(last) not in _CONVERTERS or n_features is None:
-        name = " of ".join(type(step).__name__ for step in dict.fromkeys([last, model]))
+    if type(last) not in _CONVERTERS:
+        name = ("a pipeline that ends in " if isinstance(model, Pipeline) else "") + type(last).__name__
         known = ", ".join(sorted(cls.__name__ for cls in _CONVERTERS))
         raise TypeError(
             f"`model` must be one of the classes that can be exported to ONNX, {known}, or a pipeline of "
             f"numeric steps that ends in one of them, got {name}"
+        )
+    n_features = getattr(model, "n_features_in_", None)  # steps that take texts have no such attribute
+    if n_features is None:
+        raise TypeError(
+            "`model` must be a classifier or a pipeline of numeric steps, got a pipeline of texts; the steps "
+            "after the vectorizer can be exported"
         )
     inputs = [("X", FloatTensorType([None, n_features]))]
     return convert_sklearn(model, initial_types=inputs, target_opset=target_opset)
