@@ -407,10 +407,11 @@ def _list(path: Path, table: Any, name: str, kind: str) -> tuple[NDArray[np.int6
     """Return the end positions and the items of the lists in a column."""
     column = table.column(name)
     wanted = "iu" if kind == "integers" else "iuf"
-    if not hasattr(column, "offsets") or column.null_count or column.flatten().null_count:
-        raise ValueError(
-            f"{path}: `{name}` must be a column of lists of {kind} without nulls, got {column.type}"
-        )
+    if not hasattr(column, "offsets"):
+        raise ValueError(f"{path}: `{name}` must be a column of lists of {kind}, got {column.type}")
+    n_nulls = column.null_count + column.flatten().null_count
+    if n_nulls:
+        raise ValueError(f"{path}: `{name}` must not have nulls, got {n_nulls} of them")
     items = column.flatten().to_numpy(zero_copy_only=False)
     if items.dtype.kind not in wanted:
         raise ValueError(f"{path}: `{name}` must be a column of lists of {kind}, got {column.type}")
