@@ -222,8 +222,8 @@ class EditableLabels(MultiLabelClassifier):
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Features of the rows to which the classifiers of these labels are fitted.
         Y : array-like or sparse matrix of shape (n_samples, n_refitted), or array-like of shape (n_samples,)
-            0/1 indicator matrix of the labels to fit, with one column per label of `labels`. NaN marks
-            unknown entries.
+            0/1 indicator matrix of the labels to fit, with one column per label of `labels`, in the same
+            order. NaN marks unknown entries.
         labels : int, str, or iterable of these
             The labels to fit, by column index or by name.
         warm_start : bool, default=False
@@ -276,10 +276,10 @@ class EditableLabels(MultiLabelClassifier):
         name: str | None = None,
         progress: Progress = None,
     ) -> None:
-        """Replace several labels by one merged label. A row has the merged label if it has any of them.
+        """Replace several labels by one merged label.
 
-        The merged label is fitted to the given rows. It gets the place of the first of the labels, and the
-        other labels are removed.
+        A row has the merged label if it has any of the old labels. The merged label is fitted to the given
+        rows. It gets the place of the first of the labels, and the other labels are removed.
 
         Parameters
         ----------
@@ -288,7 +288,8 @@ class EditableLabels(MultiLabelClassifier):
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Features of the rows to which the classifier of the merged label is fitted.
         Y : array-like or sparse matrix of shape (n_samples, n_merged)
-            0/1 indicator matrix of the labels to merge, with one column per label of `labels`.
+            0/1 indicator matrix of the labels to merge, with one column per label of `labels`, in the same
+            order.
         name : str, default=None
             Name of the merged label. None means the name of the first of the labels.
         progress : callable, default=None

@@ -198,7 +198,9 @@ class EditableTagger(Estimator):
 
     @built_aside
     def merge_labels(self, names: Iterable[str], into: str, texts: Any = None, labels: Any = None) -> None:
-        """Replace several labels by one merged label. A text has the merged label if it has any of them.
+        """Replace several labels by one merged label.
+
+        A text has the merged label if it has any of the old labels.
 
         Parameters
         ----------

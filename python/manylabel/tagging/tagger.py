@@ -112,8 +112,8 @@ class TextTagger(EditableTagger):
         ``Thresholds("example_f1")``. The probabilities are computed by a `DecisionClassifier`, which
         calibrates them on held-out rows. None means that the classifier chooses the label sets.
     keep_rows : bool, default=False
-        Whether to keep the features and labels of the training rows in the model. The methods `update`,
-        `refit_labels` and `merge_labels` can then use these rows.
+        Whether to keep the features and labels of the training rows in the model. The method `update` needs
+        these rows, and `refit_labels` and `merge_labels` use them if no texts are given.
     n_jobs : int or None, default=None
         Number of threads of the fit of the classifier. None means the value of the classifier.
     verbose : int, default=0
