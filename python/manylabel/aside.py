@@ -59,7 +59,7 @@ def written_aside(path: Path, mode: str, **options: Any) -> Iterator[IO[Any]]:
     ------
     OSError
         If the file cannot be written, or if `path` is a pipe, a device or a directory. A pipe or a device is
-        not accepted, because the rename would replace it by a regular file.
+        not accepted, because the rename would replace it with a regular file.
     """
     replaced = _regular_file(path)
     path = Path(os.path.realpath(path))

@@ -58,12 +58,12 @@ def fit(
     ----------
     estimator : estimator
         The estimator: a `DiSMECClassifier`, a `LabelTreeClassifier`, or a `BlockPartitionClassifier` whose
-        `estimator` is from this library. It is not changed.
+        `estimator` is from this library. The given object is not changed.
     X : array-like, sparse matrix or dask array of shape (n_samples, n_features), str or path-like
         Features, or the path of a folder that `manylabel.datasets.convert` has written and that all workers
         can reach. The blocks of a dask array must be arrays or sparse matrices with all columns.
     Y : array-like, sparse matrix or dask array of shape (n_samples, n_labels), default=None
-        0/1 indicator matrix, in which NaN marks unknown entries. It must be None if X is a folder. If X is a
+        0/1 indicator matrix, in which NaN marks unknown entries. Y must be None if X is a folder. If X is a
         dask array, Y must be a dask array with the same blocks of rows.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the rows, >= 0. None means equal weights.
@@ -213,7 +213,7 @@ def evaluate(
     ModuleNotFoundError
         If the package distributed is not installed.
     ValueError
-        In the cases that `predict_topk` lists.
+        If `k` or `propensities` is not valid, and in the cases that `predict_topk` lists.
 
     Notes
     -----
@@ -379,7 +379,7 @@ def _check_cancelled() -> Any:
     def check(_: int) -> None:
         task = worker.state.tasks.get(key)
         if task is None or task.state == "cancelled":
-            raise RuntimeError("the piece was cancelled")
+            raise RuntimeError("the client cancelled this piece of the fit")
 
     return check
 

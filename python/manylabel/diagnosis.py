@@ -57,10 +57,11 @@ class Finding:
     text : str
         What was found, why it matters, and what to do.
     count : int
-        Number of items.
+        Number of rows, labels, features or groups with the fault: the length of `items`.
     items : list
-        The items: numbers of rows, labels or features, or tuples of these. Pairs of a training and a test row
-        have the training row first, and pairs of a feature and a label have the feature first.
+        The items: indices of rows, labels or features, or tuples of such indices. Pairs of a training and a
+        test row have the training row first, pairs of a feature and a label have the feature first, and pairs
+        of a label and a fold have the label first.
 
     Examples
     --------
@@ -166,11 +167,11 @@ def doctor(
     X_test, Y_test : array-like or sparse matrix, default=None
         Features and labels of the test rows, to look for faults of the split.
     cv : int, splitter or iterable, default=5
-        Number of consecutive folds, a splitter, or pairs of training and test rows. Labels that a fold lacks
-        are reported.
+        Number of consecutive folds, a splitter, or pairs of arrays with the indices of the training rows and
+        of the test rows. Labels that a fold lacks are reported.
     label_names, feature_names : sequence of str, default=None
-        Names of the labels and of the features in the texts. None means numbers, or the columns of data
-        frames.
+        Names of the labels and of the features in the texts of the findings. None means the column names of
+        data frames, and otherwise names such as "label 3" and "feature 5".
 
     Returns
     -------
@@ -194,7 +195,8 @@ def doctor(
     - labels with the same rows;
     - rows with the same features and different labels;
     - rows with the same features and the same labels;
-    - folds that lack a label, although at least as many rows have the label as there are folds;
+    - folds whose training rows or test rows lack a label, although at least as many rows have the label as
+      there are folds;
     - rows without labels, and rows without features;
     - labels with fewer than 5 rows;
     - features with only one value.
@@ -226,8 +228,8 @@ def doctor(
         tested, of_test = _matrices(X_test, Y_test, "_test")
         if tested.shape[1] != rows.shape[1] or of_test.shape[1] != n_labels:
             raise ValueError(
-                f"the test rows must have {rows.shape[1]} features and {n_labels} labels as the training "
-                f"rows, got {tested.shape[1]} and {of_test.shape[1]}"
+                f"the test rows must have {rows.shape[1]} features and {n_labels} labels, as the training "
+                f"rows have, got {tested.shape[1]} features and {of_test.shape[1]} labels"
             )
         found += _of_split(rows, labels, tested, of_test, names)
         shape["test rows"] = of_test.shape[0]
@@ -310,7 +312,8 @@ def _of_training(X: csr_array, Y: csr_array, tested: NDArray[np.bool_], names: _
     yield from _finding(
         "leaking features",
         leaks,
-        "Each of these features identifies a label exactly. Remove it, unless new rows have its value.",
+        "Each of these features identifies a label exactly. Remove it, unless its value is also known for "
+        "new rows.",
         [f"{names.feature(feature)} = {names.label(label)}" for feature, label in leaks],
     )
     yield from _equal_rows(X, Y)
@@ -466,7 +469,9 @@ def _of_folds(cv: Any, Y: csr_array, names: _Names) -> Iterator[Finding]:
             return
         folds = list(KFold(n_folds).split(np.empty(n_rows)))
     elif isinstance(cv, str | bool) or not (hasattr(cv, "split") or hasattr(cv, "__iter__")):
-        raise ValueError(f"`cv` must be an integer >= 2, a splitter or pairs of rows, got {shown(cv)}")
+        raise ValueError(
+            f"`cv` must be an integer >= 2, a splitter or pairs of arrays of row indices, got {shown(cv)}"
+        )
     else:
         folds = list(cv.split(np.empty((n_rows, 1)), Y) if hasattr(cv, "split") else cv)
     counts = np.bincount(Y.indices, minlength=Y.shape[1])
@@ -483,8 +488,8 @@ def _of_folds(cv: Any, Y: csr_array, names: _Names) -> Iterator[Finding]:
     yield from _finding(
         "folds without a label",
         found,
-        "The fold has no row of the label, although the label has enough rows for all folds. Shuffle the "
-        "rows, or use model_selection.MultilabelStratifiedKFold.",
+        "The training rows or the test rows of the fold lack the label, although the label has enough rows "
+        "for all folds. Shuffle the rows, or use model_selection.MultilabelStratifiedKFold.",
         [f"{names.label(label)} in fold {fold}" for label, fold in found[:_NAMED]],
     )
 

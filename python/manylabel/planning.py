@@ -129,7 +129,7 @@ def plan(
     Parameters
     ----------
     estimator : estimator
-        The estimator. It is not changed.
+        The estimator. The given object is not changed.
     X : array-like or sparse matrix of shape (n_samples, n_features)
         Features.
     Y : array-like or sparse matrix of shape (n_samples, n_labels)
@@ -140,8 +140,9 @@ def plan(
     n_jobs : int or None, default=None
         Number of threads of the fit. None means the parameter `n_jobs` of the estimator.
     max_seconds : float, default=20.0
-        Time for the fits of samples. At least two samples are fitted, even if they take longer. Each sample
-        has at least 64 rows, so data with fewer than 130 rows have a single sample.
+        Time limit for the fits of samples, in seconds; > 0. The two smallest samples are fitted even if they
+        take longer. Each sample has at least 64 rows (or all rows of smaller data). Data with fewer than 130
+        rows have a single sample.
     random_state : int, default=0
         Seed of the samples.
 
@@ -163,10 +164,11 @@ def plan(
 
     Notes
     -----
-    The estimator is fitted to samples with 1/32, 1/16, 1/8, 1/4 and 1/2 of the rows. The last samples are
+    The estimator is fitted to samples with 1/32, 1/16, 1/8, 1/4 and 1/2 of the rows. The largest samples are
     left out if they would take too long. The forecast extrapolates from the two largest samples that were
-    fitted. A power law ``a * n_rows**b`` with ``0 <= b <= 2`` is fitted to them. If ``b >= 1``, the forecast
-    is the power law. Otherwise, it is the geometric mean of the power law and a linear extrapolation.
+    fitted. A power law ``a * n_rows**b`` with ``0 <= b <= 2`` is fitted to these two samples. If ``b >= 1``,
+    the forecast is the power law. Otherwise, it is the geometric mean of the power law and a linear
+    extrapolation. With a single sample, the forecast is proportional to the number of rows.
 
     With ``C="auto"``, `DiSMECClassifier` and `LabelTreeClassifier` choose C once, on a sample of all rows.
     The time of this choice is added to the forecast. With ``max_leaf="auto"``, the samples use the value

@@ -82,12 +82,12 @@ def fit(
     ----------
     estimator : estimator
         The estimator: a `DiSMECClassifier`, a `LabelTreeClassifier`, or a `BlockPartitionClassifier` whose
-        `estimator` is from this library. It is not changed.
+        `estimator` is from this library. The given object is not changed.
     X : array-like or sparse matrix of shape (n_samples, n_features), str or path-like
         Features, or the path of a folder that `manylabel.datasets.convert` has written. They must be sparse
         for a `DiSMECClassifier` with the squared hinge loss.
     Y : array-like or sparse matrix of shape (n_samples, n_labels), default=None
-        0/1 indicator matrix, in which NaN marks unknown entries. It must be None if X is a folder.
+        0/1 indicator matrix, in which NaN marks unknown entries. Y must be None if X is a folder.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the rows, >= 0. None means equal weights.
     checkpoint : str or path-like
@@ -256,7 +256,10 @@ class Folder:
                 what = _FINGERPRINTS[name]
                 if name in _FORMATS:
                     found, wanted = _FORMATS[name][bool(found)], _FORMATS[name][bool(wanted)]
-                raise ValueError(f"{path}: the folder was made with {what}: {_difference(found, wanted)}")
+                change = _difference(found, wanted)
+                if name in _CHECKSUMS:
+                    change = f"the checksum was {shown(found)}, now it is {shown(wanted)}"
+                raise ValueError(f"{path}: the folder was made with {what}: {change}")
         return folder
 
     @property
@@ -296,7 +299,7 @@ class Folder:
 
     @property
     def stages(self) -> list[range]:
-        """The numbers of the pieces of each stage."""
+        """The indices of the pieces of each stage. Pieces count from 0."""
         choice = self.choice
         assert choice is not None
         return [range(*bounds) for bounds in pairwise([*choice["stages"].tolist(), self.n_pieces])]
@@ -313,7 +316,7 @@ class Folder:
         return first, end
 
     def missing(self) -> list[int]:
-        """Return the numbers of the pieces that are not finished."""
+        """Return the indices of the pieces that are not finished."""
         return [number for number in range(self.n_pieces) if not self.piece_path(number).exists()]
 
     def join(self) -> Any:
@@ -364,6 +367,8 @@ _FINGERPRINTS = {
     "costs": "another `label_weight` or other `propensities`",
     "cpu": "another type of CPU (`any_cpu=True` allows this, but the weights may differ in the last digits)",
 }
+
+_CHECKSUMS = ("X", "Y", "sample_weight", "costs")
 
 # How errors name the formats of Y, if the value of the fingerprint is False or True.
 _FORMATS = {"sparse_output": ("dense", "sparse"), "one_dimensional": ("2-D", "1-D")}
@@ -509,7 +514,7 @@ class Work:
         _write(self.folder.path / "choice.npz", choice)
 
     def fit(self, numbers: Iterable[int], report: Report) -> None:
-        """Fit the pieces with the given numbers, except pieces that are in the folder.
+        """Fit the pieces with the given indices, except pieces that are in the folder.
 
         If pieces of an earlier stage are missing, they are also fitted, because later stages need their
         results.

@@ -178,7 +178,7 @@ def test_inspect_tells_what_the_model_is(run, folder):
         (
             "train --model dismec train.txt.gz -o m --set c=1",
             2,
-            "DiSMECClassifier has the parameters C, loss, prune, fit_intercept, ",
+            "expected a parameter of DiSMECClassifier (C, loss, prune, fit_intercept, ",
         ),
         ("train --model dismec train.txt.gz -o m --set n_jobs=2", 2, "got 'n_jobs'; use --jobs"),
         ("train --model dismec train.txt.gz -o m --set C", 2, "expected NAME=VALUE, got 'C'"),

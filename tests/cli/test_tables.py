@@ -179,7 +179,11 @@ def test_doctor(run, folder):
         ("explain plain.safetensors a 1 --data data.txt", 2, "expected a number"),
         ("explain plain.safetensors 1 1", 2, "--data: expected a data file"),
         ("explain plain.safetensors 1 x --data data.txt", 2, "expected the number of a row"),
-        ("explain plain.safetensors 1 100 --data data.txt", 1, "expected more than 100 rows, got 100"),
+        (
+            "explain plain.safetensors 1 100 --data data.txt",
+            1,
+            "more than 100 rows, since rows count from 0, got 100",
+        ),
         ("params nothing", 1, "nothing: No such file"),
         ("doctor docs.csv --text title", 1, "expected labels in the table, got none"),
     ],
@@ -302,7 +306,7 @@ def test_names_that_lines_cannot_hold_need_json(run, folder):
     (folder / "one.csv").write_text("text\na cat\n")
     code, out, err = run("predict", "odd", "one.csv")
     assert (code, out) == (2, "")
-    assert "--json: required, since the name 'a\\ttab' has a tab or a line break" in err
+    assert "--json: required, since the label name 'a\\ttab' has a tab or a line break" in err
     code, out, _ = run("predict", "odd", "one.csv", "-k", 1, "--json")
     assert code == 0
     assert json.loads(out)["labels"][0]["label"] == "two\nlines"

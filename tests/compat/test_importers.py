@@ -72,10 +72,10 @@ def test_batches_of_labels_are_joined(tmp_path, examples):
     [
         (("L2R_L2LOSS_SVC", "L2R_L2LOSS_SVR"), "solver_type: expected one of"),
         (("nr_class 3", "nr_class 4"), "label: expected 4 labels, got 3"),
-        (("nr_feature 2", "nr_feature 3"), "row 4 of the weights: expected 3 finite numbers, got 0"),
+        (("nr_feature 2", "nr_feature 3"), "row 4 of the weights: expected 3 numbers, got 0"),
         (("nr_feature 2", ""), "expected solver_type, nr_class, nr_feature and bias"),
         (("w\n", ""), "expected a line `w`"),
-        (("0.5", "nan"), "finite"),
+        (("0.5", "nan"), "expected finite numbers, got nan"),
         (("0.5", "x"), "expected numbers"),
     ],
 )

@@ -93,7 +93,7 @@ def test_a_single_label_is_a_column():
         (ml.SmoothLinkClassifier(random_state=0), "SmoothLinkClassifier"),
         (
             make_pipeline(StandardScaler(), ml.LabelTreeClassifier(random_state=0)),
-            "LabelTreeClassifier of Pip",
+            "a pipeline that ends in LabelTreeClassifier",
         ),
         (LabelCalibrator(ml.DiSMECClassifier(random_state=0)), "LabelCalibrator"),
         (StandardScaler(), "StandardScaler"),
@@ -111,7 +111,7 @@ def test_a_pipeline_of_texts_is_refused():
     from manylabel.compat.onnx import to_onnx
 
     model = make_pipeline(TfidfVectorizer(), ml.DiSMECClassifier(random_state=0))
-    with pytest.raises(TypeError, match=r"a pipeline of numeric steps .* got DiSMECClassifier of Pipeline"):
+    with pytest.raises(TypeError, match="a pipeline of numeric steps, got a pipeline of texts"):
         to_onnx(model.fit(["a cat", "tax law", "my dog", "the law"], [[1, 0], [0, 1], [1, 0], [0, 1]]))
 
 

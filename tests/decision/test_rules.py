@@ -310,9 +310,9 @@ def test_bad_input():
     P, Y = draw(np.random.default_rng(10), 30, 4)
     with pytest.raises(ValueError, match='`guarantee` must be "probability" if `risk` is "false_disc'):
         RiskControl(risk="false_discovery_rate").fit(P, Y)
-    with pytest.raises(ValueError, match="`alpha` must be a risk that some bound reaches with these 30 rows"):
+    with pytest.raises(ValueError, match="a limit that some bound guarantees with these 30 rows, got"):
         RiskControl(0.01).fit(P, Y)
-    with pytest.raises(ValueError, match="`alpha` must be a risk that some bound reaches"):
+    with pytest.raises(ValueError, match="`alpha` must be a limit that some bound guarantees"):
         RiskControl(0.1).fit(TopLabels(1).predict(P) * P, Y)  # too few true labels are candidates
     with pytest.raises(ValueError, match=r"values of `probabilities` must be from 0 to 1, got 1\.5"):
         TopLabels().predict([[1.5, 0.2]])

@@ -181,7 +181,7 @@ def test_wrong_changes_change_nothing(model):
         (lambda model: model.drop_labels([1, "label b"]), "`labels` must be unique"),
         (lambda model: model.drop_labels([]), "at least one label, got none"),
         (lambda model: model.drop_labels("label x"), "`label` must be a label of the model, got 'label x'"),
-        (lambda model: model.drop_labels([12]), "`label` must be from 0 to 11, got 12"),
+        (lambda model: model.drop_labels([12]), "`label` must be an integer from 0 to 11, got 12"),
         (lambda model: model.rename_labels({"label a": "label b"}), "must be unique, got 'label b' twice"),
         (lambda model: model.rename_labels(["a"]), "`names` must have 12 names"),
         (lambda model: model.add_labels(X_new, Y_new), "`names` must be the names of 3 labels, got None"),

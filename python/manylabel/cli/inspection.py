@@ -126,13 +126,17 @@ def _row(model: TextTagger | Model, arguments: Namespace) -> Any:
     if isinstance(model, TextTagger):
         found = next(islice(table_rows(arguments.data, arguments), number, None), None)
         if found is None:
-            raise ValueError(f"{arguments.data}: expected more than {number} rows, got fewer")
+            raise ValueError(
+                f"{arguments.data}: expected more than {number} rows, since rows count from 0, got fewer"
+            )
         return found[0]
     arguments.jobs = None
     X, _ = read_matrices(arguments.data, arguments)
     check_width(X, model.n_features, "features", arguments.data)
     if number >= X.shape[0]:
-        raise ValueError(f"{arguments.data}: expected more than {number} rows, got {X.shape[0]}")
+        raise ValueError(
+            f"{arguments.data}: expected more than {number} rows, since rows count from 0, got {X.shape[0]}"
+        )
     return X[[number]]
 
 

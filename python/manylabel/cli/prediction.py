@@ -72,7 +72,7 @@ def _check_names(names: Any, arguments: Namespace) -> None:
         return
     wrong = next((name for name in names if any(sign in name for sign in "\t\n\r")), None)
     if wrong is not None:
-        raise UsageError(f"--json: required, since the name {wrong!r} has a tab or a line break")
+        raise UsageError(f"--json: required, since the label name {wrong!r} has a tab or a line break")
 
 
 def _check_form(classifier: Any, arguments: Namespace) -> None:

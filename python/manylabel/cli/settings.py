@@ -23,7 +23,8 @@ def set_parameter(model: Any, name: str, text: str) -> None:
     if head not in known:
         option = {"n_jobs": "; use --jobs", "random_state": "; use --seed"}.get(head, "")
         raise UsageError(
-            f"--set: {type(model).__name__} has the parameters {', '.join(known)}, got {head!r}{option}"
+            f"--set: expected a parameter of {type(model).__name__} ({', '.join(known)}), "
+            f"got {head!r}{option}"
         )
     if rest:
         inner = getattr(model, head)

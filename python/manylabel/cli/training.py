@@ -36,7 +36,9 @@ RULES = {
 def train(arguments: Namespace) -> None:
     """Fit a model to a data file and save it."""
     if arguments.model is None and not is_table(arguments.data):
-        raise UsageError("the following arguments are required: --model")
+        raise UsageError(
+            "the following arguments are required: --model (only tables of texts have a default method)"
+        )
     model = MODELS[arguments.model or "label-tree"]()
     if arguments.model is None:
         model.set_params(random_state=0)  # the default classifier of TextTagger

@@ -45,8 +45,8 @@ allow_learn     Whether ``annif learn`` is allowed. If it is, the model file als
 =============== ==============================================================================================
 
 A ``label-tree`` is trained with its default `beam`. Suggestions use a beam of 20, which finds more of the
-subjects with low ranks. If the project has the setting ``beam``, its value is used for training and for
-suggestions. The default of ``path_weight`` is 0.25.
+subjects with low ranks. If the project has the setting ``beam``, the value of this setting is used for
+training and for suggestions. With this backend, the default of ``path_weight`` is 0.25.
 
 All other settings that are parameters of the classifier are passed to it, such as ``n_trees=3`` or
 ``beam=10`` for ``label-tree``.

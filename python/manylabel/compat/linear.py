@@ -53,14 +53,14 @@ def load_liblinear(
     Raises
     ------
     ValueError
-        If a file is malformed, or if it is a model for regression or for one class. The message states the
-        file.
+        If a file is malformed, if it contains a regression model or a one-class SVM, or if two files have a
+        common label or different numbers of features.
     OSError
         If a file cannot be read.
 
     Notes
     -----
-    Scores equal the decision values of the program, up to the rounding of weights to float32. Rows are not
+    Scores equal the decision values of LIBLINEAR, up to the rounding of weights to float32. Rows are not
     scaled. Feature j of LIBLINEAR is column ``j - 1`` of X, because LIBLINEAR counts from 1. A model with a
     bias has an additional feature, whose value is the bias in every row. The intercept of a label is the
     weight of this feature times the bias.
@@ -143,13 +143,15 @@ def _rows(file: TextIO, n_rows: int, n_columns: int, path: str) -> csr_array:
         try:
             numbers = np.array(file.readline().split(), dtype=np.float64)
         except ValueError as error:
+            raise ValueError(f"{path}: row {row + 1} of the weights: expected numbers ({error})") from error
+        if len(numbers) != n_columns:
             raise ValueError(
-                f"{path}: row {row + 1} of the weights: expected numbers, got {error}"
-            ) from error
-        if len(numbers) != n_columns or not np.isfinite(numbers).all():
+                f"{path}: row {row + 1} of the weights: expected {n_columns} numbers, got {len(numbers)}"
+            )
+        finite = np.isfinite(numbers)
+        if not finite.all():
             raise ValueError(
-                f"{path}: row {row + 1} of the weights: expected {n_columns} finite numbers, got "
-                f"{len(numbers)} numbers"
+                f"{path}: row {row + 1} of the weights: expected finite numbers, got {numbers[~finite][0]}"
             )
         stored = np.flatnonzero(numbers)
         columns.append(stored.astype(np.int32))
@@ -172,7 +174,7 @@ def load_dismec(path: str | os.PathLike[str]) -> DiSMECClassifier:
     Returns
     -------
     DiSMECClassifier
-        The classifier. Labels and features have the same numbers as in DiSMEC++. Rows are not scaled, and the
+        The classifier. Labels and features have the same indices as in DiSMEC++. Rows are not scaled, and the
         intercepts are 0. If the model was trained with a bias, the last feature of the model is a constant
         feature, and the caller must append this column to X.
 
@@ -185,7 +187,7 @@ def load_dismec(path: str | os.PathLike[str]) -> DiSMECClassifier:
 
     Notes
     -----
-    The weight formats SparseTXT, DenseTXT and DenseNPY are read. Scores equal those of the program, up to the
+    The weight formats SparseTXT, DenseTXT and DenseNPY are read. Scores equal those of DiSMEC++, up to the
     rounding of weights to float32.
 
     References
@@ -216,13 +218,16 @@ def load_dismec(path: str | os.PathLike[str]) -> DiSMECClassifier:
         ]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            f"{source}: expected metadata of DiSMEC with num-features, num-labels and files, got {error!r}"
+            f"{source}: expected metadata of DiSMEC++ with num-features, num-labels and files, "
+            f"where each file has first, count, file and weight-format ({type(error).__name__}: {error})"
         ) from error
     blocks: list[csr_array] = []
     end = 0
     for first, count, name, form in entries:
         if first != end:
-            raise ValueError(f"{source}: expected weights of label {end}, got a file that begins at {first}")
+            raise ValueError(
+                f"{source}: expected weights of label {end}, got a file whose first label is {first}"
+            )
         end = first + count
         blocks.append(_block(source.parent / Path(name).name, form, count, n_features))
     if end != n_labels:
@@ -236,10 +241,13 @@ def _block(path: Path, form: str, n_labels: int, n_features: int) -> csr_array:
     """Read one file of weights, of shape (n_labels, n_features)."""
     if form == "DenseNPY":
         dense = np.load(path, allow_pickle=False)
-        if dense.shape != (n_labels, n_features) or not np.isfinite(dense).all():
+        if dense.shape != (n_labels, n_features):
             raise ValueError(
-                f"{path}: expected finite weights of shape {(n_labels, n_features)}, got shape {dense.shape}"
+                f"{path}: expected weights of shape {(n_labels, n_features)}, got shape {dense.shape}"
             )
+        finite = np.isfinite(dense)
+        if not finite.all():
+            raise ValueError(f"{path}: expected finite weights, got {dense[~finite][0]}")
         return csr_array(dense)
     with path.open(encoding="utf-8") as file:
         if form == "DenseTXT":
@@ -260,14 +268,17 @@ def _sparse_rows(file: Iterator[str], n_labels: int, n_features: int, path: Path
         try:
             pairs = [(int(j), float(w)) for j, w in (pair.split(":") for pair in line.split())]
         except ValueError as error:
-            raise ValueError(f"{path}, line {label + 1}: expected feature:weight, got {error}") from error
+            raise ValueError(f"{path}, line {label + 1}: expected pairs feature:weight ({error})") from error
         columns += [j for j, _ in pairs]
         values += [w for _, w in pairs]
         ends.append(len(columns))
-    if len(columns) and not (min(columns) >= 0 and max(columns) < n_features and np.isfinite(values).all()):
+    if columns and not 0 <= min(columns) <= max(columns) < n_features:
         raise ValueError(
-            f"{path}: expected features from 0 to {n_features - 1} with finite weights, got others"
+            f"{path}: expected features from 0 to {n_features - 1}, got {min(columns)} to {max(columns)}"
         )
+    finite = np.isfinite(values)
+    if not finite.all():
+        raise ValueError(f"{path}: expected finite weights, got {np.array(values)[~finite][0]}")
     return csr_array((values, columns, ends), shape=(n_labels, n_features))
 
 

@@ -12,9 +12,9 @@ same function::
     loaded = mlflow.pyfunc.load_model(info.model_uri)
     loaded.predict(["a text", "another text"], params={"k": 3})
 
-The prediction is a data frame with a row for each text or row of features. Its columns `labels` and `scores`
-have the names, or the numbers if the model has no names, and the scores of the k best labels, best label
-first.
+The prediction is a data frame with a row for each text or row of features. The column `labels` contains the
+names of the k best labels, best label first. If the model has no names of labels, it contains their column
+indices in Y. The column `scores` contains the scores of these labels.
 
 The module needs the packages mlflow (or mlflow-skinny) and pandas: ``pip install 'manylabel[mlflow]'``.
 
@@ -150,7 +150,8 @@ class _Function:
         if _takes_texts(self.model) and isinstance(model_input, pd.DataFrame):
             if model_input.shape[1] != 1:
                 raise ValueError(
-                    f"`model_input` must have one column, which has the texts, got {model_input.shape[1]}"
+                    f"`model_input` must have one column, which has the texts, "
+                    f"got {model_input.shape[1]} columns"
                 )
             model_input = model_input.iloc[:, 0].tolist()
         top = self.model.predict_topk(model_input, k=k)

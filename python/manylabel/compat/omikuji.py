@@ -169,7 +169,7 @@ class HyperParam:
                 f"1 or at least {levels}",
                 self.max_depth,
                 f"a tree of {n_labels} labels with {branching} children per node and leaves of {max_leaf} "
-                "labels has so many levels",
+                f"labels has {levels} levels",
             )
         return LabelTreeClassifier(
             float(self.linear_c),
@@ -319,7 +319,7 @@ class Model:
         found = [name for name in (_FILE, "settings.json") if (folder / name).exists()]
         if found:
             raise RuntimeError(
-                f"Failed to save model to {path}: expected a folder without a model, got {found[0]} in it"
+                f"Failed to save model to {path}: expected a folder without a model, got one with {found[0]}"
             )
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -337,7 +337,7 @@ class Model:
         feature_value_pairs : iterable of tuple (int, float)
             The features of the row and their values, in any order.
         beam_size : int, default=10
-            Number of nodes of each level that the row is sent to; >= 1.
+            Number of nodes of each level of a tree that the row is sent to; >= 1.
         top_k : int, default=10
             Number of labels; >= 1.
 

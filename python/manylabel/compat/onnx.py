@@ -2,7 +2,7 @@
 
 :func:`to_onnx` exports rules and linear classifiers, alone or at the end of a scikit-learn pipeline whose
 other steps skl2onnx can convert. The import of this module also registers the converters of these classes
-with skl2onnx, so that its own functions convert them.
+with skl2onnx, so that the functions of skl2onnx can convert them.
 
 The module needs the package skl2onnx: ``pip install 'manylabel[onnx]'``. ONNX has no sparse products, so a
 model has its weights as dense arrays, and takes X as a dense array. This suits small models.
@@ -60,16 +60,19 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
     Raises
     ------
     TypeError
-        If ONNX cannot express the model. The message names the class and the classes that can be exported.
+        If the class of the model cannot be exported, or if the first step of a pipeline takes texts. The
+        message lists the classes that can be exported.
     ValueError
-        If the dense weights take more than 2 GB, which is the most that a file of ONNX can have.
+        If the dense weights take more than 2 GB, the size limit of an ONNX file.
     sklearn.exceptions.NotFittedError
         If the model is not fitted.
 
-    Notes ----- Scores are computed in double precision and then rounded to float32. They agree with
-    `decision_function` up to the rounding of float32. The runtime does not check X for NaN and infinite
-    values. With ``predictor="known-label-sets"``, another label set may be predicted if the losses of two
-    label sets differ by no more than the rounding of doubles.
+    Notes
+    -----
+    Scores are computed in double precision and then rounded to float32. They agree with `decision_function`
+    up to the rounding of float32. The runtime does not check X for NaN and infinite values. With
+    ``predictor="known-label-sets"``, another label set may be predicted if the losses of two label sets
+    differ by no more than the rounding of doubles.
 
     The weights take 4 bytes for each pair of a feature and a label (`DiSMECClassifier`,
     `PDSparseClassifier`), 4 bytes for each factor of a feature or a label (`LEMLClassifier`), or 8 bytes for
@@ -90,13 +93,18 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
     """
     check_is_fitted(model)
     last = model.steps[-1][1] if isinstance(model, Pipeline) else model
-    n_features = getattr(model, "n_features_in_", None)  # steps that take texts have no such attribute
-    if type(last) not in _CONVERTERS or n_features is None:
-        name = " of ".join(type(step).__name__ for step in dict.fromkeys([last, model]))
+    if type(last) not in _CONVERTERS:
+        name = ("a pipeline that ends in " if isinstance(model, Pipeline) else "") + type(last).__name__
         known = ", ".join(sorted(cls.__name__ for cls in _CONVERTERS))
         raise TypeError(
             f"`model` must be one of the classes that can be exported to ONNX, {known}, or a pipeline of "
             f"numeric steps that ends in one of them, got {name}"
+        )
+    n_features = getattr(model, "n_features_in_", None)  # steps that take texts have no such attribute
+    if n_features is None:
+        raise TypeError(
+            "`model` must be a classifier or a pipeline of numeric steps, got a pipeline of texts; the steps "
+            "after the vectorizer can be exported"
         )
     inputs = [("X", FloatTensorType([None, n_features]))]
     return convert_sklearn(model, initial_types=inputs, target_opset=target_opset)
@@ -124,8 +132,8 @@ def _set_shapes(operator: Any) -> None:
 def _check_size(model: MultiLabelClassifier, n_bytes: int) -> None:
     if n_bytes > _MOST_BYTES:
         raise ValueError(
-            f"the dense weights of {type(model).__name__} must take at most {_MOST_BYTES:,} bytes, which is "
-            f"the most that a file of ONNX can have, got {n_bytes:,}"
+            f"the dense weights of {type(model).__name__} must take at most {_MOST_BYTES:,} bytes, "
+            f"the size limit of an ONNX file, got {n_bytes:,}"
         )
 
 

@@ -35,7 +35,7 @@ def trusted_types() -> list[str]:
     -------
     list of str
         The names of all registered estimator classes (see `manylabel.persistence.register`) and of the sparse
-        arrays in their fitted attributes, sorted. The list has no functions and methods.
+        arrays in their fitted attributes, sorted. The list contains no functions or methods.
 
     Examples
     --------

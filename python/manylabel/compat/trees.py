@@ -45,7 +45,7 @@ def load_omikuji(path: str | os.PathLike[str]) -> LabelTreeClassifier:
     Returns
     -------
     LabelTreeClassifier
-        The classifier. Labels and features have the numbers of omikuji.
+        The classifier. Labels and features have the same indices as in omikuji.
 
     Raises
     ------
@@ -77,7 +77,8 @@ def load_omikuji(path: str | os.PathLike[str]) -> LabelTreeClassifier:
         n_features, loss = int(settings["n_features"]), settings["classifier_loss_type"]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            f"{folder / 'settings.json'}: expected n_features and classifier_loss_type ({error!r})"
+            f"{folder / 'settings.json'}: expected n_features and classifier_loss_type "
+            f"({type(error).__name__}: {error})"
         ) from error
     if loss != "Hinge":
         raise ValueError(
@@ -90,7 +91,9 @@ def load_omikuji(path: str | os.PathLike[str]) -> LabelTreeClassifier:
             with file.open("rb") as stream:
                 roots.append(_omikuji_node(cbor2.load(stream), n_features))
         except (cbor2.CBORDecodeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{file}: expected a tree of omikuji, got {error!r}") from error
+            raise ValueError(
+                f"{file}: expected a tree of omikuji ({type(error).__name__}: {error})"
+            ) from error
     if not roots:
         raise ValueError(f"{folder}: expected files tree*.cbor, got none")
     model = _assembled(roots, n_features)
@@ -104,7 +107,7 @@ def _omikuji_node(entry: Mapping[str, Any], n_features: int) -> _Node:
     weights = _omikuji_weights(content["weights"], n_features)
     n_outputs = len(content["children"] if kind == "Branch" else content["labels"])
     if weights.shape[1] != n_outputs:
-        raise ValueError(f"weights of {weights.shape[1]} outputs in a node of {n_outputs}")
+        raise ValueError(f"a node has {n_outputs} children or labels, but weights for {weights.shape[1]}")
     # The last row has the weights of a feature that is 1 in every row.
     intercept = weights[[n_features]].toarray()[0].astype(np.float32)
     node = _Node(csr_array(weights[:n_features]), intercept)
@@ -121,12 +124,12 @@ def _omikuji_weights(entry: Mapping[str, Any], n_features: int) -> csr_array:
     if kind == "Dense":
         dense = np.array(content["data"], dtype=np.float32).reshape(content["dim"])
         if dense.shape[0] != n_features + 1:
-            raise ValueError(f"{dense.shape[0]} rows of weights for {n_features} features")
+            raise ValueError(f"expected {n_features + 1} rows of weights, got {dense.shape[0]}")
         return csr_array(dense)
     rows = np.array(content["outer_inds"], dtype=np.int64)
     ends = np.array(content["indptr"], dtype=np.int64)
     if int(content["outer_dim"]) != n_features + 1:
-        raise ValueError(f"{content['outer_dim']} rows of weights for {n_features} features")
+        raise ValueError(f"expected {n_features + 1} rows of weights, got {content['outer_dim']}")
     entries = (
         np.array(content["data"], dtype=np.float32),
         (np.repeat(rows, np.diff(ends)), np.array(content["inner_inds"], dtype=np.int64)),
@@ -145,8 +148,8 @@ def load_pecos(path: str | os.PathLike[str]) -> LabelTreeClassifier:
     Returns
     -------
     LabelTreeClassifier
-        The classifier. Labels and features have the numbers of PECOS. The parameter `beam` is set to the
-        ``only_topk`` of the last inner level of the model, if there is such a level.
+        The classifier. Labels and features have the same indices as in PECOS. The parameter `beam` is set to
+        the ``only_topk`` of the last inner level of the model, if there is such a level.
 
     Raises
     ------
@@ -184,7 +187,7 @@ def load_pecos(path: str | os.PathLike[str]) -> LabelTreeClassifier:
     for weights, clusters, bias in reversed(levels):
         below = _pecos_nodes(weights, clusters, bias, below, folder)
     if len(below) != 1:
-        raise ValueError(f"{folder}: expected one root, got {len(below)}")
+        raise ValueError(f"{folder}: expected one node on the first level, got {len(below)}")
     n_features = levels[0][0].shape[0] - (levels[0][2] > 0)
     model = _assembled(below, n_features)
     model.normalize = model.normalize_ = False
@@ -201,11 +204,12 @@ def _depth(ranker: Path) -> int:
     try:
         params = json.loads((ranker / "param.json").read_text(encoding="utf-8"))
         if params["model"] != "HierarchicalMLModel" or params.get("is_mmap"):
-            raise ValueError(f"model {params['model']}, is_mmap {params.get('is_mmap')}")
+            raise ValueError(f"got model={params['model']!r} and is_mmap={params.get('is_mmap')}")
         return int(params["depth"])
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            f"{ranker / 'param.json'}: expected a HierarchicalMLModel in npz files, got {error!r}"
+            f"{ranker / 'param.json'}: expected a HierarchicalMLModel in npz files "
+            f"({type(error).__name__}: {error})"
         ) from error
 
 
@@ -217,10 +221,12 @@ def _pecos_level(folder: Path) -> tuple[csc_array, csc_array, dict[str, Any]]:
         clusters = csc_array(load_npz(folder / "C.npz"))
         wanted = (params["nr_features"] + (params["bias"] > 0), params["nr_labels"])
         if weights.shape != wanted:
-            raise ValueError(f"weights of shape {weights.shape} instead of {wanted}")
+            raise ValueError(f"expected weights of shape {wanted}, got shape {weights.shape}")
         return weights, clusters, params
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{folder}: expected a level of a model of PECOS, got {error!r}") from error
+        raise ValueError(
+            f"{folder}: expected a level of a model of PECOS ({type(error).__name__}: {error})"
+        ) from error
 
 
 def _pecos_nodes(

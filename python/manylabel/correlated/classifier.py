@@ -122,7 +122,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         (`l2_features` or `l2_pairs`) is smaller than `tol`. The solver "reference" ignores this parameter.
     max_iter : int, default=1000
         Maximum number of gradient evaluations; >= 1. The solver "reference" computes at most 500 gradients,
-        even if this number is larger.
+        even if `max_iter` is larger.
 
     Attributes
     ----------
@@ -338,7 +338,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         self.classes_ = np.arange(n_labels)
         self.sparse_output_ = sparse_output
         if not (converged or quiet):
-            aim = "stop" if self.solver == "reference" else "converge"
+            aim = "reach its stopping rule" if self.solver == "reference" else "converge"
             warnings.warn(
                 f"the fit did not {aim} in {self.n_iter_} gradient evaluations; the KKT violation is "
                 f"{self.kkt_:.3g} (max_iter={self.max_iter}, tol={self.tol})",
@@ -483,7 +483,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         x : array-like or sparse matrix of shape (n_features_in_,) or (1, n_features_in_)
             The features of one row.
         label : int or str, default=None
-            Label to explain, by its number or by its name. None means all labels.
+            Label to explain: its column index in Y or its name. None means all labels.
         feature_names : sequence of str of length n_features_in_, default=None
             Names of the features in the ``repr`` of the result. None means ``feature_names_in_`` if this
             attribute exists, and otherwise "feature 0", "feature 1" and so on.

@@ -70,7 +70,7 @@ class Explanation:
         Parameters
         ----------
         label : int
-            Number of the label.
+            Column index of the label in Y.
 
         Returns
         -------

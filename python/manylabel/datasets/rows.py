@@ -81,9 +81,9 @@ def convert(
         The folder to write. It is created if it does not exist.
     format : {"auto", "xc", "svmlight", "arff", "parquet", "arrow"}, default="auto"
         Format of the files. "xc" is the format of `load_xc`. "svmlight" is the same format without the first
-        line. "arff" is the format of `load_arff`. "parquet" and "arrow" (the file format of Arrow, not the
-        stream format) need the package pyarrow. "auto" chooses the format by the name of each file, and is
-        "xc" for unknown names.
+        line, and its features usually count from 1 (see `zero_based`). "arff" is the format of `load_arff`.
+        "parquet" and "arrow" (the file format of Arrow, not the stream format) need the package pyarrow.
+        "auto" chooses the format by the name of each file, and is "xc" for unknown names.
     n_features : int or None, default=None
         Number of features. None means the number that the files state. If they do not state it, None means
         the smallest number that includes all features of the files.
@@ -108,9 +108,9 @@ def convert(
     Raises
     ------
     ValueError
-        If a file is malformed, if files have different numbers of features or labels, or if the folder was
-        written from other files or with other arguments. The message states the file or the folder, and the
-        line in a text file.
+        If an argument is not valid, if a file is malformed, or if files have different numbers of features or
+        labels. The error is also raised if the folder was written from other files or with other arguments,
+        or has other files. The message states the file or the folder, and the line in a text file.
     OSError
         If a file cannot be read or written. If the disk is full, free some space and call the function again.
     ModuleNotFoundError
@@ -122,9 +122,9 @@ def convert(
 
     Notes
     -----
-    X is stored with float32 values and without zeros. Missing values of ARFF files are stored as NaN. The
-    arrays take 8 bytes for each value of X and 8 bytes for each label of a row. With 2**31 values or more,
-    they take 12 bytes instead of 8, because scipy then needs 64-bit indices.
+    X is stored with float32 values and without zeros. Missing values of ARFF files are stored as NaN. Each
+    stored value of X and each stored entry of Y takes 8 bytes. If a matrix has 2**31 stored values or more,
+    each takes 12 bytes, because scipy then needs 64-bit indices.
 
     For files of any size, the function needs about 150 MB of memory ("xc" and "svmlight") or 100 MB
     ("parquet"). An ARFF file, however, is read as a whole, so its data must fit in memory.
@@ -210,9 +210,9 @@ def store(
     Parameters
     ----------
     blocks : iterable of pairs of csr_array
-        X and Y of each block. The indices are sorted and unique. All X have the same number of columns and
-        the same dtype, float32 or float64, and all Y have the same number of columns. The values of Y are 1,
-        or NaN for unknown entries.
+        X and Y of each block. The column indices of each row are sorted and unique. All X have the same
+        number of columns and the same dtype, float32 or float64, and all Y have the same number of columns.
+        The values of Y are 1, or NaN for unknown entries.
     folder : Path
         The folder to write.
     identity : str

@@ -178,7 +178,8 @@ def _header(path: Path, file: BinaryIO) -> tuple[tuple[int, int, int], int]:
     n, d, m = map(int, words.groups())
     if max(d, m) > _MOST_COLUMNS:
         raise ValueError(
-            f"{path}: at most {_MOST_COLUMNS:,} features and labels are supported, got {d} and {m}"
+            f"{path}: at most {_MOST_COLUMNS:,} features and labels are supported, "
+            f"got {d} features and {m} labels"
         )
     return (n, d, m), end + 1
 
@@ -394,7 +395,7 @@ def _of_table(path: Path, table: Any, columns: Columns, number: int) -> Batch:
     X.sort_indices()
     if not X.has_canonical_format:
         raise ValueError(
-            f"{path}: batch {number}: expected different features in each row, got a feature twice"
+            f"{path}: batch {number}: expected each feature at most once per row, got a feature twice"
         )
     X.eliminate_zeros()
     Y.sum_duplicates()
@@ -406,10 +407,11 @@ def _list(path: Path, table: Any, name: str, kind: str) -> tuple[NDArray[np.int6
     """Return the end positions and the items of the lists in a column."""
     column = table.column(name)
     wanted = "iu" if kind == "integers" else "iuf"
-    if not hasattr(column, "offsets") or column.null_count or column.flatten().null_count:
-        raise ValueError(
-            f"{path}: `{name}` must be a column of lists of {kind} without nulls, got {column.type}"
-        )
+    if not hasattr(column, "offsets"):
+        raise ValueError(f"{path}: `{name}` must be a column of lists of {kind}, got {column.type}")
+    n_nulls = column.null_count + column.flatten().null_count
+    if n_nulls:
+        raise ValueError(f"{path}: `{name}` must not have nulls, got {n_nulls} of them")
     items = column.flatten().to_numpy(zero_copy_only=False)
     if items.dtype.kind not in wanted:
         raise ValueError(f"{path}: `{name}` must be a column of lists of {kind}, got {column.type}")

@@ -70,9 +70,9 @@ class LabelCalibrator(MultiLabelClassifier):
     n_candidates : int, default=100
         Number of candidates per row, >= 1.
     refit : bool, default=True
-        Whether to fit `estimator` to all rows after calibration. If False, the model that scored the held-out
-        rows is used, so `cv` must be a fraction, and "auto" means a tenth of the rows. Ignored if `cv` is
-        "prefit".
+        Whether to fit `estimator` to all rows after calibration. If False, `estimator_` is the model that
+        scored the held-out rows. `cv` must then be a fraction or "auto", which means a tenth of the rows in
+        this case. `refit` is ignored if `cv` is "prefit".
     max_memory : int, default=1073741824
         Largest size in bytes of the result of `predict_proba`, which has a number for each row and label. The
         default is 1 GiB.
@@ -99,7 +99,7 @@ class LabelCalibrator(MultiLabelClassifier):
         "sigmoid" and the pooling "frequency". A smaller variance means stronger pooling. If it is 0, all
         labels of a group have the same curve.
     curves_ : ndarray of shape (n_labels,), dtype int32
-        The curve of each label, with the method "isotonic".
+        Index of the curve of each label, with the method "isotonic".
     curve_ends_ : ndarray of shape (n_curves + 1,), dtype int64
         Curve i has the entries ``curve_ends_[i]`` to ``curve_ends_[i + 1] - 1`` of the next two arrays.
     curve_scores_, curve_probabilities_ : ndarray of shape (n_points,), dtype float64
@@ -124,9 +124,9 @@ class LabelCalibrator(MultiLabelClassifier):
     rare labels stay close to the curve of their group, and the curves of frequent labels can differ from it.
     All curves are increasing.
 
-    With ``cv="auto"``, five folds are used if a tenth of the rows has fewer than 25,000 ones. In a comparison
-    with DiSMEC and label trees, the log loss on test rows was lower with five folds than with a tenth of the
-    rows:
+    With ``cv="auto"``, five folds are used if Y has fewer than 250,000 ones, which are about 25,000 ones in a
+    tenth of the rows. In a comparison with DiSMEC and label trees, the log loss on test rows was lower with
+    five folds than with a tenth of the rows:
 
     ======================= ======================== ======================
     data                    ones in a tenth of rows  change of the log loss
@@ -151,8 +151,8 @@ class LabelCalibrator(MultiLabelClassifier):
     citeulike-t, ranking by probabilities lowered P@5 by 0.2 points with a tenth of the rows held out, and
     raised it by 0.2 points with five folds. `predict_topk` ranks by scores.
 
-    If Y has unknown entries (NaN), they are passed to `estimator`, which must then be from this library. The
-    curves are fitted to the known entries of the held-out rows.
+    If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The curves
+    are fitted to the known entries of the held-out rows.
 
     With ``method="isotonic"`` and ``pooling="frequency"``, each group has a curve, and labels with 200 true
     and 200 other candidates have curves of their own.
@@ -371,7 +371,7 @@ class LabelCalibrator(MultiLabelClassifier):
         -------
         csr_array of shape (n_samples, n_labels), dtype float32
             The probabilities. The entries of a row are sorted by label. If probabilities are equal, the label
-            with the lower number ranks first.
+            with the lower column index ranks first.
 
         Raises
         ------

@@ -36,9 +36,9 @@ class _Rule(Attribute):
 class DecisionClassifier(LabelCalibrator):
     """A multi-label classifier with calibrated probabilities and a rule that chooses label sets.
 
-    `fit` fits the classifier, calibrates its probabilities like `LabelCalibrator`, and fits the decision rule
-    to the probabilities of the held-out rows. `predict` applies the rule. `save` writes the classifier, the
-    calibration and the rule to one file.
+    `fit` fits `estimator`, calibrates its probabilities like `LabelCalibrator`, and fits the decision rule to
+    the probabilities of the held-out rows. `predict` applies the rule. `save` writes the fitted `estimator`,
+    the calibration and the rule to one file.
 
     Parameters
     ----------
@@ -114,9 +114,9 @@ class DecisionClassifier(LabelCalibrator):
         if decision.needs_fresh_rows:
             if params["cv"] != "prefit" and (params["refit"] or isinstance(params["cv"], int)):
                 raise ValueError(
-                    f'`refit` must be False and `cv` a fraction or "prefit" with {type(decision).__name__}, '
-                    "because its guarantee is only valid for a model that is not fitted again, "
-                    f"got refit={self.refit} and cv={self.cv}"
+                    f'`refit` must be False and `cv` a fraction or "prefit" if `decision` is '
+                    f"{type(decision).__name__}, because the guarantee of this rule does not hold for a "
+                    f"model that is fitted again, got refit={self.refit} and cv={self.cv}"
                 )
             params["spare"] = True
         scores, Y = self._calibrate(X, y, sample_weight, progress, params)

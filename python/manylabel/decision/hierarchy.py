@@ -34,7 +34,8 @@ class HierarchicalSets(DecisionRule):
         of a row. `Thresholds` and `F1Inference` are not allowed, since their bounds can differ between
         labels.
     hierarchy : array-like of shape (n_pairs, 2), dtype int
-        Pairs (parent, child) of label numbers. A label may have several parents. Pairs must not form a cycle.
+        Pairs (parent, child) of labels, given by their column indices in Y. A label may have several parents.
+        Pairs must not form a cycle.
 
     Attributes
     ----------
@@ -83,7 +84,7 @@ class HierarchicalSets(DecisionRule):
 
     @property
     def needs_fresh_rows(self) -> bool:  # type: ignore[override]
-        """Whether the rule may only be fitted to rows that no model has seen."""
+        """Whether the rule must be fitted to rows that no model has seen."""
         return bool(getattr(self.decision, "needs_fresh_rows", False))
 
     def _learn(self, probabilities: csr_array, Y: csr_array, params: dict[str, Any]) -> None:

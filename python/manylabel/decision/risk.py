@@ -153,8 +153,9 @@ class RiskControl(DecisionRule):
         if found is None:
             least = entries.false_negative_rates(np.zeros(1))[0] if risk == "false_negative_rate" else 0.0
             raise ValueError(
-                f"`alpha` must be a risk that some bound reaches with these {n} rows, got {alpha}; "
-                f"their smallest mean risk is {least:.4g}; use more candidates or more rows"
+                f"`alpha` must be a limit that some bound guarantees with these {n} rows, got {alpha}; "
+                "the mean risk of the rows must be sufficiently below `alpha`, and its smallest value "
+                f"for all bounds is {least:.4g}; use more candidates or more rows"
             )
         self.bound_, self.risk_ = found
 

@@ -167,7 +167,7 @@ class TopLabels(DecisionRule):
     ----------
     k : int, default=5
         Number of labels per row, >= 1. If fewer labels have a positive probability, the row gets only these
-        labels. If probabilities are equal, the label with the lower number comes first.
+        labels. If probabilities are equal, the label with the lower column index comes first.
 
     Examples
     --------

@@ -141,8 +141,8 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         Largest number of conjugate gradient steps that a regression took. The value is 1 if the solver is not
         "cg". This attribute is related to the parameter `max_iter`, not to `n_iter`.
     classes_ : ndarray of shape (n_labels,)
-        The numbers of the labels, ``arange(n_labels)``. If y was 1-D in `fit`, the array contains the sorted
-        distinct classes.
+        Column indices of the labels in Y: ``arange(n_labels)``. If y was 1-D in `fit`, the array contains the
+        sorted distinct classes.
 
     Notes
     -----

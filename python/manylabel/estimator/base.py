@@ -152,8 +152,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     Attributes
     ----------
     classes_ : ndarray of shape (n_labels,), or (2,) if y was 1-D, dtype int64
-        The numbers of the labels, ``arange(n_labels)``. If y was 1-D in fit, the array contains the classes 0
-        and 1.
+        Column indices of the labels in Y: ``arange(n_labels)``. If y was 1-D in fit, the array contains the
+        classes 0 and 1.
     one_dimensional_ : bool
         Whether y was 1-D in fit. If so, predictions are 1-D too.
     sparse_output_ : bool
@@ -466,7 +466,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         x : array-like or sparse matrix of shape (n_features,) or (1, n_features)
             The features of one row.
         label : int or str
-            The label, by its number, or by its name if the model has names of labels.
+            The label: its column index in Y, or its name if the model has names of labels.
         feature_names : sequence of str of length n_features, default=None
             Names of the features in the result. None means ``feature_names_in_`` if this attribute exists,
             and otherwise "feature 0", "feature 1" and so on.
@@ -495,8 +495,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
           margin of the label. The attribute `path` has the nodes on the path to the leaf.
         - Classifiers with blocks: the parts of the model of the block.
         - All other classifiers: the features. They are set to 0 one after the other, first in the order of
-          their numbers and then in the reverse order. The contribution of a feature is the mean of the two
-          changes of the score.
+          their column indices and then in the reverse order. The contribution of a feature is the mean of the
+          two changes of the score.
 
         Examples
         --------
@@ -557,7 +557,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         csr_array of shape (n_samples, n_labels), dtype float32
             The scores of the k best labels of each row. The entries of a row are sorted by label and not by
             score. If ``row`` is one row of the result, ``np.argsort(-row.data, kind="stable")`` gives the
-            order of its entries by score. If scores are equal, the label with the lower number ranks first.
+            order of its entries by score. If scores are equal, the label with the lower column index ranks
+            first.
 
         Raises
         ------

@@ -173,7 +173,7 @@ def by_removal(
 ) -> Explained:
     """Explain a score by the changes of the score when the features are set to 0, one after the other.
 
-    The features are removed once in the order of their numbers, and once in the reverse order. The
+    The features are set to 0 once in the order of their column indices, and once in the reverse order. The
     contribution of a feature is the mean of its two changes. The contributions, and the score of a row of
     zeros, sum to the score.
 

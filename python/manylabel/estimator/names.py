@@ -150,21 +150,21 @@ def label_name(estimator: Any, label: int) -> str:
 
 
 def check_label(estimator: Any, label: Any, n_labels: int) -> int:
-    """Return the number of a label that is given by its number or by its name.
+    """Return the column index of a label that is given by its column index or by its name.
 
     Parameters
     ----------
     estimator : estimator
         The fitted estimator. It has names of labels if it has the attribute ``label_names_``.
     label : int or str
-        The number or the name of the label.
+        The column index or the name of the label.
     n_labels : int
         Number of labels of the estimator.
 
     Returns
     -------
     int
-        The number of the label.
+        The column index of the label.
 
     Raises
     ------
@@ -182,14 +182,14 @@ def check_label(estimator: Any, label: Any, n_labels: int) -> int:
             raise ValueError(f"`label` must be a label of the model, got {shown(label)}")
         return int(found[0])
     if isinstance(label, bool) or not isinstance(label, int | np.integer) or not 0 <= label < n_labels:
-        raise ValueError(f"`label` must be from 0 to {n_labels - 1}, got {shown(label)}")
+        raise ValueError(f"`label` must be an integer from 0 to {n_labels - 1}, got {shown(label)}")
     return int(label)
 
 
 class NamedRows:
     """Collects lists of label names, one list for each row, and converts them to an indicator matrix.
 
-    Only the numbers of the labels are stored, so the lists can be read from a stream.
+    Only the indices of the labels are stored, so the lists can be read from a stream.
 
     Parameters
     ----------
@@ -309,7 +309,7 @@ def renamed(names: NDArray[Any], changes: Mapping[str, str]) -> NDArray[Any]:
     where = {name: at for at, name in enumerate(names.tolist())}
     for old, name in changes.items():
         if old not in where:
-            raise ValueError(f"`names` must map labels of the model to new names, got {shown(old)}")
+            raise ValueError(f"keys of `names` must be labels of the model, got {shown(old)}")
         new[where[old]] = name
     return as_names(new, len(new), "names")
 

@@ -79,8 +79,8 @@ class EditableLabels(MultiLabelClassifier):
         Parameters
         ----------
         names : mapping, or sequence of str of length n_labels
-            A mapping from labels to their new names. A label is given by its number or by its old name. If
-            the model has no names of labels, pass a sequence with the names of all labels.
+            A mapping from labels to their new names. A label is given by its column index in Y or by its old
+            name. If the model has no names of labels, pass a sequence with the names of all labels.
 
         Returns
         -------
@@ -108,7 +108,8 @@ class EditableLabels(MultiLabelClassifier):
         old = getattr(self, "label_names_", None)
         if old is None:
             raise ValueError(
-                "`names` must be a sequence of all names, since the model has no names of labels"
+                "`names` must be a sequence of all names, since the model has no names of labels, "
+                "got a mapping"
             )
         changes = {old[check_label(self, label, self._n_labels)]: name for label, name in names.items()}
         self.label_names_ = renamed(old, changes)
@@ -122,18 +123,18 @@ class EditableLabels(MultiLabelClassifier):
         Parameters
         ----------
         labels : int, str, or iterable of these
-            The labels to remove, by number or by name. At least one label must remain.
+            The labels to remove, by column index or by name. At least one label must remain.
 
         Returns
         -------
         self
-            The estimator itself. The remaining labels keep their order and get the numbers 0, 1 and so on.
-            Their scores do not change.
+            The estimator itself. The remaining labels keep their order and get the column indices 0, 1 and so
+            on. Their scores do not change.
 
         Raises
         ------
         ValueError
-            If a label is not a label of the model, or if no label would remain.
+            If a label is not a label of the model or is given twice, or if no label would remain.
 
         Examples
         --------
@@ -163,9 +164,9 @@ class EditableLabels(MultiLabelClassifier):
     ) -> None:
         """Add labels to the fitted model, without fitting the old labels again.
 
-        The new labels get the numbers ``n_labels``, ``n_labels + 1`` and so on, where ``n_labels`` is the
-        number of labels before the call. Only the classifiers of the new labels are fitted. The scores of the
-        old labels do not change.
+        The new labels get the column indices ``n_labels``, ``n_labels + 1`` and so on, where ``n_labels`` is
+        the number of labels before the call. Only the classifiers of the new labels are fitted. The scores of
+        the old labels do not change.
 
         Parameters
         ----------
@@ -179,7 +180,8 @@ class EditableLabels(MultiLabelClassifier):
         label_weight, propensities : array-like of shape (n_new,), default=None
             Weights and propensities of the new labels, as in `fit`.
         names : sequence of str of length n_new, default=None
-            Names of the new labels. They are necessary if the model has names of labels.
+            Names of the new labels. They are necessary if the model has names of labels, and must be None
+            otherwise.
         progress : callable, default=None
             Function that is called about 20 times per second. Its argument is the number of new labels that
             are finished. If the function raises an exception, the work stops.
@@ -225,10 +227,10 @@ class EditableLabels(MultiLabelClassifier):
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Features of the rows to which the classifiers of these labels are fitted.
         Y : array-like or sparse matrix of shape (n_samples, n_refitted), or array-like of shape (n_samples,)
-            0/1 indicator matrix of the labels to fit, with one column per label of `labels`. NaN marks
-            unknown entries.
+            0/1 indicator matrix of the labels to fit, with one column per label of `labels`, in the same
+            order. NaN marks unknown entries.
         labels : int, str, or iterable of these
-            The labels to fit, by number or by name.
+            The labels to fit, by column index or by name.
         warm_start : bool, default=False
             Whether the solver starts from the present weights of the labels. It then takes fewer steps if the
             new rows are similar to the rows to which the present weights were fitted. The result differs from
@@ -248,10 +250,11 @@ class EditableLabels(MultiLabelClassifier):
 
         Notes
         -----
-        `warm_start` has an effect only for `DiSMECClassifier`, and only for labels that at least 1 % of the
-        rows have, or with ``solver="exact"``. All other labels, and the labels of label trees, get exactly
-        the same weights with and without `warm_start`. They are fitted by dual coordinate descent, which
-        starts from dual variables. A model does not contain these variables.
+        `warm_start` has an effect for `DiSMECClassifier`, but not for label trees. With ``solver="exact"`` or
+        ``loss="logistic"``, it has an effect for all labels. Otherwise, it has an effect for labels that at
+        least 1 % of the rows have. All other labels, and the labels of label trees, get exactly the same
+        weights with and without `warm_start`. They are fitted by dual coordinate descent, which starts from
+        dual variables. A model does not contain these variables.
 
         Examples
         --------
@@ -278,19 +281,20 @@ class EditableLabels(MultiLabelClassifier):
         name: str | None = None,
         progress: Progress = None,
     ) -> None:
-        """Replace several labels by one merged label. A row has the merged label if it has any of them.
+        """Replace several labels by one merged label.
 
-        The merged label is fitted to the given rows. It gets the place of the first of the labels, and the
-        other labels are removed.
+        A row has the merged label if it has any of the old labels. The merged label is fitted to the given
+        rows. It gets the place of the first of the labels, and the other labels are removed.
 
         Parameters
         ----------
         labels : iterable of int or str
-            Two or more labels to merge, by number or by name.
+            Two or more labels to merge, by column index or by name.
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Features of the rows to which the classifier of the merged label is fitted.
         Y : array-like or sparse matrix of shape (n_samples, n_merged)
-            0/1 indicator matrix of the labels to merge, with one column per label of `labels`.
+            0/1 indicator matrix of the labels to merge, with one column per label of `labels`, in the same
+            order.
         name : str, default=None
             Name of the merged label. None means the name of the first of the labels.
         progress : callable, default=None

@@ -148,12 +148,12 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
 
     - If `normalize` scales rows and more than five labels occur in the training rows, C is chosen by the
       rankings of the held-out rows. The sample has at least 128 labels instead of 32, and each of its rows
-      has at least one of these labels. The search starts at ``C=0.3``, or at ``C=3`` with the logistic
-      loss. A step is an improvement if it
-      increases the mean of the precisions at 1, 3 and 5 by more than 0.2 %, and by more than the standard
-      error of this increase. After the search, a parabola is fitted to the mean precisions at the best value
-      of C and at the next smaller and the next larger value. C becomes the value at which the parabola is
-      highest, but it changes by at most the factor ``10**0.25``, which is half a step.
+      has at least one of these labels. The search starts at ``C=0.3``, or at ``C=3`` with the logistic loss.
+      A step is an improvement if it increases the mean of the precisions at 1, 3 and 5 by more than 0.2 %,
+      and by more than the standard error of this increase. After the search, a parabola is fitted to the mean
+      precisions at the best value of C and at the next smaller and the next larger value. C becomes the value
+      at which the parabola is highest, but it changes by at most the factor ``10**0.25``, which is half a
+      step.
     - Otherwise C is chosen by the loss on the held-out rows. The search starts at ``C=1``. A step is an
       improvement if it lowers the loss by more than 2 %.
 

@@ -72,7 +72,7 @@ def prepared_rows(
     -------
     tuple or None
         Five values: the prepared rows; their transpose, or None if it is not needed; for each of their
-        columns except the column of ones, the number of the column in X; the number of columns of X; and the
+        columns except the column of ones, the index of this column in X; the number of columns of X; and the
         number of columns of the prepared rows. The result is None if X is not memory-mapped from a folder of
         `convert`, or if the process is not allowed to write to this folder. The fit then makes copies in
         memory.
@@ -106,7 +106,7 @@ def prepared_rows(
 
 
 def original_rows(X: Any, *, normalize: bool, job: tuple[int, Tell]) -> _Prepared | None:
-    """Memory-map the prepared rows of X with the original numbers of the columns.
+    """Memory-map the prepared rows of X with the column indices of X.
 
     There is no column of ones and no transpose. Arguments and result are the same as in `prepared_rows`.
     """

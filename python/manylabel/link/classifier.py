@@ -187,9 +187,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     n_components_ : int
         Number k of linear predictions.
     classes_ : ndarray of shape (n_labels,), or (2,) if y was 1-D and `loss` is not "softmax"
-        The numbers of the labels, ``arange(n_labels)``. If y was 1-D in `fit` and `loss` is "softmax", the
-        array contains the sorted distinct classes of y, and n_labels is the number of classes. If y was 1-D
-        and `loss` is not "softmax", the array is 0 and 1, and n_labels is 1.
+        Column indices of the labels in Y: ``arange(n_labels)``. If y was 1-D in `fit` and `loss` is
+        "softmax", the array contains the sorted distinct classes of y, and n_labels is the number of classes.
+        If y was 1-D and `loss` is not "softmax", the array is 0 and 1, and n_labels is 1.
     one_dimensional_ : bool
         Whether y was 1-D in `fit`. If y was 1-D, predictions are also 1-D.
 

@@ -76,7 +76,8 @@ def calibration_error(
     probabilities : ndarray or sparse matrix of shape (n, c)
         Probabilities of the labels, in [0, 1].
     n_bins : int, default=15
-        Number of bins, >= 1. Each bin has the same number of pairs of a row and a label, or one more.
+        Number of bins, >= 1. The numbers of pairs in two bins differ by at most 1. If there are fewer pairs
+        than `n_bins`, each pair is a bin.
     average : {"all", "label"}, default="all"
         "all" uses the pairs of all labels together. "label" computes the error of each label, and returns the
         mean over the labels.
@@ -84,9 +85,10 @@ def calibration_error(
         Which pairs of a row and a label are used. "candidates" uses the stored entries of sparse
         probabilities. "all" uses all rows and labels. Labels that are not stored then have the probability 0.
     above : float, default=0.0
-        Only pairs with probabilities greater than this number are used, or all pairs if the number is 0.
+        Lower bound of the probabilities. Pairs with probabilities greater than `above` are used. With 0, all
+        pairs are used, including pairs with the probability 0.
     least_positives : int, default=1
-        With ``average="label"``, labels that fewer rows have are left out.
+        With ``average="label"``, labels that are true in fewer than `least_positives` rows are left out.
 
     Returns
     -------

@@ -20,7 +20,7 @@ All measures treat ``scores`` in the same way. Only candidate labels are ranked.
 entry except -inf is a candidate. In sparse ``scores``, such as the result of ``predict_topk``, only stored
 entries are candidates. Stored zeros and negative scores are also candidates. If a row has fewer than k
 candidates, its last ranks are empty. Empty ranks count as misses. If labels have equal scores, the label with
-the lower number ranks first.
+the lower column index ranks first.
 
 NaN in ``Y_true`` marks an unknown entry: nobody checked whether the row has the label. All measures leave
 unknown entries out of the rankings. The label is not a candidate in this row, so it is neither a hit nor a
@@ -162,7 +162,7 @@ def ndcg_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)
 
     Notes
     -----
-    If labels have equal scores, the label with the lower number ranks first. In contrast,
+    If labels have equal scores, the label with the lower column index ranks first. In contrast,
     `sklearn.metrics.ndcg_score` averages over all orders of labels with equal scores.
     """
     ks = check_k(k)
@@ -328,7 +328,7 @@ def _total(
 def ranked(scores: Any, depth: int) -> Iterator[tuple[slice, NDArray[np.int64]]]:
     """Yield each block of rows, with the labels at the first `depth` ranks of these rows.
 
-    A block is a slice of row numbers. An empty rank has the label -1.
+    A block is a slice of row indices. An empty rank has the label -1.
     """
     n, c = scores.shape
     sparse = isinstance(scores, csr_array)
@@ -425,7 +425,7 @@ def as_asked(k: int | Sequence[int], values: Floats) -> float | Floats:
 
 
 def check_k(k: Any) -> NDArray[np.int64]:
-    """Check the argument `k`, and return its numbers."""
+    """Check the argument `k`, and return its values."""
     ks: list[Any] = list(k) if np.iterable(k) else [k]
     if not ks or not all(isinstance(one, int | np.integer) and one is not True and one >= 1 for one in ks):
         raise ValueError(

@@ -50,7 +50,7 @@ def cross_validate(
         and "PSnDCG@k" are computed from the training rows of each fold.
     cv : int, splitter or iterable, default=5
         Number of consecutive folds, a splitter of scikit-learn, `MultilabelStratifiedKFold`, or pairs of
-        training and test rows.
+        arrays with the indices of the training rows and of the test rows.
     params : mapping of str to object, default=None
         Arguments of the method `fit`. Arguments with one entry per row, such as `sample_weight`, are divided
         into folds.
@@ -125,8 +125,8 @@ def cross_val_predict(
     X : array-like, sparse matrix or list of texts, of n_samples rows
         Features.
     Y : array-like or sparse matrix of shape (n_samples, n_labels), or list of lists of str
-        0/1 indicator matrix, or the names of the labels of each text for a `TextTagger`. The columns of the
-        result are then sorted by name, or in the order of ``params["label_names"]``.
+        0/1 indicator matrix, or the names of the labels of each text for a `TextTagger`. For a `TextTagger`,
+        the columns of the result are sorted by name, or in the order of ``params["label_names"]``.
     method : {"predict", "predict_topk", "decision_function", "predict_proba"}, default="predict"
         The method that is called.
     k : int, default=5
@@ -166,7 +166,7 @@ def cross_val_predict(
     folds = list(_folds(cv, X, Y))
     order = np.concatenate([test for _, test in folds])
     if not np.array_equal(np.sort(order), np.arange(Y.shape[0])):
-        raise ValueError("`cv` must have each row as a test row of exactly one fold")
+        raise ValueError("each row must be a test row of exactly one fold of `cv`")
     arguments = {"k": k} if method == "predict_topk" else {}
     jobs = (
         delayed(_predicted)(clone(estimator), X, Y, train, test, method, arguments, params)
@@ -228,8 +228,8 @@ def search(
     Returns
     -------
     GridSearchCV or RandomizedSearchCV
-        The fitted search of scikit-learn, with `best_params_`, `best_score_`, `best_estimator_` and
-        `cv_results_`.
+        The fitted search of scikit-learn, with `best_params_`, `best_score_`, `cv_results_` and, if `refit`
+        is True, `best_estimator_`.
 
     Raises
     ------
@@ -275,7 +275,9 @@ def _folds(cv: Any, X: Any, Y: Any) -> Any:
     if hasattr(cv, "split") and not isinstance(cv, str):
         return cv.split(X, Y)
     if not hasattr(cv, "__iter__") or isinstance(cv, str):
-        raise ValueError(f"`cv` must be an integer >= 2, a splitter or pairs of rows, got {shown(cv)}")
+        raise ValueError(
+            f"`cv` must be an integer >= 2, a splitter or pairs of arrays of row indices, got {shown(cv)}"
+        )
     return cv
 
 

@@ -74,7 +74,7 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
 
     Many classifiers cannot be fitted to labels that occur in all rows or in no row. These labels get a
     constant score, the log-odds ``log((n_1 + 1/2) / (n_0 + 1/2))``. Here, n_1 is the number of rows with the
-    label, and n_0 is the number of rows without the label. If the classifier cannot be fitted to a block, for
+    label, and n_0 is the number of rows without the label. If `estimator` cannot be fitted to a block, for
     example because the block has too few rows, all labels of the block get constant scores.
 
     Parameters
@@ -197,7 +197,7 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         return topk_of_decisions(self.decision_function, X, len(self.log_odds_), k)
 
     def predict(self, X: csr_array) -> csr_array:
-        """Predict label sets with the `predict` method of the classifier.
+        """Predict label sets with the `predict` method of `estimator_`.
 
         Parameters
         ----------

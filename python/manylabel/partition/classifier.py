@@ -176,8 +176,8 @@ class BlockPartitionClassifier(BlockClassifier):
 
     Notes
     -----
-    Unknown entries of Y (NaN) are passed to `estimator`, which must be from this library. The partition and
-    the router use only positive entries.
+    If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The
+    partition and the router use only positive entries.
 
     If `sample_weight` is given, the router and `estimator` use it, and the `fit` method of `estimator` must
     accept it. The partition ignores `sample_weight`. If `estimator` is from this library, Ctrl-C ends a fit

@@ -98,8 +98,8 @@ class CBMLCClassifier(BlockClassifier):
 
     Notes
     -----
-    Unknown entries of Y (NaN) are passed to `estimator`, which must be from this library. The labels of a
-    cluster are the labels that are known to be present in its rows.
+    If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The labels
+    of a cluster are the labels that are known to be present in its rows.
 
     References
     ----------
@@ -258,8 +258,8 @@ class LPSRClassifier(BlockClassifier):
 
     Notes
     -----
-    Unknown entries of Y (NaN) are passed to `estimator`, which must be from this library. The choice of the
-    candidates uses only positive entries.
+    If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The choice
+    of the candidates uses only positive entries.
 
     If the base scorer is naive Bayes, or if it is `DiSMECClassifier` and X has more than 32 rows, predictions
     compute only the scores of the candidates. With at most 32 rows, `DiSMECClassifier` computes the scores of

@@ -84,7 +84,7 @@ def fit_models(
     sample_weight : ndarray of shape (n_samples,), dtype float32, or None
         Weights of the rows.
     rows_of_blocks, label_blocks : sequences of ndarrays of length n_blocks
-        For each block, the positions of its rows and the numbers of its labels.
+        For each block, the indices of its rows and the indices of its labels.
     seed : int
         Seed of the fits. In each clone and its inner estimators, every `random_state` that is None is set to
         a different number, which is computed from `seed`.

@@ -77,10 +77,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Labels for which a rule has scores. With "complete", a rule has scores for all labels. With
         "single-label", a rule has a score only for the label that lowers the loss most.
     label_binning : float or None, default=None
-        Number of bins of a complete head, as a fraction of the number of labels; in (0, 1]. Labels with
-        positive Newton steps and labels with negative Newton steps have separate bins. The fraction applies
-        to each of these two groups of labels. None means no label binning, so that every label has its own
-        score. [2]_ uses 0.04, with ``step="newton"``.
+        Number of bins of a complete head, as a fraction; in (0, 1]. Labels with positive Newton steps and
+        labels with negative Newton steps have separate bins. The number of bins of each of these two groups
+        is this fraction of the number of labels in the group. None means no label binning, so that every
+        label has its own score. [2]_ uses 0.04, with ``step="newton"``.
     min_bins : int, default=1
         Minimum number of bins for each sign of the step; >= 1.
     max_bins : int or None, default=None
@@ -153,7 +153,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         conditions. In the shapes of the attributes, n_rules is the number of fitted rules. If `fit` finds no
         further rule or stops early, this number is smaller than the parameter `n_rules`.
     body_feature_ : ndarray of shape (n_conditions,), dtype int32
-        Feature of each condition.
+        Column index of the feature of each condition.
     body_operator_ : ndarray of shape (n_conditions,), dtype uint8
         Operator of each condition: 0 for ``value <= threshold``, 1 for ``>``, 2 for ``==``, 3 for ``!=``. A
         NaN value satisfies no condition.
@@ -349,7 +349,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     ) -> None:
         params = self.parameters.check(self)
         if eval_set is not None and not params["early_stopping"]:
-            raise ValueError("`eval_set` must be None if `early_stopping` is False, got rows")
+            raise ValueError("`eval_set` must be None if `early_stopping` is False, got a pair")
         params["step"] = chosen_step(params)
         goes_on = params["warm_start"] and hasattr(self, "heads_")
         sparse_output = issparse(y)
@@ -473,9 +473,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         x : array-like or sparse matrix of shape (n_features,) or (1, n_features)
             The features of one row.
         label : int or str, default=None
-            Label to explain, by its number or by its name. If given, only rules with a nonzero score for this
-            label are returned, in order of decreasing absolute score. If None, all rules that cover the row
-            are returned, in the order in which `fit` added them.
+            Label to explain: its column index in Y or its name. If given, only rules with a nonzero score for
+            this label are returned, in order of decreasing absolute score. If None, all rules that cover the
+            row are returned, in the order in which `fit` added them.
         feature_names : sequence of str of length n_features, default=None
             Names of the features in the ``repr`` of the result. None means ``feature_names_in_`` if this
             attribute exists, and otherwise "feature 0", "feature 1" and so on.

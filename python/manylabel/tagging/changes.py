@@ -108,7 +108,8 @@ class EditableTagger(Estimator):
         Raises
         ------
         ValueError
-            If a name is not a label, if no label would remain, or if the classifier cannot change its labels.
+            If a name is not a label or is given twice, if no label would remain, if the tagger has a decision
+            rule, or if the classifier cannot change its labels.
 
         Examples
         --------
@@ -137,19 +138,20 @@ class EditableTagger(Estimator):
             The names of the labels of each text. Names that are not labels of the tagger become new labels,
             sorted by name. Names of labels that the tagger has are ignored.
         label_ids : mapping of str to str, default=None
-            Identifiers of the new labels. They are necessary if the tagger has identifiers.
+            Identifiers of the new labels. They are necessary if the tagger has identifiers, and must be None
+            otherwise.
 
         Returns
         -------
         self
-            The tagger itself. The scores of the other labels do not change. It does not change if the method
-            fails or is interrupted.
+            The tagger itself. The scores of the other labels do not change. If the method fails or is
+            interrupted, the tagger is not changed.
 
         Raises
         ------
         ValueError
-            If an argument is not valid, if there is no new label, or if the classifier cannot change its
-            labels.
+            If an argument is not valid, if there is no new label, if the tagger has a decision rule, or if
+            the classifier cannot change its labels.
 
         Notes
         -----
@@ -196,7 +198,9 @@ class EditableTagger(Estimator):
 
     @built_aside
     def merge_labels(self, names: Iterable[str], into: str, texts: Any = None, labels: Any = None) -> None:
-        """Replace several labels by one merged label. A text has the merged label if it has any of them.
+        """Replace several labels by one merged label.
+
+        A text has the merged label if it has any of the old labels.
 
         Parameters
         ----------
@@ -213,14 +217,14 @@ class EditableTagger(Estimator):
         Returns
         -------
         self
-            The tagger itself. The scores of the other labels do not change. It does not change if the method
-            fails or is interrupted.
+            The tagger itself. The scores of the other labels do not change. If the method fails or is
+            interrupted, the tagger is not changed.
 
         Raises
         ------
         ValueError
-            If an argument is not valid, if there are neither texts nor kept rows, or if the classifier cannot
-            change its labels.
+            If an argument is not valid, if there are neither texts nor kept rows, if the tagger has a
+            decision rule, or if the classifier cannot change its labels.
 
         Examples
         --------
@@ -267,14 +271,14 @@ class EditableTagger(Estimator):
         Returns
         -------
         self
-            The tagger itself. The scores of the other labels do not change. It does not change if the method
-            fails or is interrupted.
+            The tagger itself. The scores of the other labels do not change. If the method fails or is
+            interrupted, the tagger is not changed.
 
         Raises
         ------
         ValueError
-            If an argument is not valid, if there are neither texts nor kept rows, or if the classifier cannot
-            change its labels.
+            If an argument is not valid, if there are neither texts nor kept rows, if the tagger has a
+            decision rule, or if the classifier cannot change its labels.
 
         Examples
         --------
@@ -321,9 +325,9 @@ class EditableTagger(Estimator):
         Notes
         -----
         The vocabulary, the idf weights of the vectorizer, the threshold and the structure of the classifier
-        do not change. With `DiSMECClassifier`, the fit of a label starts from its present weights if at least
-        1 % of the rows have the label, or with ``solver="exact"``. The result then differs from that of a fit
-        to all rows only within the tolerance of the solver.
+        do not change. With `DiSMECClassifier`, the fits of some labels start from their present weights, as
+        with `warm_start` in `DiSMECClassifier.refit_labels`. The result for these labels differs from that of
+        a fit to all rows only within the tolerance of the solver.
 
         Examples
         --------
@@ -338,8 +342,8 @@ class EditableTagger(Estimator):
         self._check_fitted()
         if not hasattr(self, "rows_"):
             raise ValueError(
-                "`keep_rows` must be True in fit for an update, because this tagger keeps no rows to "
-                "which the new texts could be added; refit_labels fits labels to the given texts only"
+                "`keep_rows` must be True in `fit` if `update` is called later, because this tagger keeps no "
+                "rows to which the new texts could be added; refit_labels fits labels to the given texts only"
             )
         X, _, Y = self._matrices(texts, labels, self.label_names_.tolist(), fits=False)
         self.rows_, self.row_labels_ = _stacked(self.rows_, X), _stacked(self.row_labels_, Y)
@@ -370,7 +374,7 @@ class EditableTagger(Estimator):
         self.classifier_ = edited
 
     def _places(self, names: Iterable[str]) -> NDArray[np.int64]:
-        """Return the numbers of named labels."""
+        """Return the indices of named labels."""
         self._check_fitted()
         if isinstance(names, str):
             raise ValueError(

@@ -112,8 +112,8 @@ class TextTagger(EditableTagger):
         ``Thresholds("example_f1")``. The probabilities are computed by a `DecisionClassifier`, which
         calibrates them on held-out rows. None means that the classifier chooses the label sets.
     keep_rows : bool, default=False
-        Whether to keep the features and labels of the training rows in the model. The methods `update`,
-        `refit_labels` and `merge_labels` can then use these rows.
+        Whether to keep the features and labels of the training rows in the model. The method `update` needs
+        these rows, and `refit_labels` and `merge_labels` use them if no texts are given.
     n_jobs : int or None, default=None
         Number of threads of the fit of the classifier. None means the value of the classifier.
     verbose : int, default=0
@@ -151,8 +151,11 @@ class TextTagger(EditableTagger):
     The texts are read once and are not kept. They are converted to features on one thread. For 120,000
     titles, this takes 3.4 seconds, which is a small part of the time of a fit.
 
-    With `decision`, the classifier is fitted twice: to all rows, and to the rows that are not held out. With
-    `RiskControl`, it is fitted only to the rows that are not held out.
+    With `decision`, the classifier is fitted to all rows and, in addition, to the rows that are not held out.
+    If the texts have fewer than 250,000 labels in total, the rows are held out in five folds, and the
+    classifier is fitted six times. Otherwise, a tenth of the rows is held out, and the classifier is fitted
+    twice. With `RiskControl`, a tenth of the rows is held out, and the classifier is fitted only once, to the
+    other rows.
 
     Examples
     --------
@@ -326,8 +329,8 @@ class TextTagger(EditableTagger):
             The fitted pipeline. Its first step converts texts to features, and its last step is a classifier
             with the method `predict_topk`. Other transformers may be between them.
         label_names : sequence of str, default=None
-            Names of the labels. None means the names that the classifier has, or the numbers of the labels if
-            it has no names.
+            Names of the labels. None means the names that the classifier has. If the classifier has no names,
+            the labels are named "0", "1" and so on.
         label_ids : mapping of str to str, or sequence of str of length n_labels, default=None
             Identifiers of the labels, as in `fit`.
 
@@ -452,7 +455,7 @@ class TextTagger(EditableTagger):
             A list of parts, each with the attributes `part`, `name` and `contribution`, in order of
             decreasing absolute contribution. Print the list, or use its methods `to_dict` and `to_frame`. The
             names of features are the terms of the vectorizer. A `HashingVectorizer` has no terms, so its
-            features are named by their numbers.
+            features are named "feature 0", "feature 1" and so on.
 
         Raises
         ------
@@ -557,8 +560,8 @@ class TextTagger(EditableTagger):
         -------
         list of tuple (str, float), or list of such lists
             The names and scores of the k best labels, best label first. The result is a single list if
-            `texts` is a str. If two labels have the same score, the label with the lower number is first. A
-            text gets fewer labels if the classifier scores fewer labels.
+            `texts` is a str. If two labels have the same score, the label that comes first in `label_names_`
+            is first. A text gets fewer labels if the classifier scores fewer labels.
 
         Raises
         ------

@@ -100,9 +100,9 @@ class LabelTreeClassifier(EditableLabels):
         at most 400. If Y has fewer than ``200 * beam`` labels, "auto" is 400, because a row would reach most
         leaves of 100 labels. Labels that occur in no training row do not count.
     beam : int, default=7
-        Number of nodes of each level that a row is sent to in predictions; >= 1. Larger values take more time
-        and may find better labels. `predict_topk` can use another value without a new fit. `fit` sends a row
-        to up to ``2 * beam`` nodes of each level to find negative examples (see Notes).
+        Number of nodes of each level of a tree that a row is sent to in predictions; >= 1. Larger values take
+        more time and may find better labels. `predict_topk` can use another value without a new fit. `fit`
+        sends a row to up to ``2 * beam`` nodes of each level to find negative examples (see Notes).
     balanced : bool, default=True
         Whether the tree is balanced. If True, the numbers of labels of two leaves differ by at most 1. If
         False, the sizes of the clusters depend on the data, and leaves can be at different depths.
@@ -133,11 +133,11 @@ class LabelTreeClassifier(EditableLabels):
         Weights with an absolute value below `prune` are set to zero; finite and >= 0. "auto" is 0.1 if ``C_``
         is at least 1. Otherwise, it is ``0.1 * sqrt(C_)``, because a smaller C gives smaller weights.
     weights : {"float32", "float16", "int8"}, default="float32"
-        How the fitted weights are stored. A weight takes 4, 2 or 1 bytes, and 2 more bytes for the number of
-        its child or label. "float16" rounds every weight to about three decimal digits. "int8" stores an
-        integer from -127 to 127 for each weight, and one scale for each child and label. Scores change
-        slightly (see Notes). All computations of `fit` use float32, and the weights are converted at the end.
-        With "float16", `fit` raises an error if the absolute value of a weight exceeds 65,504.
+        How the fitted weights are stored. A weight takes 4, 2 or 1 bytes, and 2 more bytes for the position
+        of its child or label in the node. "float16" rounds every weight to about three decimal digits. "int8"
+        stores an integer from -127 to 127 for each weight, and one scale for each child and label. Scores
+        change slightly (see Notes). All computations of `fit` use float32, and the weights are converted at
+        the end. With "float16", `fit` raises an error if the absolute value of a weight exceeds 65,504.
     fit_intercept : bool, default=True
         Whether to fit intercepts. An intercept is regularized like the weight of a feature that is 1 in every
         row.
@@ -580,9 +580,9 @@ class LabelTreeClassifier(EditableLabels):
     ) -> None:
         """Add labels to the fitted model, without fitting the old labels again.
 
-        The new labels get the numbers ``n_labels``, ``n_labels + 1`` and so on, where ``n_labels`` is the
-        number of labels before the call. Only the linear classifiers of the new labels are fitted. The rest
-        of the model does not change. In particular, the scores of the old labels are exactly the same as
+        The new labels get the column indices ``n_labels``, ``n_labels + 1`` and so on, where ``n_labels`` is
+        the number of labels before the call. Only the linear classifiers of the new labels are fitted. The
+        rest of the model does not change. In particular, the scores of the old labels are exactly the same as
         before. The new weights have the dtype of the old weights.
 
         Parameters
@@ -597,7 +597,8 @@ class LabelTreeClassifier(EditableLabels):
         label_weight, propensities : array-like of shape (n_new,), default=None
             Weights and propensities of the new labels, as in `fit`.
         names : sequence of str of length n_new, default=None
-            Names of the new labels. They are necessary if the model has names of labels.
+            Names of the new labels. They are necessary if the model has names of labels, and must be None
+            otherwise.
         progress : callable, default=None
             Function that is called about 20 times per second. Its argument is the number of new labels that
             are finished. If the function raises an exception, the work stops.
@@ -743,8 +744,8 @@ class LabelTreeClassifier(EditableLabels):
             Number of labels per row; >= 1. A row gets fewer labels if the leaves that it reaches have fewer
             than k labels.
         beam : int or None, default=None
-            Number of nodes of each level that a row is sent to; >= 1. If None, the parameter `beam` of the
-            model is used. Larger values take more time and may find better labels.
+            Number of nodes of each level of a tree that a row is sent to; >= 1. If None, the parameter `beam`
+            of the model is used. Larger values take more time and may find better labels.
         max_nodes : int or None, default=None
             Maximum number of nodes that a row may visit, summed over all trees. The children or labels of a
             visited node are scored. `max_nodes` must be at least the number of levels of a tree, times the
@@ -757,7 +758,8 @@ class LabelTreeClassifier(EditableLabels):
         csr_array of shape (n_samples, n_labels), dtype float32
             Scores of the k best labels of each row. The entries of a row are sorted by label and not by
             score. If ``row`` is one row of the result, ``np.argsort(-row.data, kind="stable")`` gives the
-            order of its entries by score. If scores are equal, the label with the lower number ranks first.
+            order of its entries by score. If scores are equal, the label with the lower column index ranks
+            first.
 
         Raises
         ------
