@@ -213,7 +213,7 @@ def test_misuse(model):
         model.explain(np.zeros((2, 3)))
     with pytest.raises(ValueError, match=r"X has 2 features, but .* is expecting 3 features"):
         model.explain(np.zeros(2))
-    with pytest.raises(ValueError, match="`label` must be from 0 to 3, got 4"):
+    with pytest.raises(ValueError, match="`label` must be an integer from 0 to 3, got 4"):
         model.explain(np.zeros(3), label=4)
     with pytest.raises(ValueError, match="`axes` must have two entries, for features and labels"):
         plot_importance(model, axes=[None])

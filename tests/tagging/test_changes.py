@@ -144,7 +144,7 @@ def test_updated_labels_are_those_of_a_fit_to_all_rows(keeping, train, held, tmp
         (lambda t: t.merge_labels(["cats", "dogs"], "pets"), "this tagger keeps no rows"),
         (lambda t: t.refit_labels(["cats"]), "this tagger keeps no rows"),
         (lambda t: t.refit_labels(["cats"], ["a"]), "must both be given"),
-        (lambda t: t.rename_labels({"x": "y"}), "labels of the model to new names, got 'x'"),
+        (lambda t: t.rename_labels({"x": "y"}), "keys of `names` must be labels of the model, got 'x'"),
         (lambda t: t.rename_labels({"cats": "dogs"}), "must be unique"),
         (lambda t: t.drop_labels("cats"), "`names` must be an iterable of str, got 'cats'"),
         (lambda t: t.drop_labels(["x"]), "`label` must be a label of the model, got 'x'"),

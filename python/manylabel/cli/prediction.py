@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
-from tqdm import tqdm
 
 from manylabel import metrics
 from manylabel.cli.files import check_width, output_path, read_matrices, writing
@@ -21,6 +20,7 @@ from manylabel.cli.models import Model, load_model
 from manylabel.cli.settings import set_run
 from manylabel.cli.texts import name_lines, named_lines, table_rows, test_rows
 from manylabel.decision import DecisionClassifier
+from manylabel.estimator.progress import Bar
 from manylabel.tagging import TextTagger
 
 __all__ = ["evaluate", "predict"]
@@ -169,7 +169,7 @@ def _by_blocks(predict: Callable[[Any], csr_array], X: Any, arguments: Namespace
     A progress bar counts the rows.
     """
     n_rows = X.shape[0]
-    with tqdm(total=n_rows, unit=" rows", disable=not shows_progress(arguments)) as bar:
+    with Bar(total=n_rows, unit=" rows", disable=not shows_progress(arguments)) as bar:
         for start in range(0, n_rows, _BLOCK):
             found = predict(X[start : start + _BLOCK])
             yield found

@@ -141,7 +141,8 @@ def _convert_sparse_linear(scope: Any, operator: Any, container: Any) -> None:
     model, at = operator.raw_operator, {"op_version": container.target_opset}
     n_labels, n_features = model.coef_.shape
     _check_size(model, 4 * n_labels * n_features)
-    weights = ops.OnnxCast(model.coef_.toarray().T.copy(), to=_DOUBLE, **at)
+    coef = model.coef_ if isinstance(model.coef_, np.ndarray) else model.coef_.toarray()
+    weights = ops.OnnxCast(coef.T.copy(), to=_DOUBLE, **at)
     margins = ops.OnnxMatMul(_scaled(model, operator, at), weights, **at)
     _finish_linear(margins, scope, operator, container)
 

@@ -8,22 +8,22 @@ from threading import RLock
 
 from tqdm.auto import tqdm
 
-__all__ = ["Progress", "Report", "Tell", "reported"]
+__all__ = ["Bar", "Progress", "Report", "Tell", "reported"]
 
 # A function that is called with the amount of work done so far. If it raises an exception, the work stops.
 Tell = Callable[[int], object]
 Progress = Tell | None
 
 
-class _Bar(tqdm):
+class Bar(tqdm):  # type: ignore[misc]  # tqdm has no types
     """Progress bar with a lock of its own process.
 
-    tqdm's lock is shared with forked processes. If a process is killed while it holds this lock, all other processes
-    wait for it forever.
+    tqdm's lock is shared with forked processes. If a process is killed while it holds this lock, all other
+    processes wait for it forever.
     """
 
 
-_Bar.set_lock(RLock())
+Bar.set_lock(RLock())
 
 
 class Report:
@@ -55,7 +55,7 @@ def reported(total: int | None, unit: str, verbose: bool, progress: Progress) ->
     if not verbose:
         yield Report(None, progress)
         return
-    with _Bar(total=total, unit=unit) as bar:
+    with Bar(total=total, unit=unit) as bar:
         yield Report(bar, progress)
         if bar.total is not None:
             bar.update(bar.total - bar.n)  # the bar ends full, even if some work was skipped

@@ -14,7 +14,6 @@ from sklearn.base import clone
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
-from tqdm.auto import tqdm
 
 from manylabel.decision import DecisionClassifier
 from manylabel.estimator import parameters as kinds
@@ -22,7 +21,7 @@ from manylabel.estimator.base import built_aside
 from manylabel.estimator.explanation import LabelExplanation
 from manylabel.estimator.names import NamedRows, as_names, check_label, named_indicator, pairs_of
 from manylabel.estimator.parameters import check_count, shown
-from manylabel.estimator.progress import Progress, Tell
+from manylabel.estimator.progress import Bar, Progress, Tell
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Attribute, Schema, Sizes, SparseMatrix
 from manylabel.estimator.validation import canonical_csr
@@ -278,7 +277,7 @@ class TextTagger(EditableTagger):
             )
         self.vectorizer_ = self._new_vectorizer()
         shows = bool(self.verbose or getattr(classifier, "verbose", 0))
-        with tqdm(unit=" texts", disable=self.vectorizer_ is None or not shows) as bar:
+        with Bar(unit=" texts", disable=self.vectorizer_ is None or not shows) as bar:
 
             def tell(done: int) -> None:
                 bar.update(done - bar.n)
