@@ -422,8 +422,8 @@ class Work:
         )
         if isinstance(X_checked, np.ndarray):
             raise TypeError(
-                f"`X` must be sparse, since the fit of {type(estimator).__name__} to a dense X cannot be divided "
-                f"into pieces; pass scipy.sparse.csr_array(X), got {type(X).__name__} "
+                f"`X` must be sparse, since the fit of {type(estimator).__name__} to a dense X cannot be "
+                f"divided into pieces; pass scipy.sparse.csr_array(X), got {type(X).__name__} "
                 f"of shape {X_checked.shape}"
             )
         if labels is not None:
