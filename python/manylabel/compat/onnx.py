@@ -76,9 +76,9 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
     differ by no more than the rounding of doubles.
 
     The weights take 4 bytes for each pair of a feature and a label (`DiSMECClassifier`,
-    `PDSparseClassifier`), 4 bytes for each factor of a feature or a label (`LEMLClassifier`), or 8 bytes for
-    each pair of a rule and a label (`BoostedRulesClassifier`). If rules predict known label sets, each pair
-    of a label set and a label takes 24 bytes more.
+    `PDSparseClassifier`), ``4 * rank`` bytes for each feature and each label (`LEMLClassifier`), or 8 bytes
+    for each pair of a rule and a label (`BoostedRulesClassifier`). If rules predict known label sets, each
+    pair of a label set and a label takes 24 bytes more.
 
     Examples
     --------

@@ -180,8 +180,8 @@ def load_pecos(path: str | os.PathLike[str]) -> LabelTreeClassifier:
     powers = {"l3-hinge": 3, "l2-hinge": 2}
     if len(posts) != 1 or not posts <= powers.keys():
         raise ValueError(
-            f"{folder}: expected the post-processor l3-hinge or l2-hinge on all levels, got "
-            f"{', '.join(sorted(map(str, posts)))}; other post-processors are not supported"
+            f"{folder}: all levels must have the same post-processor, l3-hinge or l2-hinge, got "
+            f"{', '.join(sorted(map(str, posts)))}"
         )
     below: list[_Node] = []
     for weights, clusters, bias in reversed(levels):

@@ -5,7 +5,8 @@ measured in bins: the pairs of a row and a label are sorted by probability and d
 have the same number of pairs, up to a difference of 1. The calibration error is the mean over the bins
 of the absolute difference between the mean probability and the fraction of true labels.
 
-In sparse probabilities, such as the result of ``predict_proba_topk``, the stored entries are the candidates.
+In sparse probabilities, such as the result of ``predict_proba_topk``, the stored entries are called
+candidates.
 """
 
 from __future__ import annotations
