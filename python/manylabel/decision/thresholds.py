@@ -65,8 +65,8 @@ class Thresholds(DecisionRule):
     At most one of `precision`, `recall` and `labels_per_row` may be given. All of them choose one bound for
     all labels.
 
-    `fit` leaves out the unknown entries of Y (NaN). With `labels_per_row`, `fit` does not use Y and counts
-    all labels.
+    `fit` leaves out the unknown entries of Y (NaN). With `labels_per_row`, `fit` does not use Y,
+    so it also counts chosen labels whose entry in Y is unknown.
 
     The following applies to ``metric="macro_f1"`` and ``pooling="frequency"``. The candidates of a row are
     the labels with a positive probability. A candidate with probability p counts as ``w h + (1 - w) p`` true
