@@ -129,7 +129,7 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool, as_given: bool = False)
         Whether X defines the number and the names of the features. This is True in fit and False in
         predictions.
     as_given : bool, default=False
-        Whether a dense X keeps its memory order, and the dtype float16.
+        Whether a dense X keeps its memory order. If True, a dense X of dtype float16 also keeps this dtype.
 
     Returns
     -------
