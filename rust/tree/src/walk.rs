@@ -309,34 +309,26 @@ impl Walk {
         Ok(())
     }
 
-    /// Keeps the `beam` best visits of each slot. Of the other visits, keeps those with a probability of at
-    /// least `exp(-below)` times the probability of the best visit of the slot. The visits of a slot must be
-    /// consecutive, as after [`step`](Self::step).
-    pub(crate) fn keep_likely(&mut self, beam: usize, below: f32) {
+    /// Keeps the visits of each slot with a probability of at least `exp(-below)` times the probability of the best
+    /// visit of the slot. The visits of a slot must be consecutive, as after [`step`](Self::step).
+    pub(crate) fn keep_likely(&mut self, below: f32) {
         let mut kept = 0;
         let mut begin = 0;
         while let Some(first) = self.visits.get(begin) {
             let slot = first.slot;
-            let n = self.visits[begin..]
+            let of_slot = self.visits[begin..]
                 .iter()
                 .take_while(|visit| visit.slot == slot);
-            let end = begin + n.count();
-            let of_slot = &mut self.visits[begin..end];
-            let mut n_kept = of_slot.len().min(beam);
-            if of_slot.len() > beam {
-                of_slot.select_nth_unstable_by(beam, Visit::compare);
-                let scores = of_slot.iter().map(|visit| visit.score);
-                let least = scores.fold(f32::NEG_INFINITY, f32::max) - below;
-                for at in beam..of_slot.len() {
-                    if of_slot[at].score >= least {
-                        of_slot.swap(n_kept, at);
-                        n_kept += 1;
-                    }
+            let (n, best) = of_slot.fold((0, f32::NEG_INFINITY), |(n, best), visit| {
+                (n + 1, best.max(visit.score))
+            });
+            for at in begin..begin + n {
+                if self.visits[at].score >= best - below {
+                    self.visits.swap(kept, at);
+                    kept += 1;
                 }
             }
-            self.visits.copy_within(begin..begin + n_kept, kept);
-            kept += n_kept;
-            begin = end;
+            begin += n;
         }
         self.visits.truncate(kept);
     }
@@ -531,7 +523,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn beyond_the_beam_only_likely_nodes_remain() {
+    fn only_likely_nodes_remain() {
         let visits = |slot, scores: &[f32]| {
             let visit = |(node, &score)| Visit { slot, node, score };
             (0..).zip(scores).map(visit).collect::<Vec<_>>()
@@ -545,17 +537,11 @@ mod tests {
             .concat(),
             ..Walk::default()
         };
-        walk.keep_likely(2, 7.0);
-        let mut kept: Vec<_> = walk
-            .visits
-            .iter()
-            .map(|visit| (visit.slot, visit.node))
-            .collect();
-        assert!(kept.is_sorted_by_key(|&(slot, _)| slot));
-        kept.sort_unstable();
+        walk.keep_likely(7.0);
+        let kept = walk.visits.iter().map(|visit| (visit.slot, visit.node));
         assert_eq!(
-            kept,
-            [(0, 1), (0, 2), (0, 4), (1, 0), (1, 1), (3, 0), (3, 1)]
+            kept.collect::<Vec<_>>(),
+            [(0, 1), (0, 2), (0, 4), (1, 1), (3, 0), (3, 1)]
         );
     }
 }
