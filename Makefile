@@ -31,22 +31,16 @@ lint: .venv/built .venv/tools
 	$(BIN)/python -m mypy.stubtest manylabel._core
 	$(BIN)/python benches/python/tables.py --check
 
-# What codespell and harper check. harper also finds sentences of more than 40 words. The rules that it leaves out do not
-# fit: spelling is codespell's part, names such as "manylabel" are not two words, "data set" and "over all rows" are
-# correct, headings and the cells of tables are no sentences, and the text has no Oxford commas and few en dashes. Three
-# rules are wrong about "a coupling", "which new rows", and "therefore" after code.
 PROSE := README.md .github/CONTRIBUTING.md docs/*.md rust/README.md benches/README.md
 PROSE += $(shell find python/docs -name '*.md' -not -path '*/generated/*')
-COMMA := ,
-NOT_CHECKED := SpellCheck SplitWords OrthographicConsistency MergeWords CompoundNouns Overall UseTitleCase \
-  SentenceCapitalization OxfordComma NumericRangeEnDash ExpandMemoryShorthands ExpandTimeShorthands ExpandControl \
-  EllipsisLength MassNouns PronounKnew DiscourseMarkers
 
 # Builds the documentation in target/docs. With MANYLABEL_DATA=<folder>, tutorials on real data run, and their output
-# is recorded; without it, their pages show the recorded output.
+# is recorded; without it, their pages show the recorded output. harper checks the grammar, and finds sentences of more
+# than 40 words.
 docs: .venv/built .venv/docs
 	$(BIN)/codespell README.md docs .github/CONTRIBUTING.md rust/README.md benches/README.md python
-	$(BIN)/harper lint --quiet --format compact --no-color --ignore $(subst $() ,$(COMMA),$(strip $(NOT_CHECKED))) $(PROSE)
+	$(BIN)/harper lint --quiet --format compact --no-color \
+	  --ignore $$(sed '/^#/d; s/ *#.*//' python/docs/harper_ignore.txt | paste -sd, -) $(PROSE)
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -D nb_execution_mode=force python/docs $(TARGET)/docs
 
 # Measures the times of the kernels, appends them to benches/results/kernels.jsonl, and compares them with the

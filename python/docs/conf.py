@@ -33,7 +33,7 @@ extensions = [
     "results",
 ]
 templates_path = ["templates"]
-exclude_patterns = ["kernels", "tutorials", "generated/tutorials/**.ipynb", "static", "templates"]
+exclude_patterns = ["tutorials", "generated/tutorials/**.ipynb", "static", "templates"]
 # sphinx-gallery keeps functions in its configuration, which cannot be pickled.
 suppress_warnings = ["config.cache"]
 
