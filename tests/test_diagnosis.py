@@ -160,7 +160,7 @@ def test_a_first_estimator_can_be_made():
         ((np.ones((3, 2)), np.ones((4, 2))), "number of rows of Y: expected 3 as in X, got 4"),
         ((np.ones(3), np.ones((3, 2))), "X must be a 2-D matrix"),
         ((np.array([["a"]]), np.ones((1, 1))), "X must be a matrix of numbers"),
-        ((np.ones((3, 2)), np.full((3, 2), 2)), "Y must contain only 0 and 1"),
+        ((np.ones((3, 2)), np.full((3, 2), 2)), "Y must contain only 0, 1 and NaN"),
         ((np.ones((3, 2)), np.ones((3, 2)), np.ones((3, 2))), "must both be given"),
         ((np.ones((3, 2)), np.ones((3, 2)), np.ones((3, 1)), np.ones((3, 2))), "must have 2 features"),
         ((np.ones((0, 2)), np.ones((0, 2))), "at least one row"),

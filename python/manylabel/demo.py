@@ -130,8 +130,8 @@ def train(title: str, estimator: Any, data: Data, folder: Path) -> Result:
     Parameters
     ----------
     title : str
-        Name of the model. The name of the model file is `title` in lower case, with hyphens between the words
-        and the suffix ``.safetensors``.
+        Name of the model. The file name is `title` in lower case. Hyphens replace the spaces, and
+        ``.safetensors`` is appended.
     estimator : estimator
         The estimator to fit. The function fits this object, not a clone of it.
     data : Data

@@ -557,14 +557,14 @@ def _parse(text: str) -> Any:
 
 def _kind(node: Any) -> str:
     """Return the JSON type of a value in words, for error messages."""
-    names = {dict: "an object", list: "a list", str: "a string", bool: "a bool"}
+    names = {dict: "a JSON object", list: "a list", str: "a string", bool: "a bool"}
     return "null" if node is None else names.get(type(node), "a number")
 
 
 def _layout(name: str, entry: Any) -> tuple[str, list[int], int, int]:
     """Check the entry of a tensor in the header. Return the dtype, the shape and the two offsets."""
     if not isinstance(entry, dict):
-        raise ValueError(f"the header entry of tensor {name!r} must be an object, got {_kind(entry)}")
+        raise ValueError(f"the header entry of tensor {name!r} must be a JSON object, got {_kind(entry)}")
     for key in ("dtype", "shape", "data_offsets"):
         if key not in entry:
             raise ValueError(f"the header entry of tensor {name!r} has no `{key}`")
@@ -645,17 +645,18 @@ def _check_fitted(estimator: Any) -> None:
 def _parts_of_estimator(node: Any) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """Check a JSON object that describes an estimator. Return the class name, parameters and attributes."""
     if not isinstance(node, dict):
-        raise ValueError(f"an estimator in `state` must be an object, got {_kind(node)}")
+        raise ValueError(f"an estimator in `state` of the header must be a JSON object, got {_kind(node)}")
     for key, kind, wanted in (
         ("estimator", str, "a string"),
-        ("params", dict, "an object"),
-        ("fitted", dict, "an object"),
+        ("params", dict, "a JSON object"),
+        ("fitted", dict, "a JSON object"),
     ):
         if key not in node:
-            raise ValueError(f"an estimator in `state` has no entry `{key}`")
+            raise ValueError(f"an estimator in `state` of the header has no entry `{key}`")
         if not isinstance(node[key], kind):
             raise ValueError(
-                f"the entry `{key}` of an estimator in `state` must be {wanted}, got {_kind(node[key])}"
+                f"the entry `{key}` of an estimator in `state` of the header must be {wanted}, "
+                f"got {_kind(node[key])}"
             )
     return node["estimator"], node["params"], node["fitted"]
 
@@ -663,23 +664,34 @@ def _parts_of_estimator(node: Any) -> tuple[str, dict[str, Any], dict[str, Any]]
 def _fault_of_value(node: dict[str, Any]) -> str:
     """Return an error message for a JSON object in `state` that describes no value."""
     if "tuple" in node:
-        return f"the entry `tuple` in `state` must be a list, got {_kind(node['tuple'])}"
+        return f"the entry `tuple` in `state` of the header must be a list, got {_kind(node['tuple'])}"
     if "dtype" in node:
-        return f"the entry `dtype` in `state` must be one of {', '.join(_DTYPES)}, got {shown(node['dtype'])}"
+        allowed = ", ".join(_DTYPES)
+        return (
+            f"the entry `dtype` in `state` of the header must be one of {allowed}, got {shown(node['dtype'])}"
+        )
     if "float" in node:
-        return f'the entry `float` in `state` must be "nan", "inf" or "-inf", got {shown(node["float"])}'
+        return (
+            'the entry `float` in `state` of the header must be "nan", "inf" or "-inf", '
+            f"got {shown(node['float'])}"
+        )
     for kind in ("scalar", "array", "transposed", "strings", "sparse"):
         if kind in node and not isinstance(node[kind], str):
-            return f"the entry `{kind}` in `state` must be the name of a tensor, got {_kind(node[kind])}"
+            return (
+                f"the entry `{kind}` in `state` of the header must be the name of a tensor, "
+                f"got {_kind(node[kind])}"
+            )
     if "sparse" in node:
-        matrix = f"the sparse matrix {node['sparse']!r} in `state`"
+        matrix = f"the sparse matrix {node['sparse']!r} in `state` of the header"
         for key in ("format", "shape"):
             if key not in node:
                 return f"{matrix} has no entry `{key}`"
         if node["format"] not in ("csr", "csc"):
             return f'the format of {matrix} must be "csr" or "csc", got {shown(node["format"])}'
         return f"the shape of {matrix} must be a list of two integers, got {shown(node['shape'])}"
-    return f"`state` has a JSON object of unknown kind, with the keys {sorted(node)[:3]}"
+    return (
+        f"the entry `state` of the header has a JSON object of unknown kind, with the keys {sorted(node)[:3]}"
+    )
 
 
 class _Decoder:

@@ -29,9 +29,9 @@ from manylabel.tree.classifier import LabelTreeClassifier
 
 __all__ = ["Plan", "plan"]
 
-# The sizes of the samples, as shares of the rows. Large samples are fitted only if this takes little time.
+# The sizes of the subsets, as shares of the rows. Large subsets are fitted only if this takes little time.
 _SHARES = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)
-# The smallest number of rows in a sample.
+# The smallest number of rows in a subset.
 _FEWEST_ROWS = 64
 # A fit that takes less time than this, in seconds, is repeated, since short times are noisy.
 _SHORT = 0.2
@@ -56,10 +56,10 @@ class Plan:
     seconds : float
         Time of the fit, in seconds.
     latency : float or None
-        Time of the prediction of a single row in seconds, measured with the model of the largest sample. None
+        Time of the prediction of a single row in seconds, measured with the model of the largest subset. None
         if the estimator has no method ``predict_topk``.
     rows : tuple of int
-        Numbers of rows of the samples that were fitted.
+        Sizes of the subsets of the rows that the estimator was fitted to.
     budget : int or None
         The given budget, in bytes.
     advice : tuple of str
@@ -106,7 +106,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class _Sample:
-    """What the fit of a sample of rows needed."""
+    """What the fit of a subset of the rows needed."""
 
     n_rows: int
     memory: float
@@ -140,11 +140,11 @@ def plan(
     n_jobs : int or None, default=None
         Number of threads of the fit. None means the parameter `n_jobs` of the estimator.
     max_seconds : float, default=20.0
-        Time limit for the fits of samples, in seconds; > 0. The two smallest samples are fitted even if they
-        take longer. Each sample has at least 64 rows (or all rows of smaller data). Data with fewer than 130
-        rows have a single sample.
+        Time limit for the fits of subsets of the rows, in seconds; > 0. The two smallest subsets are fitted
+        even if they take longer. Each subset has at least 64 rows (or all rows of smaller data). Data with
+        fewer than 130 rows have a single subset.
     random_state : int, default=0
-        Seed of the samples.
+        Seed of the subsets.
 
     Returns
     -------
@@ -164,15 +164,15 @@ def plan(
 
     Notes
     -----
-    The estimator is fitted to samples with 1/32, 1/16, 1/8, 1/4 and 1/2 of the rows. The largest samples are
-    left out if they would take too long. The forecast extrapolates from the two largest samples that were
-    fitted. A power law ``a * n_rows**b`` with ``0 <= b <= 2`` is fitted to these two samples. If ``b >= 1``,
+    The estimator is fitted to subsets with 1/32, 1/16, 1/8, 1/4 and 1/2 of the rows. The largest subsets are
+    left out if they would take too long. The forecast extrapolates from the two largest subsets that were
+    fitted. A power law ``a * n_rows**b`` with ``0 <= b <= 2`` is fitted to these two subsets. If ``b >= 1``,
     the forecast is the power law. Otherwise, it is the geometric mean of the power law and a linear
-    extrapolation. With a single sample, the forecast is proportional to the number of rows.
+    extrapolation. With a single subset, the forecast is proportional to the number of rows.
 
     With ``C="auto"``, `DiSMECClassifier` and `LabelTreeClassifier` choose C once, on a sample of all rows.
-    The time of this choice is added to the forecast. With ``max_leaf="auto"``, the samples use the value
-    that a fit to all rows would use.
+    The time of this choice is added to the forecast. With ``max_leaf="auto"``, the fits of subsets use the
+    value that a fit to all rows would use.
 
     With one thread, the forecast is the processor time, which does not depend on other programs on the
     machine. The forecast of the time applies only to this machine. The forecast of the memory includes the
@@ -246,7 +246,7 @@ def plan(
 
 
 def _forecast(measured: list[tuple[int, float]], n_rows: int) -> float:
-    """Return the value for `n_rows` rows, from the values of samples in the order of their sizes."""
+    """Return the value for `n_rows` rows, from the values of subsets in the order of their sizes."""
     (last_rows, last) = measured[-1]
     if len(measured) == 1 or last_rows >= n_rows:
         return last * n_rows / last_rows
@@ -263,7 +263,7 @@ def _forecast(measured: list[tuple[int, float]], n_rows: int) -> float:
 
 
 def _measured(model: Any, X: Any, Y: Any, clock: Callable[[], float]) -> tuple[_Sample, Any]:
-    """Fit the model to a sample, and measure what the fit needs."""
+    """Fit the model to a subset of the rows, and measure what the fit needs."""
     times: list[float] = []
     memory = 0
     with warnings.catch_warnings():

@@ -5,6 +5,7 @@ program is installed, a model that it has trained is compared with its own predi
 """
 
 import json
+from io import BytesIO
 
 import numpy as np
 import pytest
@@ -33,6 +34,13 @@ def liblinear_text(W, labels, bias, solver="L2R_L2LOSS_SVC"):
     head = f"solver_type {solver}\nnr_class {len(labels)}\nlabel {' '.join(map(str, labels))}\n"
     head += f"nr_feature {W.shape[0] - (bias >= 0)}\nbias {bias}\nw\n"
     return head + "".join(" ".join(f"{w:.17g}" for w in row) + " \n" for row in W)
+
+
+def npy(array):
+    """The content of a file in NPY format."""
+    file = BytesIO()
+    np.save(file, array)
+    return file.getvalue()
 
 
 @pytest.mark.parametrize("bias", [-1, 0, 1, 2.5])
@@ -84,6 +92,9 @@ def test_malformed_liblinear(tmp_path, change, error):
     (tmp_path / "model").write_text(text.replace(*change))
     with pytest.raises(ValueError, match=error):
         load_liblinear(tmp_path / "model")
+    (tmp_path / "model").write_bytes(b"\xff")
+    with pytest.raises(ValueError, match="model: expected text in UTF-8"):
+        load_liblinear(tmp_path / "model")
 
 
 @pytest.mark.parametrize("form", ["SparseTXT", "DenseTXT", "DenseNPY"])
@@ -112,6 +123,45 @@ def test_dismec(tmp_path, examples, form):
     (tmp_path / "model").write_text(json.dumps(meta | {"files": files[:1]}))
     with pytest.raises(ValueError, match="expected weights of label 0"):
         load_dismec(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("form", "content", "error"),
+    [
+        ("DenseNPY", b"", "expected an array in NPY format"),
+        ("DenseNPY", b"no array", "expected an array in NPY format"),
+        ("DenseNPY", npy(np.ones((2, 3)))[:-8], "expected an array in NPY format"),
+        ("DenseNPY", npy(np.ones((2, 3))).replace(b"}", b" "), "expected an array in NPY format"),
+        ("DenseNPY", npy(np.array([["a", "b", "c"]] * 2)), "expected an array of numbers, got dtype <U1"),
+        ("DenseNPY", npy(np.ones((2, 4))), r"expected weights of shape \(2, 3\), got shape \(2, 4\)"),
+        ("DenseTXT", b"1 2 3\n4 5\xff 6\n", "expected "),
+        ("DenseTXT", b"", "row 1 of the weights: expected 3 numbers, got 0"),
+        ("SparseTXT", b"0:1\n\xff\n", "expected text in UTF-8"),
+        ("SparseTXT", b"0:1\n", "expected 2 lines, got 1"),
+        ("SparseTXT", b"0:1\n7:1\n", "expected features from 0 to 2, got 0 to 7"),
+    ],
+)
+def test_malformed_weights_of_dismec_are_named(tmp_path, form, content, error):
+    (tmp_path / "weights").write_bytes(content)
+    files = [{"first": 0, "count": 2, "file": "weights", "weight-format": form}]
+    (tmp_path / "model").write_text(json.dumps({"num-features": 3, "num-labels": 2, "files": files}))
+    with pytest.raises(ValueError, match=f"weights.*: {error}"):
+        load_dismec(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        (b"", "expected metadata of DiSMEC"),
+        (b"\xff", "expected metadata of DiSMEC"),
+        (b'{"num-features": Infinity, "num-labels": 2, "files": []}', "expected metadata of DiSMEC"),
+        (b'{"num-features": -1, "num-labels": 0, "files": []}', "expected integers >= 0, got -1"),
+    ],
+)
+def test_malformed_metadata_of_dismec_is_named(tmp_path, content, error):
+    (tmp_path / "meta").write_bytes(content)
+    with pytest.raises(ValueError, match=f"meta: .*{error}"):
+        load_dismec(tmp_path / "meta")
 
 
 # A tree of two levels: three leaves with the labels 0 and 3, 1 and 4, and 2.
@@ -168,7 +218,9 @@ def test_pecos(tmp_path, examples, post, power):
 def test_pecos_that_is_no_such_tree(tmp_path):
     top, labels = sparse_weights(41, 3), sparse_weights(41, 5)
     pecos_folder(tmp_path / "sigmoid", top, labels, "sigmoid")
-    with pytest.raises(ValueError, match="expected the post-processor l3-hinge or l2-hinge"):
+    with pytest.raises(
+        ValueError, match="must have the same post-processor, l3-hinge or l2-hinge, got sigmoid"
+    ):
         load_pecos(tmp_path / "sigmoid")
     both = csr_matrix(np.ones((5, 3)))
     pecos_folder(tmp_path / "both", top, labels, clusters=both)

@@ -70,6 +70,8 @@ def test_predictions_are_those_of_the_classifier(data, path):
         1.0,
         branching=2,
         max_leaf=7,
+        negatives="siblings",
+        path_weight=1.0,
         prune=0.1,
         tol=0.1 / 30,
         threshold="zero",

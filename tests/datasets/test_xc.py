@@ -323,8 +323,8 @@ def test_where_files_are_written(tmp_path):
     ("X", "Y", "message"),
     [
         ([[1.0]], [[1], [0]], "rows of Y: expected 1, got 2"),
-        ([[1.0]], [[2]], "Y must contain only 0 and 1, got 2"),
-        ([[1.0]], [[np.inf]], "Y must contain only 0 and 1, got inf"),
+        ([[1.0]], [[2]], "Y must contain only 0, 1 and NaN, got 2"),
+        ([[1.0]], [[np.inf]], "Y must contain only 0, 1 and NaN, got inf"),
         ([1.0], [[1]], "X must be a 2-D matrix of numbers, got a 1-D array of float64"),
         ([["a"]], [[1]], "X must be a 2-D matrix of numbers, got a 2-D array of <U1"),
         ([[1j]], [[1]], "X must be a 2-D matrix of numbers, got a 2-D array of complex128"),

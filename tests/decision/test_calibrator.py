@@ -188,6 +188,15 @@ def test_the_tail_has_the_probability_of_true_labels_that_are_not_candidates(dat
     assert model.tail_probability_ == pytest.approx(missed / (300 * 25 - top.nnz))
     dense = model.predict_proba(X_test)
     assert (np.isclose(dense, np.float32(model.tail_probability_)).sum(axis=1) >= 23).all()
+    # A label that occurs in no row of the calibration is left out.
+    Y = Y[300:].copy()
+    Y.data[Y.indices == 0] = 0
+    Y.eliminate_zeros()
+    model.fit(X[300:], Y)
+    assert model.unseen_.tolist() == [0]
+    others = np.ones((300, 25), dtype=bool)
+    others[top.nonzero()] = False
+    assert model.tail_probability_ == pytest.approx(Y.toarray()[:, 1:][others[:, 1:]].mean())
 
 
 def test_held_out_rows_are_not_seen(data):

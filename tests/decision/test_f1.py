@@ -76,5 +76,5 @@ def test_bad_input():
         F1Inference().fit(None, Y).predict(P[:, :1])
     with pytest.raises(ValueError, match=r"values of `probabilities` must be from 0 to 1, got 1.5"):
         F1Inference().fit(None, Y).predict(P + 1)
-    with pytest.raises(ValueError, match="Y must contain only 0 and 1"):
+    with pytest.raises(ValueError, match="Y must contain only 0, 1 and NaN"):
         F1Inference().fit(None, Y * 2)

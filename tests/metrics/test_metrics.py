@@ -226,9 +226,9 @@ def test_columns_beyond_32_bits_do_not_overflow():
         ({"scores": csr_array(EYE * np.nan)}, "`scores` must not contain NaN"),
         ({"scores": np.full((3, 3), "a")}, "`scores` must be numeric or bool, got dtype <U1"),
         ({"scores": np.ones(3)}, r"`scores` must be 2-D, with at least one row and column, got shape \(3,\)"),
-        ({"Y_true": EYE * 2}, r"`Y_true` must contain only 0 and 1, got 2\.0"),
-        ({"Y_true": csr_array(-EYE)}, r"`Y_true` must contain only 0 and 1, got -1\.0"),
-        ({"Y_true": np.where(EYE == 1, np.inf, 0)}, "`Y_true` must contain only 0 and 1, got inf"),
+        ({"Y_true": EYE * 2}, r"`Y_true` must contain only 0, 1 and NaN, got 2\.0"),
+        ({"Y_true": csr_array(-EYE)}, r"`Y_true` must contain only 0, 1 and NaN, got -1\.0"),
+        ({"Y_true": np.where(EYE == 1, np.inf, 0)}, "`Y_true` must contain only 0, 1 and NaN, got inf"),
         (
             {"Y_true": np.ones((0, 3))},
             r"`Y_true` must be 2-D, with at least one row and column.* got shape \(0, 3\)",
@@ -272,7 +272,7 @@ def test_propensities_out_of_range_are_refused(bad):
         ({"B": "1"}, "`B` must be a finite number > 0, got '1'"),
         ({"A": 1e300}, r"`A` must be small enough that \(B \+ 1\)\*\*A is finite, got 1e\+300 with B=1.5"),
         ({"Y_train": np.eye(2)}, "`Y_train` must have at least 3 rows, got 2"),
-        ({"Y_train": np.eye(4) * 3}, "`Y_train` must contain only 0 and 1"),
+        ({"Y_train": np.eye(4) * 3}, "`Y_train` must contain only 0, 1 and NaN"),
     ],
 )
 def test_bad_input_of_propensities_is_named(arguments, message):

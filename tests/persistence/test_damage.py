@@ -200,22 +200,26 @@ HOSTILE = {
         "the entry `state` of the header must be a string, got a number",
     ),
     "state not JSON": (forge("{"), "Expecting property name"),
-    "state a list": (forge([]), "an estimator in `state` must be an object, got a list"),
+    "state a list": (
+        forge([]),
+        "an estimator in `state` of the header must be a JSON object, got a list",
+    ),
     "state without params": (
         forge({"estimator": "Plain", "fitted": {}}),
-        "an estimator in `state` has no entry `params`",
+        "an estimator in `state` of the header has no entry `params`",
     ),
     "params a list": (
         forge({"estimator": "Plain", "params": [], "fitted": {}}),
-        "the entry `params` of an estimator in `state` must be an object, got a list",
+        "the entry `params` of an estimator in `state` of the header must be a JSON object, got a list",
     ),
     "fitted null": (
         forge({"estimator": "Plain", "params": {}, "fitted": None}),
-        "the entry `fitted` of an estimator in `state` must be an object, got null",
+        "the entry `fitted` of an estimator in `state` of the header must be a JSON object, got null",
     ),
     "huge number": (
         forge('{"estimator":' + "9" * 5000 + "}"),
-        "Exceeds the limit|the entry `estimator` of an estimator in `state` must be a string, got a number",
+        "Exceeds the limit|"
+        "the entry `estimator` of an estimator in `state` of the header must be a string, got a number",
     ),
     "unknown class": (
         forge(plain() | {"estimator": "os.system"}),
@@ -244,27 +248,28 @@ HOSTILE = {
     ),
     "unknown float": (
         forge(plain(a_={"float": "1e5"})),
-        'the entry `float` in `state` must be "nan", "inf" or "-inf", got \'1e5\'',
+        'the entry `float` in `state` of the header must be "nan", "inf" or "-inf", got \'1e5\'',
     ),
     "tuple of a string": (
         forge(plain(a_={"tuple": "ab"})),
-        "the entry `tuple` in `state` must be a list, got a string",
+        "the entry `tuple` in `state` of the header must be a list, got a string",
     ),
     "tensor without name": (
         forge(plain(a_={"array": ["a_"]})),
-        "the entry `array` in `state` must be the name of a tensor, got a list",
+        "the entry `array` in `state` of the header must be the name of a tensor, got a list",
     ),
     "sparse without shape": (
         forge(plain(a_={"sparse": "a_", "format": "csr"})),
-        "the sparse matrix 'a_' in `state` has no entry `shape`",
+        "the sparse matrix 'a_' in `state` of the header has no entry `shape`",
     ),
     "sparse of another format": (
         forge(plain(a_={"sparse": "a_", "format": "coo", "shape": [2, 2]})),
-        "the format of the sparse matrix 'a_' in `state` must be \"csr\" or \"csc\", got 'coo'",
+        "the format of the sparse matrix 'a_' in `state` of the header must be \"csr\" or \"csc\", got 'coo'",
     ),
     "sparse of three dimensions": (
         forge(plain(a_={"sparse": "a_", "format": "csr", "shape": [2, 2, 2]})),
-        r"the shape of the sparse matrix 'a_' in `state` must be a list of two integers, got \[2, 2, 2\]",
+        r"the shape of the sparse matrix 'a_' in `state` of the header must be a list of two integers, "
+        r"got \[2, 2, 2\]",
     ),
     "tensor missing": (forge(plain(a_=A)), "tensor 'a_' is missing from the file"),
     "tensor used twice": (
@@ -278,7 +283,7 @@ HOSTILE = {
     ),
     "tensor a number": (
         forge(plain(a_=A), '"a_":7'),
-        "the header entry of tensor 'a_' must be an object, got a number",
+        "the header entry of tensor 'a_' must be a JSON object, got a number",
     ),
     "tensor of objects": (
         forge(plain(a_=A), entry(dtype="O"), bytes(4)),

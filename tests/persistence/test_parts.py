@@ -141,7 +141,10 @@ def set_state(part, name, value):
         (set_state("fitted", "other_", 3), "has no fitted attribute 'other_'"),
         (set_state("params", "use_idf", False), "`idf_` if, and only if, `use_idf` is True"),
         (set_state("params", "vocabulary", 3), "cannot load"),
-        (set_state("params", "dtype", {"dtype": "F99"}), "entry `dtype` in `state` must be one of"),
+        (
+            set_state("params", "dtype", {"dtype": "F99"}),
+            "entry `dtype` in `state` of the header must be one of",
+        ),
         (set_state("params", "token_pattern", "("), "must be a regular expression"),
         (set_state("params", "ngram_range", "x"), "'ngram_range' parameter of TfidfVectorizer must be"),
         (set_state("params", "surprise", 3), "has no parameter 'surprise'"),

@@ -329,7 +329,7 @@ SPOILED = {
     "features": (lambda X, Y: (X[:, :399], Y), ValueError, "399 features"),
     "infinite": (lambda X, Y: (X_BAD, Y), ValueError, "X contains infinity"),
     "rows": (lambda X, Y: (X, Y[:7]), ValueError, "number of rows of Y_new: expected 1600 as in X, got 7"),
-    "values": (lambda X, Y: (X, 2 * Y), ValueError, r"Y_new must contain only 0 and 1, got 2"),
+    "values": (lambda X, Y: (X, 2 * Y), ValueError, r"Y_new must contain only 0, 1 and NaN, got 2"),
     "classes": (lambda X, Y: (X, np.arange(1600)), ValueError, "Y_new must be a 2-D indicator matrix"),
     "names": (lambda X, Y: (X, ["a"] * 1600), ValueError, "Y_new must be a 2-D indicator matrix"),
     "no labels": (lambda X, Y: (X, Y[:, :0]), ValueError, "Y_new must be a 2-D indicator matrix.* 0 feature"),

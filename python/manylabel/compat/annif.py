@@ -119,10 +119,10 @@ _PATH_WEIGHT = 0.25
 
 
 class Config(default_config.Config):  # type: ignore[misc]  # Annif has no types
-    """Annif's default settings, for the environment variable ``ANNIF_CONFIG``.
+    """Annif's default settings. To use the backend, set ``ANNIF_CONFIG=manylabel.compat.annif.Config``.
 
-    As with Annif's own defaults, a web service loads all projects at its start, and the command line loads a
-    project when it is used.
+    As with Annif's own defaults, a web server such as gunicorn or uvicorn loads all projects at its start.
+    The command ``annif``, including ``annif run``, loads a project when the project is first used.
     """
 
     INITIALIZE_PROJECTS = os.environ.get("FLASK_RUN_FROM_CLI") != "true"

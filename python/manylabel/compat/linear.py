@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, TextIO
 
 import numpy as np
@@ -91,7 +93,7 @@ def load_liblinear(
     weights: list[csr_array] = []
     intercepts = []
     for each in paths:
-        with Path(each).open(encoding="utf-8") as file:
+        with _text(Path(each)) as file:
             labels, W, bias = _liblinear(file, str(each))
         names += labels
         if bias >= 0:
@@ -175,13 +177,15 @@ def load_dismec(path: str | os.PathLike[str]) -> DiSMECClassifier:
     -------
     DiSMECClassifier
         The classifier. Labels and features have the same indices as in DiSMEC++. Rows are not scaled, and the
-        intercepts are 0. If the model was trained with a bias, the last feature of the model is a constant
-        feature, and the caller must append this column to X.
+        intercepts are 0. With the option ``--augment-for-bias``, DiSMEC++ appends a feature to every row,
+        after it has scaled the row. The feature has the value 1, or the value that is given with the option.
+        If the model was trained with this option, X must have the same constant as its last column.
 
     Raises
     ------
     ValueError
-        If a file is malformed, or if labels are missing. The message states the file.
+        If a file is malformed, or if the files do not have the weights of all labels. The message names the
+        malformed file or the metadata file.
     OSError
         If a file cannot be read.
 
@@ -216,11 +220,14 @@ def load_dismec(path: str | os.PathLike[str]) -> DiSMECClassifier:
             (int(entry["first"]), int(entry["count"]), str(entry["file"]), str(entry["weight-format"]))
             for entry in files
         ]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise ValueError(
             f"{source}: expected metadata of DiSMEC++ with num-features, num-labels and files, "
             f"where each file has first, count, file and weight-format ({type(error).__name__}: {error})"
         ) from error
+    least = min([n_features, n_labels, *(count for _, count, _, _ in entries)])
+    if least < 0:
+        raise ValueError(f"{source}: num-features, num-labels and count: expected integers >= 0, got {least}")
     blocks: list[csr_array] = []
     end = 0
     for first, count, name, form in entries:
@@ -237,10 +244,26 @@ def load_dismec(path: str | os.PathLike[str]) -> DiSMECClassifier:
     return _classifier(csr_array(W.T.tocsr()), np.zeros(n_labels), None)
 
 
+@contextmanager
+def _text(path: Path) -> Iterator[TextIO]:
+    """Open a text file. Errors of its encoding name the file."""
+    with path.open(encoding="utf-8") as file:
+        try:
+            yield file
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: expected text in UTF-8 ({error})") from error
+
+
 def _block(path: Path, form: str, n_labels: int, n_features: int) -> csr_array:
     """Read one file of weights, of shape (n_labels, n_features)."""
     if form == "DenseNPY":
-        dense = np.load(path, allow_pickle=False)
+        with path.open("rb") as file:
+            try:
+                dense = np.lib.format.read_array(file, allow_pickle=False)
+            except (ValueError, EOFError, TokenError) as error:
+                raise ValueError(f"{path}: expected an array in NPY format ({error})") from error
+        if dense.dtype.kind not in "biuf":
+            raise ValueError(f"{path}: expected an array of numbers, got dtype {dense.dtype}")
         if dense.shape != (n_labels, n_features):
             raise ValueError(
                 f"{path}: expected weights of shape {(n_labels, n_features)}, got shape {dense.shape}"
@@ -249,11 +272,11 @@ def _block(path: Path, form: str, n_labels: int, n_features: int) -> csr_array:
         if not finite.all():
             raise ValueError(f"{path}: expected finite weights, got {dense[~finite][0]}")
         return csr_array(dense)
-    with path.open(encoding="utf-8") as file:
+    with _text(path) as text:
         if form == "DenseTXT":
-            return _rows(file, n_labels, n_features, str(path))
+            return _rows(text, n_labels, n_features, str(path))
         if form == "SparseTXT":
-            return _sparse_rows(file, n_labels, n_features, path)
+            return _sparse_rows(text, n_labels, n_features, path)
     raise ValueError(f"{path}: weight-format: expected SparseTXT, DenseTXT or DenseNPY, got {form!r}")
 
 

@@ -45,7 +45,8 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
     Parameters
     ----------
     model : DiSMECClassifier, PDSparseClassifier, LEMLClassifier, BoostedRulesClassifier or Pipeline
-        The fitted classifier, or a scikit-learn pipeline of numeric steps that ends in such a classifier.
+        The fitted classifier, or a scikit-learn `Pipeline` that ends in such a classifier. The steps of the
+        `Pipeline` must take numbers, not texts.
     target_opset : int, default=None
         The version of ONNX's operators. None means the newest version that skl2onnx supports.
 
@@ -75,9 +76,9 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
     differ by no more than the rounding of doubles.
 
     The weights take 4 bytes for each pair of a feature and a label (`DiSMECClassifier`,
-    `PDSparseClassifier`), 4 bytes for each factor of a feature or a label (`LEMLClassifier`), or 8 bytes for
-    each pair of a rule and a label (`BoostedRulesClassifier`). If rules predict known label sets, each pair
-    of a label set and a label takes 24 bytes more.
+    `PDSparseClassifier`), ``4 * rank`` bytes for each feature and each label (`LEMLClassifier`), or 8 bytes
+    for each pair of a rule and a label (`BoostedRulesClassifier`). If rules predict known label sets, each
+    pair of a label set and a label takes 24 bytes more.
 
     Examples
     --------
@@ -94,17 +95,17 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
     check_is_fitted(model)
     last = model.steps[-1][1] if isinstance(model, Pipeline) else model
     if type(last) not in _CONVERTERS:
-        name = ("a pipeline that ends in " if isinstance(model, Pipeline) else "") + type(last).__name__
-        known = ", ".join(sorted(cls.__name__ for cls in _CONVERTERS))
+        name = ("a Pipeline that ends in " if isinstance(model, Pipeline) else "") + type(last).__name__
+        *others, last_class = sorted(cls.__name__ for cls in _CONVERTERS)
         raise TypeError(
-            f"`model` must be one of the classes that can be exported to ONNX, {known}, or a pipeline of "
-            f"numeric steps that ends in one of them, got {name}"
+            f"cannot export {name} to ONNX; `model` must be a {', '.join(others)} or {last_class}, or a "
+            "Pipeline that ends in one of these and whose other steps take numbers, not texts"
         )
     n_features = getattr(model, "n_features_in_", None)  # steps that take texts have no such attribute
     if n_features is None:
         raise TypeError(
-            "`model` must be a classifier or a pipeline of numeric steps, got a pipeline of texts; the steps "
-            "after the vectorizer can be exported"
+            "cannot export a Pipeline whose first step takes texts to ONNX; export a Pipeline of the steps "
+            "after the vectorizer"
         )
     inputs = [("X", FloatTensorType([None, n_features]))]
     return convert_sklearn(model, initial_types=inputs, target_opset=target_opset)

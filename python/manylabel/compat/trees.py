@@ -180,8 +180,8 @@ def load_pecos(path: str | os.PathLike[str]) -> LabelTreeClassifier:
     powers = {"l3-hinge": 3, "l2-hinge": 2}
     if len(posts) != 1 or not posts <= powers.keys():
         raise ValueError(
-            f"{folder}: expected the post-processor l3-hinge or l2-hinge on all levels, got "
-            f"{', '.join(sorted(map(str, posts)))}; other post-processors are not supported"
+            f"{folder}: all levels must have the same post-processor, l3-hinge or l2-hinge, got "
+            f"{', '.join(sorted(map(str, posts)))}"
         )
     below: list[_Node] = []
     for weights, clusters, bias in reversed(levels):
@@ -204,11 +204,12 @@ def _depth(ranker: Path) -> int:
     try:
         params = json.loads((ranker / "param.json").read_text(encoding="utf-8"))
         if params["model"] != "HierarchicalMLModel" or params.get("is_mmap"):
-            raise ValueError(f"got model={params['model']!r} and is_mmap={params.get('is_mmap')}")
+            found = f"model={params['model']!r} and is_mmap={bool(params.get('is_mmap'))}"
+            raise ValueError(f"expected model='HierarchicalMLModel' and is_mmap=False, got {found}")
         return int(params["depth"])
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            f"{ranker / 'param.json'}: expected a HierarchicalMLModel in npz files "
+            f"{ranker / 'param.json'} does not describe a model that can be read "
             f"({type(error).__name__}: {error})"
         ) from error
 

@@ -152,7 +152,7 @@ def dump_xc(X: Any, Y: Any, path: Path) -> None:
     valid = (y.data == 0) | (y.data == 1) | np.isnan(y.data)
     if not np.all(valid):
         wrong = y.data[~valid][0]
-        raise ValueError(f"Y must contain only 0 and 1, got {wrong}")
+        raise ValueError(f"Y must contain only 0, 1 and NaN, got {wrong}")
     _core.write_xc(os.fsdecode(path), x, y.astype(np.float32))
 
 

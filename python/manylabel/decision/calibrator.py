@@ -20,6 +20,7 @@ from manylabel.estimator.progress import Progress
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Model, Scalar, Schema
 from manylabel.estimator.validation import check_training_set, known_ones, unknown_entries
+from manylabel.metrics.calibration import hits_of
 from manylabel.partition.any_classifier import AnyClassifier, rows_at_once
 from manylabel.partition.asked import DenseScorer
 from manylabel.partition.base import core_scorer
@@ -42,8 +43,9 @@ class LabelCalibrator(MultiLabelClassifier):
     """Calibrated probabilities for any multi-label classifier.
 
     Some rows are held out, and a model that is not fitted to these rows scores them. The labels with the
-    highest scores of a row are its candidates. For each label, a curve is fitted that predicts from
-    the score of a candidate whether it is a true label. The curve converts scores to probabilities.
+    highest scores of a row are its candidates. Each label gets a curve. The curve converts the score of the
+    label to the probability that the row has the label. The curve is fitted to the held-out rows in which the
+    label is a candidate.
 
     Most labels are true in few held-out rows, too few for a separate curve. The curves are therefore pooled.
     Labels that occur in about the same number of training rows form a group. The curve of a label is shrunk
@@ -58,9 +60,10 @@ class LabelCalibrator(MultiLabelClassifier):
         Form of the curves. "sigmoid" fits two parameters per label. "isotonic" fits a non-decreasing,
         piecewise linear curve, which needs more data.
     pooling : {"frequency", "none", "all"}, default="frequency"
-        Which labels share data. "frequency" is described above and in Notes. With "none", every label has a
-        curve of its own, from its own candidates: Platt's sigmoid [1]_ or isotonic regression [2]_. With
-        "all", one such curve is used for all labels.
+        Which labels share data. "frequency" is described above and in Notes. With "none", the curve of a
+        label is fitted only to the rows in which this label is a candidate, by Platt's method [1]_ or by
+        isotonic regression [2]_. With "all", one such curve is fitted to the candidates of all rows, and all
+        labels use this curve. With "none", labels that are candidates in no row also use this curve.
     cv : {"auto", "prefit"}, int or float, default="auto"
         Which rows are held out. A float between 0 and 1 is the fraction of the rows to hold out. An int >= 2
         is a number of folds: each fold is scored by a model that is fitted to the other folds. "auto" means
@@ -84,20 +87,22 @@ class LabelCalibrator(MultiLabelClassifier):
     cv_ : int or float
         The value of `cv`, as given or chosen. Missing if `cv` is "prefit".
     tail_probability_ : float
-        Probability of each label that is not a candidate of a row: the fraction of true labels among the
-        labels that were not candidates of the held-out rows.
+        Probability of a label that is not a candidate of a row. It is estimated on all pairs of a held-out
+        row and a label that is not a candidate of this row: the fraction of these pairs in which the row has
+        the label. The labels in `unseen_` are left out.
     unseen_ : ndarray of shape (n_unseen,), dtype int64
-        Labels that occur in no training row. Their probability is 0 if they are not candidates.
+        Labels that occur in no training row. If a label in `unseen_` is not a candidate of a row, its
+        probability is 0.
     knot_scores_, knot_log_odds_ : ndarray of shape (n_knots,), dtype float64
         The curve for all labels, with the method "sigmoid": log-odds at increasing scores, interpolated
-        linearly. Without knots, the log-odds are the scores.
+        linearly. If the arrays are empty, f(score) is the score itself (see `intercept_`).
     intercept_, slope_ : ndarray of shape (n_labels,), dtype float64
         Parameters of the labels, with the method "sigmoid". The log-odds of label l are
         ``intercept_[l] + slope_[l] * f(score)``, where f is the curve for all labels.
     variance_ : float
-        Variance of the intercepts of the labels around the intercepts of their groups, with the method
-        "sigmoid" and the pooling "frequency". A smaller variance means stronger pooling. If it is 0, all
-        labels of a group have the same curve.
+        Prior variance of the deviation a of a label (see Notes) around the deviation a of its group, with the
+        method "sigmoid" and the pooling "frequency". The variance is chosen by cross-validation. A smaller
+        variance means stronger pooling. If the variance is 0, all labels of a group have the same curve.
     curves_ : ndarray of shape (n_labels,), dtype int32
         Index of the curve of each label, with the method "isotonic".
     curve_ends_ : ndarray of shape (n_curves + 1,), dtype int64
@@ -113,20 +118,26 @@ class LabelCalibrator(MultiLabelClassifier):
 
     Notes
     -----
-    With ``method="sigmoid"`` and ``pooling="frequency"``, the candidates of all labels are sorted by score
-    and divided into up to thirty bins. The log-odds of the bins, made monotone by isotonic regression, are
-    the curve f for all labels. The log-odds of label l with score s are ``f(s) + a + b * (f(s) - c)``, where
-    c is the mean of f over the true candidates. The deviations a and b are first fitted per group of labels,
-    and then per label, by logistic regressions with quadratic penalties. The penalties shrink the values of a
-    label towards the values of its group. Labels whose frequencies have the same number of binary digits form
-    a group, and groups are merged until each has 100 true candidates. The penalty of the labels is chosen
-    from seven values by five-fold cross-validation over the held-out rows. With this penalty, the curves of
-    rare labels stay close to the curve of their group, and the curves of frequent labels can differ from it.
-    All curves are increasing.
+    The training rows of the calibrator are the rows to which `estimator_` was fitted. With ``cv="prefit"``,
+    these rows are not known, and the rows of `fit` are used instead. The frequency of a label is the number
+    of training rows that have the label.
 
-    With ``cv="auto"``, five folds are used if Y has fewer than 250,000 ones, which are about 25,000 ones in a
-    tenth of the rows. In a comparison with DiSMEC and label trees, the log loss on test rows was lower with
-    five folds than with a tenth of the rows:
+    With ``method="sigmoid"`` and ``pooling="frequency"``, the candidates of all held-out rows are sorted by
+    score and divided into up to thirty bins. The log-odds of the bins, made monotone by isotonic regression,
+    are the curve f for all labels. The log-odds of label l with score s are ``f(s) + a + b * (f(s) - c)``,
+    where c is the mean of f over the candidates that are true labels. `intercept_` is ``a - b * c``, and
+    `slope_` is ``1 + b``. The deviations a and b are first fitted per group of labels, and then per label, by
+    logistic regressions with quadratic penalties. The penalties shrink the deviations of a label towards the
+    deviations of its group. Labels that occur in 1 training row form a group, labels in 2 or 3 rows form the
+    next group, then 4 to 7 rows, and so on. Neighbouring groups are merged until each group has at least 100
+    candidates that are true labels. The penalty of the deviation a of a label is ``1 / variance_``.
+    `variance_` is chosen from seven values by five-fold cross-validation over the held-out rows. The curves
+    of rare labels then stay close to the curve of their group, and the curves of frequent labels can differ
+    from it. These curves are non-decreasing.
+
+    With ``cv="auto"``, five folds are used if Y has fewer than 250,000 ones. A tenth of the rows then has
+    fewer than about 25,000 ones; compare the second column of the table. In a comparison with DiSMEC and
+    label trees, the log loss on test rows was lower with five folds than with a tenth of the rows:
 
     ======================= ======================== ======================
     data                    ones in a tenth of rows  change of the log loss
@@ -137,9 +148,9 @@ class LabelCalibrator(MultiLabelClassifier):
     delicious               24,600                   -0.4 %
     ======================= ======================== ======================
 
-    On citeulike-t, P@1 also rose by 1 point. The gain shrinks with the number of ones. A fit with five folds
-    took 4 to 6.6 times as long as a fit without calibration. With a tenth of the rows, it took 1.4 to 2.1
-    times as long.
+    On citeulike-t, P@1 was also 1 point higher. The more ones Y has, the smaller is the difference. A fit
+    with five folds took 4 to 6.6 times as long as a fit without calibration. A fit with a tenth of the rows
+    took 1.4 to 2.1 times as long.
 
     The probabilities were measured on five public data sets with 159 to 24,522 labels, with DiSMEC, label
     trees and block partitions. The calibration error of all candidates, in 15 bins, was at most 0.006. The
@@ -147,23 +158,25 @@ class LabelCalibrator(MultiLabelClassifier):
     candidates is mostly random. With label trees on citeulike-t, the mean error per label was 0.057. Perfect
     probabilities would have a mean error of 0.056, because each label has few candidates.
 
-    Each label has its own curve, so probabilities and scores can rank labels differently. With label trees on
+    Labels have different curves, so probabilities and scores can rank labels differently. With label trees on
     citeulike-t, ranking by probabilities lowered P@5 by 0.2 points with a tenth of the rows held out, and
     raised it by 0.2 points with five folds. `predict_topk` ranks by scores.
 
     If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The curves
     are fitted to the known entries of the held-out rows.
 
-    With ``method="isotonic"`` and ``pooling="frequency"``, each group has a curve, and labels with 200 true
-    and 200 other candidates have curves of their own.
+    With ``method="isotonic"`` and ``pooling="frequency"``, each group has one curve. A label has a
+    curve of its own instead if the label is a candidate in at least 200 held-out rows that have the label,
+    and in at least 200 held-out rows that do not have it. Isotonic curves are non-decreasing.
 
-    Parameters of `estimator` that are "auto" are chosen once, by the fit to all rows. The models for held-out
-    rows use the chosen values. The scores therefore have the same meaning, and the search for these values is
-    not repeated.
+    If `refit` is True and `estimator` is from this library, its parameters with the value "auto" are chosen
+    once, in the fit to all rows. The models that score the held-out rows use the chosen values. The scores of
+    all models therefore have the same meaning, and the search for these values is not repeated. If the
+    classifier is from another library, every model is fitted with the given parameters.
 
-    Candidates have the same scores as in ``estimator_.predict_topk``. No array of size rows × labels is
-    allocated, except for the results of `predict_proba` and `decision_function`. With a classifier of another
-    library, the dense scores of a few rows are in memory at a time.
+    In predictions, the candidates have the same scores as in ``estimator_.predict_topk``. No array of size
+    rows × labels is allocated, except for the results of `predict_proba` and `decision_function`. With a
+    classifier of another library, the dense scores of a few rows are in memory at a time.
 
     References
     ----------
@@ -324,12 +337,13 @@ class LabelCalibrator(MultiLabelClassifier):
         )
         for name, value in arrays.items():
             setattr(self, f"{name}_", value)
-        candidates = csr_array((np.ones(scores.nnz, np.float32), scores.indices, scores.indptr), scores.shape)
-        seen = np.count_nonzero(frequency)
-        n_missed = Y.nnz - int(candidates.multiply(Y).sum())
-        n_others = scores.shape[0] * seen - n_unknown - scores.nnz
-        self.tail_probability_ = float(np.clip(n_missed / n_others, 0, 1)) if n_others > 0 else 0.0
-        self.unseen_ = np.flatnonzero(frequency == 0)
+        seen = frequency > 0
+        hits = scores.indices[hits_of(scores, Y)]
+        n_missed = np.count_nonzero(seen[Y.indices]) - np.count_nonzero(seen[hits])
+        n_candidates = np.count_nonzero(seen[scores.indices])
+        n_others = scores.shape[0] * np.count_nonzero(seen) - n_unknown - n_candidates
+        self.tail_probability_ = float(n_missed / n_others) if n_others > 0 else 0.0
+        self.unseen_ = np.flatnonzero(~seen)
 
     def _calibrated(self, scores: csr_array) -> csr_array:
         """Convert scores of candidates to probabilities."""

@@ -17,8 +17,8 @@ from manylabel.metrics.calibration import hits_of
 
 __all__ = ["Thresholds"]
 
-# Number of true candidates at which the bound of a label depends on its own rows and on its probabilities in
-# equal parts.
+# If a label is a candidate and a true label in this number of rows, its bound depends in equal parts on these
+# rows and on its probabilities.
 _HITS = 20.0
 
 # Confidence of the bounds for `precision` and `recall`.
@@ -65,16 +65,16 @@ class Thresholds(DecisionRule):
     At most one of `precision`, `recall` and `labels_per_row` may be given. All of them choose one bound for
     all labels.
 
-    `fit` leaves out the unknown entries of Y (NaN). With `labels_per_row`, `fit` does not use Y and counts
-    all labels.
+    `fit` leaves out the unknown entries of Y (NaN). With `labels_per_row`, `fit` does not use Y,
+    so it also counts chosen labels whose entry in Y is unknown.
 
     The following applies to ``metric="macro_f1"`` and ``pooling="frequency"``. The candidates of a row are
     the labels with a positive probability. A candidate with probability p counts as ``w h + (1 - w) p`` true
-    labels, where h is 1 if it is a true label and 0 otherwise. The weight w is ``n / (n + 20)`` for a label
-    with n true candidates. The bound of a label is ``w b + (1 - w) g``. Here, b is the bound with the largest
-    F1 from these counts, and g is the bound of the group of the label. Two labels are in the same group if
-    the numbers of rows that have them have the same number of binary digits. The bound of a group maximizes
-    the mean of the F1 of its labels.
+    labels, where h is 1 if it is a true label and 0 otherwise. The weight w of a label is ``n / (n + 20)``,
+    where n is the number of rows in which the label is a candidate and a true label. The bound of a label is
+    ``w b + (1 - w) g``. Here, b is the bound with the largest F1 from these counts, and g is the bound of the
+    group of the label. Labels that are true in 1 held-out row form a group, labels in 2 or 3 rows form the
+    next group, then 4 to 7 rows, and so on. The bound of a group maximizes the mean of the F1 of its labels.
 
     If labels are true in few held-out rows, these bounds give a higher macro-F1 than `F1Inference`.
     Otherwise, the two rules differ little. The table shows the macro-F1 in percent, with DiSMEC:

@@ -21,12 +21,13 @@ Arrays = dict[str, Any]
 class Pieces(Protocol):
     """A training set, and the methods that fit parts of a model to it.
 
-    A fit consists of units, such as groups of labels. A piece is the fit of a range of units. Its result
-    depends only on the data, the parameters and the range. The joined results of all pieces are exactly the
-    fitted attributes of a fit that is not divided.
+    A fit consists of units, such as groups of labels. A piece is the fit of a range of units. The same data,
+    parameters and range always give the same result on the same type of CPU. The joined results of all pieces
+    are then exactly the fitted attributes of a fit that is not divided.
 
-    A fit can have several stages, such as the levels of a tree. A piece has units of one stage only. To fit a
-    piece, the results of all pieces of the earlier stages are necessary.
+    A fit can have several stages, such as the levels of a tree. A piece has units of one stage only. A piece
+    of a later stage also needs the results of all pieces of the earlier stages. The data and the parameters
+    determine these results too.
     """
 
     # With an automatic number of pieces, a piece has at most this number of units.

@@ -70,8 +70,8 @@ class Attribute(ABC):
         value : object
             The value of the attribute in a model file.
         sizes : dict of str to int
-            The sizes that are known so far, by name, such as ``n_features``. The method adds the sizes that
-            `value` determines.
+            Counts such as ``n_features`` that earlier attributes have set, by name. `value` must agree with
+            these counts. The method adds the new counts to the dict.
 
         Raises
         ------
@@ -238,8 +238,8 @@ class SparseMatrix(Attribute):
     kind : {"csr", "csc"}
         Format of the matrix.
     shape : tuple of two str
-        Two names: one for the number of rows and one for the number of columns. An example is
-        ``("n_labels", "n_features")``.
+        Names for the number of rows and the number of columns, such as ``("n_labels", "n_features")``.
+        Attributes that use the same name must agree.
     dtypes : str
         Allowed dtypes of the values, written as in `Array`.
     """
@@ -264,7 +264,8 @@ class Weights(Attribute):
     Parameters
     ----------
     shape : tuple of two str
-        Two names: one for the number of rows and one for the number of columns.
+        Names for the number of rows and the number of columns, such as ``("n_labels", "n_features")``.
+        Attributes that use the same name must agree.
     """
 
     def __init__(self, shape: tuple[str, str]) -> None:

@@ -129,7 +129,7 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool, as_given: bool = False)
         Whether X defines the number and the names of the features. This is True in fit and False in
         predictions.
     as_given : bool, default=False
-        Whether a dense X keeps its memory order, and the dtype float16.
+        Whether a dense X keeps its memory order. If True, a dense X of dtype float16 also keeps this dtype.
 
     Returns
     -------
@@ -202,6 +202,11 @@ def check_labels(Y: Any, name: str = "Y", *, unknown: bool = False) -> csr_array
         If Y is not 2-D, has no columns, or has values other than 0, 1 and NaN. The error is also raised if Y
         has NaN and `unknown` is False.
     """
+    return _labels(Y, name, nan=unknown, allowed="0, 1 and NaN" if unknown else "0 and 1")
+
+
+def _labels(Y: Any, name: str, *, nan: bool, allowed: str) -> csr_array:
+    """Check Y as `check_labels` does. NaN passes if `nan` is True. `allowed` lists the values in errors."""
     expected = f"{name} must be a 2-D indicator matrix (n_samples, n_labels) of 0 and 1"
     hint = "sklearn.preprocessing.MultiLabelBinarizer converts lists of labels to an indicator matrix"
     if not hasattr(Y, "ndim"):
@@ -230,7 +235,7 @@ def check_labels(Y: Any, name: str = "Y", *, unknown: bool = False) -> csr_array
             dtype="numeric",
             input_name=name,
             ensure_min_samples=0,
-            ensure_all_finite="allow-nan" if unknown else True,
+            ensure_all_finite="allow-nan" if nan else True,
         )
     except ValueError as error:
         raise ValueError(f"{expected}: {error}") from None
@@ -239,7 +244,7 @@ def check_labels(Y: Any, name: str = "Y", *, unknown: bool = False) -> csr_array
     data = canonical.data
     if not (valid := np.isin(data, (0, 1)) | np.isnan(data)).all():
         wrong = np.unique(data[~valid])
-        raise ValueError(f"{name} must contain only 0 and 1, got {', '.join(map(str, wrong[:3]))}")
+        raise ValueError(f"{name} must contain only {allowed}, got {', '.join(map(str, wrong[:3]))}")
     ones = csr_array(
         (data.astype(np.float32, copy=False), canonical.indices, canonical.indptr), shape=canonical.shape
     )
@@ -421,7 +426,7 @@ def check_training_set(
         X = check_matrix(estimator, X, reset=reset, as_given=dense == "as given")
     else:
         X = check_features(estimator, X, reset=reset)
-    Y = check_labels(Y, name, unknown=True)
+    Y = _labels(Y, name, nan=True, allowed="0, 1 and NaN" if unknown else "0 and 1")
     if not unknown and np.isnan(Y.data).any():
         raise ValueError(
             f"{name} must not have unknown entries (NaN), because {type(estimator).__name__} does not "

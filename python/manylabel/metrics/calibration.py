@@ -1,11 +1,12 @@
 """Measures of the probabilities of labels, for dense and sparse probabilities.
 
 Probabilities are calibrated if, of all labels with probability p, the fraction p is true. Calibration is
-measured in bins: the pairs of a row and a label are sorted by probability and divided into bins of equal
-size. (The numbers of pairs in two bins differ by at most 1.) The calibration error is the mean over the bins
+measured in bins: the pairs of a row and a label are sorted by probability and divided into bins. All bins
+have the same number of pairs, up to a difference of 1. The calibration error is the mean over the bins
 of the absolute difference between the mean probability and the fraction of true labels.
 
-In sparse probabilities, such as the result of ``predict_proba_topk``, the stored entries are the candidates.
+In sparse probabilities, such as the result of ``predict_proba_topk``, the stored entries are called
+candidates.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Reliability(NamedTuple):
     frequency: Floats
     """Fraction of true labels of each bin."""
     n_pairs: NDArray[np.int64]
-    """Number of pairs of each bin."""
+    """Number of candidates of each bin."""
 
 
 def calibration_error(
@@ -66,7 +67,7 @@ def calibration_error(
     above: float = 0.0,
     least_positives: int = 1,
 ) -> float:
-    """Compute the expected calibration error in bins of equal size.
+    """Compute the expected calibration error in bins with equal numbers of pairs of a row and a label.
 
     Parameters
     ----------
@@ -168,14 +169,16 @@ def reliability_curve(
 ) -> Reliability:
     """Compute the points of a reliability curve: mean probability and fraction of true labels of each bin.
 
-    The candidates (stored entries) of all labels are sorted by probability and divided into bins of equal
-    size.
+    The candidates (stored entries) of all labels are sorted by probability and divided into bins. All bins
+    have about the same number of candidates.
 
     Returns
     -------
     Reliability
-        A named tuple of three arrays of length at most `n_bins`: `probability`, `frequency` and `n_pairs`. If
-        probabilities are calibrated, `probability` and `frequency` differ only by chance.
+        A named tuple of three arrays with one element per bin. `probability` is the mean probability,
+        `frequency` is the fraction of true labels, and `n_pairs` is the number of candidates. There are at
+        most `n_bins` bins. If probabilities are calibrated, `probability` and `frequency` differ only by
+        chance.
 
     Examples
     --------

@@ -489,7 +489,7 @@ def _check_indicator(Y: Matrix, name: str) -> csr_array:
         checked.eliminate_zeros()
     wrong = checked.data[(checked.data != 1) & ~np.isnan(checked.data)]
     if wrong.size:
-        raise ValueError(f"`{name}` must contain only 0 and 1, got {wrong[0]}")
+        raise ValueError(f"`{name}` must contain only 0, 1 and NaN, got {wrong[0]}")
     return checked
 
 

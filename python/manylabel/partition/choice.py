@@ -71,7 +71,9 @@ _SCORES_AT_ONCE = 1 << 23
 
 @dataclass(frozen=True)
 class Partition:
-    """Partition of rows and labels into blocks.
+    """Partition of the rows into blocks, with a set of labels for each block.
+
+    A label may be in several blocks or in no block.
 
     ``row_blocks`` has the block of each row, and ``label_blocks`` has the labels of each block.
     ``objective`` is the value of the objective of `BlockPartitioner` for this partition, and ``history`` has

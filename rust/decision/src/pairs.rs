@@ -123,8 +123,8 @@ impl Pairs {
 /// Divides the labels into groups of similar frequency. Returns the group of each label, and the number of
 /// groups.
 ///
-/// A group has the labels whose frequencies have the same number of binary digits. Neighbouring groups are
-/// merged until each has at least [`ENOUGH_HITS`] hits.
+/// Labels with the frequency 1 form a group, labels with the frequencies 2 and 3 form the next group, then 4 to 7,
+/// and so on. Neighbouring groups are merged until each has at least [`ENOUGH_HITS`] hits.
 pub(crate) fn groups(pairs: &Pairs, frequency: &[u32]) -> Result<(Vec<u32>, usize), Error> {
     const DIGITS: usize = u32::BITS as usize + 1;
     let digits = |count: u32| (u32::BITS - count.leading_zeros()) as usize;

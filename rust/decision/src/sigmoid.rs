@@ -36,7 +36,7 @@ const OF_SLOPES: f64 = 5.0;
 const OF_GROUPS: [f64; 2] = [1.0, 4.0];
 /// Number of folds of the cross-validation.
 const FOLDS: u32 = 5;
-/// Smallest deviation of a slope. The slope of the pooled curve is 1, so that all curves increase.
+/// Smallest deviation of a slope. The slope of the pooled curve is 1, so that no curve decreases.
 const FLAT: f64 = -1.0;
 
 impl Curves for Sigmoids {
