@@ -31,10 +31,16 @@ lint: .venv/built .venv/tools
 	$(BIN)/python -m mypy.stubtest manylabel._core
 	$(BIN)/python benches/python/tables.py --check
 
+PROSE := README.md .github/CONTRIBUTING.md docs/*.md rust/README.md benches/README.md
+PROSE += $(shell find python/docs -name '*.md' -not -path '*/generated/*')
+
 # Builds the documentation in target/docs. With MANYLABEL_DATA=<folder>, tutorials on real data run, and their output
-# is recorded; without it, their pages show the recorded output.
+# is recorded; without it, their pages show the recorded output. harper checks the grammar, and finds sentences of more
+# than 40 words.
 docs: .venv/built .venv/docs
 	$(BIN)/codespell README.md docs .github/CONTRIBUTING.md rust/README.md benches/README.md python
+	$(BIN)/harper lint --quiet --format compact --no-color \
+	  --ignore $$(sed '/^#/d; s/ *#.*//' python/docs/harper_ignore.txt | paste -sd, -) $(PROSE)
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -D nb_execution_mode=force python/docs $(TARGET)/docs
 
 # Measures the times of the kernels, appends them to benches/results/kernels.jsonl, and compares them with the

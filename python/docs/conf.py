@@ -44,8 +44,8 @@ nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 nb_merge_streams = True
-# tqdm warns in a kernel without widgets.
-os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"
+# The kernel of this folder is silent about tqdm without widgets and about connections without encryption.
+os.environ["JUPYTER_PATH"] = str(HERE)
 
 autosummary_generate = True
 autodoc_typehints = "none"  # docstrings state the types

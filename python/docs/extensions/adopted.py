@@ -27,7 +27,9 @@ class Page:
 
 
 PAGES = {
-    "scale.md": Page("docs/scale.md"),
+    "scale.md": Page(
+        "docs/scale.md", {"../python/docs/tutorials/t6_resume.py": "/generated/tutorials/t6_resume.rst"}
+    ),
     "changelog.md": Page("docs/CHANGELOG.md", {"scale.md": "scale.md"}),
     "contributing.md": Page(
         ".github/CONTRIBUTING.md",

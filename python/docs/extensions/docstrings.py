@@ -5,6 +5,11 @@ the last underscore for a link.
 """
 
 import re
+import sys
+from unittest.mock import MagicMock
+
+# The backend for Annif has a docstring that explains it, and Annif itself is not installed.
+ANNIF = ("", ".backend", ".backend.backend", ".exception", ".suggestion", ".util")
 
 LITERAL = re.compile(r"(``.+?``|`[^`]+`)")
 LINK = re.compile(r"(?<![\w\\])([A-Za-z]\w*)_(?!\w)")
@@ -32,6 +37,11 @@ def skip_foreign_methods(app, what, name, thing, skip, options):
 
 
 def setup(app):
+    for module in ANNIF:
+        sys.modules[f"annif{module}"] = MagicMock()
+    # The base classes of our own classes.
+    sys.modules["annif"].default_config.Config = object
+    sys.modules["annif.backend.backend"].AnnifLearningBackend = object
     app.connect("autodoc-process-docstring", repair, priority=900)  # after numpydoc
     app.connect("autodoc-skip-member", skip_foreign_methods)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

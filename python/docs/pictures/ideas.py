@@ -336,16 +336,16 @@ def house(c):
             "python/manylabel",
             "estimators · tagging · decision · metrics · persistence · command line",
         ),
-        (7.0, c.blue, "rust/py", "borrows arrays · runs kernels without the interpreter · scorers"),
-        (4.9, c.orange, "one crate a family", "linear · tree · rules · pls · link · partition · correlated"),
-        (2.8, c.orange, "score", "one trait; best labels, all scores, given labels"),
-        (0.7, c.soft, "sparse · dense · simd · base", "matrices · wide loops · errors, memory, Ctrl-C"),
+        (7.05, c.blue, "rust/py", "borrows arrays · runs kernels without the interpreter · scorers"),
+        (5.0, c.orange, "one crate a family", "linear · tree · rules · pls · link · partition · correlated"),
+        (2.95, c.orange, "score", "one trait; best labels, all scores, given labels"),
+        (0.9, c.soft, "sparse · dense · simd · base", "matrices · wide loops · errors, memory, Ctrl-C"),
     )
     for y, color, name, text in layers:
         box(ax, 6.3, y, 12.2, 1.35, "", color)
         ax.text(0.5, y + 0.24, name, va="center", fontsize=9, weight="bold")
         ax.text(0.5, y - 0.3, text, va="center", fontsize=8, color=c.ink)
-    for x, name, way in ((13.3, "X", (9.1, 0.7)), (15.3, "scores", (0.7, 9.1))):
+    for x, name, way in ((13.3, "X", (9.1, 0.9)), (15.3, "scores", (0.9, 9.1))):
         arrow(ax, (x, way[0]), (x, way[1]), c.ink, 1.6)
         ax.text(x, 9.5, name, ha="center", fontsize=10)
     return figure

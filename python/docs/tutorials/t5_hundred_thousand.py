@@ -33,7 +33,7 @@ print(f"{np.sum(np.diff(Y[train].tocsc().indptr) > 0):,} labels have a training 
 # ``plan`` fits samples and forecasts the fit to all rows.
 
 model = ml.LabelTreeClassifier(random_state=0, n_jobs=-1)
-print(ml.plan(model, X[train], Y[train], memory="4GB", max_seconds=2))
+print(ml.plan(model, X[train], Y[train], memory="4GB"))
 
 # %%
 # Fit
@@ -88,7 +88,7 @@ print(f"one row: median {np.median(times):.0f} µs, 99th percentile {np.percenti
 
 # %%
 # ``weights="int8"`` in the constructor stores each weight in one byte instead of four. Every weight also
-# has two bytes for the number of its label, so the file shrinks to about half.
+# has two bytes for the number of its label, so the weights take about half of the memory.
 #
 # More? :doc:`Beyond one machine </generated/adopted/scale>` has a forecast for a million labels, with its
 # assumptions.
