@@ -105,7 +105,7 @@ def test_real_sets_are_split_no_worse_than_by_the_package(name):
     ("call", "message"),
     [
         (lambda: iterative_split(np.eye(3), test_size=1.0), "`test_size` must be"),
-        (lambda: iterative_split(np.eye(3) * 2), "only 0 and 1"),
+        (lambda: iterative_split(np.eye(3) * 2), "only 0, 1 and NaN"),
         (lambda: iterative_split(np.eye(3), random_state="x"), "`random_state` must be"),
         (lambda: iterative_split(np.eye(2), test_size=0.001), "must leave rows to train and to test on"),
         (lambda: list(MultilabelStratifiedKFold(1).split(np.eye(3), np.eye(3))), "`n_splits` must be"),

@@ -66,7 +66,7 @@ def test_weights_and_other_forms():
         ((X[MORE, :5], Y[MORE]), "5 features"),
         ((X[MORE], Y[FIT]), "number of rows of y of `eval_set`: expected 60"),
         ((X[MORE],), r"`eval_set` must be a pair \(X, y\)"),
-        ((X[MORE], Y[MORE] * 2), "only 0 and 1"),
+        ((X[MORE], Y[MORE] * 2), "only 0, 1 and NaN"),
     ],
 )
 def test_wrong_rows_are_refused(eval_set, message):
