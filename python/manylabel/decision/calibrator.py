@@ -379,7 +379,7 @@ class LabelCalibrator(MultiLabelClassifier):
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Features.
         k : int, default=5
-            Number of labels per row, >= 1. Rows with fewer candidates get fewer labels.
+            Number of labels per row, >= 1. A row gets at most `n_candidates` labels.
 
         Returns
         -------
