@@ -379,7 +379,8 @@ class LabelCalibrator(MultiLabelClassifier):
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Features.
         k : int, default=5
-            Number of labels per row, >= 1. A row gets at most `n_candidates` labels.
+            Number of labels per row, >= 1. A row gets fewer labels if the estimator has scores for fewer
+            labels of the row, as label trees may have.
 
         Returns
         -------
