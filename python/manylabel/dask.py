@@ -1,9 +1,10 @@
 """Fits, predictions and evaluations on the workers of a Dask cluster.
 
-The workers fit the pieces of `manylabel.shards`. They read the data from a folder that all workers can reach,
-and write each finished piece to a file in such a folder. The scheduler therefore transfers neither data nor
-weights. The fitted model is exactly the same for any number of workers, and the same as the model of the
-method ``fit``, if all workers have the same type of CPU.
+A fit is divided into pieces, as in `manylabel.shards`, and each worker fits some of the pieces. The workers
+read the data from a folder that all workers can reach, and write each finished piece to a file in a shared
+folder. The scheduler therefore transfers neither data nor weights. If all workers have the same type of CPU,
+the fitted model does not depend on the number of workers. It is exactly the same as the model of the method
+``fit``.
 
 This module needs the package distributed: ``pip install 'manylabel[dask]'``.
 """
@@ -71,13 +72,13 @@ def fit(
         The client of the cluster. None means the current client.
     checkpoint : str, path-like or None, default=None
         The folder of the finished pieces, which all workers must be able to reach. If the call is interrupted
-        or the scheduler is restarted, the same call with the same folder continues. None means a temporary
-        folder, which usually only workers on this machine can reach.
+        or the scheduler is restarted, make the same call again with the same folder. It continues with the
+        finished pieces. None means a temporary folder, which usually only workers on this machine can reach.
     n_pieces : int or "auto", default="auto"
         Number of pieces, as in `manylabel.shards.fit`.
     any_cpu : bool, default=False
-        Whether workers may have different types of CPU. If they do, the last digits of the weights depend on
-        which worker fitted a piece.
+        Whether workers may have different types of CPU. If their types differ, the last digits of the weights
+        depend on which worker fitted a piece.
     label_weight : array-like of shape (n_labels,), default=None
         Weights of the labels, > 0, as in the method ``fit`` of the estimator. None means equal weights.
     propensities : array-like of shape (n_labels,), default=None
@@ -139,7 +140,7 @@ def predict_topk(
     Parameters
     ----------
     model : str or path-like
-        The model file, which all workers must be able to reach. Each worker loads it once.
+        The model file, which all workers must be able to reach. Each worker loads the file once.
     X : str or path-like
         A folder that `manylabel.datasets.convert` wrote and that all workers can reach.
     k : int, default=5
@@ -164,7 +165,7 @@ def predict_topk(
 
     Notes
     -----
-    A task predicts 16,384 rows. The worker sends the result directly to the client.
+    The rows are predicted in tasks of 16,384 rows. The workers send the results directly to the client.
 
     Examples
     --------
@@ -194,7 +195,8 @@ def evaluate(
     model : str or path-like
         The model file, which all workers must be able to reach.
     X : str or path-like
-        A folder that `manylabel.datasets.convert` wrote and that all workers can reach, with X and Y.
+        A folder with X and Y that `manylabel.datasets.convert` wrote. All workers must be able to reach the
+        folder.
     k : sequence of int, default=(1, 3, 5)
         Numbers of top-ranked labels to use; each >= 1.
     propensities : ndarray of shape (n_labels,), default=None
@@ -205,8 +207,9 @@ def evaluate(
     Returns
     -------
     dict of str to float
-        The measures by name, such as "P@1": P@k, nDCG@k and R@k, and with propensities also PSP@k and
-        PSnDCG@k. The module `manylabel.metrics` defines them. All are fractions, from 0 to 1.
+        A dict from the names of the measures, such as "P@1", to their values, which are from 0 to 1. The
+        measures are P@k, nDCG@k and R@k. If propensities are given, PSP@k and PSnDCG@k are added. The module
+        `manylabel.metrics` defines these measures.
 
     Raises
     ------
@@ -217,7 +220,7 @@ def evaluate(
 
     Notes
     -----
-    The workers predict rankings, and the client compares them with Y.
+    The workers predict rankings, and the client compares the rankings with Y.
 
     Examples
     --------

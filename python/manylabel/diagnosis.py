@@ -48,20 +48,20 @@ _KINDS = (
 
 @dataclass(frozen=True)
 class Finding:
-    """One kind of fault, with the rows, labels or features that have it.
+    """A kind of fault, and the rows, labels or features with this fault.
 
     Parameters
     ----------
     kind : str
-        What was found, such as "twin labels".
+        Kind of the fault, such as "twin labels".
     text : str
-        What was found, why it matters, and what to do.
+        Text that describes the fault, its consequences, and a remedy.
     count : int
         Number of rows, labels, features or groups with the fault: the length of `items`.
     items : list
-        The items: indices of rows, labels or features, or tuples of such indices. Pairs of a training and a
-        test row have the training row first, pairs of a feature and a label have the feature first, and pairs
-        of a label and a fold have the label first.
+        Indices of the rows, labels or features with the fault, or tuples of such indices. Depending on the
+        kind, a tuple is a group of rows, a group of labels, or one of three pairs: (training row, test row),
+        (feature, label) or (label, fold).
 
     Examples
     --------
@@ -80,7 +80,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Result of `doctor`: the findings, in order of harm, and a first estimator.
+    """Result of `doctor`: the faults of the data, and an estimator to start with.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Diagnosis:
     findings : list of Finding
         The findings, most harmful first.
     estimator : str
-        The estimator to start with, as a call.
+        The estimator to start with, as Python code such as ``"DiSMECClassifier(random_state=0)"``.
     reason : str
         The reason for this estimator.
 
@@ -162,13 +162,14 @@ def doctor(
     X : array-like or sparse matrix of shape (n_samples, n_features)
         Features of the training rows.
     Y : array-like or sparse matrix of shape (n_samples, n_labels)
-        0/1 indicator matrix of the training rows. The columns of a data frame are the names of the labels.
-        Unknown entries, marked by NaN, count as 0.
+        0/1 indicator matrix of the training rows. If Y is a data frame, its column names are the names of the
+        labels. Unknown entries, marked by NaN, count as 0.
     X_test, Y_test : array-like or sparse matrix, default=None
         Features and labels of the test rows, to look for faults of the split.
     cv : int, splitter or iterable, default=5
-        Number of consecutive folds, a splitter, or pairs of arrays with the indices of the training rows and
-        of the test rows. Labels that a fold lacks are reported.
+        The folds of a cross-validation, in which the function looks for missing labels. An int is a number of
+        folds, each of which contains consecutive rows. Otherwise, pass a splitter of scikit-learn, or an
+        iterable of pairs of arrays: the indices of the training rows and of the test rows.
     label_names, feature_names : sequence of str, default=None
         Names of the labels and of the features in the texts of the findings. None means the column names of
         data frames, and otherwise names such as "label 3" and "feature 5".
@@ -188,21 +189,21 @@ def doctor(
     The function looks for the following faults, in this order:
 
     - test rows with the same features as a training row;
-    - features that identify a label, because they are nonzero in the rows of the label and nowhere else;
+    - features that identify a label, for example because they are nonzero in exactly the rows with the label;
     - values of X that are not finite;
     - labels that only test rows have;
     - labels that all rows have, and labels that no row has;
     - labels with the same rows;
     - rows with the same features and different labels;
     - rows with the same features and the same labels;
-    - folds whose training rows or test rows lack a label, although at least as many rows have the label as
-      there are folds;
+    - folds whose training rows or test rows lack a label, if the label has at least one row per fold;
     - rows without labels, and rows without features;
     - labels with fewer than 5 rows;
     - features with only one value.
 
-    Features that identify a label, and labels with the same rows, are reported only if they have at least 5
-    rows.
+    Features that identify a label, and labels with the same rows, are reported only if the label is 1 in at
+    least 5 rows and 0 in at least 5 rows. With fewer than 15 rows, a third of the rows is sufficient instead
+    of 5.
 
     The time is proportional to the number of stored values. Y and a sparse X are never made dense.
 

@@ -10,7 +10,7 @@ __all__ = ["UsageError", "reason", "say", "shows_progress"]
 
 
 class UsageError(Exception):
-    """Error for invalid command-line arguments. The exit code is then 2."""
+    """Error for invalid command-line arguments. The program ends with the exit code 2."""
 
 
 def say(text: str) -> None:

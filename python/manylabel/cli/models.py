@@ -44,7 +44,7 @@ class Model:
 
 
 def load_model(path: str) -> TextTagger | Model:
-    """Load a model file. A pipeline whose first step converts texts becomes a tagger."""
+    """Load a model file. If it contains a pipeline that takes texts, return a tagger."""
     fitted = load(path)
     last = fitted.steps[-1][1] if isinstance(fitted, Pipeline) else fitted
     if not isinstance(last, TextTagger) and not hasattr(last, "predict_topk"):

@@ -1,4 +1,4 @@
-"""Parameters of estimators that the options of the command line set."""
+"""Functions that set parameters of estimators from command-line options."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ def set_parameter(model: Any, name: str, text: str) -> None:
 
 
 def set_run(model: Any, **parameters: Any) -> None:
-    """Set those of the given parameters that the estimator has."""
+    """Set the given parameters. Parameters that the estimator does not have are ignored."""
     known = model.get_params(deep=False)
     model.set_params(**{name: value for name, value in parameters.items() if name in known})

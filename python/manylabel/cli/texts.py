@@ -1,4 +1,4 @@
-"""Tables of texts on the command line: which files are tables, how they are read, and lines of output."""
+"""Functions of the command line that read tables of texts, and that write predictions as lines of text."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def is_table(path: str) -> bool:
 
 
 def read_rows(path: str, arguments: Namespace) -> Iterator[tuple[str, list[str]]]:
-    """Read the texts and names of a table, as the options ``--text``, ``--labels`` and ``--sep`` say."""
+    """Read the texts and label names of a table, with the options ``--text``, ``--labels`` and ``--sep``."""
     return read_texts(path, arguments.text, arguments.labels, separator=arguments.sep)
 
 
@@ -58,10 +58,10 @@ def table_rows(path: str, arguments: Namespace) -> Iterator[tuple[str, list[str]
 def test_rows(
     known: NDArray[Any], *tables: Iterable[tuple[str, list[str]]]
 ) -> tuple[list[str], list[csr_array]]:
-    """Return the texts of the first table, and the labels of all tables, with one column for each name.
+    """Return the texts of the first table, and an indicator matrix of the labels of each table.
 
-    The names that the tagger knows come first. Other names follow. An evaluation counts them as true labels
-    that the tagger did not predict.
+    All matrices have the same columns: first the names that the tagger knows, and then all other names. An
+    evaluation counts the other names as true labels that the tagger did not predict.
     """
     rows = [list(table) for table in tables]
     names = dict.fromkeys(known.tolist())
@@ -75,7 +75,7 @@ def test_rows(
 
 
 def named_lines(suggestions: Iterable[list[tuple[str, float]]], as_json: bool) -> Iterator[str]:
-    """Return one line for each text: pairs name:score with tabs between them, or a JSON object."""
+    """Return one line for each text: a JSON object, or "name:score" pairs that are separated by tabs."""
     for row in suggestions:
         # Scores are float32 numbers, which are written as the shortest decimals.
         pairs = [(name, str(np.float32(score))) for name, score in row]
@@ -87,7 +87,7 @@ def named_lines(suggestions: Iterable[list[tuple[str, float]]], as_json: bool) -
 
 
 def name_lines(sets: Iterable[Iterable[str]], as_json: bool) -> Iterator[str]:
-    """Return one line for each set of labels: names with tabs between them, or a JSON object."""
+    """Return one line for each set of labels: a JSON object, or names that are separated by tabs."""
     for names in sets:
         yield json.dumps({"labels": list(names)}, ensure_ascii=False) if as_json else "\t".join(names)
 

@@ -1,6 +1,6 @@
 """A backend for Annif [1]_, a tool for automated subject indexing.
 
-The backend ``manylabel`` is a `TextTagger` that is trained on Annif's own documents. Annif's analyzer splits
+The backend ``manylabel`` trains a `TextTagger` on the documents of an Annif project. Annif's analyzer splits
 the texts into words. The model is one file in the data folder of the project. The file contains the
 vocabulary, the classifier and its calibration. The label names are the URIs of the subjects.
 
@@ -12,8 +12,8 @@ the module of this class::
 
 This line can be in the environment or, for the command ``annif``, in the file ``.flaskenv`` in the working
 folder. If ``ANNIF_CONFIG`` already has another value, add the line ``import manylabel.compat.annif`` to the
-file that the environment variable ``ANNIF_SETTINGS`` names. Programs that use Annif as a library only need
-this import. A project with this backend looks like this::
+file that the environment variable ``ANNIF_SETTINGS`` names. A program that uses Annif as a library only needs
+to import this module. A project with this backend looks like this::
 
     [yso-manylabel]
     name=YSO manylabel
@@ -37,26 +37,26 @@ limit           Maximum number of suggestions per document, 100 by default.
 classifier      The classifier, by its name in ``manylabel train --model``; ``label-tree`` by default.
 calibrate       Whether scores are calibrated probabilities, ``true`` by default; see
                 :class:`manylabel.decision.LabelCalibrator`. With ``false``, training takes less time, and
-                scores are the probabilities that the classifier derives from its margins.
+                scores are the uncalibrated probabilities of the classifier.
 min_df          Minimum number of documents that contain a term, 1 by default. Other terms are ignored.
 ngram           Maximum number of words in a term, 1 by default.
-allow_learn     Whether ``annif learn`` is allowed. If it is, the model file also contains the features of the
-                documents, so that they need not be read again.
+allow_learn     Whether ``annif learn`` is allowed, ``false`` by default. With ``true``, the model file also
+                contains the features of the documents, so that no document needs to be read again.
 =============== ==============================================================================================
 
-A ``label-tree`` is trained with its default `beam`. Suggestions use a beam of 20, which finds more of the
-subjects with low ranks. If the project has the setting ``beam``, the value of this setting is used for
-training and for suggestions. With this backend, the default of ``path_weight`` is 0.25.
+A ``label-tree`` is trained with its default `beam`. Suggestions use a `beam` of at least 20, which finds more
+of the correct subjects at low ranks. If the project has the setting ``beam``, the value of this setting is
+used for training and for suggestions. With this backend, the default of ``path_weight`` is 0.25.
 
-All other settings that are parameters of the classifier are passed to it, such as ``n_trees=3`` or
+A setting that is a parameter of the classifier is passed to the classifier, for example ``n_trees=3`` or
 ``beam=10`` for ``label-tree``.
 
-``annif learn`` adds documents to a model. The classifiers of the subjects of these documents are fitted
-again, to the old and the new documents. The result is the same as after a training with all documents, except
-that the vocabulary, the weights of the words and the structure of the tree do not change; see
-:meth:`manylabel.tagging.TextTagger.update`. Subjects that the model does not have are added. The scores of
-all other subjects do not change. The curves that convert scores to probabilities are not fitted again. A new
-subject uses the curve for all subjects.
+``annif learn`` adds documents to a model. The weights of all subjects of these documents are fitted again, to
+the old and the new documents. The vocabulary, the weights of the words and the structure of the tree do not
+change; see :meth:`manylabel.tagging.TextTagger.update`. Apart from this, the refitted subjects get the same
+weights as in a training with all documents. Subjects that the model does not have are added. The scores of
+subjects that are not in the added documents do not change. The curves that convert scores to probabilities
+are not fitted again. An added subject uses the common curve of all subjects.
 
 Documents without subjects, and documents without words, are not used for training. Subjects that were removed
 from the vocabulary, or that the project excludes, are not suggested.

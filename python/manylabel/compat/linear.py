@@ -35,7 +35,7 @@ _SOLVERS = (
 def load_liblinear(
     path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
 ) -> DiSMECClassifier:
-    r"""Read a model file of LIBLINEAR [1]_, or several files that each have some of the labels of one model.
+    r"""Read a model of LIBLINEAR [1]_ from one file, or from several files with different labels.
 
     The original program of DiSMEC [2]_ writes files in this format, one for each batch of labels.
 
@@ -179,7 +179,8 @@ def load_dismec(path: str | os.PathLike[str]) -> DiSMECClassifier:
         The classifier. Labels and features have the same indices as in DiSMEC++. Rows are not scaled, and the
         intercepts are 0. With the option ``--augment-for-bias``, DiSMEC++ appends a feature to every row,
         after it has scaled the row. The feature has the value 1, or the value that is given with the option.
-        If the model was trained with this option, X must have the same constant as its last column.
+        If the model was trained with this option, append a last column with this value to X before
+        predictions.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """Log models in MLflow [1]_, and load them again as MLflow's Python functions.
 
-:func:`save_model` and :func:`log_model` write a model of MLflow whose data is the file of `manylabel.save`.
-``mlflow.pyfunc.load_model`` maps this file. MLflow's other tools, such as ``mlflow models serve``, use the
-same function::
+:func:`save_model` and :func:`log_model` write a model in the format of MLflow. It contains a file that
+`manylabel.save` writes. ``mlflow.pyfunc.load_model`` maps this file into memory. MLflow's other tools, such
+as ``mlflow models serve``, also load models with ``mlflow.pyfunc.load_model``::
 
     import manylabel.compat.mlflow
     import mlflow
@@ -13,8 +13,8 @@ same function::
     loaded.predict(["a text", "another text"], params={"k": 3})
 
 The prediction is a data frame with a row for each text or row of features. The column `labels` contains the
-names of the k best labels, best label first. If the model has no names of labels, it contains their column
-indices in Y. The column `scores` contains the scores of these labels.
+names of the k best labels, best label first. If the model has no names of labels, the column contains the
+column indices of the labels in Y. The column `scores` contains the scores of the k best labels.
 
 The module needs the packages mlflow (or mlflow-skinny) and pandas: ``pip install 'manylabel[mlflow]'``.
 
@@ -57,8 +57,8 @@ def save_model(model: Any, path: str | os.PathLike[str], **options: Any) -> None
     path : str or path-like
         The folder, which must not exist or must be empty.
     **options
-        Arguments of ``mlflow.pyfunc.save_model``, such as `metadata`. They replace the arguments that this
-        function passes: `signature` and `pip_requirements`.
+        Arguments of ``mlflow.pyfunc.save_model``, such as `metadata`. By default, this function passes its
+        own values of `signature` and `pip_requirements`. A value that is given here replaces the default.
 
     Raises
     ------
@@ -83,13 +83,14 @@ def log_model(model: Any, name: str = "model", **options: Any) -> Any:
     name : str, default="model"
         Name of the model in MLflow.
     **options
-        Arguments of ``mlflow.pyfunc.log_model``, such as `registered_model_name`. They replace the arguments
-        that this function passes: `signature` and `pip_requirements`.
+        Arguments of ``mlflow.pyfunc.log_model``, such as `registered_model_name`. By default, this function
+        passes its own values of `signature` and `pip_requirements`. A value that is given here replaces the
+        default.
 
     Returns
     -------
     mlflow.models.model.ModelInfo
-        The logged model. Its attribute `model_uri` is the argument of ``mlflow.pyfunc.load_model``.
+        The logged model. Pass its attribute `model_uri` to ``mlflow.pyfunc.load_model`` to load the model.
 
     Raises
     ------

@@ -4,8 +4,8 @@ In a program that uses omikuji, replace the import of omikuji by the following l
 
     from manylabel.compat import omikuji
 
-Programs whose source cannot be changed, such as Annif's own backend ``omikuji``, need two lines that run
-before the program imports omikuji::
+If the source of a program cannot be changed, as for Annif's own backend ``omikuji``, run the following two
+lines before the program imports omikuji::
 
     import sys, manylabel.compat.omikuji
     sys.modules["omikuji"] = manylabel.compat.omikuji
@@ -46,14 +46,15 @@ cluster_min_size           must be 2, the default, because the clustering has no
 A value that cannot be converted raises a ValueError that states the reason.
 
 As in omikuji, the negative rows of a node are the rows of its siblings (``negatives="siblings"``), and all
-nodes of a path count equally (``path_weight=1``). On the titles of yso-finna-en, the binary trees of the
-default hyper-parameters rank better with these values than with the default values of
-`LabelTreeClassifier`: P@5 is 25.13 instead of 24.38, and the fit takes half the time.
+nodes of a path count equally (``path_weight=1``). The default hyper-parameters give binary trees. On the
+titles of the data set yso-finna-en, binary trees rank better with these values of `negatives` and
+`path_weight` than with the default values of `LabelTreeClassifier`. The precision at 5 is 25.13 % instead of
+24.38 %, and the fit takes half the time.
 
 A score of `Model.predict` is ``exp(score + threshold_)``, where ``score`` is the score of
-`LabelTreeClassifier.predict_topk`. The scores of `Model.predict` are from 0 to 1. Models that are trained by
-this module have other scores than models that omikuji has trained on the same data. If omikuji has trained
-the model, and the model has one tree, `Model.predict` gives the scores of omikuji, up to rounding.
+`LabelTreeClassifier.predict_topk`. The scores of `Model.predict` are from 0 to 1. If omikuji and this module
+train models on the same data, the scores of the two models differ. For a model with one tree that omikuji has
+trained, `Model.predict` returns the same scores as omikuji, up to rounding.
 
 Examples
 --------
@@ -347,7 +348,7 @@ class Model:
         feature_value_pairs : iterable of tuple (int, float)
             The features of the row and their values, in any order.
         beam_size : int, default=10
-            Number of nodes of each level of a tree that the row is sent to; >= 1.
+            Maximum number of nodes that the row visits on each level of a tree; >= 1.
         top_k : int, default=10
             Number of labels; >= 1.
 
@@ -384,9 +385,9 @@ class Model:
         return list(zip(top.indices[order].tolist(), probabilities.tolist(), strict=True))
 
     def init_prediction_thread_pool(self, n_threads: int) -> None:
-        """Set the parameter `n_jobs` of `classifier`: the number of threads that predict many rows.
+        """Set the number of threads with which `classifier` predicts many rows, its parameter `n_jobs`.
 
-        It does not affect `predict` of this class, which scores a single row with one thread.
+        The method `predict` of this class is not affected. It scores a single row with one thread.
 
         Parameters
         ----------
@@ -404,7 +405,7 @@ class Model:
         """Check the arguments, and do nothing else.
 
         In omikuji, this method converts weights to dense arrays, which makes predictions faster.
-        `LabelTreeClassifier` finds weights with hash tables, and dense arrays would not be faster.
+        `LabelTreeClassifier` finds weights with hash tables, so it needs no dense arrays.
 
         Parameters
         ----------

@@ -1,11 +1,12 @@
 """Export classifiers to ONNX [1]_, so that programs without Python can run them.
 
-:func:`to_onnx` exports rules and linear classifiers, alone or at the end of a scikit-learn pipeline whose
-other steps skl2onnx can convert. The import of this module also registers the converters of these classes
-with skl2onnx, so that the functions of skl2onnx can convert them.
+:func:`to_onnx` exports boosted rules and linear classifiers. The classifier can also be the last step of a
+scikit-learn pipeline, if skl2onnx can convert the other steps. When this module is imported, it registers
+these classifiers with skl2onnx. The functions of skl2onnx can then convert them too.
 
-The module needs the package skl2onnx: ``pip install 'manylabel[onnx]'``. ONNX has no sparse products, so a
-model has its weights as dense arrays, and takes X as a dense array. This suits small models.
+The module needs the package skl2onnx: ``pip install 'manylabel[onnx]'``. ONNX cannot multiply sparse
+matrices. An exported model therefore stores its weights as dense arrays, and takes X as a dense array. Large
+models do not fit in an ONNX file (see :func:`to_onnx`).
 
 References
 ----------
@@ -55,8 +56,8 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
     onnx.ModelProto
         The model. Its input `X` has the type float32 and the shape (n_samples, n_features). Its output
         `labels` is the result of `predict`, as an int64 array of shape (n_samples, n_labels). Its output
-        `scores` is the result of `decision_function`, as a float32 array of this shape. Both have one column
-        if y was 1-D in fit.
+        `scores` is the result of `decision_function`, as a float32 array of this shape. If y was 1-D in fit,
+        both outputs have one column.
 
     Raises
     ------
@@ -71,9 +72,10 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
     Notes
     -----
     Scores are computed in double precision and then rounded to float32. They agree with `decision_function`
-    up to the rounding of float32. The runtime does not check X for NaN and infinite values. With
-    ``predictor="known-label-sets"``, another label set may be predicted if the losses of two label sets
-    differ by no more than the rounding of doubles.
+    up to the rounding of float32. The runtime does not check X for NaN and infinite values. A
+    `BoostedRulesClassifier` with ``predictor="known-label-sets"`` predicts the known label set with the
+    lowest loss. If the losses of two label sets are equal up to the rounding of float64, the ONNX model may
+    predict the other label set.
 
     The weights take 4 bytes for each pair of a feature and a label (`DiSMECClassifier`,
     `PDSparseClassifier`), ``4 * rank`` bytes for each feature and each label (`LEMLClassifier`), or 8 bytes

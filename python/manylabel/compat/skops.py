@@ -1,8 +1,8 @@
 """The types that skops [1]_ must trust to load models of this library.
 
 skops saves estimators without pickle, and loads a file only if the caller trusts all types in it. All
-estimators of this library can be saved with skops. Their files have the classes of the estimators, scipy's
-sparse arrays and types that skops trusts already::
+estimators of this library can be saved with skops. `trusted_types` returns all types in their files that
+skops does not trust by default: the classes of the estimators and scipy's sparse arrays::
 
     import skops.io
     from manylabel.compat.skops import trusted_types
@@ -10,9 +10,9 @@ sparse arrays and types that skops trusts already::
     skops.io.dump(model, "model.skops")
     model = skops.io.load("model.skops", trusted=trusted_types())
 
-Prefer the file of `manylabel.save` where both are possible: `manylabel.load` maps it into memory and checks
-the values of all fitted attributes. skops reads the arrays into private memory and does not check their
-values.
+If you do not need skops, use `manylabel.save`. `manylabel.load` maps the file into memory, which several
+processes can share, and checks the values of all fitted attributes. skops reads the arrays into the memory of
+each process and does not check their values.
 
 References
 ----------
@@ -34,8 +34,8 @@ def trusted_types() -> list[str]:
     Returns
     -------
     list of str
-        The names of all registered estimator classes (see `manylabel.persistence.register`) and of the sparse
-        arrays in their fitted attributes, sorted. The list contains no functions or methods.
+        The sorted names of all registered estimator classes (see `manylabel.persistence.register`) and of the
+        classes of scipy's sparse arrays. The list contains no functions or methods.
 
     Examples
     --------

@@ -61,11 +61,11 @@ def load_omikuji(path: str | os.PathLike[str]) -> LabelTreeClassifier:
     Notes
     -----
     The probability of a label is ``exp(score + threshold_)``. With one tree, it equals the score of omikuji,
-    up to rounding. With several trees, it is the mean of the probabilities in the trees, as in omikuji. If a
-    row does not reach a label in one of the trees, omikuji uses the probability 0 for this tree, and
-    `LabelTreeClassifier` estimates the probability. A row reaches all labels if the ``beam`` that is passed
-    to `predict_topk` is at least the number of nodes of the largest level. In contrast to
-    `LabelTreeClassifier`, omikuji keeps only the ``beam_size`` best labels of each leaf.
+    up to rounding. With several trees, it is the mean of the probabilities in the trees, as in omikuji. The
+    two libraries differ if a row does not reach a label in one of the trees. For this tree, omikuji uses the
+    probability 0, and `LabelTreeClassifier` estimates the probability. A row reaches all labels if the
+    ``beam`` that is passed to `predict_topk` is at least the number of nodes of the largest level. In
+    contrast to `LabelTreeClassifier`, omikuji keeps only the ``beam_size`` best labels of each leaf.
     """
     try:
         import cbor2
@@ -149,7 +149,8 @@ def load_pecos(path: str | os.PathLike[str]) -> LabelTreeClassifier:
     -------
     LabelTreeClassifier
         The classifier. Labels and features have the same indices as in PECOS. The parameter `beam` is set to
-        the ``only_topk`` of the last inner level of the model, if there is such a level.
+        the parameter ``only_topk`` of the last level above the labels. If the model has only one level,
+        `beam` keeps its default.
 
     Raises
     ------

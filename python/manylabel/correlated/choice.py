@@ -89,15 +89,14 @@ class HeldOut:
         return best
 
     def cut(self, l2: float) -> tuple[float, float]:
-        """Choose the threshold that predicts as many labels for the held-out rows as these rows have.
+        """Choose the threshold at which the held-out rows get as many predicted labels as true labels.
 
         Returns
         -------
         cut : float
             Threshold of the log-odds.
         share : float
-            Ratio of predicted to true labels, with this threshold, on the rows that the models were fitted
-            to.
+            Ratio of predicted to true labels on the training rows of the models, with this threshold.
         """
         fits = list(zip(self._folds, self._fitted(l2), strict=True))
         held = np.concatenate(
@@ -144,8 +143,7 @@ def matching_threshold(count: Callable[[float], float], wanted: float, first: fl
     -------
     float
         The threshold, between -8 and 8. Among all tried thresholds, this threshold gives the number of labels
-        nearest to `wanted`. The number may differ from `wanted`. The search stops at a difference of at most
-        2 % or after 12 steps, and a small change of the threshold may change several labels at once.
+        nearest to `wanted`. The search stops at a difference of at most 2 % from `wanted`, or after 12 steps.
     """
     low, high = -_WIDEST, _WIDEST
     threshold = best = min(max(first, low), high)
@@ -162,9 +160,9 @@ def matching_threshold(count: Callable[[float], float], wanted: float, first: fl
 
 
 def weighted_count(counts: NDArray[Any], sample_weight: NDArray[Any] | None) -> float:
-    """Return the sum of the counts of all rows, each multiplied by the weight of its row.
+    """Return the weighted sum of the counts of the rows. The weight of a count is the weight of its row.
 
-    BLAS is not used, because BLAS ends the process if memory is short.
+    This function does not call BLAS, which ends the process if memory is short.
     """
     return float(counts.sum() if sample_weight is None else (counts * sample_weight.astype(np.float64)).sum())
 

@@ -159,9 +159,9 @@ class CorrLogClassifier(MultiLabelClassifier):
 
     Notes
     -----
-    If an entry of Y is unknown (NaN), the loss of its row leaves out the logarithm for the label of this
-    entry. In the probabilities of the other labels of the row, the label counts as absent. `label_sets_`
-    contains only labels that are known to be present.
+    If an entry of Y is unknown (NaN), its label is left out of the loss of the row. In the probabilities of
+    the other labels of the row, the unknown label counts as absent. `label_sets_` contains only labels that
+    are known to be present.
 
     `predict` first chooses a label set for each row. The scores of `decision_function` are log-odds minus
     `threshold_`. The log-odds of a label are conditional on the features and on all other labels in the
@@ -199,15 +199,16 @@ class CorrLogClassifier(MultiLabelClassifier):
 
     With ``l2_features="auto"``, the penalty is chosen on a sample of the data, by models without couplings.
     The sample has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1/64 of the
-    labels, but at least 32 and at most 512 labels. Smaller data sets are used completely. A quarter of the
-    sampled rows is held out. On small data sets, several quarters are held out one after the other. The first
-    penalty of the search is ``max(0.001, 2 / n_samples)``. Here, n_samples is the number of rows, or the sum
-    of their weights if `sample_weight` is given. The value ``2 / n_samples`` corresponds to a Gaussian prior
-    with standard deviation 1/2 for each weight. If features are not standardized, the first penalty is
-    multiplied by the mean variance of the features. The search multiplies or divides the penalty by
-    ``sqrt(10)`` as long as a step lowers the log loss on the held-out rows by more than 2 %. The search
-    changes the penalty by at most three orders of magnitude. If Y has fewer than ten positive entries in the
-    held-out rows, the first penalty is used. On small data sets, the search takes about 0.1 seconds.
+    labels, but at least 32 and at most 512 labels. If there are fewer rows or labels than the minimum, all of
+    them are used. A quarter of the sampled rows is held out. On small data sets, several quarters are held
+    out one after the other. The first penalty of the search is ``max(0.001, 2 / n_samples)``. Here, n_samples
+    is the number of rows, or the sum of their weights if `sample_weight` is given. The value
+    ``2 / n_samples`` corresponds to a Gaussian prior with standard deviation 1/2 for each weight. If features
+    are not standardized, the first penalty is multiplied by the mean variance of the features. The search
+    multiplies or divides the penalty by ``sqrt(10)`` as long as a step lowers the log loss on the held-out
+    rows by more than 2 %. The search changes the penalty by at most three orders of magnitude. If Y has fewer
+    than ten positive entries in the held-out rows, the first penalty is used. On small data sets, the search
+    takes about 0.1 seconds.
 
     With ``threshold="auto"``, the threshold is learned in two steps. The first step uses models without
     couplings. It finds the threshold at which the number of predicted labels on held-out rows equals the
@@ -442,9 +443,9 @@ class CorrLogClassifier(MultiLabelClassifier):
             Label coding of the result. "01" codes labels as 0 and 1, and the method returns the fitted
             attributes. "pm1" codes labels as -1 and 1, and the method returns the weights w, the intercepts v
             and the couplings a. The probability of a label set y is then proportional to
-            ``exp(sum_i y_i (w_i x + v_i) + sum_i<k a_ik y_i y_k)``, where ``w = b / 2``, ``a = c / 4`` and
-            ``v_i = intercept_i / 2 + sum_k c_ik / 4``. Here, b, c and intercept_i are the weights, couplings
-            and intercepts that the method returns with "01".
+            ``exp(sum_i y_i (x @ w_i + v_i) + sum_{i<k} a_ik y_i y_k)``, where ``w = b / 2``, ``a = c / 4``
+            and ``v_i = intercept_i / 2 + sum_k c_ik / 4``. Here, b, c and intercept_i are the weights,
+            couplings and intercepts that the method returns with "01".
 
         Returns
         -------
@@ -495,10 +496,10 @@ class CorrLogClassifier(MultiLabelClassifier):
         -------
         Explanation or LabelExplanation
             If `label` is given, a `LabelExplanation` with the contributions to the log-odds of this label. If
-            `label` is None, an `Explanation` with the contributions to the log-odds of every label. There is
-            one contribution of each feature and one contribution of each other label that is predicted. The
-            last contribution is the intercept minus `threshold_`. The ``repr`` of the `Explanation` is a text
-            that lists the contributions to the predicted labels.
+            `label` is None, an `Explanation` with the contributions to the log-odds of every label. Each
+            feature and each other predicted label has one contribution. A further contribution is the
+            intercept minus `threshold_`. The ``repr`` of the `Explanation` is a text that lists the
+            contributions to the predicted labels.
 
         Raises
         ------

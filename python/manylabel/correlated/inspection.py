@@ -75,7 +75,8 @@ class Explanation:
         Returns
         -------
         list of Part
-            One part for each feature and each predicted label with a contribution, and one for the intercept.
+            One part for the intercept, and one part for each feature and each other predicted label with a
+            nonzero contribution.
         """
         found = [Part("intercept", "intercept", float(self.intercept[label]))]
         for kind, rows, names in (

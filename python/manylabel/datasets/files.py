@@ -320,8 +320,8 @@ def _csr(arrays: Any, shape: tuple[int, int]) -> sparse.csr_array:
 def with_unknown(Y: sparse.csr_array, unknown: Sequence[NDArray[Any]]) -> sparse.csr_array:
     """Store NaN in the unknown entries of a label matrix.
 
-    `unknown` has the arrays indptr and indices of a CSR matrix with the unknown entries. An entry that is
-    both positive and unknown becomes unknown.
+    `unknown` contains the arrays indptr and indices of a CSR matrix whose stored entries are the unknown
+    entries. If an entry is 1 in Y and also unknown, it becomes NaN.
     """
     indptr, indices = unknown[:2]
     if len(indices) == 0:

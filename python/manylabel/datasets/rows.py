@@ -81,20 +81,23 @@ def convert(
         The folder to write. It is created if it does not exist.
     format : {"auto", "xc", "svmlight", "arff", "parquet", "arrow"}, default="auto"
         Format of the files. "xc" is the format of `load_xc`. "svmlight" is the same format without the first
-        line, and its features usually count from 1 (see `zero_based`). "arff" is the format of `load_arff`.
-        "parquet" and "arrow" (the file format of Arrow, not the stream format) need the package pyarrow.
-        "auto" chooses the format by the name of each file, and is "xc" for unknown names.
+        line. In this format, the features are usually numbered from 1 (see `zero_based`). "arff" is the
+        format of `load_arff`. "parquet" and "arrow" (the file format of Arrow, not the stream format) need
+        the package pyarrow. "auto" chooses the format by the extension of each file name. Files with an
+        unknown extension have the format "xc".
     n_features : int or None, default=None
         Number of features. None means the number that the files state. If they do not state it, None means
         the smallest number that includes all features of the files.
     n_labels : int or None, default=None
-        Number of labels. None is handled as for `n_features`.
+        Number of labels. None means the number that the files state. If they do not state it, None means the
+        smallest number that includes all labels of the files.
     zero_based : bool, default=False
         Whether the features of svmlight files are numbered from 0. If False, they are numbered from 1. Labels
         are always numbered from 0.
     columns : tuple of three str, default=("features", "values", "labels")
-        Names of three columns of lists in Parquet and Arrow files. In each row, they contain the indices of
-        its features, the values of these features, and the indices of its labels. Indices begin with 0.
+        Names of the three columns that are read from Parquet and Arrow files. Each column contains one list
+        per row. The lists contain the column indices of the features, the values of these features, and the
+        column indices of the labels. Indices begin with 0.
     xml : str, bytes, path-like or None, default=None
         The file that lists the labels of ARFF files.
     missing_labels : {"error", "absent", "unknown"}, default="error"
@@ -110,7 +113,8 @@ def convert(
     ValueError
         If an argument is not valid, if a file is malformed, or if files have different numbers of features or
         labels. The error is also raised if the folder was written from other files or with other arguments,
-        or has other files. The message states the file or the folder, and the line in a text file.
+        or if it contains files that this function did not write. The message states the file or the folder,
+        and the line in a text file.
     OSError
         If a file cannot be read or written. If the disk is full, free some space and call the function again.
     ModuleNotFoundError
@@ -322,7 +326,8 @@ def has_rows(folder: FilePath) -> bool:
 def checksum_of(X: Any) -> str | None:
     """Return the checksum of the folder that the arrays of X are memory-mapped from.
 
-    The result is None if X is not the whole X of a folder, for example because it has only some of the rows.
+    The result is None if X is not the complete matrix X of a folder, for example because it has only some of
+    the rows.
     """
     folder = folder_of(X)
     return None if folder is None else str(_about(folder)["checksum"])
@@ -331,7 +336,7 @@ def checksum_of(X: Any) -> str | None:
 def folder_of(matrix: Any, name: str = "X") -> FilePath | None:
     """Return the folder that the arrays of a matrix are memory-mapped from, or None.
 
-    `name` is "X" or "Y". It states which of the two matrices of a folder is wanted.
+    The result is None if `matrix` is not the complete matrix X (or Y, if `name` is "Y") of a folder.
     """
     if not isinstance(matrix, sparse.csr_array):
         return None

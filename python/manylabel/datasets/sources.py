@@ -1,7 +1,7 @@
 """Functions that read data files batch by batch, so that files may be larger than memory.
 
-A batch is a range of rows. Every batch has a position, at which reading can continue later. A position is a
-list of numbers. Its meaning depends on the format of the file.
+A batch is a range of rows. Every batch has a position: the place in the file where the batch ends. Reading
+can continue there later. A position is a list of numbers, whose meaning depends on the format of the file.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 class Batch(NamedTuple):
-    """Some rows of X and Y."""
+    """Consecutive rows of X and Y."""
 
     #: Ends of the rows of X, beginning with 0; shape (n_rows + 1,), dtype int64.
     x_ends: NDArray[np.int64]

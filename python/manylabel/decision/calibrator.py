@@ -54,16 +54,17 @@ class LabelCalibrator(MultiLabelClassifier):
     Parameters
     ----------
     estimator : estimator
-        The classifier: one of this library, or one with scikit-learn's interface that supports multi-label
-        targets and has `decision_function` or `predict_proba`.
+        The classifier. A classifier that is not from this library must have scikit-learn's interface, support
+        multi-label targets, and have the method `decision_function` or `predict_proba`.
     method : {"sigmoid", "isotonic"}, default="sigmoid"
         Form of the curves. "sigmoid" fits two parameters per label. "isotonic" fits a non-decreasing,
         piecewise linear curve, which needs more data.
     pooling : {"frequency", "none", "all"}, default="frequency"
-        Which labels share data. "frequency" is described above and in Notes. With "none", the curve of a
-        label is fitted only to the rows in which this label is a candidate, by Platt's method [1]_ or by
-        isotonic regression [2]_. With "all", one such curve is fitted to the candidates of all rows, and all
-        labels use this curve. With "none", labels that are candidates in no row also use this curve.
+        Which labels share data. "frequency" shrinks the curves, as described above and in Notes. "all" fits a
+        single curve to the candidates of all rows, by Platt's method [1]_ or by isotonic regression [2]_, and
+        all labels use this curve. "none" fits a separate curve for each label by the same method. It uses
+        only the rows in which the label is a candidate. Labels that are candidates in no row get the curve of
+        "all".
     cv : {"auto", "prefit"}, int or float, default="auto"
         Which rows are held out. A float between 0 and 1 is the fraction of the rows to hold out. An int >= 2
         is a number of folds: each fold is scored by a model that is fitted to the other folds. "auto" means
@@ -74,42 +75,46 @@ class LabelCalibrator(MultiLabelClassifier):
         Number of candidates per row, >= 1.
     refit : bool, default=True
         Whether to fit `estimator` to all rows after calibration. If False, `estimator_` is the model that
-        scored the held-out rows. `cv` must then be a fraction or "auto", which means a tenth of the rows in
-        this case. `refit` is ignored if `cv` is "prefit".
+        scored the held-out rows. In this case, `cv` must be a fraction or "auto", and "auto" means a tenth of
+        the rows. `refit` is ignored if `cv` is "prefit".
     max_memory : int, default=1073741824
-        Largest size in bytes of the result of `predict_proba`, which has a number for each row and label. The
-        default is 1 GiB.
+        Maximum size of the result of `predict_proba` in bytes. The result is a dense array with one number
+        for each row and label. The default is 1 GiB.
 
     Attributes
     ----------
     estimator_ : estimator
         The fitted classifier.
     cv_ : int or float
-        The value of `cv`, as given or chosen. Missing if `cv` is "prefit".
+        The value of `cv`, as given or chosen. This attribute does not exist if `cv` is "prefit".
     tail_probability_ : float
-        Probability of a label that is not a candidate of a row. It is estimated on all pairs of a held-out
-        row and a label that is not a candidate of this row: the fraction of these pairs in which the row has
-        the label. The labels in `unseen_` are left out.
+        Probability of a label that is not a candidate of a row. `fit` takes all pairs of a held-out row and a
+        label that is not a candidate of this row. The probability is the fraction of these pairs in which the
+        row has the label. The labels in `unseen_` are left out.
     unseen_ : ndarray of shape (n_unseen,), dtype int64
         Labels that occur in no training row. If a label in `unseen_` is not a candidate of a row, its
         probability is 0.
     knot_scores_, knot_log_odds_ : ndarray of shape (n_knots,), dtype float64
-        The curve for all labels, with the method "sigmoid": log-odds at increasing scores, interpolated
-        linearly. If the arrays are empty, f(score) is the score itself (see `intercept_`).
+        The common curve f of all labels, with the method "sigmoid". The arrays contain increasing scores and
+        the log-odds at these scores. Between two scores, f is linear. If the arrays are empty, f(score) is
+        the score itself.
     intercept_, slope_ : ndarray of shape (n_labels,), dtype float64
-        Parameters of the labels, with the method "sigmoid". The log-odds of label l are
-        ``intercept_[l] + slope_[l] * f(score)``, where f is the curve for all labels.
+        Parameters of the curve of each label, with the method "sigmoid". The log-odds of label l are
+        ``intercept_[l] + slope_[l] * f(score)``, where f is the common curve of all labels.
     variance_ : float
-        Prior variance of the deviation a of a label (see Notes) around the deviation a of its group, with the
-        method "sigmoid" and the pooling "frequency". The variance is chosen by cross-validation. A smaller
+        Strength of the pooling, with the method "sigmoid" and the pooling "frequency". Each label and each
+        group has a deviation a (see Notes). `variance_` is the prior variance of the difference between the
+        deviation of a label and the deviation of its group. It is chosen by cross-validation. A smaller
         variance means stronger pooling. If the variance is 0, all labels of a group have the same curve.
     curves_ : ndarray of shape (n_labels,), dtype int32
         Index of the curve of each label, with the method "isotonic".
     curve_ends_ : ndarray of shape (n_curves + 1,), dtype int64
-        Curve i has the entries ``curve_ends_[i]`` to ``curve_ends_[i + 1] - 1`` of the next two arrays.
+        Positions of the curves, with the method "isotonic". Curve i has the entries ``curve_ends_[i]`` to
+        ``curve_ends_[i + 1] - 1`` of `curve_scores_` and `curve_probabilities_`.
     curve_scores_, curve_probabilities_ : ndarray of shape (n_points,), dtype float64
-        Probabilities at increasing scores, interpolated linearly. Scores outside the curve have the
-        probability of the nearest point.
+        Points of the curves, with the method "isotonic": increasing scores and the probabilities at these
+        scores. Between two points, a curve is linear. Scores below the first or above the last point have the
+        probability of this point.
 
     See Also
     --------
@@ -123,21 +128,21 @@ class LabelCalibrator(MultiLabelClassifier):
     of training rows that have the label.
 
     With ``method="sigmoid"`` and ``pooling="frequency"``, the candidates of all held-out rows are sorted by
-    score and divided into up to thirty bins. The log-odds of the bins, made monotone by isotonic regression,
-    are the curve f for all labels. The log-odds of label l with score s are ``f(s) + a + b * (f(s) - c)``,
-    where c is the mean of f over the candidates that are true labels. `intercept_` is ``a - b * c``, and
-    `slope_` is ``1 + b``. The deviations a and b are first fitted per group of labels, and then per label, by
-    logistic regressions with quadratic penalties. The penalties shrink the deviations of a label towards the
-    deviations of its group. Labels that occur in 1 training row form a group, labels in 2 or 3 rows form the
-    next group, then 4 to 7 rows, and so on. Neighbouring groups are merged until each group has at least 100
-    candidates that are true labels. The penalty of the deviation a of a label is ``1 / variance_``.
-    `variance_` is chosen from seven values by five-fold cross-validation over the held-out rows. The curves
-    of rare labels then stay close to the curve of their group, and the curves of frequent labels can differ
-    from it. These curves are non-decreasing.
+    score and divided into up to thirty bins. The log-odds of each bin are computed, and isotonic regression
+    makes them monotone. The result is the common curve f of all labels. The log-odds of label l with score s
+    are ``f(s) + a + b * (f(s) - c)``, where c is the mean of f over the candidates that are true labels.
+    `intercept_` is ``a - b * c``, and `slope_` is ``1 + b``. The deviations a and b are first fitted per
+    group of labels, and then per label, by logistic regressions with quadratic penalties. The penalties
+    shrink the deviations of a label towards the deviations of its group. Labels that occur in 1 training row
+    form a group, labels in 2 or 3 rows form the next group, then 4 to 7 rows, and so on. Neighbouring groups
+    are merged until each group has at least 100 candidates that are true labels. The penalty of the deviation
+    a of a label is ``1 / variance_``. `variance_` is chosen from seven values by five-fold cross-validation
+    over the held-out rows. With these penalties, the curve of a rare label stays close to the curve of its
+    group, and the curve of a frequent label can differ from it. All curves are non-decreasing.
 
-    With ``cv="auto"``, five folds are used if Y has fewer than 250,000 ones. A tenth of the rows then has
-    fewer than about 25,000 ones; compare the second column of the table. In a comparison with DiSMEC and
-    label trees, the log loss on test rows was lower with five folds than with a tenth of the rows:
+    With ``cv="auto"``, five folds are used if Y has fewer than 250,000 ones, so that a tenth of the rows
+    would have fewer than about 25,000 ones. The reason is a comparison with DiSMEC and label trees. The table
+    shows by how much the log loss on test rows was lower with five folds than with a tenth of the rows:
 
     ======================= ======================== ======================
     data                    ones in a tenth of rows  change of the log loss
@@ -148,25 +153,27 @@ class LabelCalibrator(MultiLabelClassifier):
     delicious               24,600                   -0.4 %
     ======================= ======================== ======================
 
-    On citeulike-t, P@1 was also 1 point higher. The more ones Y has, the smaller is the difference. A fit
-    with five folds took 4 to 6.6 times as long as a fit without calibration. A fit with a tenth of the rows
-    took 1.4 to 2.1 times as long.
+    On citeulike-t, five folds also raised P@1 by 1 percentage point. The more ones Y has, the smaller the
+    difference. A fit with five folds took 4 to 6.6 times as long as a fit without calibration. A fit with a
+    tenth of the rows took 1.4 to 2.1 times as long.
 
-    The probabilities were measured on five public data sets with 159 to 24,522 labels, with DiSMEC, label
-    trees and block partitions. The calibration error of all candidates, in 15 bins, was at most 0.006. The
-    error of candidates with probabilities above 0.3 was at most 0.032. The error of a single label with few
-    candidates is mostly random. With label trees on citeulike-t, the mean error per label was 0.057. Perfect
-    probabilities would have a mean error of 0.056, because each label has few candidates.
+    The quality of the probabilities was measured on five public data sets with 159 to 24,522 labels, with
+    DiSMEC, label trees and block partitions. The calibration error was computed with 15 bins. It was at most
+    0.006 for all candidates, and at most 0.032 for candidates with probabilities above 0.3. The error of a
+    single label with few candidates is mostly random. With label trees on citeulike-t, the mean error per
+    label was 0.057. Perfect probabilities would have a mean error of 0.056, because each label has few
+    candidates.
 
     Labels have different curves, so probabilities and scores can rank labels differently. With label trees on
-    citeulike-t, ranking by probabilities lowered P@5 by 0.2 points with a tenth of the rows held out, and
-    raised it by 0.2 points with five folds. `predict_topk` ranks by scores.
+    citeulike-t, rankings by probabilities and rankings by scores were compared. The P@5 of rankings by
+    probabilities was 0.2 points lower if a tenth of the rows was held out, and 0.2 points higher with five
+    folds. `predict_topk` ranks by scores.
 
     If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The curves
     are fitted to the known entries of the held-out rows.
 
-    With ``method="isotonic"`` and ``pooling="frequency"``, each group has one curve. A label has a
-    curve of its own instead if the label is a candidate in at least 200 held-out rows that have the label,
+    With ``method="isotonic"`` and ``pooling="frequency"``, each group has one curve. However, a frequent
+    label has a separate curve. Such a label is a candidate in at least 200 held-out rows that have the label,
     and in at least 200 held-out rows that do not have it. Isotonic curves are non-decreasing.
 
     If `refit` is True and `estimator` is from this library, its parameters with the value "auto" are chosen
@@ -175,8 +182,8 @@ class LabelCalibrator(MultiLabelClassifier):
     classifier is from another library, every model is fitted with the given parameters.
 
     In predictions, the candidates have the same scores as in ``estimator_.predict_topk``. No array of size
-    rows × labels is allocated, except for the results of `predict_proba` and `decision_function`. With a
-    classifier of another library, the dense scores of a few rows are in memory at a time.
+    rows × labels is allocated, except for the results of `predict_proba` and `decision_function`. The dense
+    scores of a classifier of another library are computed for a few rows at a time.
 
     References
     ----------
@@ -248,7 +255,7 @@ class LabelCalibrator(MultiLabelClassifier):
 
     @property
     def calibration_(self) -> dict[str, Any]:
-        """The attributes that describe the fitted curves, by name without the underscore at the end."""
+        """Dict of the attributes that describe the fitted curves. The keys have no underscore at the end."""
         names = _OF_STEPS if hasattr(self, "curves_") else _OF_SIGMOIDS
         return {name: getattr(self, f"{name}_") for name in names}
 
@@ -379,8 +386,8 @@ class LabelCalibrator(MultiLabelClassifier):
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Features.
         k : int, default=5
-            Number of labels per row, >= 1. A row gets fewer labels if the estimator has scores for fewer
-            labels of the row, as label trees may have.
+            Number of labels per row, >= 1. A row gets fewer labels if the estimator scores fewer than k
+            labels for the row. This may happen with label trees.
 
         Returns
         -------

@@ -51,8 +51,8 @@ class DecisionClassifier(LabelCalibrator):
     Attributes
     ----------
     decision_ : DecisionRule
-        The fitted rule. It can be replaced by another fitted rule without a new fit of the model: assign the
-        rule to this attribute.
+        The fitted rule. To change the rule without fitting the model again, assign another fitted rule to
+        this attribute.
 
     References
     ----------

@@ -46,7 +46,8 @@ class F1Inference(DecisionRule):
     Attributes
     ----------
     prior_ : ndarray of shape (n_labels,), dtype float64
-        Fraction of the training rows that have the label, among the rows for which it is known.
+        Fraction of the training rows that have each label. Rows in which the label is unknown are not
+        counted.
     thresholds_ : ndarray of shape (n_labels,), dtype float64
         The smallest probability at which a label is predicted. The value is inf for labels that occur in no
         training row. This attribute exists only with ``threshold="train"``.
@@ -92,10 +93,10 @@ class F1Inference(DecisionRule):
         Parameters
         ----------
         probabilities : array-like or sparse matrix of shape (n_samples, n_labels), or None
-            Out-of-fold probabilities of the labels for the training rows. The probabilities of a row must be
-            predicted by a model that was not fitted to this row. ``cross_val_predict(model, X, Y,
-            method="predict_proba")`` computes such probabilities. With ``threshold="test"`` this argument is
-            ignored and may be None.
+            Out-of-fold probabilities of the labels for the training rows. The probabilities of a row must
+            come from a model that was not fitted to this row.
+            ``cross_val_predict(model, X, Y, method="predict_proba")`` computes such probabilities. With
+            ``threshold="test"`` this argument is ignored and may be None.
         y : array-like or sparse matrix of shape (n_samples, n_labels)
             0/1 indicator matrix of the training rows. NaN marks unknown entries.
 
@@ -148,8 +149,7 @@ class F1Inference(DecisionRule):
         ----------
         probabilities : array-like or sparse matrix of shape (n_samples, n_labels)
             Probabilities of the labels, in [0, 1]. In a sparse matrix, labels that are not stored have the
-            probability 0. With ``threshold="test"``, all rows on which F1 will be
-            measured must be passed in one call.
+            probability 0. With ``threshold="test"``, pass all rows on which F1 will be measured in one call.
 
         Returns
         -------

@@ -24,15 +24,16 @@ class HierarchicalSets(DecisionRule):
     In a hierarchy, a row that has a label also has the parents of the label. A label is therefore at most as
     probable as each of its parents. The probabilities of a row are first replaced by the closest numbers with
     this property. Closest means that the sum of the squared differences is smallest, which is an isotonic
-    regression on the hierarchy [1]_. Ancestors of labels are included, with the probability 0 if they have no
-    probability. A decision rule then chooses the set.
+    regression on the hierarchy [1]_. If `probabilities` is sparse and has no entry for an ancestor of a
+    label, the probability of the ancestor is taken as 0 in this step. A decision rule then chooses the set by
+    the replaced numbers, called corrected probabilities.
 
     Parameters
     ----------
     decision : DecisionRule
-        The rule: `Costs`, `ExpectedF1`, `RiskControl` or `TopLabels`. It must choose the most probable labels
-        of a row. `Thresholds` and `F1Inference` are not allowed, since their bounds can differ between
-        labels.
+        The rule: `Costs`, `ExpectedF1`, `RiskControl` or `TopLabels`. These rules never choose a label
+        without the more probable labels of the row. `Thresholds` and `F1Inference` are not allowed, because
+        they can have a different bound for each label.
     hierarchy : array-like of shape (n_pairs, 2), dtype int
         Pairs (parent, child) of labels, given by their column indices in Y. A label may have several parents.
         Pairs must not form a cycle.
@@ -48,8 +49,8 @@ class HierarchicalSets(DecisionRule):
     lowest expected cost of all closed sets, for the original probabilities p. The reason is that the labels
     with corrected probabilities above a bound t form the closed set with the largest sum of ``p - t`` [2]_.
     With `ExpectedF1`, the chosen set has the largest expected F1 of all closed sets, for the corrected
-    probabilities. With `TopLabels`, it has the largest sum of corrected probabilities of all closed sets with
-    at most k labels.
+    probabilities. With `TopLabels`, all closed sets with at most k labels are considered. The chosen set has
+    the largest sum of corrected probabilities.
 
     If a label has the same corrected probability as one of its parents, the parent is chosen first. For this
     purpose, the probability of the label is lowered to the next smaller float32 number.
@@ -84,7 +85,7 @@ class HierarchicalSets(DecisionRule):
 
     @property
     def needs_fresh_rows(self) -> bool:  # type: ignore[override]
-        """Whether the rule must be fitted to rows that no model has seen."""
+        """Whether the rule must be fitted to rows that neither the classifier nor its calibrator has seen."""
         return bool(getattr(self.decision, "needs_fresh_rows", False))
 
     def _learn(self, probabilities: csr_array, Y: csr_array, params: dict[str, Any]) -> None:

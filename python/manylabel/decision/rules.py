@@ -50,10 +50,10 @@ class DecisionRule(BaseEstimator):  # type: ignore[misc]
         ----------
         probabilities : array-like or sparse matrix of shape (n_samples, n_labels)
             Probabilities of the labels, in [0, 1]. The rows must be held out: the classifier that predicted
-            the probabilities was not fitted to them.
+            the probabilities must not be fitted to these rows.
         Y : array-like or sparse matrix of shape (n_samples, n_labels)
-            0/1 indicator matrix of the true labels. NaN marks unknown entries. The rule learns nothing from
-            them.
+            0/1 indicator matrix of the true labels. NaN marks unknown entries, from which the rule learns
+            nothing.
 
         Returns
         -------
@@ -93,7 +93,7 @@ class DecisionRule(BaseEstimator):  # type: ignore[misc]
         ValueError
             If `probabilities` has values outside [0, 1].
         sklearn.exceptions.NotFittedError
-            If the rule has something to learn and is not fitted.
+            If the rule must be fitted before predictions and is not fitted.
         """
         chosen = self._chosen(check_probabilities(probabilities), self.parameters.check(self))
         chosen.data = np.ones(len(chosen.indices), dtype=np.int64)
@@ -190,9 +190,10 @@ class Costs(DecisionRule):
     """Choose the label set with the lowest expected cost for every row.
 
     A label that is chosen but not true costs `false_positive`, and a true label that is not chosen costs
-    `false_negative`. The expected cost of a set is the sum over its labels, so a label is chosen if its
-    probability is above ``false_positive / (false_positive + false_negative)``. This minimizes the expected
-    cost even if labels depend on each other.
+    `false_negative`. The expected cost of a set is a sum with one term per label, and each term depends on
+    one probability only. A label is chosen if its probability is above
+    ``false_positive / (false_positive + false_negative)``. This choice minimizes the expected cost even if
+    labels depend on each other.
 
     Parameters
     ----------
@@ -237,8 +238,8 @@ class ExpectedF1(DecisionRule):
 
     Notes
     -----
-    The time is O(k²) for a row with k labels of positive probability, so pass sparse probabilities of the
-    best labels, such as the result of ``predict_proba_topk(X, 100)``.
+    A row with k labels of positive probability takes O(k²) time. For data with many labels, pass sparse
+    probabilities of the best labels, such as the result of ``predict_proba_topk(X, 100)``.
 
     References
     ----------

@@ -30,22 +30,23 @@ _GRID = np.linspace(0.01, 0.9, 90)
 
 @register
 class Thresholds(DecisionRule):
-    """Choose the labels whose probabilities are at least a bound, which is learned on held-out rows.
+    """Choose the labels whose probabilities are at least as large as a bound. `fit` learns the bound.
 
     Parameters
     ----------
     metric : {"micro_f1", "macro_f1", "example_f1"}, default="micro_f1"
-        The measure that the bounds maximize on the held-out rows. "micro_f1" and "example_f1" learn one bound
-        for all labels, which is best for calibrated probabilities. "macro_f1", the mean of the F1 of all
-        labels, learns one bound per label. See `ExpectedF1` for sets with a higher example-based F1.
+        The measure that the bounds maximize on the held-out rows. With "micro_f1" and "example_f1", `fit`
+        learns one bound for all labels. A single bound works best if the probabilities are calibrated. With
+        "macro_f1", the mean of the F1 of all labels, `fit` learns one bound per label. `ExpectedF1` chooses
+        sets with a higher example-based F1 than this rule.
     precision : float or None, default=None
         If not None, `fit` chooses the lowest bound with at least this precision, and ignores `metric`. The
-        precision is the fraction of the chosen labels that are true. `fit` compares a one-sided 95 % lower
-        confidence limit of the precision with this number, not the measured precision itself.
+        precision is the fraction of the chosen labels that are true. To be safe, `fit` does not use the
+        precision on the held-out rows itself, but its one-sided 95 % lower confidence limit.
     recall : float or None, default=None
         If not None, `fit` chooses the highest bound with at least this recall, and ignores `metric`. The
-        recall is the fraction of the true labels that are chosen. Its lower confidence limit is used as for
-        `precision`.
+        recall is the fraction of the true labels that are chosen. As for `precision`, `fit` uses the lower
+        confidence limit of the recall.
     labels_per_row : float or None, default=None
         If not None, `fit` chooses the highest bound at which rows get at least this number of labels on
         average, and ignores `metric`.

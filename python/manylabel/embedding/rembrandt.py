@@ -149,12 +149,13 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     If Y has unknown entries (NaN), `fit` replaces them by their predictions ``XWU'``. At first, the values of
     unknown entries are 0. The last of the `n_iter` passes replaces them for the first time, before U is
     computed. After that, `fit` updates these values and computes W again, several times. It stops when the
-    root mean square of the estimated errors of the values is at most one percent of the root mean square of
-    the predictions, or when W has been computed ten times. Usually, W is computed two or three times. If Y
-    has changed by more than five percent since U was computed, `fit` makes another pass for U. The penalties
-    are chosen with the value 0 for unknown entries. With one percent of unknown entries, the fit takes about
-    10 percent longer. If there are as many components as labels, the results converge to the regression on
-    the known entries. With ``embedding="pca"``, Y is not used.
+    estimated errors of the values are small enough, or when W has been computed ten times. Small enough means
+    that the root mean square of the errors is at most one percent of the root mean square of the predictions.
+    Usually, W is computed two or three times. If Y has changed by more than five percent since U was
+    computed, `fit` makes another pass for U. The penalties are chosen with the value 0 for unknown entries.
+    With one percent of unknown entries, the fit takes about 10 percent longer. If there are as many
+    components as labels, the results converge to the regression on the known entries. With
+    ``embedding="pca"``, Y is not used.
 
     Let m = n_components + n_oversamples and q = n_iter. Let t be the number of conjugate gradient steps, and
     nnz the number of nonzero values of a matrix. With "cg", the fit takes O((q + 2) (nnz(Y) + nnz(X) t) m + q

@@ -301,10 +301,10 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             have int32 or int64 indices.
         y : array-like or sparse matrix of shape (n_samples, n_labels), or array-like of shape (n_samples,)
             0/1 indicator matrix, or a 1-D array of 0 and 1 for a single label. All numeric dtypes are
-            accepted. If y is a data frame from pandas, polars or Arrow, its columns have the names of the
-            labels. NaN in an indicator matrix marks an unknown entry: nobody checked whether the row
-            has the label. The fit leaves unknown entries out of the loss. If a class treats them differently
-            or does not support them, its Notes section says so.
+            accepted. If y is a data frame from pandas, polars or Arrow, its column names become the names of
+            the labels. NaN in an indicator matrix marks an unknown entry: nobody checked whether the row has
+            the label. The fit leaves unknown entries out of the loss. If a class treats unknown entries
+            differently or does not support them, its Notes section says so.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, >= 0. The loss of a row is multiplied by its weight. Rows with weight 0 are
             ignored. None means equal weights.
@@ -491,12 +491,14 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         - Linear classifiers: the features and the intercept.
         - `CorrLogClassifier`: the features, the couplings and the intercept.
         - `BoostedRulesClassifier`: the rules that cover the row.
-        - `LabelTreeClassifier`: the features and the intercept of the label in its leaf. They sum to the
-          margin of the label. The attribute `path` has the nodes on the path to the leaf.
-        - Classifiers with blocks: the parts of the model of the block.
-        - All other classifiers: the features. They are set to 0 one after the other, first in the order of
-          their column indices and then in the reverse order. The contribution of a feature is the mean of the
-          two changes of the score.
+        - `LabelTreeClassifier`: the features and the intercept of the classifier of the label in its leaf.
+          These parts sum to the margin of the label. The attribute `path` of the result has the nodes on the
+          path to the leaf.
+        - Classifiers that divide the labels into blocks: the parts for the model of the block that has the
+          label.
+        - All other classifiers: the features, and the score of a row of zeros. The features are set to 0 one
+          after the other, first in the order of their column indices and then in the reverse order. The
+          contribution of a feature is the mean of the two changes of the score.
 
         Examples
         --------

@@ -24,17 +24,17 @@ class LabelCosts(NamedTuple):
 
     @property
     def positive(self) -> NDArray[np.float32]:
-        """For each label, the factor of the losses of the rows that have it."""
+        """Factors by which the losses of the labels are multiplied in rows that have the label."""
         return (self.weight * (2 / self.propensity - 1)).astype(np.float32)
 
     @property
     def negative(self) -> NDArray[np.float32]:
-        """For each label, the factor of the losses of the rows that do not have it."""
+        """Factors by which the losses of the labels are multiplied in rows that do not have the label."""
         return self.weight.astype(np.float32)
 
     @property
     def gain(self) -> NDArray[np.float64]:
-        """For each label, the weight of a correct prediction in the precision of rankings."""
+        """Weights of correct predictions of the labels in the precision of rankings."""
         return self.weight / self.propensity
 
 

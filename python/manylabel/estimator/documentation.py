@@ -147,6 +147,6 @@ def _section(title: str, body: str) -> str:
 
 
 def parameter_texts(cls: type) -> dict[str, str]:
-    """Return the descriptions of the parameters of a class by name, each as one line of text."""
+    """Return a dict from the parameters of a class to their descriptions, without line breaks."""
     entries = _sections(cls.__doc__).get("Parameters", {})
     return {name: " ".join(entry.split("\n", 1)[-1].split()) for name, entry in entries.items()}

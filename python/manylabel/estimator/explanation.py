@@ -60,8 +60,8 @@ class LabelExplanation(list[Any]):
     score : float
         Score of the label.
     path : list of Part, default=()
-        For label trees, the nodes on the path to the label, with the logarithms of their probabilities times
-        the weight of the path.
+        For label trees, one part for each node on the path from the root to the label. Its contribution is
+        the logarithm of the probability of the node, multiplied by the parameter `path_weight` of the tree.
 
     Examples
     --------
@@ -142,7 +142,7 @@ class LabelExplanation(list[Any]):
 
 @dataclass(frozen=True)
 class Explained:
-    """What a class computes for an explanation.
+    """Parts of a score, as a class computes them for a `LabelExplanation`.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ class Explained:
 def feature_parts(
     features: NDArray[Any], contributions: NDArray[Any], names: Any, more: Iterable[Part] = ()
 ) -> list[Part]:
-    """Return the parts of features with nonzero contributions, and further parts."""
+    """Return one part for each feature with a nonzero contribution, and the parts in `more`."""
     used = np.flatnonzero(contributions)
     pairs = zip(features[used].tolist(), contributions[used].tolist(), strict=True)
     return [*(Part("feature", str(names[feature]), value) for feature, value in pairs), *more]
@@ -171,11 +171,11 @@ def feature_parts(
 def by_removal(
     score: Callable[[csr_array], NDArray[Any]], x: csr_array, names: Any, quantity: str = "score"
 ) -> Explained:
-    """Explain a score by the changes of the score when the features are set to 0, one after the other.
+    """Explain a score by its changes when the features are set to 0, one after the other.
 
     The features are set to 0 once in the order of their column indices, and once in the reverse order. The
-    contribution of a feature is the mean of its two changes. The contributions, and the score of a row of
-    zeros, sum to the score.
+    contribution of a feature is the mean of the two changes of the score. A further part is the score of a
+    row of zeros. All parts sum to the score.
 
     Parameters
     ----------

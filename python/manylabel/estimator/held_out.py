@@ -142,7 +142,7 @@ class Fold(NamedTuple):
         top : csr_array of shape (n_held_rows, n_labels)
             Scores of the ``5 + most_unknown`` best labels of each row, as returned by `predict_topk`.
         costs : LabelCosts or None, default=None
-            Factors of the correct predictions of the sampled labels. None means that all factors are 1.
+            Weights of correct predictions of the sampled labels. None means that all these weights are 1.
 
         Returns
         -------
@@ -193,8 +193,8 @@ def held_out_folds(
     sample_weight : ndarray of shape (n_samples,), dtype float32, or None
         Weights of the rows, all > 0. None means equal weights.
     for_rankings : bool, default=False
-        Whether the sample is for `Fold.precisions`. If True, the sample has at least 128 labels (if there are
-        so many), and each of its rows has at least one sampled label.
+        Whether the sample is for `Fold.precisions`. If True, each sampled row has at least one sampled label.
+        The sample then has at least 128 labels, or all labels if there are fewer.
 
     Returns
     -------
@@ -330,8 +330,8 @@ def best_ranked_strength(
     A step of `best_strength` is an improvement if it increases the mean of the precisions by more than 0.2 %,
     and by more than the standard error of the increase. Then a parabola is fitted to the means at the best
     strength and its two neighbors, as a function of the logarithm of the strength. The result is the maximum
-    of the parabola, but it is at most half a step away from the best strength. No further model is fitted for
-    this step.
+    of the parabola, but it is at most half a step away from the best strength. The parabola needs no further
+    fits.
 
     Parameters
     ----------

@@ -83,10 +83,10 @@ def column_names(Y: Any) -> list[Any] | None:
 
 
 def values_of_frame(Y: Any) -> Any:
-    """Return the values of a data frame as a sparse matrix or an ndarray.
+    """Convert a data frame to a sparse matrix or an ndarray, unless scikit-learn converts it.
 
     A pandas data frame of sparse columns is converted to a sparse matrix. Any other pandas data frame is
-    returned unchanged, because scikit-learn converts it.
+    returned unchanged.
     """
     if hasattr(Y, "sparse") and hasattr(Y, "dtypes"):
         kinds = {type(dtype).__name__ for dtype in Y.dtypes}
@@ -102,16 +102,16 @@ def values_of_column(column: Any, argument: str) -> Any:
     Parameters
     ----------
     column : object
-        An Arrow array, an object that exports one with the methods ``__arrow_c_array__`` or
-        ``__arrow_c_stream__`` of the Arrow PyCapsule interface, or any other object.
+        Any object. It may be an Arrow array. It may also export an Arrow array with the method
+        ``__arrow_c_array__`` or ``__arrow_c_stream__`` of the Arrow PyCapsule interface.
     argument : str
         Name of the argument, for error messages.
 
     Returns
     -------
     object
-        A list of the values, or `column` itself if it exports no Arrow array or is an iterable of Python
-        objects.
+        A list of the values. If `column` is an iterable of Python objects, or does not export an Arrow array,
+        the result is `column` itself.
 
     Raises
     ------
@@ -258,7 +258,7 @@ class NamedRows:
 
 
 def rows_of_names(labels: Any) -> Iterable[Any]:
-    """Return an iterable of lists of names, which may be a column of Arrow."""
+    """Return an iterable with a list of names for each row. `labels` may be an Arrow array."""
     rows = values_of_column(labels, "labels")
     if isinstance(rows, str) or not isinstance(rows, Iterable):
         raise ValueError(f"`labels` must be an iterable of lists of names, got {shown(rows)}")
@@ -304,7 +304,7 @@ def named_indicator(labels: Any, label_names: Any) -> tuple[NDArray[Any], csr_ar
 
 
 def renamed(names: NDArray[Any], changes: Mapping[str, str]) -> NDArray[Any]:
-    """Return names with some of them replaced. `changes` maps old names to new names."""
+    """Return a copy of `names`, in which the keys of `changes` are replaced by the values of `changes`."""
     new = names.copy()
     where = {name: at for at, name in enumerate(names.tolist())}
     for old, name in changes.items():

@@ -604,8 +604,8 @@ def fixed_threshold(threshold: float | str, textbook: float = 0.0) -> float | No
     """Convert a checked parameter ``threshold`` to a number.
 
     A number is returned unchanged. If the parameter is "zero", the function returns `textbook`, the usual
-    threshold of the model. The caller passes it, because it is not 0 for every model. If the parameter is
-    "auto", the function returns None, since there is no fixed threshold.
+    threshold of the model, which is not 0 for every model. If the parameter is "auto", the function returns
+    None, since there is no fixed threshold.
     """
     if isinstance(threshold, str):
         return None if threshold == "auto" else textbook

@@ -26,8 +26,8 @@ class Pieces(Protocol):
     are then exactly the fitted attributes of a fit that is not divided.
 
     A fit can have several stages, such as the levels of a tree. A piece has units of one stage only. A piece
-    of a later stage also needs the results of all pieces of the earlier stages. The data and the parameters
-    determine these results too.
+    of a later stage also needs the results of all pieces of the earlier stages. These results also depend
+    only on the data, the parameters and the type of CPU.
     """
 
     # With an automatic number of pieces, a piece has at most this number of units.
@@ -72,7 +72,7 @@ class Pieces(Protocol):
         ...
 
     def complete(self, pieces: Sequence[Arrays], report: Tell) -> None:
-        """Use the results of all pieces of a stage, so that units of the next stage can be fitted."""
+        """Take the results of all pieces of a stage, which the fits of the next stage need."""
 
     def fit(self, first: int, end: int, report: Tell) -> Arrays:
         """Fit the units from `first` to ``end - 1``."""
@@ -84,7 +84,7 @@ class Pieces(Protocol):
 
 
 def pieces_of(estimator: Any) -> type[Pieces]:
-    """Return the class that cuts the fit of an estimator into pieces.
+    """Return the class that divides the fit of an estimator into pieces.
 
     Raises
     ------

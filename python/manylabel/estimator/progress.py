@@ -16,10 +16,10 @@ Progress = Tell | None
 
 
 class Bar(tqdm):  # type: ignore[misc]  # tqdm has no types
-    """Progress bar with a lock of its own process.
+    """Progress bar whose lock is not shared with other processes.
 
-    tqdm's lock is shared with forked processes. If a process is killed while it holds this lock, all other
-    processes wait for it forever.
+    The default lock of tqdm is shared with forked processes. If a process is killed while it holds this lock,
+    all other processes wait for it forever.
     """
 
 

@@ -73,8 +73,8 @@ class ScaledFeatures:
         the same as "rows" otherwise. False scales nothing.
     center : bool
         Whether to center scaled columns in which most values are nonzero. Other columns are never centered,
-        because centering turns zeros into stored values. With this rule, X gets at most about twice as many
-        stored values.
+        because centering turns zeros into stored values. With this rule, the number of stored values grows by
+        a factor of at most about 2.
 
     Attributes
     ----------
@@ -112,12 +112,12 @@ class ScaledFeatures:
             self.X = core_rows(scaled, X.shape)
 
     def rows(self, X: csr_array) -> csr_array:
-        """Return some rows of `X` as they are, since the attribute `X` is scaled already."""
+        """Return the given rows of the attribute `X` unchanged, since this attribute is already scaled."""
         return X
 
     @property
     def columns(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """The shift and the scale of each column, or None if columns are not scaled."""
+        """Shift and scale of each column x, which becomes ``(x - shift) * scale``. None without scaling."""
         return None if self._shift is None or self._scale is None else (self._shift, self._scale)
 
     def unscaled(
@@ -231,7 +231,7 @@ class ScaledTable:
             self.columns = _core.column_scaling(core_table(X), sample_weight, center)
 
     def rows(self, X: NDArray[Any]) -> NDArray[Any]:
-        """Return a copy of some rows with scaled columns, or the given rows if columns are not scaled."""
+        """Return a copy of the given rows with scaled columns. Without scaling, return the given rows."""
         if self.columns is None:
             return X
         shift, scale = self.columns
@@ -271,7 +271,7 @@ def _products(coef: NDArray[np.float32], shift: NDArray[np.float64]) -> NDArray[
 
 
 def core_table(X: NDArray[Any]) -> NDArray[Any]:
-    """Return a dense X as the Rust core takes it: a float16 array as a view of its bits."""
+    """Return a dense X for the Rust core, which takes a float16 array as integers with the same bits."""
     return X.view(np.uint16) if X.dtype == np.float16 else X
 
 

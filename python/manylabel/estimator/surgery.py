@@ -225,16 +225,16 @@ class EditableLabels(MultiLabelClassifier):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features of the rows to which the classifiers of these labels are fitted.
+            Features of the rows to which the classifiers of the given labels are fitted.
         Y : array-like or sparse matrix of shape (n_samples, n_refitted), or array-like of shape (n_samples,)
             0/1 indicator matrix of the labels to fit, with one column per label of `labels`, in the same
             order. NaN marks unknown entries.
         labels : int, str, or iterable of these
             The labels to fit, by column index or by name.
         warm_start : bool, default=False
-            Whether the solver starts from the present weights of the labels. It then takes fewer steps if the
-            new rows are similar to the rows to which the present weights were fitted. The result differs from
-            the result of a start from zero weights only within the tolerance of the solver (see Notes).
+            Whether the solver starts from the present weights of the labels. The solver then takes fewer
+            steps if the new rows are similar to the rows of the previous fit. With and without `warm_start`,
+            the results are equal up to the tolerance of the solver (see Notes).
         progress : callable, default=None
             Function that is called about 20 times per second. Its argument is the number of finished labels.
 
@@ -251,10 +251,10 @@ class EditableLabels(MultiLabelClassifier):
         Notes
         -----
         `warm_start` has an effect for `DiSMECClassifier`, but not for label trees. With ``solver="exact"`` or
-        ``loss="logistic"``, it has an effect for all labels. Otherwise, it has an effect for labels that at
-        least 1 % of the rows have. All other labels, and the labels of label trees, get exactly the same
-        weights with and without `warm_start`. They are fitted by dual coordinate descent, which starts from
-        dual variables. A model does not contain these variables.
+        ``loss="logistic"``, it has an effect for all labels. Otherwise, it has an effect only for labels that
+        occur in at least 1 % of the rows. All other labels, and the labels of label trees, are fitted by dual
+        coordinate descent. This method starts from dual variables, which a model does not contain. For such
+        labels, `warm_start` does not change the weights.
 
         Examples
         --------
@@ -284,7 +284,7 @@ class EditableLabels(MultiLabelClassifier):
         """Replace several labels by one merged label.
 
         A row has the merged label if it has any of the old labels. The merged label is fitted to the given
-        rows. It gets the place of the first of the labels, and the other labels are removed.
+        rows. It takes the place of the first label in `labels`, and the other labels in `labels` are removed.
 
         Parameters
         ----------
@@ -296,7 +296,7 @@ class EditableLabels(MultiLabelClassifier):
             0/1 indicator matrix of the labels to merge, with one column per label of `labels`, in the same
             order.
         name : str, default=None
-            Name of the merged label. None means the name of the first of the labels.
+            Name of the merged label. None means the name of the first label in `labels`.
         progress : callable, default=None
             Function that is called about 20 times per second. Its argument is the number of finished labels.
 

@@ -3,9 +3,9 @@
 A canonical X is a CSR array of dtype float32 or float64. Its column indices have dtype int32 or int64, and
 are sorted and unique within each row. Its values are finite. NaN is also allowed if the scikit-learn tags of
 the estimator have ``allow_nan``. A canonical Y is a CSR array of dtype float32 in which all stored values are
-1 or NaN. NaN marks an unknown entry: nobody checked whether the row has the label. The functions `known_ones`
-and `unknown_entries` separate the two kinds. The Rust core also separates them, and returns an error for NaN
-where it does not support unknown entries.
+1 or NaN. NaN marks an unknown entry: nobody checked whether the row has the label. The function `known_ones`
+returns the stored values that are 1, and `unknown_entries` returns the unknown entries. A function of the
+Rust core that does not support unknown entries raises an error for NaN.
 
 Canonical input is used without a copy. Other input is copied, so that the matrices of the caller are never
 changed. Input may be dense or sparse. Its values may be integers, bool, or floats of 16 to 128 bits, in any
@@ -392,8 +392,8 @@ def check_training_set(
         Whether X defines the number and the names of the features. Pass False if the fit continues an earlier
         fit. X must then have the same features as in the earlier fit.
     dense : bool or "as given", default=False
-        Whether a dense X stays dense. With True, it is converted to C order. With "as given", it keeps its
-        memory order and the dtype float16. A sparse X is always converted to a CSR array.
+        Whether a dense X stays dense. With True, X is converted to C order. With "as given", X keeps its
+        memory order, and float16 is kept as the dtype. A sparse X is always converted to a CSR array.
     name : str, default="Y"
         Name of the argument Y, for error messages.
     unknown : bool, default=False
@@ -402,8 +402,8 @@ def check_training_set(
     Returns
     -------
     X : csr_array or ndarray, of shape (n_kept, n_features)
-        Features of the n_kept rows with weights > 0. X is an ndarray if `dense` is True and the given X is
-        dense. The indices of a CSR array are sorted and unique.
+        Features of the n_kept rows with weights > 0. X is an ndarray if `dense` is not False and the given X
+        is dense. The indices of a CSR array are sorted and unique.
     Y : csr_array of shape (n_kept, n_labels), dtype float32
         Labels of the rows with weights > 0. All stored values are 1, or NaN if `unknown` is True.
     sample_weight : ndarray of shape (n_kept,), dtype float32, or None
@@ -469,9 +469,9 @@ class _Numbered(Sequence[str]):
 def check_names(kind: str, names: Sequence[str] | None, count: int, estimator: Any) -> Sequence[str]:
     """Return the names of all features if `kind` is "feature", and of all labels if `kind` is "label".
 
-    If `names` is not None, it is returned after a check of its length. If `names` is None, the names of the
-    features are the values of the attribute ``feature_names_in_`` of `estimator`, and the names of the labels
-    are the values of ``label_names_``. Without this attribute, the names are numbered from 0, such as
+    If `names` is not None, its length is checked and `names` is returned. If `names` is None, the names of
+    the features are in the attribute ``feature_names_in_`` of `estimator`, and the names of the labels are in
+    ``label_names_``. If `estimator` does not have the attribute, the names are numbered from 0, such as
     "label 3".
     """
     if names is None:

@@ -125,7 +125,7 @@ class SparseLinearClassifier(LinearClassifier):
 
 
 def unit_length(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Scale the values of a row to unit Euclidean length, as the core does before it scores a row."""
+    """Scale the values of a row to unit Euclidean length, as the Rust core does before it scores a row."""
     doubles = values.astype(np.float64)
     length = np.linalg.norm(doubles)
     return doubles / length if length > 0 else doubles

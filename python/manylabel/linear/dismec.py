@@ -161,15 +161,15 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     takes about 0.1 seconds, and a fit with a given C takes 0.01 seconds. On large data sets, where a fit
     takes minutes, the search takes a few percent of the fit time.
 
-    With the squared hinge loss, a dense X is used as it is, with dtype float16, float32 or float64 and in
-    any memory order. It may be memory-mapped from a ``.npy`` file. The fit reads it in blocks of rows and
-    computes matrix products with up to 64 labels. Beside X and the weights, it takes about a fifth of the
-    memory of X in float32, or up to 100 MB if this is more. Both solvers minimize the objective of every
-    label over all rows. For rare labels, the tolerance of "fast" is ten times as large as that of
-    "exact". The weights can therefore differ slightly from those of a sparse X with the same values. With
-    the logistic loss, the fit makes a sparse copy of a dense X.
+    With the squared hinge loss, a dense X is used as it is, with dtype float16, float32 or float64 and in any
+    memory order. It may be memory-mapped from a ``.npy`` file. The fit reads it in blocks of rows and
+    computes matrix products with up to 64 labels. In addition to X and the weights, the fit takes about a
+    fifth of the memory of X in float32, or up to 100 MB if this is more. For a dense X, the solver "fast"
+    also minimizes the objective of every label over all rows. It differs from "exact" only in the tolerance
+    for rare labels, which is ten times as large. The weights can therefore differ slightly from the weights
+    for a sparse X with the same values. With the logistic loss, the fit makes a sparse copy of a dense X.
 
-    The other paragraphs of this section are about a sparse X.
+    The following paragraphs are about a sparse X.
 
     The solver processes 16 labels at once. A step for these 16 labels takes O(nnz(X)) time, where nnz(X) is
     the number of nonzero values of X. The fit takes 8 bytes of memory per stored value of X, or 16 bytes if
@@ -261,12 +261,13 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
             Weights of the labels, > 0. The loss of a label is multiplied by its weight, as if the label had
             its own value of `C`. None means equal weights.
         propensities : array-like of shape (n_labels,), default=None
-            For each label, the probability that a row to which the label applies has the label in Y, in
-            (0, 1]. `manylabel.metrics.propensities` estimates these probabilities. If a label has the
-            propensity p, the losses of the rows that have the label are multiplied by ``2/p - 1``. The loss
-            is then a convex upper bound of an unbiased estimate of the loss for the complete labels [2]_.
-            Rare labels get higher scores. If C is chosen by rankings, a correct prediction of the label
-            counts ``1/p`` times its weight. None means that Y is complete.
+            Propensities of the labels, > 0 and <= 1. The propensity of a label is the probability that a row
+            to which the label applies has the label in Y. `manylabel.metrics.propensities` estimates
+            propensities. If a label has the propensity p, the losses of the rows that have the label are
+            multiplied by ``2/p - 1``. With this factor, the loss is a convex upper bound of an unbiased
+            estimate of the loss on complete labels [2]_. Rare labels get higher scores. If C is chosen by
+            rankings, a correct prediction of the label counts ``1/p`` times its weight. None means that Y is
+            complete.
         """
         with self._fitting(y) as (built, Y):
             built._fit(X, Y, sample_weight, progress, label_weight=label_weight, propensities=propensities)
