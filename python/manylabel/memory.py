@@ -23,9 +23,9 @@ _UNITS = {
 class memory_limit:  # noqa: N801  used like a function, and in `with` statements
     """Limit the memory that this process may use.
 
-    If a fit or another computation would exceed the limit, it raises a MemoryError that states the
-    limit and the required memory. Creating the object sets the limit. The end of a ``with`` block restores
-    the previous limit.
+    If a fit or another computation would exceed the limit, it raises a MemoryError that states the limit and
+    the required memory. The limit applies as soon as the object is created. After a ``with`` block, the
+    previous limit applies again.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
 
     See Also
     --------
-    manylabel.shards.fit : Fit a model in pieces, which need less memory.
+    manylabel.shards.fit : Fit a model piece by piece, which needs less memory.
 
     Notes
     -----
@@ -53,8 +53,8 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
     this number, so only the memory of the core counts.
 
     The limit does not prevent numpy and scipy from copying X or Y before the computation of the core begins.
-    The limit applies to all threads of the process. Processes that are started with fork have the same limit,
-    and other processes have no limit.
+    The limit applies to all threads of the process. Child processes that are started with fork have the same
+    limit. Child processes that are started in another way have no limit.
 
     Examples
     --------

@@ -62,7 +62,7 @@ class Part(Schema):
         }
 
     def fitted(self, estimator: Any) -> dict[str, Any]:
-        """Return the described fitted attributes that the estimator has, by name."""
+        """Return a dict of the fitted attributes of the estimator that this description contains."""
         return {name: vars(estimator)[name] for name in self.attributes if name in vars(estimator)}
 
     def check_params(self, estimator: Any) -> None:
@@ -193,7 +193,10 @@ def _terms(vocabulary: Mapping[str, Any], name: str) -> Any:
     terms = np.empty(len(vocabulary), dtype=object)
     for term, column in vocabulary.items():
         if not 0 <= column < len(terms) or terms[column] is not None:
-            raise ValueError(f"`{name}` must map the terms to the columns 0 to {len(terms) - 1}, each once")
+            raise ValueError(
+                f"`{name}` must map each term to a different column from 0 to {len(terms) - 1}, got column "
+                f"{column} for {shown(term)}"
+            )
         terms[column] = term
     return terms
 

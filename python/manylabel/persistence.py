@@ -98,8 +98,8 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     estimator : estimator
         A fitted estimator. Its class must be a class of this library, a known class of scikit-learn (see
         Notes), or a class that was registered with `register`. Its parameters may be None, bool, int, float,
-        str, numpy scalars, types of numpy scalars, estimators, and lists and tuples of these types. Its
-        fitted attributes may also be ndarrays of numbers or bool, 1-D ndarrays of str,
+        str, numpy scalars, numpy types such as ``np.float32``, estimators, and lists and tuples of these
+        values. Its fitted attributes may also be ndarrays of numbers or bool, 1-D ndarrays of str,
         `scipy.sparse.csr_array` and `csc_array`.
     path : str or path-like
         The file to write. If it exists, it must be a regular file. Symbolic links are followed.
@@ -122,9 +122,9 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     -----
     The known classes of scikit-learn are `Pipeline`, `FeatureUnion`, `CountVectorizer`, `TfidfVectorizer`,
     `HashingVectorizer`, `TfidfTransformer`, `TruncatedSVD`, `StandardScaler`, `MaxAbsScaler`, `Normalizer`
-    and `MultiLabelBinarizer`. All steps of a pipeline must be known classes or classes of this library. Their
-    subclasses cannot be saved. A vectorizer with a function as a parameter, such as `tokenizer`, cannot be
-    saved either, because a model file contains no code.
+    and `MultiLabelBinarizer`. All steps of a pipeline must be known classes or classes of this library.
+    Subclasses of the known classes cannot be saved. A vectorizer with a function as a parameter, such as
+    `tokenizer`, cannot be saved either, because a model file contains no code.
 
     Contiguous arrays are written without a copy. If the same estimator is saved twice, the two files are
     identical. An array in C order or Fortran order is loaded in the same order. Any other array is loaded in
@@ -156,7 +156,7 @@ def to_bytes(estimator: Any) -> NDArray[np.uint8]:
 
 
 def from_bytes(content: NDArray[np.uint8]) -> Any:
-    """Return the estimator that a result of `to_bytes` contains. Its arrays are views of the content."""
+    """Return the estimator that `to_bytes` converted to `content`. Its arrays are views of `content`."""
     return _decode(content)
 
 
@@ -204,10 +204,10 @@ def load(path: str | os.PathLike[str]) -> Any:
         If the file cannot be opened. The error is a `FileNotFoundError` if the file does not exist.
     ValueError
         If the file is not a model file, or if it is damaged or incomplete. The error is also raised if this
-        version of manylabel cannot read the format version of the file, or lacks a class or a parameter that
-        is named in the file. The content must be valid too: parameters must have allowed values, shapes of
-        fitted attributes must agree, indices must be in range, and weights must be finite. The message states
-        the path and the reason.
+        version of manylabel does not support the format version of the file, or a class or parameter in the
+        file. Finally, the error is raised if the content is not valid. For example, parameters must have
+        allowed values, shapes must agree, indices must be in range, and weights must be finite. The message
+        states the path and the reason.
 
     Notes
     -----
@@ -264,7 +264,7 @@ def description_of(estimator: Any) -> dict[str, Any]:
 
 
 def from_description(node: Any) -> Any:
-    """Return the unfitted estimator that a result of `description_of` describes.
+    """Return an unfitted estimator from a JSON object that `description_of` has made.
 
     Parameters
     ----------
@@ -609,7 +609,8 @@ def _tensors(entries: dict[str, Any], data: NDArray[np.uint8]) -> dict[str, NDAr
             )
         if stop > len(data):
             raise ValueError(
-                f"tensor {name!r} must not end after the data, at the offset {len(data)}, got {stop}"
+                f"tensor {name!r} must end at or before the offset {len(data)}, the end of the data, "
+                f"got {stop}"
             )
         if stop - begin != size:
             raise ValueError(

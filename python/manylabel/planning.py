@@ -47,8 +47,8 @@ class Plan:
     Parameters
     ----------
     memory : int
-        Largest private memory of the process during the fit, in bytes. It includes X and Y if they are in
-        memory.
+        Largest private memory of the process during the fit, in bytes (see `memory_limit`). X and Y are
+        included if they are in memory.
     fit_memory : int
         Memory that the fit adds at its peak, in bytes.
     model_bytes : int
@@ -56,8 +56,8 @@ class Plan:
     seconds : float
         Time of the fit, in seconds.
     latency : float or None
-        Time of the prediction of a single row in seconds, measured with the model of the largest subset. None
-        if the estimator has no method ``predict_topk``.
+        Time of the prediction of a single row in seconds, measured with the model of the largest subset. The
+        value is None if the estimator has no method ``predict_topk``.
     rows : tuple of int
         Sizes of the subsets of the rows that the estimator was fitted to.
     budget : int or None
@@ -86,7 +86,7 @@ class Plan:
 
     @property
     def keeps_budget(self) -> bool:
-        """Whether the fit is expected to stay within the budget. True if there is no budget."""
+        """Whether the fit is expected to stay within the budget. The value is True if there is no budget."""
         return self.budget is None or self.memory <= self.budget
 
     def __str__(self) -> str:
@@ -135,8 +135,8 @@ def plan(
     Y : array-like or sparse matrix of shape (n_samples, n_labels)
         0/1 indicator matrix, in which NaN marks unknown entries.
     memory : int, str or None, default=None
-        A budget for the private memory of the process, such as "8GB". If the fit is expected to need more,
-        the plan contains advice. None means that there is no budget.
+        A budget for the private memory of the process, such as "8GB". If the fit is expected to exceed the
+        budget, the plan contains advice. None means that there is no budget.
     n_jobs : int or None, default=None
         Number of threads of the fit. None means the parameter `n_jobs` of the estimator.
     max_seconds : float, default=20.0
@@ -160,19 +160,19 @@ def plan(
 
     See Also
     --------
-    memory_limit : Make fits stop with a MemoryError if they need more memory.
+    memory_limit : Limits the memory of the process. A fit that needs more memory raises a MemoryError.
 
     Notes
     -----
     The estimator is fitted to subsets with 1/32, 1/16, 1/8, 1/4 and 1/2 of the rows. The largest subsets are
     left out if they would take too long. The forecast extrapolates from the two largest subsets that were
     fitted. A power law ``a * n_rows**b`` with ``0 <= b <= 2`` is fitted to these two subsets. If ``b >= 1``,
-    the forecast is the power law. Otherwise, it is the geometric mean of the power law and a linear
+    the forecast is the power law. Otherwise, the forecast is the geometric mean of the power law and a linear
     extrapolation. With a single subset, the forecast is proportional to the number of rows.
 
     With ``C="auto"``, `DiSMECClassifier` and `LabelTreeClassifier` choose C once, on a sample of all rows.
-    The time of this choice is added to the forecast. With ``max_leaf="auto"``, the fits of subsets use the
-    value that a fit to all rows would use.
+    The time of this choice is added to the forecast. With ``max_leaf="auto"``, `LabelTreeClassifier` uses the
+    same leaf size for the subsets as for all rows.
 
     With one thread, the forecast is the processor time, which does not depend on other programs on the
     machine. The forecast of the time applies only to this machine. The forecast of the memory includes the
@@ -367,7 +367,7 @@ def _advice(model: Any, X: Any, in_memory: bool) -> tuple[str, ...]:
     if isinstance(model, Rembrandt) and model.solver != "cg":
         changes.append('a solver without a matrix of shape (n_features, n_features): solver="cg"')
     if n_threads(model.n_jobs) > 1:
-        changes.append("fewer threads: each has its own workspace")
+        changes.append("fewer threads: each thread needs memory of its own")
     return tuple(changes) or ("fewer rows or features",)
 
 

@@ -1,16 +1,16 @@
 """Fits that are divided into pieces and can be continued after an interruption.
 
 A piece is the fit of some of the labels, of some of the nodes of label trees, or of the models of some
-blocks. Each finished piece is stored in a file of a folder. A fit can be interrupted at any time. If it is
+blocks. Each finished piece is stored as a file in a folder. A fit can be interrupted at any time. If it is
 started again, it continues with the finished pieces. Several processes or machines that share the folder can
 fit different pieces. If all of them have the same type of CPU, the fitted model is exactly the same as the
 model of the method ``fit``.
 
 The folder has the file ``fit.json`` with the parameters of the estimator, checksums of the data and the type
 of the CPU. The file ``choice.npz`` has the values that all pieces share, such as the chosen value of a
-parameter that is "auto". Each piece has a file, such as ``piece-000000.npz``. If labels have weights or
-propensities, these are in ``costs.npz``. Each file is written under a temporary name and renamed when it is
-complete.
+parameter that is "auto". Each piece has a file, such as ``piece-000000.npz``. The file ``costs.npz`` has the
+weights and propensities of the labels, if there are any. Each file is written under a temporary name and
+renamed when it is complete.
 """
 
 from __future__ import annotations
@@ -100,12 +100,12 @@ def fit(
         data and the parameters. Machines that share the folder must use the same value.
     piece : tuple of two int, default=(1, 1)
         With ``(i, N)``, this call fits every N-th piece, starting with the i-th piece; 1 <= i <= N. If N
-        machines share the folder, each machine must use a different i. The pieces of a level of a tree need
-        all pieces of the levels above. If other machines have not finished some of these pieces, this call
-        also fits them.
+        machines share the folder, each machine must use a different i. With `LabelTreeClassifier`, a piece
+        needs the results of all pieces of the levels above. If other machines have not finished some of these
+        pieces, this call also fits them.
     any_cpu : bool, default=False
-        Whether machines with different types of CPU may share the folder. If they do, the last digits of the
-        weights depend on which machine fitted a piece.
+        Whether machines with different types of CPU may share the folder. The last digits of the weights of a
+        piece depend on the type of CPU of the machine that fitted the piece.
     label_weight : array-like of shape (n_labels,), default=None
         Weights of the labels, > 0, as in the method ``fit`` of the estimator. None means equal weights.
     propensities : array-like of shape (n_labels,), default=None
@@ -118,8 +118,8 @@ def fit(
     Returns
     -------
     estimator or None
-        The fitted estimator, or None if other machines have not finished their pieces. In the second case,
-        `merge` makes the estimator later.
+        The fitted estimator, or None if other machines have not finished their pieces. If the result is None,
+        call `merge` when all pieces are finished.
 
     Raises
     ------
@@ -142,10 +142,10 @@ def fit(
     With ``random_state=None``, the seed is drawn once and stored in the folder. The parameters `n_jobs` and
     `verbose` may differ between calls.
 
-    Each call copies X once, unless X is a folder. A call that fits some of the pieces needs as much memory
-    for X as a fit of all labels, and memory for the weights of one piece. The call that returns the estimator
-    needs memory for all weights. With `LabelTreeClassifier`, each call sends all rows through the levels of
-    the trees that are complete. It needs memory for the weights of these levels.
+    Each call copies X once, unless X is a folder. Each call needs as much memory for X as the method ``fit``,
+    but it needs memory only for the weights of one piece. The call that returns the estimator needs memory
+    for all weights. With `LabelTreeClassifier`, each call sends all rows through the finished levels of the
+    trees, and needs memory for the weights of these levels.
 
     Examples
     --------
@@ -201,7 +201,7 @@ def merge(checkpoint: str | os.PathLike[str]) -> Any:
 
     Notes
     -----
-    The function needs memory for the model and for a copy of its weights. It does not need the data.
+    The function needs memory for the model and for a copy of its weights. X and Y are not needed.
 
     Examples
     --------
@@ -309,7 +309,7 @@ class Folder:
         return next(stage for stage, numbers in enumerate(self.stages) if number in numbers)
 
     def units_of(self, number: int) -> tuple[int, int]:
-        """Return the first unit of a piece, and the unit after the last one."""
+        """Return the first unit of a piece, and the unit after its last unit."""
         choice = self.choice
         assert choice is not None
         first, end = choice["cuts"][number : number + 2].tolist()

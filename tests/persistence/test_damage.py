@@ -299,7 +299,7 @@ HOSTILE = {
     ),
     "offsets beyond the file": (
         forge(plain(a_=A), entry(shape=[8], offsets=(0, 8)), bytes(4)),
-        "tensor 'a_' must not end after the data, at the offset 4, got 8",
+        "tensor 'a_' must end at or before the offset 4, the end of the data, got 8",
     ),
     "offsets with a gap": (
         forge(plain(a_=A), entry(offsets=(4, 8)), bytes(8)),

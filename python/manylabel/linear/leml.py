@@ -34,41 +34,42 @@ class LEMLClassifier(LinearClassifier):
     """Linear classifier with a low-rank weight matrix. Entries of Y may be unknown.
 
     `fit` minimizes ``sum l(y_ij, x_i.W h_j) + alpha/2 (|W|^2 + |H|^2)``. The sum is over the known entries
-    y_ij of Y, and l is the loss of an entry. x_i is row i of X. W has one row per feature, and H has one row
-    h_j per label. Both matrices have at most `rank` columns. |W| and |H| are Frobenius norms. `fit` updates W
-    and H in turns: each turn updates W first and then H. No turn increases the objective [1]_.
+    y_ij of Y, and l is the loss of an entry. Here, ``x_i.W h_j`` is the dot product of row x_i of X and the
+    vector ``W h_j``. W has one row per feature, and H has one row h_j per label. Both matrices have at most
+    `rank` columns. |W| and |H| are Frobenius norms. `fit` updates W and H in turns: each turn updates W first
+    and then H. No turn increases the objective [1]_.
 
     Parameters
     ----------
     rank : int, default=100
         Maximum number of columns of W and H; >= 1. `fit` uses fewer columns if there are fewer than `rank`
-        training rows, or if fewer than `rank` labels occur in these rows. In this case, the data limit the
-        rank of the product ``W H'`` to less than `rank`. The value of `rank` then has no effect, and only
-        `alpha` regularizes the model.
+        training rows, or if fewer than `rank` labels occur in these rows. In this case, `rank` does not limit
+        the rank of the weight matrix ``W H'``, where H' is the transpose of H. Only `alpha` then regularizes
+        the model.
     alpha : float or "auto", default="auto"
         Strength of the regularization; from 1e-30 to 1e12. `alpha` is the weight of the squared norms of W
         and H. At the minimum, the penalty equals `alpha` times the nuclear norm of ``W H'``, which is the sum
         of the singular values of this product. "auto" chooses the value by the loss on held-out rows (see
         Notes). With "auto", the fit takes two to nine times as long as with a given value.
     loss : {"squared", "logistic", "squared-hinge"}, default="squared"
-        Loss function l of an entry y with score z. "squared" is ``(y - z)^2 / 2``. With ``s = 2 y - 1``,
-        "logistic" is ``log(1 + exp(-s z))`` and "squared-hinge" is ``max(0, 1 - s z)^2 / 2``. If all entries
-        are known, fits with "squared" are by far the fastest (see Notes).
+        Loss function l(y, z), where y is an entry of Y and z is the product ``x_i.W h_j`` for this entry.
+        "squared" is ``(y - z)^2 / 2``. With ``s = 2 y - 1``, "logistic" is ``log(1 + exp(-s z))`` and
+        "squared-hinge" is ``max(0, 1 - s z)^2 / 2``. If all entries are known, fits with "squared" are by far
+        the fastest (see Notes).
     threshold : {"auto", "zero"} or float, default="auto"
         Number that is subtracted from ``x.W h_j`` to get the score of label j. `predict` assigns the labels
         with positive scores. "auto" learns the threshold, so that the number of predicted labels on held-out
-        rows equals the number of true labels (see Notes). "zero" is the usual threshold of the loss. With
-        ``loss="squared"``, this is 1/2, because ``x.W h_j`` approximates the values 0 and 1. With the other
-        losses, it is 0.
+        rows equals the number of true labels (see Notes). "zero" means 1/2 with ``loss="squared"``, because
+        ``x.W h_j`` then approximates the values 0 and 1. With the other losses, "zero" means 0.
     max_iter : int, default=10
         Maximum number of turns; >= 1. Each turn updates W first and then H.
     tol : float, default=1e-3
         Relative tolerance; finite and > 0. The fit has converged when a turn lowers the objective by less
         than `tol` times the objective.
     cg_max_iter : int, default=20
-        Maximum number of conjugate gradient steps in an update of W; >= 1. If the loss is not "squared" or if
-        entries are unknown, the updates of W and the updates of H use Newton's method. The maximum then
-        applies to each Newton step.
+        Maximum number of conjugate gradient steps in an update of W; >= 1. The updates of W and H use
+        Newton's method in two cases: with the losses "logistic" and "squared-hinge", and with unknown
+        entries. `cg_max_iter` then applies to each Newton step, in the updates of W and in the updates of H.
     cg_tol : float, default=0.1
         Tolerance of the conjugate gradient method; finite and > 0. The method stops when the relative
         residual is at most `cg_tol`.
@@ -92,8 +93,8 @@ class LEMLClassifier(LinearClassifier):
     intercept_ : ndarray of shape (n_labels,), dtype float32
         Intercepts minus the given or learned threshold, `threshold_`. Scores are
         ``X[:, features_] @ feature_factors_ @ label_factors_ + intercept_``. If `normalize_` is True, each
-        row of X is first scaled to unit length. Labels without a known 1 in Y have the intercept -inf, so
-        that they are never predicted.
+        row of X is first scaled to unit length. Labels that occur in no training row have the intercept -inf,
+        so that they are never predicted.
     objective_ : ndarray of shape (n_iter_,), dtype float64
         Value of the objective after each turn. The array is empty if no training row has any label.
     n_iter_ : int
@@ -136,7 +137,7 @@ class LEMLClassifier(LinearClassifier):
     ``r^2 (n_samples + n_features + n_labels)`` operations. In this case, the fit does not compute the scores
     of entries that are 0. With unknown entries, each conjugate gradient step takes r operations per known
     entry. If all entries are known, "logistic" and "squared-hinge" compute all n_samples x n_labels scores in
-    each conjugate gradient step. A step then takes O(n_samples n_labels r) time. The scores are computed in
+    each conjugate gradient step. Such a step takes O(n_samples n_labels r) time. The scores are computed in
     blocks and not stored. With tens of thousands of labels, the fit takes hours.
 
     The fit takes 14 bytes of memory per stored value of X and 4 r bytes per row (12 r bytes with Newton's

@@ -52,18 +52,19 @@ class PDSparseClassifier(SparseLinearClassifier):
     n_candidates : int or None, default=None
         Number of labels that a pass adds to the active set of a row; >= 1. The labels that violate the margin
         most are added. With None, the number starts at the mean number of labels per row. It is then doubled,
-        up to 100, after each pass that spent more than two thirds of its work on the search. A given number
-        does not change.
+        up to 100, after each pass that spent more than two thirds of its work on the search. If
+        `n_candidates` is an int, all passes use this number.
     post_solve : bool, default=True
-        Whether to refit the nonzero weights after the main fit. The refit has no L1 penalty. It takes at most
-        as many passes as the main fit, and stops earlier at the tolerance `tol`. With `early_stopping`, it
-        takes at most as many passes as the main fit needed to reach its best weights. The refitted weights
-        are then kept only if their precision on the held-out rows is not lower than before the refit.
+        Whether to refit the nonzero weights after the main fit. The refit has no L1 penalty. The refit takes
+        at most as many passes as the main fit, and stops earlier when it has converged within `tol`. With
+        `early_stopping`, the refit takes at most as many passes as the main fit needed to reach its best
+        weights. The refitted weights are then kept only if their precision on the held-out rows is not lower
+        than before the refit.
     fit_intercept : bool, default=True
         Whether to add intercepts to the scores. The intercept of a label is a factor times the logarithm of
         the frequency of the label. All labels have the same factor, which is chosen on held-out rows (see
-        Notes). The weights do not depend on `fit_intercept`, with one exception: if `normalize` scales the
-        columns of X, columns are centered only with `fit_intercept`.
+        Notes). The weights depend on `fit_intercept` only if `normalize` scales the columns of X. In this
+        case, the columns are also centered if `fit_intercept` is True.
     threshold : {"auto", "zero"} or float, default="auto"
         Number that is subtracted from all scores. `predict` then assigns the labels with positive scores.
         "auto" learns the threshold, so that the number of predicted labels on held-out rows equals the number
@@ -111,20 +112,20 @@ class PDSparseClassifier(SparseLinearClassifier):
     in `intercept_`. `predict` assigns the labels with positive scores.
 
     With ``search="exact"``, a pass takes O(m + n_labels) time for each row, where m is the number of nonzero
-    weights, over all labels, of the nonzero features of the row. The fit stores a copy of the values of X,
-    and 12 bytes for each label in the active set of each row. It also stores about 30 bytes for some pairs of
-    a feature and a label. A pair is stored if there is a row in which the feature is nonzero and whose active
-    set contains the label. `early_stopping` doubles the memory of the weights and the active sets.
+    weights of the nonzero features of the row, summed over all labels. The fit stores a copy of the values of
+    X, and 12 bytes for each label in the active set of each row. It also stores about 30 bytes for each pair
+    of a feature and a label that share a row: the feature is nonzero in this row, and the label is in the
+    active set of this row. `early_stopping` doubles the memory of the weights and the active sets.
 
-    The loss compares the scores of the labels that a row has with the scores of its other labels. Without
-    intercepts and a threshold, the sign of a score would therefore have no meaning. In addition, the
-    scores would not take into account how frequent a label is. For these two reasons, the threshold and
-    the intercepts are learned after the weights. A tenth of the rows (at most 2,000) is held out. If a
-    tenth is less than a hundred rows, up to five different tenths are held out one after the other. The
-    model is not fitted again from the start. The weights of a label are a weighted sum of the training
-    rows, reduced by the L1 penalty. In a copy of the weights, the terms of the held-out rows are
-    subtracted from this sum. Two passes over the remaining rows then adapt the copy, and the adapted copy
-    scores the held-out rows. The weights in `coef_` do not change.
+    The loss compares the scores of the labels that a row has with the scores of its other labels. The fitted
+    weights therefore determine a ranking, but the sign of a score has no meaning. In addition, the loss does
+    not take into account how frequent a label is. For these two reasons, a threshold and intercepts are
+    learned after the weights. A tenth of the rows (at most 2,000) is held out. If a tenth of the rows is less
+    than 100 rows, up to five different tenths are held out one after the other. The model is not fitted again
+    from the start. The weights of a label are a weighted sum of the training rows, reduced by the L1 penalty.
+    In a copy of the weights, the terms of the held-out rows are subtracted from this sum. Two passes over the
+    remaining rows then adapt the copy, and the adapted copy scores the held-out rows. The weights in `coef_`
+    do not change.
 
     The candidates for the factor of the intercepts are 0, 1/512, 1/256, ..., 2. `fit` computes the mean label
     ranking average precision of each candidate on the held-out rows. It chooses the smallest factor for which

@@ -29,7 +29,7 @@ __all__ = ["DiSMECPieces", "prepared_for"]
 
 
 def prepared_for(X: csr_array, Y: csr_array, params: dict[str, Any], report: Tell) -> Any:
-    """Return the rows of X that are stored on disk, or None if the fit copies X in memory."""
+    """Return the prepared rows of X that are stored on disk, or None if the fit copies X in memory."""
     return prepared_rows(
         X,
         normalize=params["normalize"],
@@ -90,12 +90,12 @@ class DiSMECPieces:
 
     @property
     def n_units(self) -> int:
-        """Number of panels. A piece has whole panels."""
+        """Number of panels. A panel is never divided between pieces."""
         return self._task.n_panels
 
     @property
     def stages(self) -> list[int]:
-        """The first unit of each stage. There is only one stage."""
+        """The first unit of each stage (see `Pieces`). There is only one stage."""
         return [0]
 
     def complete(self, pieces: Sequence[Arrays], report: Tell) -> None:

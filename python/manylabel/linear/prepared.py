@@ -2,9 +2,9 @@
 
 The fit uses a copy of X. Depending on the parameters, the rows of this copy are scaled to unit length, and
 the copy has a column of ones for the intercept. If some labels are frequent, the fit also uses the transpose
-of the copy. If X is memory-mapped from a folder of `convert`, X may be larger than memory, and the copies may
-be too. They are therefore written to this folder once, and memory-mapped. Later fits and other processes use
-the same files.
+of the copy. If X is memory-mapped from a folder of `convert`, X and the copies may be larger than memory. The
+copies are therefore written to this folder once, and memory-mapped. Later fits and other processes use the
+same files.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ def prepared_rows(
     normalize : bool
         Whether rows are scaled to unit length.
     ones : bool
-        Whether there is a column of ones.
+        Whether the prepared rows have a column of ones.
     by_column : bool
-        Whether the transpose is needed.
+        Whether the transpose of the prepared rows is needed.
     job : tuple of int and callable
         The number of threads, and a function that is called regularly. If it raises an exception, the
         preparation stops.
@@ -71,11 +71,11 @@ def prepared_rows(
     Returns
     -------
     tuple or None
-        Five values: the prepared rows; their transpose, or None if it is not needed; for each of their
-        columns except the column of ones, the index of this column in X; the number of columns of X; and the
-        number of columns of the prepared rows. The result is None if X is not memory-mapped from a folder of
-        `convert`, or if the process is not allowed to write to this folder. The fit then makes copies in
-        memory.
+        Five values: the prepared rows; their transpose, or None if it is not needed; an array with the column
+        of X from which each prepared column was made (the column of ones is not in this array); the number of
+        columns of X; and the number of columns of the prepared rows. The result is None if X is not
+        memory-mapped from a folder of `convert`, or if the process is not allowed to write to this folder.
+        The fit then makes copies in memory.
     """
     folder = folder_of(X)
     if folder is None:
@@ -106,9 +106,10 @@ def prepared_rows(
 
 
 def original_rows(X: Any, *, normalize: bool, job: tuple[int, Tell]) -> _Prepared | None:
-    """Memory-map the prepared rows of X with the column indices of X.
+    """Memory-map prepared rows of X that have the same column indices as X.
 
-    There is no column of ones and no transpose. Arguments and result are the same as in `prepared_rows`.
+    The prepared rows have no column of ones, and their transpose is not made. The arguments and the result
+    are the same as in `prepared_rows`.
     """
     prepared = prepared_rows(X, normalize=normalize, ones=False, by_column=False, job=job)
     if prepared is None or len(prepared[2]) == X.shape[1]:

@@ -56,8 +56,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         Number k of components of the embedding. An int is the number of components; >= 1. A float between 0
         and 1 is a fraction: k is the smallest number for which the sum of the k largest eigenvalues of
         ``Y'Y`` exceeds this fraction of the sum of all its eigenvalues. Here, Y is the indicator matrix of
-        the labels. If this number is above 300, k is 300. If there are more than 1024 labels, any float means
-        300 components.
+        the labels. With a float, k is at most 300. If there are more than 1024 labels, k is 300 for every
+        float.
     kernel : str, default="gaussian"
         Kernel that the random features approximate: "gaussian", "matern-3", "matern-5" or "cauchy". The
         distribution of the random frequencies depends on the kernel. The tails of this distribution are
@@ -72,8 +72,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         Factor that multiplies the random frequencies; finite and > 0. A larger gamma gives a more nonlinear
         link. With ``gamma=1``, the frequencies follow the median heuristic. For example, the Gaussian kernel
         is ``exp(-gamma^2 |p - p'|^2 / median)``, where p and p' are the linear predictions of two rows. Here,
-        median is the median squared distance of the linear predictions over all pairs of rows. "auto"
-        compares 1/4 and 1/2, and also 1 if 1/4 is not better than 1/2. It chooses the value with the lowest
+        median is the median of the squared distances ``|p - p'|^2`` over all pairs of rows. "auto" compares
+        1/4 and 1/2, and also 1 if 1/4 is not better than 1/2. It chooses the value with the lowest
         leave-one-out error of least squares (see Notes). This parameter is ignored with ``kernel="linear"``.
     loss : {"logistic", "squared", "softmax"}, default="logistic"
         Loss function of a row. "logistic" and "squared" are sums of a loss over all labels. "softmax" is the
@@ -116,8 +116,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     decay : float, default=0.95
         Factor by which the step size and the momentum are multiplied after each pass of "psgd"; in (0, 1].
     threshold : {"auto", "zero"} or float, default="auto"
-        Number that is subtracted from the logits. With the squared loss, it is subtracted from
-        ``prediction - 1/2`` instead. `predict` then assigns the labels with positive scores. "zero" is the
+        Number that is subtracted from the logits to get the scores. With the squared loss, the score is
+        ``prediction - 1/2 - threshold``. `predict` assigns the labels with positive scores. "zero" is the
         threshold 0, which corresponds to a probability of one half. "auto" learns the threshold on held-out
         rows (see Notes). The learned threshold is the value nearest to 0 for which the number of predicted
         labels on the held-out rows is between 0.7 and 1.4 times the number of true labels. With
@@ -143,11 +143,10 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         Tolerance of "newton-cg"; finite and > 0. A label has converged when the norm of its gradient is below
         `tol` times the norm of its gradient at zero weights.
     max_memory : int or None, default=None
-        Memory limit for the fit of the link, in bytes; >= 1. The memory of the fit is estimated without
-        stored random features. If this estimate exceeds the limit, `fit` raises `MemoryError`. If the random
-        features of all rows also fit within the limit, they are computed once and stored. Otherwise, they are
-        computed again in every pass. None means no limit. In this case, the random features are stored if
-        they take at most 2 GiB.
+        Memory limit for the fit of the link, in bytes; >= 1. The random features of all rows are computed
+        once and stored, if the limit allows it. Otherwise, they are computed again in every pass. `fit`
+        raises `MemoryError` if the estimated memory exceeds the limit even without stored random features.
+        None means no limit. In this case, the random features are stored if they take at most 2 GiB.
     random_state : int, RandomState instance or None, default=None
         Seed of the embedding, the frequencies, the order of the rows and the choice of held-out rows. Pass an
         int for exactly reproducible results.
@@ -159,7 +158,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     projection_intercept_ : ndarray of shape (n_components_,), dtype float64
         Intercepts of the linear predictions p.
     frequencies_ : ndarray of shape (n_components_ + 1, n_features), dtype float32
-        Random frequencies R. In the product ``(p, 1) R``, the last row of R is multiplied by the 1. With
+        Random frequencies R. The last row of R is multiplied by the 1 that is appended to p. With
         ``kernel="linear"``, R has no columns.
     phases_ : ndarray of shape (n_features,), dtype float32
         Random phases b, in radians. The array is empty with ``kernel="linear"``.
@@ -182,8 +181,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         Mean loss per held-out row after each pass; empty without `early_stopping`.
     n_iter_ : int
         Number of passes of "psgd", or 1 with the squared loss. With "newton-cg", the value is the largest
-        number of Newton steps of a label. This attribute is not related to the parameter `n_iter`, which
-        belongs to the embedding.
+        number of Newton steps of a label. The parameter `n_iter` is unrelated: it is a number of passes of
+        the embedding.
     n_components_ : int
         Number k of linear predictions.
     classes_ : ndarray of shape (n_labels,), or (2,) if y was 1-D and `loss` is not "softmax"
@@ -201,8 +200,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     Notes
     -----
     Y may have unknown entries (NaN), except with ``loss="softmax"``. The embedding treats unknown entries as
-    `Rembrandt` does. The losses of the link leave them out. In the choice of `gamma`, unknown entries count
-    as 0. With "psgd", they also count as 0 in the least-squares solution from which the passes start.
+    `Rembrandt` does. The loss of the link ignores unknown entries. Unknown entries count as 0 in the choice
+    of `gamma`, and in the least-squares solution from which "psgd" starts.
 
     With ``loss="softmax"``, each row must have exactly one label, and y may be 1-D with one class per row.
     Ctrl-C ends a fit within a second, except during a large factorization of the embedding. `fit` issues a
@@ -210,12 +209,12 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     issues a `ConvergenceWarning` if labels did not converge in `max_iter` Newton steps.
 
     With the logistic loss, scores are logits minus `threshold_`. With the squared loss, scores are
-    predictions minus 1/2 minus `threshold_`. With both losses, `predict` assigns the labels with positive
-    scores. With "softmax", scores are also logits minus `threshold_`, and `predict` assigns the class with
-    the highest score. `threshold_` is the same for all classes, so it does not change which class has the
-    highest score. With the logistic loss, probabilities are ``1 / (1 + exp(-score - threshold_))``. With
-    "softmax", probabilities are the softmax of the logits, and the probabilities of a row sum to 1. With the
-    squared loss, probabilities are the predictions, clipped to [0, 1].
+    predictions minus 1/2 minus `threshold_`. With these two losses, `predict` assigns the labels with
+    positive scores. With "softmax", scores are also logits minus `threshold_`, and `predict` assigns the
+    class with the highest score. `threshold_` is the same for all classes, so it does not change which class
+    has the highest score. With the logistic loss, probabilities are ``1 / (1 + exp(-score - threshold_))``.
+    With "softmax", probabilities are the softmax of the logits, and the probabilities of a row sum to 1. With
+    the squared loss, probabilities are the predictions, clipped to [0, 1].
 
     Let n be the number of rows, s the number of random features, k the number of components and c the number
     of labels. After the fit of the embedding, the random features take O(n s k) time, and the least-squares
@@ -241,9 +240,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     to leave-one-out predictions. The last step of the embedding is a regression that computes the weights of
     the linear predictions. For the leave-one-out prediction of a row, this regression is fitted without the
     row. All leave-one-out predictions are computed from a single fit and the leverages of the rows. The
-    leverage of a row measures how much its own labels change its predictions. The Notes of `Rembrandt`
-    describe the computation of the leverages, the choice of the ridge penalty, and the time for these
-    computations.
+    leverage of a row measures how much the labels of the row change the predictions for the same row. The
+    Notes of `Rembrandt` describe the computation of the leverages, the choice of the ridge penalty, and the
+    time for these computations.
 
     With ``l2="auto"``, columns are scaled if more than an eighth of the values of X are nonzero. Each column
     is then divided by its standard deviation, because a single ridge penalty does not suit features of
@@ -253,9 +252,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     ``gamma="auto"`` compares values of gamma by least-squares fits to at most 4000 rows and the 64 most
     frequent labels. If `n_features` is at most 500, these fits use `n_features` random features. Otherwise,
-    they use at least 500 random features. They use more, up to `n_features`, as long as the comparison takes
-    at most a tenth of the time of the fit of V. The final model differs from the compared models, so the
-    comparison makes two corrections. First, with "psgd", the comparison uses a smaller ridge penalty than
+    these fits use 500 to `n_features` random features. More than 500 are used only if the comparison then
+    takes at most a tenth of the time of the fit of V. The final model differs from the compared models, so
+    the comparison makes two corrections. First, with "psgd", the comparison uses a smaller ridge penalty than
     `l2_link`, because the passes of "psgd" reduce the effect of the ridge penalty. Second, with more than
     4000 rows, the error is a weighted mean of the leave-one-out error and the training error. The weight of
     the training error increases with the number of rows, up to one half. ``gamma=1`` is skipped if 1/4 has a
@@ -266,11 +265,11 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     a sample of frequent and rare labels. A fifth of the rows (at most 4000 rows) is held out. The weights of
     the sampled labels are fitted again without the held-out rows, and the held-out rows are scored. This
     second fit uses the random features, the Gram matrix and the leave-one-out predictions of the main fit.
-    The sample has at least 32 labels. More labels are sampled as long as the second fit takes at most a tenth
-    of the time of the fit of V. With fewer than 2500 rows, further fifths of the rows are held out one after
-    the other. No further fifth is held out if at least 500 rows have been held out, or if the sampled labels
-    have at least 500 positive entries in the rows that have been held out. If these labels have fewer than
-    ten positive entries in all held-out rows, the threshold is 0.
+    The sample has at least 32 labels. More labels are sampled only if the second fit then takes at most a
+    tenth of the time of the fit of V. With fewer than 2500 rows, further fifths of the rows are held out one
+    after the other. This ends when 500 rows have been held out, or when the held-out rows have 500 positive
+    entries for the sampled labels. If all held-out rows together have fewer than ten such entries, the
+    threshold is 0.
 
     The authors of [1]_ use ``n_components=0.9, n_iter=2, l2=1e-4, threshold="zero"``. They choose the other
     parameters by a random search over the ranges that `smooth_link_space` returns. Their code scales the
@@ -520,7 +519,8 @@ def smooth_link_space(n_samples: int) -> dict[str, Any]:
     ----------
     n_samples : int
         Number of rows to which each setting is fitted; >= 5. The range of the parameter `shrink` depends on
-        this number. With fewer than 5 rows, it would include 1/2, which `shrink` does not allow.
+        `n_samples`. With fewer than 5 rows, this range would include 1/2, which is not a valid value of
+        `shrink`.
 
     Returns
     -------

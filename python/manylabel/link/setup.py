@@ -81,7 +81,7 @@ def core_params(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def automatic_features(n_samples: int) -> int:
-    """Return the number of random features that "auto" means for `n_samples` rows."""
+    """Return the number of random features for ``n_features="auto"`` and `n_samples` rows."""
     return min(max(int(n_samples * _FEATURES_OF_A_ROW), _FEWEST_FEATURES), _MOST_FEATURES)
 
 

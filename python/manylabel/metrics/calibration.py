@@ -1,9 +1,10 @@
 """Measures of the probabilities of labels, for dense and sparse probabilities.
 
-Probabilities are calibrated if, of all labels with probability p, the fraction p is true. Calibration is
-measured in bins: the pairs of a row and a label are sorted by probability and divided into bins. All bins
-have the same number of pairs, up to a difference of 1. The calibration error is the mean over the bins
-of the absolute difference between the mean probability and the fraction of true labels.
+Probabilities are calibrated if they equal the frequencies of true labels. For example, 30 % of the labels
+with the probability 0.3 are true. Calibration is measured in bins: the pairs of a row and a label are sorted
+by probability and divided into bins. The sizes of two bins differ by at most 1. In each bin, the mean
+probability is compared with the fraction of true labels. The calibration error is the mean of the absolute
+differences over all bins.
 
 In sparse probabilities, such as the result of ``predict_proba_topk``, the stored entries are called
 candidates.
@@ -84,7 +85,8 @@ def calibration_error(
         mean over the labels.
     pairs : {"candidates", "all"}, default="candidates"
         Which pairs of a row and a label are used. "candidates" uses the stored entries of sparse
-        probabilities. "all" uses all rows and labels. Labels that are not stored then have the probability 0.
+        probabilities. "all" uses all rows and labels. With "all", entries that are not stored have the
+        probability 0.
     above : float, default=0.0
         Lower bound of the probabilities. Pairs with probabilities greater than `above` are used. With 0, all
         pairs are used, including pairs with the probability 0.
@@ -105,9 +107,9 @@ def calibration_error(
     Notes
     -----
     The error of perfectly calibrated probabilities is not 0, since the fraction of true labels in a bin is
-    random. This error increases with the number of bins, and decreases with the number of pairs. If labels
-    have few candidates, the error with ``average="label"`` and ``pairs="candidates"`` mostly consists of this
-    noise.
+    random. This random error increases with the number of bins, and decreases with the number of pairs. If
+    labels have few candidates, the result with ``average="label"`` and ``pairs="candidates"`` mostly consists
+    of this random error.
 
     The time is O(m log m) for m stored entries. No dense matrix is made.
 
@@ -204,7 +206,9 @@ def reliability_curve(
 def plot_reliability(
     Y_true: Matrix, probabilities: Matrix, *, n_bins: int = 15, above: float = 0.0, ax: Any = None
 ) -> Any:
-    """Plot the reliability curve. Calibrated probabilities are on the diagonal. Needs matplotlib.
+    """Plot the reliability curve. The points of calibrated probabilities are on the diagonal.
+
+    The plot requires matplotlib.
 
     Parameters
     ----------
@@ -214,7 +218,7 @@ def plot_reliability(
     Returns
     -------
     matplotlib.axes.Axes
-        The axes with the plot. Vertical lines are two standard errors.
+        The axes with the plot. The error bars extend two standard errors above and below each point.
     """
     curve = reliability_curve(Y_true, probabilities, n_bins=n_bins, above=above)
     if ax is None:
@@ -237,14 +241,15 @@ def brier_at_k(Y_true: Matrix, probabilities: Matrix, k: int | Sequence[int] = (
     probabilities : ndarray or sparse matrix of shape (n, c)
         Probabilities of the labels, in [0, 1].
     k : int or sequence of int, default=(1, 3, 5)
-        Number of labels per row, >= 1. If a row has fewer candidates (stored entries), all its candidates are
-        used.
+        Number of labels per row, >= 1. If a row has fewer than k candidates (stored entries), all its
+        candidates are used.
 
     Returns
     -------
     float or ndarray of shape (len(k),), dtype float64
-        The mean of ``(p - h)**2`` over the labels of all rows, where h is 1 for a true label and 0 otherwise.
-        The result is a float if `k` is an int, and NaN if no row has a candidate.
+        The mean of ``(p - h)**2`` over the k most probable labels of all rows. Here, p is the probability of
+        a label, and h is 1 for a true label and 0 otherwise. The result is a float if `k` is an int, and NaN
+        if no row has a candidate.
 
     Raises
     ------
@@ -270,9 +275,10 @@ def log_loss_at_k(
     Returns
     -------
     float or ndarray of shape (len(k),), dtype float64
-        The mean of ``-log p`` over true labels and ``-log(1 - p)`` over other labels. Probabilities of 0 and
-        1 are moved by 1.2e-7, the resolution of float32. The result is a float if `k` is an int, and NaN if
-        no row has a candidate.
+        The mean loss over the k most probable labels of all rows. The loss of a label with probability p is
+        ``-log p`` if the label is true, and ``-log(1 - p)`` otherwise. Probabilities are clipped to the range
+        from 1.2e-7 to 1 - 1.2e-7, because the logarithm of 0 is not finite. The result is a float if `k` is
+        an int, and NaN if no row has a candidate.
 
     Examples
     --------
@@ -334,7 +340,7 @@ def _checked(Y_true: Matrix, probabilities: Matrix) -> tuple[csr_array, csr_arra
 
 
 def hits_of(P: csr_array, Y: csr_array) -> NDArray[np.bool_]:
-    """Return for each stored entry of P whether it is a true label."""
+    """Return a boolean array that states for each stored entry of P whether it is a true label."""
     if Y.nnz == 0:
         return np.zeros(P.nnz, dtype=bool)
     c = np.int64(Y.shape[1])

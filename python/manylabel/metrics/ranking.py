@@ -23,10 +23,11 @@ candidates, its last ranks are empty. Empty ranks count as misses. If labels hav
 the lower column index ranks first.
 
 NaN in ``Y_true`` marks an unknown entry: nobody checked whether the row has the label. All measures leave
-unknown entries out of the rankings. The label is not a candidate in this row, so it is neither a hit nor a
-miss. The labels below it move up by one rank. Suppose that sparse ``scores`` have only the k best labels of
-each row. If one of these labels is unknown, the last rank of the row is empty. To avoid empty ranks, pass a
-larger k to ``predict_topk``: add the largest number of unknown entries of a row.
+unknown entries out of the rankings. A label with an unknown entry in a row is not a candidate in this row, so
+it is neither a hit nor a miss. The labels that rank lower move up by one rank. Suppose that sparse ``scores``
+have only the k best labels of each row. If the entry of one of these labels is unknown, the last rank of the
+row is empty. To avoid empty ranks, call ``predict_topk`` with ``k + u``, where u is the largest number of
+unknown entries in a row.
 
 To measure label sets instead of rankings, apply scikit-learn's functions to the result of ``predict``, which
 may be sparse. Examples are `sklearn.metrics.hamming_loss`, `sklearn.metrics.zero_one_loss` (the subset 0/1
@@ -184,8 +185,8 @@ def propensities(Y_train: Matrix, *, A: float = 0.55, B: float = 1.5) -> Floats:
     ----------
     Y_train : ndarray or sparse matrix of shape (n, c)
         0/1 indicator matrix of the **training** rows. It must have at least 3 rows, since the formula is not
-        valid for log N < 1. NaN marks unknown entries. They count as 0, because labels that are missing in
-        the matrix also count as 0 in the formula.
+        valid for log N < 1. NaN marks unknown entries. Unknown entries count as 0, because the formula also
+        treats labels that are missing in the matrix as 0.
     A, B : float, default=0.55 and 1.5
         Constants of the formula, finite and > 0. Usual values are A=0.5, B=0.4 for Wikipedia data and A=0.6,
         B=2.6 for Amazon data.
@@ -239,8 +240,8 @@ def psp_at_k(
 
     A hit is a true label among the k labels with the highest scores of a row. The weight of a hit is 1 / p,
     where p is the propensity of the label. The result is the sum of the weights of all hits in all rows,
-    divided by the largest possible sum. This ratio of two sums is not a mean over the rows. Published results
-    use the same ratio.
+    divided by the largest possible sum. As in published results, this is a ratio of two sums over all rows,
+    and not a mean over the rows.
 
     Parameters
     ----------
@@ -382,7 +383,7 @@ def _top_of_dense(scores: NDArray[Any], block: slice, depth: int) -> NDArray[np.
 
 
 def hits_of_ranks(Y: csr_array, block: slice, top: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return whether each ranked label is a true label.
+    """Return a boolean array that states for each ranked label whether it is a true label.
 
     A pair of a row and a label is encoded as the integer row * c + label, where c is the number of labels.
     The codes of the pairs in `Y` are sorted. For each ranked label, bisection finds whether the code of its

@@ -45,7 +45,7 @@ class RankingScorer:
 
     @property
     def needs_propensities(self) -> bool:
-        """Whether propensities are necessary, but were not given."""
+        """Whether the measure needs propensities, but none were given."""
         return self.measure.startswith("PS") and self.propensities is None
 
     def with_propensities(self, Y: Any) -> RankingScorer:
@@ -96,8 +96,8 @@ def scorer(name: str, *, propensities: Any = None) -> Callable[[Any, Any, Any], 
         "P@k", "R@k", "nDCG@k", "PSP@k" or "PSnDCG@k" with a number k, such as "P@1"; see `manylabel.metrics`.
         All other names are those of scikit-learn, such as "f1_micro".
     propensities : ndarray of shape (n_labels,), default=None
-        Propensities of the labels, for "PSP@k" and "PSnDCG@k"; see `manylabel.metrics.propensities`.
-        `cross_validate` and `search` compute them from training rows if they are not given.
+        Propensities of the labels, for "PSP@k" and "PSnDCG@k"; see `manylabel.metrics.propensities`. If they
+        are not given, `cross_validate` and `search` compute the propensities from training rows.
 
     Returns
     -------
@@ -131,7 +131,7 @@ def scorer(name: str, *, propensities: Any = None) -> Callable[[Any, Any, Any], 
 
 
 def scorers_of(scoring: Any) -> dict[str, Callable[[Any, Any, Any], float]]:
-    """Return scorers by name, from a name, a function, a list of names, or a dict of names and functions."""
+    """Return a dict of scorers by name. `scoring` is as in `cross_validate`."""
     if isinstance(scoring, str):
         return {scoring: scorer(scoring)}
     if callable(scoring):

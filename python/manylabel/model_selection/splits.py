@@ -38,15 +38,16 @@ def iterative_split(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Split rows into training and test rows, so that every label has about the same frequency in both.
 
-    This is iterative stratification [1]_. The rows of the rarest label are distributed first, and the rows of
-    the most frequent label last. Each row joins the part that lacks the most rows with this label.
+    This is iterative stratification [1]_. The rows of the rarest label are assigned first, and the rows of
+    the most frequent label last. Each row is assigned to the part that still needs the most rows with this
+    label.
 
     Parameters
     ----------
     Y : array-like or sparse matrix of shape (n_samples, n_labels)
         0/1 indicator matrix. Unknown entries, marked by NaN, count as 0.
     test_size : float, default=0.2
-        Fraction of the rows to test on; > 0 and < 1.
+        Fraction of the rows that are test rows; > 0 and < 1.
     random_state : int, RandomState instance or None, default=None
         Seed of the order in which rows are visited. Pass an int for reproducible results.
 
@@ -106,7 +107,7 @@ class MultilabelStratifiedKFold(BaseCrossValidator):  # type: ignore[misc]
     shuffle : bool, default=False
         Whether to visit the rows in random order. If False, rows are visited in the order of Y.
     random_state : int, RandomState instance or None, default=None
-        Seed of the random order. Used only if `shuffle` is True.
+        Seed of the random order. This parameter has an effect only if `shuffle` is True.
 
     References
     ----------
@@ -150,7 +151,7 @@ class MultilabelStratifiedKFold(BaseCrossValidator):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like
-            Ignored, except that it must have as many rows as y.
+            Only the number of rows is used. It must be the same as in y.
         y : array-like or sparse matrix of shape (n_samples, n_labels)
             0/1 indicator matrix. Unknown entries, marked by NaN, count as 0.
         groups : object, default=None

@@ -49,23 +49,24 @@ def cross_validate(
         The names of scorers (see `scorer`), or functions of an estimator, X and Y. Propensities of "PSP@k"
         and "PSnDCG@k" are computed from the training rows of each fold.
     cv : int, splitter or iterable, default=5
-        Number of consecutive folds, a splitter of scikit-learn, `MultilabelStratifiedKFold`, or pairs of
-        arrays with the indices of the training rows and of the test rows.
+        The folds. An int is the number of folds, and each fold has consecutive rows. A splitter of
+        scikit-learn, a `MultilabelStratifiedKFold`, or an iterable of pairs is also allowed. Each pair has an
+        array of training row indices and an array of test row indices.
     params : mapping of str to object, default=None
         Arguments of the method `fit`. Arguments with one entry per row, such as `sample_weight`, are divided
         into folds.
     return_estimator : bool, default=False
         Whether to return the fitted estimators.
     n_jobs : int or None, default=None
-        Number of folds that are fitted at the same time, as in joblib. None means 1. Usually, it is faster to
-        fit one fold after the other, with several threads each (the parameter `n_jobs` of the estimator).
+        Number of folds that are fitted at the same time, as in joblib. None means 1. It is usually faster to
+        keep this value at 1, and to set the parameter `n_jobs` of the estimator to several threads.
 
     Returns
     -------
     dict of str to ndarray of shape (n_folds,)
-        The array ``test_<name>`` for each scorer, or ``test_score`` for a function. The arrays ``fit_time``
-        and ``score_time`` have seconds. With `return_estimator`, ``estimator`` is the list of the fitted
-        estimators.
+        The dict has an array ``test_<name>`` for each scorer, or an array ``test_score`` if `scoring` is a
+        function. The arrays ``fit_time`` and ``score_time`` contain times in seconds. With
+        ``return_estimator=True``, ``estimator`` is the list of the fitted estimators.
 
     Raises
     ------
@@ -128,7 +129,7 @@ def cross_val_predict(
         0/1 indicator matrix, or the names of the labels of each text for a `TextTagger`. For a `TextTagger`,
         the columns of the result are sorted by name, or in the order of ``params["label_names"]``.
     method : {"predict", "predict_topk", "decision_function", "predict_proba"}, default="predict"
-        The method that is called.
+        Name of the method of the fitted estimators that computes the predictions.
     k : int, default=5
         Number of labels of each row, for `predict_topk`.
     cv : int, splitter or iterable, default=5
@@ -207,19 +208,20 @@ def search(
     Y : array-like or sparse matrix of shape (n_samples, n_labels), or list of lists of str
         0/1 indicator matrix, or the names of the labels of each text for a `TextTagger`.
     parameters : mapping or list of mappings
-        The values to try, by the names of the parameters, as in scikit-learn's searches. With `n_iter`,
-        values may also be distributions, such as the result of `smooth_link_space`.
+        Mapping from the name of each parameter to a list of values to try, or a list of such mappings, as in
+        `GridSearchCV`. With `n_iter`, a distribution may replace the list, as in the result of
+        `smooth_link_space`.
     scoring : str or callable, default="P@1"
         The name of a scorer (see `scorer`), or a function of an estimator, X and Y. Propensities of "PSP@k"
         and "PSnDCG@k" are computed from Y.
     n_iter : int or None, default=None
-        Number of combinations that are drawn at random. None tries all combinations.
+        Number of parameter combinations that are drawn at random and tried. None tries all combinations.
     cv : int, splitter or iterable, default=5
         The folds, as in `cross_validate`.
     random_state : int, RandomState instance or None, default=None
         Seed of the drawn combinations.
     refit : bool, default=True
-        Whether to fit the best combination to all rows.
+        Whether to fit the estimator with the best parameters to all rows.
     params : mapping of str to object, default=None
         Arguments of the method `fit`, as in `cross_validate`.
     n_jobs : int or None, default=None

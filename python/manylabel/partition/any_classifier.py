@@ -27,7 +27,7 @@ _LEAST = 1e-7
 def rows_at_once(n_rows: int, n_labels: int) -> Iterator[slice]:
     """Yield slices of the rows.
 
-    A slice has so few rows that the dense scores of these rows need little memory. If there are no rows, the
+    Each slice is so small that the dense scores of its rows need little memory. If there are no rows, the
     function yields one empty slice.
     """
     step = max(1, _SCORES_AT_ONCE // max(1, n_labels))

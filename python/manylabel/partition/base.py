@@ -47,15 +47,16 @@ class Block:
     labels : ndarray, dtype int32
         The labels of the block, in increasing order.
     scorer : Scorer or None, default=None
-        Scorer that scores at least the labels of the block. None for a block without labels.
+        Scorer that scores at least the labels of the block. A block without labels has the value None.
     places : ndarray, dtype int32, or None, default=None
-        Positions of `labels` among the labels that `scorer` scores. None if the scorer scores exactly
+        Positions of `labels` among the labels that `scorer` scores. None means that `scorer` scores exactly
         `labels`.
     factor, zero : float, default=1 and 0
         Conversion of scores: the log-odds of a score s are ``factor * (s - zero)``. The log-odds are 0 at the
         score `zero`.
     least : float or None, default=0
-        Score above which labels are predicted. None if only the label with the highest score is predicted.
+        Score above which labels are predicted. None means that only the label with the highest score is
+        predicted.
     """
 
     labels: NDArray[np.int32]

@@ -75,10 +75,10 @@ class Partition:
 
     A label may be in several blocks or in no block.
 
-    ``row_blocks`` has the block of each row, and ``label_blocks`` has the labels of each block.
-    ``objective`` is the value of the objective of `BlockPartitioner` for this partition, and ``history`` has
-    the values during the optimization. A positive entry of Y is captured if its label is in the block of its
-    row. ``captured`` is the fraction of the positive entries that are captured.
+    ``row_blocks`` has the block of each row, and ``label_blocks`` has the labels of each block. ``objective``
+    is the value of the objective of `BlockPartitioner` for this partition, and ``history`` has the values of
+    the objective during the optimization. A positive entry of Y is captured if its label is in the block of
+    its row. ``captured`` is the fraction of the positive entries that are captured.
     """
 
     row_blocks: NDArray[np.int32]
@@ -168,8 +168,8 @@ def lam_by_rule(Y: csr_array, n_blocks: int) -> float:
     """Return the value of `lam` for ``mode="rule"`` and a given number of blocks.
 
     If `n_blocks` is 1, the value is 0, so that the block has all labels. Otherwise, `default_lam` computes
-    the value. If the search of `partition_by_rule` starts with several blocks but ends with one block, it
-    replaces this value.
+    the value. `partition_by_rule` replaces this value if its search starts with several blocks and ends with
+    one block.
     """
     return 0.0 if n_blocks == 1 else default_lam(Y, RULE_SHARE)
 

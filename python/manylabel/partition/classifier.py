@@ -87,21 +87,21 @@ class BlockPartitionClassifier(BlockClassifier):
         Maximum number of labels per block; >= 1. None means no limit.
     n_routes : int or "auto", default="auto"
         Number of blocks that a row is routed to; >= 1. "auto" means one to three blocks if `n_blocks`, `lam`,
-        `max_labels` and `mode` have their default values, and one block otherwise. In the first case, a row
-        is routed to the smallest number of blocks whose probabilities sum to at least 90 % of the total
-        probability of its three most probable blocks. If rows may be routed to more than one block, the
-        scores of the blocks are merged. The merged score of a label is the logit of
-        ``sum_l p_l / (1 + exp(-s_l))``. The sum is over the blocks l of the row that have the label. Here,
-        s_l is the log-odds of the label in block l, and p_l is the probability of block l. The router
-        computes the probabilities p_l, and they are scaled to sum to 1 over the blocks of the row. Scores
-        that are margins, such as the scores of `DiSMECClassifier`, are multiplied by 4 to approximate
+        `max_labels` and `mode` have their default values, and one block otherwise. In the first case, let t
+        be the total probability of the three most probable blocks of a row. The row is routed to its most
+        probable blocks. Their number is the smallest number with a total probability of at least ``0.9 t``.
+        If rows may be routed to more than one block, the scores of the blocks are merged. The merged score of
+        a label is the logit of ``sum_l p_l / (1 + exp(-s_l))``, a sum over those blocks l of the row that
+        have the label. Here, s_l is the log-odds of the label in block l, and p_l is the probability of block
+        l. The router computes the probabilities p_l, which are scaled to sum to 1 over the blocks of the row.
+        Scores that are margins, such as the scores of `DiSMECClassifier`, are multiplied by 4 to approximate
         log-odds.
     mode : {"rule", "accuracy", "speed"}, default="rule"
         Method that chooses the weight `lam` if `lam` is "auto". "rule" computes a weight without
-        cross-validation. With this weight, a single block of all rows would contain just enough of the most
+        cross-validation. This is the weight with which a single block of all rows would have just enough
         frequent labels to cover 95 % of the positive entries of Y. There are two exceptions. If `n_blocks` is
         1, or if there are too few rows or labels for several blocks, the weight is 0. If the router is not
-        accurate enough for several blocks, the weight is chosen so that the labels of the only block cover
+        accurate enough for several blocks, the weight is chosen so that the only block has labels that cover
         97 % of the positive entries (see Notes). "accuracy" and "speed" use 5-fold cross-validation and the
         precision at 1, 3 and 5 (P@1, P@3 and P@5). "accuracy" chooses the weight with the largest sum of P@1,
         P@3 and P@5. "speed" chooses the largest weight for which P@1, P@3 and P@5 are each at most 2
@@ -125,11 +125,12 @@ class BlockPartitionClassifier(BlockClassifier):
         Tolerance of the partition; finite and > 0. The optimization of the partition stops after a round that
         lowers the objective by less than `tol`.
     random_state : int, RandomState instance or None, default=None
-        Seed of k-means and of the router. The seed also determines the random numbers of `estimator`, and of
-        estimators inside it, wherever ``random_state=None`` is set. Pass an int for reproducible results. If
-        `estimator` is reproducible, two fits with the same int are exactly equal.
+        Seed of k-means and of the router. If `estimator` or one of its inner estimators has
+        ``random_state=None``, this None is replaced by a seed that is derived from `random_state`. Pass an
+        int for reproducible results. If `estimator` is reproducible, two fits with the same int are exactly
+        equal.
     n_jobs : int or None, default=None
-        Number of threads. The threads process different blocks. None means 1, and -1 means all cores. The
+        Number of threads. Different threads fit different blocks. None means 1, and -1 means all cores. The
         result does not depend on this number.
 
     Attributes
@@ -206,19 +207,19 @@ class BlockPartitionClassifier(BlockClassifier):
     positive entries of Y.
 
     With ``mode="accuracy"`` and ``mode="speed"``, ``lam="auto"`` compares eight candidates for `lam`. Each
-    candidate is computed from a fraction p between 35 and 99 %. With this candidate as `lam`, a single block
-    of all rows would contain just enough of the most frequent labels to cover the fraction p of the positive
-    entries. Each of the five folds takes one fit of the partition, the router and the block models, with the
-    smallest candidate. A larger candidate has the same blocks of rows and a subset of the labels of each
+    candidate is computed from a fraction p between 35 and 99 %. The candidate is the weight with which a
+    single block of all rows would have just enough frequent labels to cover the fraction p of the positive
+    entries. In each of the five folds, the partition, the router and the block models are fitted once, with
+    the smallest candidate. A larger candidate has the same blocks of rows and a subset of the labels of each
     block. A larger candidate is therefore evaluated with the scores of the same models. The final fit also
-    computes the partition with the smallest candidate, and then selects the labels for `lam_`.
-    ``mode="speed"`` also takes five fits of `estimator` to all labels.
+    computes the partition with the smallest candidate, and then selects the labels for `lam_`. With
+    ``mode="speed"``, `estimator` is also fitted to all labels five times.
 
     If `n_blocks` is also "auto", the first number of blocks is the number that `BlockPartitioner` finds with
     its default value of `lam`. The number is halved until at least one candidate is accurate enough in all
     folds, or until the number is 1. A candidate is accurate enough if P@1, P@3 and P@5 are each at most 1
-    percentage point ("accuracy") or 2 percentage points ("speed") lower than with `estimator` alone. For this
-    comparison, `fit` takes five fits of `estimator` to all labels, in either of the two modes.
+    percentage point ("accuracy") or 2 percentage points ("speed") lower than with `estimator` alone. Both
+    modes need this comparison, for which `estimator` is fitted to all labels five times.
 
     References
     ----------

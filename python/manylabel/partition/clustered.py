@@ -77,7 +77,7 @@ class CBMLCClassifier(BlockClassifier):
     row_blocks_ : ndarray of shape (n_samples,), dtype int32
         The cluster of each training row.
     label_blocks_ : list of ndarray, dtype int32
-        The labels of each cluster, in increasing order: all labels that occur in its rows.
+        The labels that occur in the rows of each cluster, in increasing order.
     estimators_ : list of estimators
         The fitted model of each cluster. The model of a cluster without labels is None.
     router_coef_ : csc_array of shape (n_clusters, n_features), dtype float32

@@ -45,10 +45,10 @@ class BlockPartitioner(Estimator):
         Initial number of clusters; >= 1. If X has fewer than `n_blocks` distinct rows, the number of distinct
         rows is used. "auto" searches for the number of clusters whose partition captures the most positive
         entries. The search first tries every number from 1 to 16. It then tries larger numbers, each about a
-        quarter larger than the one before, up to 2,048. The search stops before the first number with which a
-        block would have no rows or no labels. A number is an improvement if its partition captures more
-        positive entries than the best earlier partition, and if the difference exceeds a thousandth of all
-        positive entries. The search also stops after five consecutive numbers without an improvement.
+        quarter larger than the one before, up to 2,048. The search stops if a number would leave a block
+        without rows or labels, and this number is not used. The search also stops after five consecutive
+        numbers without an improvement. An improvement is a partition that captures more positive entries than
+        the best earlier partition, by more than a thousandth of all positive entries.
     lam : float or "auto", default="auto"
         Weight of the term ``sum_l |L_l|^2`` in the objective; finite and >= 0. Larger values give smaller
         label sets. "auto" is 0 if `max_labels` is given. Otherwise, "auto" is about the largest weight with

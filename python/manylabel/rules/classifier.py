@@ -67,7 +67,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     ----------
     n_rules : int, default=1000
         Number of rules; >= 1. This number includes the default rule, which has no conditions and covers every
-        row. [2]_ uses 5000.
+        row. The authors of [2]_ use 5000 rules.
     loss : {"example-wise-logistic", "label-wise-logistic"}, default="example-wise-logistic"
         Loss function of a row. Here, p_k is the score of label k, and y_k is 1 if the row has label k and -1
         otherwise. "example-wise-logistic" is ``log(1 + sum_k exp(-y_k p_k))``, a surrogate of the subset 0/1
@@ -86,9 +86,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     max_bins : int or None, default=None
         Maximum number of bins for each sign of the step; >= `min_bins`. None means no limit.
     hessian : {"paper", "restricted"}, default="paper"
-        Whether a Newton step uses the second derivatives of the loss with respect to two different labels of
-        one bin. "paper" ignores these derivatives, as in [2]_. The steps are then shorter. "restricted" uses
-        them. This parameter has an effect only with label binning and the example-wise loss.
+        Whether Newton steps use mixed second derivatives of the loss, which are derivatives with respect to
+        two different labels of the same bin. "paper" ignores mixed derivatives, as in [2]_, which gives
+        shorter steps. "restricted" uses mixed derivatives. This parameter has an effect only with label
+        binning and the example-wise loss.
     step : {"auto", "newton", "safeguarded"}, default="auto"
         Length of a step. "newton" takes the full Newton step. "safeguarded" halves the Newton step until the
         step lowers the loss sufficiently (Armijo's rule). "auto" is "newton" for the label-wise loss, and for
@@ -134,8 +135,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         the number of existing rules. The seed of the previous fit is used again. On the same data, the
         continued fit gives the same model as a single fit with `n_rules` rules.
     early_stopping : bool, default=False
-        Whether to stop the fit when the loss on held-out rows no longer falls. The rules that were added
-        after the lowest loss are removed. The rows that `fit` gets as `eval_set` replace the held-out rows.
+        Whether to stop the fit when the loss on held-out rows no longer falls. All rules that were added
+        after the rule with the lowest loss are removed. If `eval_set` is passed to `fit`, its rows are used
+        instead of held-out rows.
     validation_fraction : float, default=0.1
         Fraction of the rows that `early_stopping` holds out; in (0, 1). At least one row is held out.
     n_iter_no_change : int, default=50
@@ -172,7 +174,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     label_set_weights_ : ndarray of shape (n_label_sets,), dtype float64
         Weight of each label set: the sum of the weights of the training rows with this label set.
     seed_ : int
-        Seed that was drawn from `random_state`.
+        Seed of the fit, which was drawn from `random_state`.
     rules_ : Rules
         All rules, as an object with arrays of conditions and heads.
     feature_importances_ : ndarray of shape (n_features,), dtype float64
@@ -209,9 +211,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
     If two fits differ only in `n_rules`, the shorter list of rules is the beginning of the longer list.
 
-    The effect of a rule on a label is the absolute head score of the label times the coverage of the rule.
-    The importance of a label is the sum of the effects of all rules on the label. This sum leaves out the
-    default rule. The importance of a feature is a sum over all conditions on the feature. Each condition of a
+    The effect of a rule on a label is the absolute value of the head score of the label, times the coverage
+    of the rule. The importance of a label is the sum of the effects of all rules, except the default rule, on
+    the label. The importance of a feature is a sum over all conditions on the feature. Each condition of a
     rule contributes the sum of the effects of the rule on all labels, divided by the number of conditions of
     the rule. `label_importances_` and `feature_importances_` are scaled so that each array sums to 1. If the
     default rule is the only rule, all importances are 0.
@@ -329,10 +331,11 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Parameters
         ----------
         eval_set : tuple of two matrices (X, y), default=None
-            Further rows for early stopping, in the form of X and y. The fit stops when the loss on these rows
-            no longer falls, and no row of X is held out. No rule is fitted to these rows. However, with
-            ``search="fast"``, the thresholds that are tried also depend on the values of these rows. None
-            means that rows of X are held out. `eval_set` requires ``early_stopping=True``.
+            A pair ``(X_eval, y_eval)`` of further rows for early stopping, in the same formats as X and y.
+            The fit stops when the loss on the further rows no longer falls. No rows of X are held out in this
+            case. No rule is fitted to the further rows. However, with ``search="fast"``, the thresholds that
+            are tried also depend on the values in the further rows. None means that rows of X are held out.
+            `eval_set` requires ``early_stopping=True``.
         """
         self._refuse_label_weight(label_weight)
         with self._fitting(y) as (built, Y):
@@ -489,7 +492,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
             The rules that cover the row. The ``repr`` of each rule is the text of the rule. If `label` is
             None, the scores of the rules sum to the result of `decision_function` for the row. If `label` is
             given, the result is a `LabelExplanation` of the rules, and their contributions sum to the score
-            of the label. A label that occurs in no training row has the score -inf instead.
+            of the label. This sum does not apply to a label that occurs in no training row, because its score
+            is -inf.
 
         Raises
         ------
@@ -522,11 +526,11 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         -------
         pandas.DataFrame
             Data frame with one row per rule. The columns "conditions" and "head" contain the rule as text.
-            The column "n_conditions" contains the number of conditions, and "coverage" the total weight of
-            the covered training rows. The column "n_labels" contains the number of labels with a nonzero
-            score. The column "strongest_label" contains the label with the largest absolute score, and
-            "score" contains this score. If rows were held out, the column "validation_loss" contains the loss
-            after each rule.
+            The column "n_conditions" contains the number of conditions. The column "coverage" contains the
+            total weight of the covered training rows. The column "n_labels" contains the number of labels
+            with a nonzero score. The column "strongest_label" contains the label with the largest absolute
+            score, and "score" contains this score. If rows were held out, the column "validation_loss"
+            contains the loss after each rule.
 
         Raises
         ------

@@ -149,8 +149,8 @@ def export_text(
         Maximum number of rules to write, starting with the first rule; >= 1. None writes all rules.
     max_labels : int, default=10
         Maximum number of labels to name per rule; >= 1. The labels with the largest absolute scores are
-        named. For the other labels of the rule, the text states only their number and the range of their
-        scores. None names all labels.
+        named. The text states only the number of the other labels of the rule, and the range of their scores.
+        None names all labels.
     decimals : int, default=2
         Number of digits after the decimal point of scores; >= 0. Labels with equal rounded scores are written
         on the same line. This parameter does not apply to the thresholds of conditions, which have at least
@@ -162,9 +162,9 @@ def export_text(
         The text. A rule is a line such as
         ``if alpha > 0.5 and beta <= 1.2 then +0.80 topic_a  (covers 123)``, where alpha and beta are features
         and topic_a is a label. The number 123 is the sum of the weights of the training rows that the rule
-        covers. If `fit` was called without `sample_weight`, 123 is the number of these rows. If a rule has
-        several different scores, each score is on an additional line. Several conditions on one numeric
-        feature are merged, as in ``0.2 < alpha <= 0.5``.
+        covers. If `fit` was called without `sample_weight`, 123 is the number of these rows. If the head of a
+        rule has several different scores, each score is on a separate line below the conditions. Several
+        conditions on one numeric feature are merged, as in ``0.2 < alpha <= 0.5``.
 
     Raises
     ------

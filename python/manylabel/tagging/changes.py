@@ -132,11 +132,11 @@ class EditableTagger(Estimator):
         Parameters
         ----------
         texts : iterable of str, or matrix of shape (n_samples, n_features)
-            Texts to fit the new labels to. Include texts without the new labels, which are the negative rows.
-            If `vectorizer` is None, a matrix of features.
+            Texts to fit the new labels to. Include texts that do not have the new labels, because these texts
+            are the negative examples. If `vectorizer` is None, pass a matrix of features.
         labels : iterable of iterables of str
             The names of the labels of each text. Names that are not labels of the tagger become new labels,
-            sorted by name. Names of labels that the tagger has are ignored.
+            sorted by name. Names of existing labels are ignored.
         label_ids : mapping of str to str, default=None
             Identifiers of the new labels. They are necessary if the tagger has identifiers, and must be None
             otherwise.
@@ -155,7 +155,7 @@ class EditableTagger(Estimator):
 
         Notes
         -----
-        Terms of the texts that the vectorizer does not know are ignored.
+        Terms that are not in the vocabulary of the vectorizer are ignored.
 
         Examples
         --------
@@ -299,15 +299,15 @@ class EditableTagger(Estimator):
     def update(self, texts: Any, labels: Any) -> None:
         """Add training texts, and fit their labels again.
 
-        The texts are added to the rows that the tagger keeps (see `keep_rows`). The labels of the texts are
-        fitted again, to the old and the new rows. The result for these labels is the same as in a fit to all
-        rows (see Notes). All other labels are not fitted again, although the texts are new negative rows for
-        them, and their scores do not change.
+        The texts are added to the rows that the tagger keeps (see `keep_rows`). The labels of the new texts
+        are fitted again, to the old and the new rows. The result for these labels is the same as in a fit to
+        all rows (see Notes). The scores of all other labels do not change, although a fit to all rows would
+        use the new texts as negative examples of these labels.
 
         Parameters
         ----------
         texts : iterable of str, or matrix of shape (n_samples, n_features)
-            The new texts. If `vectorizer` is None, a matrix of features.
+            The new texts. If `vectorizer` is None, pass a matrix of features.
         labels : iterable of iterables of str
             The names of the labels of each text, which must be labels of the tagger.
 
@@ -325,9 +325,9 @@ class EditableTagger(Estimator):
         Notes
         -----
         The vocabulary, the idf weights of the vectorizer, the threshold and the structure of the classifier
-        do not change. With `DiSMECClassifier`, the fits of some labels start from their present weights, as
-        with `warm_start` in `DiSMECClassifier.refit_labels`. The result for these labels differs from that of
-        a fit to all rows only within the tolerance of the solver.
+        do not change. With `DiSMECClassifier`, the labels are fitted with ``warm_start=True`` (see
+        `DiSMECClassifier.refit_labels`). The weights differ from the weights of a fit to all rows only within
+        the tolerance of the solver.
 
         Examples
         --------
@@ -342,8 +342,8 @@ class EditableTagger(Estimator):
         self._check_fitted()
         if not hasattr(self, "rows_"):
             raise ValueError(
-                "`keep_rows` must be True in `fit` if `update` is called later, because this tagger keeps no "
-                "rows to which the new texts could be added; refit_labels fits labels to the given texts only"
+                "`keep_rows` must be True in `fit` to call `update` later, but this tagger keeps no rows; "
+                "the method `refit_labels` needs no kept rows, but fits labels to the given texts only"
             )
         X, _, Y = self._matrices(texts, labels, self.label_names_.tolist(), fits=False)
         self.rows_, self.row_labels_ = _stacked(self.rows_, X), _stacked(self.row_labels_, Y)
@@ -450,7 +450,7 @@ def _merged(Y: csr_array, places: NDArray[np.int64]) -> csr_array:
 
 
 def identifiers(names: NDArray[Any], label_ids: Mapping[str, str] | Sequence[str]) -> NDArray[Any]:
-    """Return the identifiers of labels as an array, and check that each label has a different one."""
+    """Return the identifiers of labels as an array, and check that they are unique."""
     if isinstance(label_ids, Mapping):
         missing = [name for name in names if name not in label_ids]
         if missing:

@@ -33,7 +33,7 @@ _CONVERTERS: WeakKeyDictionary[Any, Callable[[str], Any]] = WeakKeyDictionary()
 
 
 def checked_texts(texts: Iterable[Any]) -> Iterator[str]:
-    """Yield the texts, and raise an error at the first one that is not a str."""
+    """Yield the texts, and raise an error at the first text that is not a str."""
     texts = values_of_column(texts, "texts")
     if isinstance(texts, str):
         raise ValueError("`texts` must be an iterable of str, got a str; a single text is [text]")

@@ -40,9 +40,10 @@ def read_texts(
     separator: str = ";",
     encoding: str = "utf-8",
 ) -> Iterator[tuple[str, list[str]]]:
-    r"""Read texts and the names of their labels from a file or a folder, one after the other.
+    r"""Read texts and the names of their labels from a file or a folder, one text at a time.
 
-    The result can be passed to `TextTagger.fit`. The whole file is never in memory.
+    The result can be passed to `TextTagger.fit`. The file is never completely in memory. The end of the file
+    name determines the format:
 
     ================================  ======================================================================
     ``.csv``, ``.tsv``                a table with a header; the labels are in one cell, with `separator`
@@ -67,10 +68,10 @@ def read_texts(
     text : str or sequence of str, default=None
         Names of the columns with the text. Several columns are joined with a line break. A single str may
         name several columns, with commas between them, such as ``"title,abstract"``. None means the column
-        "text", except for ``.tsv``.
+        "text". For a ``.tsv`` file, None means that the file has no header.
     labels : str, default=None
-        Name of the column with the labels. None means the column "labels", or no labels if there is no such
-        column.
+        Name of the column with the labels. None means the column "labels". If a table has no such column, its
+        texts have no labels.
     separator : str, default=";"
         Text between two names in a cell. Spaces around names are removed.
     encoding : str, default="utf-8"
@@ -94,7 +95,7 @@ def read_texts(
     Warns
     -----
     UserWarning
-        If nearly all cells have a single label, but most of them contain another common separator, such as a
+        If nearly all cells have a single label, but most cells contain another common separator, such as a
         comma. The warning is issued after the last row.
 
     Examples
@@ -200,8 +201,9 @@ class _Cells:
         ):
             warnings.warn(
                 f"{path}: {self._n_single} of {self._n_cells} cells have a single label with the separator "
-                f"{self._separator!r}, but {self._n_with[other]} of them contain {other!r}. If this is the "
-                f"separator, pass separator={other!r} (on the command line, --sep {other!r})",
+                f"{self._separator!r}, but {self._n_with[other]} of these cells contain {other!r}. If "
+                f"{other!r} is the separator, pass separator={other!r} (on the command line: --sep "
+                f"{other!r})",
                 stacklevel=3,
             )
 

@@ -103,9 +103,10 @@ class TextTagger(EditableTagger):
     classifier : estimator or None, default=None
         Classifier with the method `predict_topk`. None means ``LabelTreeClassifier(random_state=0)``.
     vectorizer : "tfidf", vectorizer or None, default="tfidf"
-        Converts texts to features. "tfidf" means ``TfidfVectorizer(sublinear_tf=True, dtype=np.float32)``.
-        Any vectorizer of scikit-learn is allowed. However, a tagger cannot be saved if a parameter of its
-        vectorizer is a function. None means that the user passes features instead of texts.
+        Vectorizer that converts texts to features. "tfidf" means
+        ``TfidfVectorizer(sublinear_tf=True, dtype=np.float32)``. Any vectorizer of scikit-learn is allowed.
+        However, a tagger cannot be saved if a parameter of its vectorizer is a function. None means that all
+        methods get matrices of features instead of texts.
     decision : DecisionRule or None, default=None
         Rule of :mod:`manylabel.decision` that chooses the label sets of `predict` from probabilities, such as
         ``Thresholds("example_f1")``. The probabilities are computed by a `DecisionClassifier`, which
@@ -144,17 +145,17 @@ class TextTagger(EditableTagger):
 
     Notes
     -----
-    The scores of `suggest` are the scores of the classifier. They are probabilities if `decision` is given,
-    or if the classifier is a `LabelCalibrator`.
+    The scores of `suggest` are the scores of the classifier. The scores are probabilities if `decision` is
+    given, or if the classifier is a `LabelCalibrator`.
 
-    The texts are read once and are not kept. They are converted to features on one thread. For 120,000
-    titles, this takes 3.4 seconds, which is a small part of the time of a fit.
+    The texts are read once and are not kept. They are converted to features on one thread. The conversion of
+    120,000 titles takes 3.4 seconds, which is a small part of the time of a fit.
 
-    With `decision`, the classifier is fitted to all rows and, in addition, to the rows that are not held out.
-    If the texts have fewer than 250,000 labels in total, the rows are held out in five folds, and the
-    classifier is fitted six times. Otherwise, a tenth of the rows is held out, and the classifier is fitted
-    twice. With `RiskControl`, a tenth of the rows is held out, and the classifier is fitted only once, to the
-    other rows.
+    With `decision`, rows are held out to calibrate the probabilities and to fit the decision rule. If the
+    texts have fewer than 250,000 labels in total, there are five folds of held-out rows. The classifier is
+    then fitted six times: once for each fold, and once to all rows. Otherwise, a tenth of the rows is held
+    out, and the classifier is fitted twice. With `RiskControl`, a tenth of the rows is held out, and the
+    classifier is fitted only once, to the other rows.
 
     Examples
     --------
@@ -217,24 +218,25 @@ class TextTagger(EditableTagger):
         Parameters
         ----------
         texts : iterable of str, iterable of pairs, or matrix of shape (n_samples, n_features)
-            The texts. If `labels` is None, they are pairs of a text and the names of its labels, such as the
-            result of `read_texts`. If `vectorizer` is None, they are a matrix of features instead. A column
-            of a data frame is also allowed.
+            The texts. If `labels` is None, pass pairs of a text and the names of its labels, such as the
+            result of `read_texts`. If `vectorizer` is None, pass a matrix of features. A column of a data
+            frame is also allowed.
         labels : iterable of iterables of str, or indicator matrix, default=None
             The names of the labels of each text, or a 0/1 indicator matrix of shape (n_samples, n_labels). A
             data frame is an indicator matrix, and the names of its columns are the names of the labels.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the texts, >= 0. None means equal weights. Must be None if `keep_rows` is True.
+            Weights of the texts, >= 0. None means equal weights. If `keep_rows` is True, `sample_weight` must
+            be None.
         label_names : sequence of str, default=None
             Names of the labels, which must be unique. This argument is necessary if `labels` is an ndarray or
-            a sparse matrix. If `labels` contains lists of names, `label_names` has all allowed names, in the
-            order of the columns. None means all names in the lists, sorted.
+            a sparse matrix. If `labels` contains lists of names, `label_names` contains all allowed names,
+            and its order becomes the order of the labels. None means all names in the lists, sorted.
         label_ids : mapping of str to str, or sequence of str of length n_labels, default=None
-            Identifiers of the labels, such as URIs: a mapping from names, or one identifier for each name.
-            They must be unique.
+            Identifiers of the labels, such as URIs. A mapping has the names as keys. A sequence has one
+            identifier for each name, in the order of the labels. Identifiers must be unique.
         progress : callable, default=None
             Function that is passed to the method `fit` of the classifier. While texts are converted to
-            features, the function is called with 0. If it raises an exception, the fit stops.
+            features, the function is called with 0. If the function raises an exception, the fit stops.
 
         Returns
         -------
@@ -326,7 +328,7 @@ class TextTagger(EditableTagger):
         ----------
         pipeline : sklearn.pipeline.Pipeline
             The fitted pipeline. Its first step converts texts to features, and its last step is a classifier
-            with the method `predict_topk`. Other transformers may be between them.
+            with the method `predict_topk`. Other transformers may be between these two steps.
         label_names : sequence of str, default=None
             Names of the labels. None means the names that the classifier has. If the classifier has no names,
             the labels are named "0", "1" and so on.
@@ -444,7 +446,7 @@ class TextTagger(EditableTagger):
         Parameters
         ----------
         text : str, or matrix of shape (1, n_features)
-            The text. If `vectorizer` is None, its features.
+            The text. If `vectorizer` is None, pass a matrix with the features of one text.
         label : str
             Name of the label.
 
@@ -549,7 +551,7 @@ class TextTagger(EditableTagger):
         Parameters
         ----------
         texts : str, iterable of str, or matrix of shape (n_samples, n_features)
-            One text or several texts. If `vectorizer` is None, a matrix of features.
+            One text or several texts. If `vectorizer` is None, pass a matrix of features.
         k : int, default=5
             Number of labels of each text; >= 1.
         ids : bool, default=False
@@ -560,7 +562,8 @@ class TextTagger(EditableTagger):
         list of tuple (str, float), or list of such lists
             The names and scores of the k best labels, best label first. The result is a single list if
             `texts` is a str. If two labels have the same score, the label that comes first in `label_names_`
-            is first. A text gets fewer labels if the classifier scores fewer labels.
+            is first. A text gets fewer than k labels if the classifier scores fewer than k labels for this
+            text.
 
         Raises
         ------
@@ -571,7 +574,7 @@ class TextTagger(EditableTagger):
 
         Notes
         -----
-        A single short text takes well under a millisecond with a tree of 24,000 labels.
+        With a `LabelTreeClassifier` of 24,000 labels, a call with a short text takes less than a millisecond.
 
         Examples
         --------
@@ -601,12 +604,12 @@ class TextTagger(EditableTagger):
         return found
 
     def predict_topk(self, texts: Any, k: int = 5) -> csr_array:
-        """Predict the k best labels of each text, as a sparse matrix. `suggest` returns their names.
+        """Predict the k best labels of each text, as a sparse matrix. `suggest` returns label names instead.
 
         Parameters
         ----------
         texts : iterable of str, or matrix of shape (n_samples, n_features)
-            The texts. If `vectorizer` is None, a matrix of features.
+            The texts. If `vectorizer` is None, pass a matrix of features.
         k : int, default=5
             Number of labels per text, >= 1.
 
@@ -658,7 +661,7 @@ class TextTagger(EditableTagger):
         Parameters
         ----------
         texts : iterable of str, or matrix of shape (n_samples, n_features)
-            The texts. If `vectorizer` is None, a matrix of features.
+            The texts. If `vectorizer` is None, pass a matrix of features.
         ids : bool, default=False
             Whether to return identifiers instead of names. The tagger must have `label_ids_`.
 

@@ -71,18 +71,20 @@ class LabelTreeClassifier(EditableLabels):
 
     The root of the tree has all labels. `fit` divides them into clusters of similar labels, one cluster for
     each child of the root. The clusters are divided again, until a node has few labels. Such a node is a
-    leaf. Inner nodes have a linear classifier for each child, and leaves have one for each label.
+    leaf. Inner nodes have a linear classifier for each child, and leaves have a linear classifier for each
+    label.
 
-    A prediction starts at the root and sends a row to the `beam` best nodes of each level. It scores only the
-    labels of the leaves that the row reaches. If `branching` and `max_leaf` are fixed and the tree
-    has many levels, the time of a prediction grows with the logarithm of the number of labels [1]_.
+    To predict a row, the tree is searched from the root down. On each level, only the `beam` best nodes are
+    kept, and the row is said to reach these nodes. Only the labels of the leaves that the row reaches are
+    scored. If `branching` and `max_leaf` are fixed and the tree has many levels, the time of a prediction
+    grows with the logarithm of the number of labels [1]_.
 
     Parameters
     ----------
     C : float or "auto", default="auto"
         Weight of the loss relative to the regularization, in each linear classifier; finite and > 0. Smaller
         values regularize more strongly. "auto" is the value that `DiSMECClassifier` would choose for the same
-        data and `loss`. It is found by fitting one-vs-rest classifiers to a sample of the data.
+        data and `loss`. To find this value, one-vs-rest classifiers are fitted to a sample of the data.
     n_trees : int, default=1
         Number of trees; >= 1. The trees have different seeds, and their probabilities are averaged. Rankings
         are slightly better with three trees than with one tree. The size of the model is proportional to
@@ -92,13 +94,13 @@ class LabelTreeClassifier(EditableLabels):
         Maximum number of children of a node; from 2 to 65,535. With few children, a tree has more levels, and
         a prediction is more likely to miss a correct label. With the default, all leaves are children of the
         root if there are at most about 200,000 labels. On synthetic data with 72,354 labels, P@1 is 94.5 with
-        this default and 92.6 with 64 children, and the fit takes about as long.
+        this default and 92.6 with 64 children, and the two fits take about the same time.
     max_leaf : int or "auto", default="auto"
         Maximum number of labels of a leaf; from 1 to 65,535. Larger leaves often rank better, and the model
         is smaller, but the fit takes longer. If Y has at most `max_leaf` labels, the tree is a single leaf,
         which is a one-vs-rest classifier. "auto" is the number of labels divided by 32, but at least 100 and
-        at most 400. If Y has fewer than ``200 * beam`` labels, "auto" is 400, because a row would reach most
-        leaves of 100 labels. Labels that occur in no training row do not count.
+        at most 400. If Y has fewer than ``200 * beam`` labels, "auto" is 400, because smaller leaves would
+        save little: a row would reach most of them. Labels that occur in no training row are not counted.
     beam : int, default=7
         Number of nodes of each level of a tree that a row is sent to in predictions; >= 1. Larger values take
         more time and may find better labels. `predict_topk` can use another value without a new fit. `fit`
@@ -107,23 +109,25 @@ class LabelTreeClassifier(EditableLabels):
         Whether the tree is balanced. If True, the numbers of labels of two leaves differ by at most 1. If
         False, the sizes of the clusters depend on the data, and leaves can be at different depths.
     label_vectors : {"rows", "rembrandt"}, default="rows"
-        Vectors from which similar labels are found. "rows" is the sum of the rows that have the label. This
-        representation is known as PIFA, positive instance feature aggregation [1]_. "rembrandt" is the sum of
-        the same rows after :class:`~manylabel.Rembrandt` has reduced them to 100 components. See Notes for
-        the costs. If the tree is a single leaf, `label_vectors` has no effect.
+        Vectors that represent the labels when they are clustered. With "rows", the vector of a label is the
+        sum of the rows that have the label. This method is known as PIFA, positive instance feature
+        aggregation [1]_. With "rembrandt", :class:`~manylabel.Rembrandt` first reduces the rows to 100
+        components. The Notes state the memory of the vectors. If the tree is a single leaf, `label_vectors`
+        has no effect.
     negatives : {"routed", "siblings"}, default="routed"
-        Rows that are the negative examples of a classifier. With "siblings", they are the rows that belong to
-        another child or label of the same node, as in [1]_. A row belongs to a child if it has a label below
-        the child. "routed" also uses the rows that the levels above send to the node. A row is sent to up to
-        ``2 * beam`` nodes of each level. With "siblings", the fit is faster, but rankings are usually worse.
+        Rows that are the negative examples of a classifier. With "siblings", the negative examples are the
+        rows that have another label of the same node, or a label below another child of the same node, as in
+        [1]_. With "routed", further negative examples are the rows that reach the node when the tree is
+        searched. In this search, a row reaches up to ``2 * beam`` nodes of each level (see Notes). With
+        "siblings", the fit is faster, but rankings are usually worse.
     loss : {"squared_hinge", "logistic"}, default="squared_hinge"
-        Loss of the linear classifiers. With "logistic", each of them is an L2-regularized logistic
+        Loss of the linear classifiers. With "logistic", each classifier is an L2-regularized logistic
         regression, and the probability of a node or label is the logistic function of its margin (see Notes).
-        The fit takes longer, because it always uses all rows of a node.
+        A fit with "logistic" takes longer, because it always uses all rows of a node.
     combine : {"product", "leaf"}, default="product"
-        How the score of a label is computed. "product" is the logarithm of a product. The factors are the
-        probability of the label itself and a power of the probability of its leaf (see Notes). "leaf" is the
-        margin of the label. With "leaf", the nodes on the path only decide which labels are scored.
+        How the score of a label is computed. With "product", the score is the logarithm of a product: the
+        probability of the label times a power of the probability of its leaf (see Notes). With "leaf", the
+        score is the margin of the label, and the nodes on the path only decide which labels are scored.
     path_weight : float or "auto", default="auto"
         Exponent of the probability of the leaf, with ``combine="product"``; finite and >= 0. The probability
         of a leaf is the product of the probabilities of all nodes on the path from the root to the leaf. With
@@ -133,21 +137,22 @@ class LabelTreeClassifier(EditableLabels):
         Weights with an absolute value below `prune` are set to zero; finite and >= 0. "auto" is 0.1 if ``C_``
         is at least 1. Otherwise, it is ``0.1 * sqrt(C_)``, because a smaller C gives smaller weights.
     weights : {"float32", "float16", "int8"}, default="float32"
-        How the fitted weights are stored. A weight takes 4, 2 or 1 bytes, and 2 more bytes for the position
-        of its child or label in the node. "float16" rounds every weight to about three decimal digits. "int8"
-        stores an integer from -127 to 127 for each weight, and one scale for each child and label. Scores
-        change slightly (see Notes). All computations of `fit` use float32, and the weights are converted at
-        the end. With "float16", `fit` raises an error if the absolute value of a weight exceeds 65,504.
+        How the fitted weights are stored. A weight takes 4, 2 or 1 bytes. Two more bytes per weight store the
+        child or label to which the weight belongs. "float16" rounds every weight to about three decimal
+        digits. "int8" stores an integer from -127 to 127 for each weight, and one scale for each child and
+        label. Scores change slightly (see Notes). All computations of `fit` use float32, and the weights are
+        converted at the end. With "float16", `fit` raises an error if the absolute value of a weight exceeds
+        65,504.
     fit_intercept : bool, default=True
         Whether to fit intercepts. An intercept is regularized like the weight of a feature that is 1 in every
         row.
     threshold : {"auto", "zero"} or float, default="auto"
         Number that is subtracted from all scores. `predict` then assigns the labels with positive scores.
         "auto" learns the threshold on held-out rows, so that about the right number of labels is predicted
-        (see Notes). "zero" stands for a margin of 0: the threshold is the score of a label with margin 0, in
-        a leaf with probability 1. With ``combine="product"``, this score is -1, because the probability of a
-        label with margin 0 is ``exp(-1)`` (see Notes), or ``log(0.5)`` with the logistic loss. With
-        ``combine="leaf"``, it is 0.
+        (see Notes). "zero" means the score of a label whose margin is 0 and whose leaf has the probability 1.
+        With ``combine="leaf"``, this score is 0. With ``combine="product"``, this score is the logarithm of
+        the probability of the label (see Notes): -1 with the squared hinge loss, and ``log(0.5)`` with the
+        logistic loss.
     normalize : {"auto", "rows"} or bool, default="auto"
         Whether to scale the rows. "rows" or True scales every row to unit Euclidean length, in `fit` and in
         predictions. This is usually best for text data. False does not scale the rows. "auto" is False if
@@ -158,9 +163,10 @@ class LabelTreeClassifier(EditableLabels):
         `DiSMECClassifier` does for rare labels. The positive rows of a label are the rows with the label. The
         positive rows of a child are the rows with a label below the child. A child or label is rare if fewer
         than 1 % of the rows of the node are positive. It is also rare if it has at most 300 positive rows,
-        and fewer than 20 % of the rows of the node are positive. The labels that are not rare are solved in
-        groups of sixteen, and the most frequent rare labels fill the last group. With the logistic loss,
-        every row has a loss, so "fast" is the same as "exact".
+        and fewer than 20 % of the rows of the node are positive. Children or labels that are not rare are
+        solved in groups of sixteen. If the last group has fewer than sixteen, the most frequent rare children
+        or labels are added to it. With the logistic loss, every row has a loss, so "fast" is the same as
+        "exact".
     tol : float, default=0.01
         Tolerance of the solver; finite and > 0. `tol` has the same meaning as in `DiSMECClassifier`.
     max_iter : int, default=1000
@@ -174,22 +180,23 @@ class LabelTreeClassifier(EditableLabels):
     C_ : float
         The value of `C`, as given or chosen.
     threshold_ : float
-        The value of `threshold`, as given or learned. It is subtracted from all scores, so that predicted
-        labels have positive scores.
+        The value of `threshold`, as given or learned. The threshold is subtracted from all scores, so that
+        predicted labels have positive scores.
     normalize_ : bool
         Whether rows are scaled to unit length before they are scored.
     by_leaf_ : bool
-        Whether the score of a label is its margin. True if `combine` is "leaf".
+        Whether the score of a label is its margin. The value is True if `combine` is "leaf".
     logistic_ : bool
         Whether the classifiers were fitted with the logistic loss.
     path_weight_ : float
         The value of `path_weight`, as given or chosen. It is 0 if `combine` is "leaf".
     margin_power_ : int
         The exponent of the probability ``exp(-max(0, 1 - s)**margin_power_)`` of a node or label with margin
-        s: 2 or 3. This attribute exists only if the model was fitted by another program, see
-        :mod:`manylabel.compat`. Without it, the exponent is 3.
+        s: 2 or 3. This attribute exists only if the model was fitted by another program (see
+        :mod:`manylabel.compat`). If the attribute does not exist, the exponent is 3.
     n_iter_ : int
-        Largest number of steps of a linear classifier. It is `max_iter` if a classifier did not converge.
+        Largest number of steps of a linear classifier. The value is `max_iter` if a classifier did not
+        converge.
     node_children_ : ndarray of shape (n_nodes + 1,), dtype int64
         Node v has the children ``node_children_[v]`` to ``node_children_[v + 1] - 1``. The first nodes are
         the roots of the trees, and ``node_children_[0]`` is the number of trees.
@@ -197,7 +204,7 @@ class LabelTreeClassifier(EditableLabels):
         Node v has the labels ``leaf_labels_[node_label_ends_[v]:node_label_ends_[v + 1]]``. Nodes with
         children have no labels.
     node_intercept_ : ndarray of shape (n_nodes,), dtype float32
-        Intercept of the classifier that computes the margin of each node. It is 0 for roots.
+        Intercept of the classifier that computes the margin of each node. Roots have the value 0.
     leaf_labels_ : ndarray of shape (n_leaf_labels,), dtype int32
         Labels of all leaves. Labels that occur in no training row are in no leaf.
     leaf_intercept_ : ndarray of shape (n_leaf_labels,), dtype float32
@@ -223,8 +230,8 @@ class LabelTreeClassifier(EditableLabels):
         Weights of all linear classifiers. The dtype is the value of `weights`. Weights of dtype int8 must be
         multiplied by the scales of their children or labels.
     node_scale_ : ndarray of shape (n_nodes,), dtype float32
-        Scale of the weights of the classifier that computes the margin of each node. It is the largest
-        absolute value of these weights, divided by 127, and 0 for roots. This attribute exists only if
+        Scale of the weights of the classifier that computes the margin of each node. The scale is the largest
+        absolute value of these weights, divided by 127. Roots have the value 0. This attribute exists only if
         `weights` is "int8".
     leaf_scale_ : ndarray of shape (n_leaf_labels,), dtype float32
         Scale of the weights of each entry of `leaf_labels_`. This attribute exists only if `weights` is
@@ -238,28 +245,30 @@ class LabelTreeClassifier(EditableLabels):
     Notes
     -----
     If an entry of Y is unknown (NaN), the row is left out of the loss of the label. In an inner node, a row
-    is left out of the loss of a child if a label below the child is unknown for this row, and no label below
-    the child is known to be present. In the label vectors, unknown entries count as 0.
+    is left out of the loss of a child if it is unknown whether the row has a label below the child. In the
+    label vectors, unknown entries count as 0.
 
-    The vector of a label is the sum of the rows that have the label, or of their reduced forms if
-    `label_vectors` is "rembrandt". The sum is scaled to unit length. Labels are clustered by spherical
-    2-means of these vectors (2-means with cosine similarity). The clusters are divided again in the same way,
-    until there is one cluster for each child of the node. The classifiers are fitted level by level, from the
-    root down. A node is fitted to the rows that have a label below the node. With ``negatives="routed"``, it
-    is also fitted to the rows that the levels above send to the node. A row is sent to the `beam` best nodes
-    of a level, as in a prediction, and to up to `beam` further nodes. A further node has at least ``exp(-7)``
-    times the probability of the best node. (If the best probability is 1, this is a margin above -0.9.) The
-    negative rows of a label therefore include all rows that reach its leaf but do not have the label, and
-    rows that almost reach its leaf. Without the further nodes, P@1 on citeulike-t is 0.9 points lower (mean
-    of three seeds), because new rows spread over more leaves than the rows of `fit`. On eurlex57k and
-    yso-finna-en, the difference is about 0.1 points or less. The classifiers minimize the same objective as
-    `DiSMECClassifier`.
+    The vector of a label is the sum of the rows that have the label. If `label_vectors` is "rembrandt", the
+    rows are first reduced to 100 components. The vector is scaled to unit length. Labels are clustered by
+    spherical 2-means of these vectors (2-means with cosine similarity). The clusters are divided again in the
+    same way, until there is one cluster for each child of the node. The classifiers are fitted level by
+    level, from the root down. A node is fitted to the rows that have a label below the node. With
+    ``negatives="routed"``, the node is also fitted to all other rows that reach the node when the tree is
+    searched. In this search, a row reaches the `beam` best nodes of a level, as in a prediction, and up to
+    `beam` further nodes. A further node is reached only if its probability is at least ``exp(-7)`` times the
+    probability of the best node. If the best node has the probability 1, a further node therefore has a
+    margin above -0.9. The negative rows of a label therefore include all rows without the label that reach
+    its leaf in a prediction, and some rows that almost reach its leaf. Without the further nodes, P@1 on
+    citeulike-t is 0.9 points lower (mean of three seeds), because new rows spread over more leaves than the
+    rows of `fit`. On eurlex57k and yso-finna-en, the difference is about 0.1 points or less. The classifiers
+    minimize the same objective as `DiSMECClassifier`.
 
-    With several trees, ``solver="fast"`` and the squared hinge loss, the fit of a label in a tree starts from
-    the result of the label in the previous tree. A rare label starts from its dual variables, and a frequent
-    label starts from its weights. One search for negative rows and one solver step are then sufficient. On
-    eurlex57k, the fit of three trees takes 1.9 times as long as the fit of one tree. If every fit starts from
-    zero, it takes 2.7 times as long, and P@1, P@3 and P@5 differ by at most 0.1 points.
+    With ``solver="fast"`` and the squared hinge loss, the fit of a label in the second and any later tree
+    starts from the result of the label in the previous tree. A rare label starts from its dual variables, and
+    a frequent label starts from its weights. One search for negative rows and one solver step are then
+    sufficient. On eurlex57k, the fit of three trees takes 1.9 times as long as the fit of one tree. If all
+    three trees were fitted from the start, the fit would take 2.7 times as long, and P@1, P@3 and P@5 would
+    differ by at most 0.1 points.
 
     The probability of a node or label with margin s is ``exp(-max(0, 1 - s)**3)`` with the squared hinge
     loss, and ``1 / (1 + exp(-s))`` with the logistic loss. With ``combine="product"``, the score of a label
@@ -272,13 +281,13 @@ class LabelTreeClassifier(EditableLabels):
     probability of a child estimates the probability that a row has a label below the child, given that it has
     a label below the node. With ``path_weight=1``, the product for a label estimates the probability of the
     label by the chain rule, and ``exp(score + threshold_)`` is this product. With ``negatives="routed"``, the
-    classifiers see more negative rows, and the product is no probability. `LabelCalibrator` computes
-    calibrated probabilities for both losses.
+    classifiers are fitted to more negative rows, and the product does not estimate a probability.
+    `LabelCalibrator` computes calibrated probabilities for both losses.
 
     The squared hinge loss gives better rankings for data with many rare labels, and its fit is faster. The
     table compares P@1, P@3 and P@5 of the two losses, with the default parameters and one seed. The last
-    column is the processor time of the fit with the logistic loss, divided by the time with the squared hinge
-    loss.
+    column is the processor time of a fit with the logistic loss, divided by the processor time of a fit with
+    the squared hinge loss.
 
     =========== ================ ================ ====
     data        squared hinge    logistic         time
@@ -291,27 +300,28 @@ class LabelTreeClassifier(EditableLabels):
     `predict` and `predict_topk` score the labels of the leaves that a row reaches. `decision_function` scores
     all labels. With several trees, a row can reach a label in one tree but not in another tree. The
     probability in the other tree is then estimated. The estimate is the mean of the probabilities in the
-    trees in which the row reached the label, but at most ``(r / 2) ** path_weight_``. Here, r is the
-    probability of the best node that was dropped from the beam of the other tree. `decision_function` needs
-    no estimates, so its scores can differ from the scores of `predict_topk`.
+    trees in which the row reached the label, but at most ``(r / 2) ** path_weight_``. Here, r is the highest
+    probability of a node that the search of the other tree dropped. `decision_function` needs no estimates,
+    so its scores can differ from the scores of `predict_topk`.
 
-    With ``path_weight="auto"`` or ``threshold="auto"``, a tenth of the rows is held out, or up to a quarter
-    if the data set is small, but at most 4,096 rows. With several trees, fewer rows are held out if they
-    could otherwise reach more than about four million labels in total. The classifiers are not fitted again
-    from the start. Instead, after the fit of a node, a few solver steps adapt a copy of its weights to the
-    rows that are not held out. This copy scores the held-out rows. The weights of the model do not change.
-    `path_weight_` is the value with the largest sum of the precisions at 1, 3 and 5 on the held-out rows.
-    `threshold_` is the score at which the number of predicted labels of these rows equals the number of their
-    true labels. If the held-out rows have fewer than 200 labels in total, `path_weight_` is 1. With fewer
-    than ten labels, the threshold is the same as with "zero".
+    With ``path_weight="auto"`` or ``threshold="auto"``, a tenth of the rows is held out, but at most 4,096
+    rows. If the data set is small, up to a quarter of the rows is held out. With several trees, the number of
+    held-out rows is also limited such that they reach at most about four million labels in total. The
+    classifiers are not fitted again from the start. Instead, after the fit of a node, a few solver steps
+    adapt a copy of its weights to the rows that are not held out. This copy scores the held-out rows. The
+    weights of the model do not change. `path_weight_` is the value with the largest sum of the precisions at
+    1, 3 and 5 on the held-out rows. `threshold_` is the score at which the number of predicted labels of
+    these rows equals the number of their true labels. If the held-out rows have fewer than 200 labels in
+    total, `path_weight_` is 1. If the held-out rows have fewer than ten labels in total, the threshold is the
+    same as with "zero".
 
     With ``weights="float16"``, the relative error of a weight is at most ``2**-11``. If the absolute value of
     the weight is below ``2**-14``, the absolute error is at most ``2**-25`` instead. With ``weights="int8"``,
     the error of a weight is at most half the scale of its child or label. Weights that are rounded to 0 are
     removed. Intercepts are always float32, and so are the products and sums of a prediction. Predictions read
-    the stored weights directly, without a copy in float32. In `fit`, rows are sent through the tree with
-    float32 weights. `path_weight_` and `threshold_` are also learned with float32 weights. While the weights
-    are converted, both forms are in memory.
+    the stored weights directly, without a copy in float32. In `fit`, all computations use float32 weights,
+    including the choice of `path_weight_` and `threshold_`. While the weights are converted at the end of the
+    fit, both forms are in memory.
 
     The result does not depend on `n_jobs`. `fit` allocates no array of shape (n_samples, n_labels) or
     (n_labels, n_features). Only two results are dense: the scores from `decision_function` and, if Y was
@@ -447,14 +457,14 @@ class LabelTreeClassifier(EditableLabels):
             of an inner node is multiplied by the mean of these weights over the positive entries of Y whose
             labels are below the child. None means equal weights.
         propensities : array-like of shape (n_labels,), default=None
-            For each label, the probability that a row to which the label applies has the label in Y, in
-            (0, 1]. `manylabel.metrics.propensities` estimates these probabilities. If a label has the
+            For each label, the probability that a row to which the label applies has the label in Y; > 0 and
+            <= 1. `manylabel.metrics.propensities` estimates these probabilities. If a label has the
             propensity p, the losses of the rows that have the label are multiplied by ``2/p - 1``. For a
-            child of an inner node, the losses of its positive rows are multiplied by the mean of these
-            factors over the positive entries of Y whose labels are below the child. The loss is then a convex
-            upper bound of an unbiased estimate of the loss for the complete labels, as in `DiSMECClassifier`.
-            Rare labels get higher scores. If C is chosen by rankings, a correct prediction of the label
-            counts ``1/p`` times its weight. None means that Y is complete.
+            child of an inner node, the losses of the rows with a label below the child are multiplied by the
+            mean of these factors over the positive entries of Y whose labels are below the child. The loss is
+            then a convex upper bound of an unbiased estimate of the loss for the complete labels, as in
+            `DiSMECClassifier`. Rare labels get higher scores. If C is chosen by rankings, a correct
+            prediction of the label counts ``1/p`` times its weight. None means that Y is complete.
         """
         with self._fitting(y) as (built, Y):
             built._fit(X, Y, sample_weight, progress, label_weight=label_weight, propensities=propensities)
@@ -588,8 +598,8 @@ class LabelTreeClassifier(EditableLabels):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features of the rows to which the classifiers of the new labels are fitted. The rows need not be
-            the rows of `fit`, but X must have the features of `fit`. Include rows without the new labels,
+            Features of the rows to which the classifiers of the new labels are fitted. The rows may differ
+            from the rows of `fit`, but the features must be the same. Include rows without the new labels,
             because they are the negative rows of the classifiers.
         Y_new : array-like or sparse matrix of shape (n_samples, n_new), or array-like of shape (n_samples,)
             0/1 indicator matrix of the new labels only, with at least one label. NaN marks unknown entries. A
@@ -616,35 +626,37 @@ class LabelTreeClassifier(EditableLabels):
         ValueError
             If an argument or parameter is not valid, for example if X has another number of features than in
             `fit`, or if `Y_new` has another number of rows than X. The message states the expected value and
-            the given value. The error is also raised if all leaves that the rows of a label reach already
-            have 65,535 labels, the maximum for a leaf.
+            the given value. The error is also raised if there is no leaf for a new label, because all leaves
+            that its rows reach have the maximum of 65,535 labels.
 
         Notes
         -----
         In each tree, a new label joins one leaf. The rows that have the label are sent down the tree as in a
         prediction. Each row divides one vote among the leaves that it reaches, in proportion to the
-        probabilities of these leaves. With `sample_weight`, its vote has the weight of the row. The leaf with
-        the most votes gets the label. If this leaf has 65,535 labels, the leaf with the next most votes gets
-        the label. If no row has a new label, this label is in no leaf, as in `fit`, and its score is -inf.
+        probabilities of these leaves. With `sample_weight`, the vote of a row has the weight of the row. The
+        leaf with the most votes gets the label. If this leaf has 65,535 labels, the leaf with the next most
+        votes gets the label. If no row has a new label, this label is in no leaf, as in `fit`, and its score
+        is -inf.
 
         The classifier of a label is fitted to the rows that `fit` would send to its leaf and to the rows that
         have the label, for both values of `negatives`. It is fitted with `C_` and the parameters `prune`,
         `fit_intercept`, `solver`, `tol`, `max_iter`, `beam` and `random_state`, and with the loss of `fit`.
         Rows are scaled if `normalize_` is True. `threshold_` and `path_weight_` do not change. `n_iter_`
         increases if a new classifier needs more steps. With a fixed `random_state`, the result does not
-        depend on `n_jobs`, and it is the same whether labels are added in one call or one after the other.
+        depend on `n_jobs`, and several labels may be added in one call or in separate calls with the same
+        result.
 
         The trees do not change, so the nodes on the path to a leaf do not learn from the new labels, and
         leaves can grow beyond `max_leaf`. Fit the model again if rankings become worse or predictions become
         slow, for example after the number of labels has grown by half.
 
-        All rows are sent down the trees twice: first as in a prediction, to choose the leaves, and then as in
-        `fit`, to find negative rows. If all rows of a new label reach its leaf the second time, the label is
-        fitted together with the other such labels of the leaf. Any other label is fitted alone, in a few
-        passes over the rows that reach its leaf. This takes more time, in proportion to the number of rows
-        and labels of the leaf. For example, adding 428 labels to a model of eurlex57k with 3,843 labels takes
-        half as long as fitting all labels. The arrays of the weights are copied, so the method needs memory
-        for a second model, with 4 bytes for each weight.
+        All rows are sent down the trees twice. The first time is as in a prediction, to choose the leaves.
+        The second time is as in `fit`, to find negative rows. If all rows with a new label reach the leaf of
+        the label the second time, the label is fitted together with other new labels of this leaf. All other
+        new labels are fitted one by one, in a few passes over the rows that reach their leaf. This takes more
+        time, in proportion to the number of rows and labels of the leaf. For example, adding 428 labels to a
+        model of eurlex57k with 3,843 labels takes half as long as fitting all labels. The arrays of the
+        weights are copied, so the method needs memory for a second model, with 4 bytes for each weight.
 
         Examples
         --------
@@ -748,10 +760,10 @@ class LabelTreeClassifier(EditableLabels):
             of the model is used. Larger values take more time and may find better labels.
         max_nodes : int or None, default=None
             Maximum number of nodes that a row may visit, summed over all trees. The children or labels of a
-            visited node are scored. `max_nodes` must be at least the number of levels of a tree, times the
-            number of trees. A smaller number takes less time. The number is divided equally among the trees,
-            and about equally among the levels of a tree. None means that only `beam` limits the number of
-            nodes. In trees that are not balanced, a row may visit fewer nodes than allowed.
+            visited node are scored. With a smaller maximum, predictions take less time. `max_nodes` must be
+            at least the number of levels of a tree times the number of trees. The maximum is divided equally
+            among the trees, and about equally among the levels of a tree. None means that only `beam` limits
+            the number of nodes. In trees that are not balanced, a row may visit fewer nodes than allowed.
 
         Returns
         -------
@@ -764,8 +776,9 @@ class LabelTreeClassifier(EditableLabels):
         Raises
         ------
         ValueError
-            If X is invalid or does not have the number of features that X had in `fit`. Also raised if `k`,
-            `beam` or `max_nodes` is not an integer >= 1, or if `max_nodes` is too small to reach a leaf.
+            If X is invalid or does not have the number of features that X had in `fit`. The error is also
+            raised if `k`, `beam` or `max_nodes` is not an integer >= 1, or if `max_nodes` is too small to
+            reach a leaf.
 
         Notes
         -----

@@ -35,8 +35,9 @@ def explained(
     -------
     Explained
         The contributions of the features and the intercept to the margin. With ``combine="leaf"`` and one
-        tree, the threshold is a further part, and the contributions sum to the score. The path has the nodes
-        from the root to the leaf. With several trees, the first tree that has the label is explained.
+        tree, the threshold is an additional part, so that the contributions sum to the score. The path
+        contains the nodes from the root to the leaf. With several trees, the first tree that has the label is
+        explained.
     """
     entry = int(np.flatnonzero(model.leaf_labels_ == label)[0])
     leaf = int(np.searchsorted(model.node_label_ends_, entry, side="right")) - 1

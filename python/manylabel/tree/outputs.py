@@ -13,7 +13,7 @@ __all__ = ["without_outputs"]
 def without_outputs(model: Any, kept: NDArray[np.bool_]) -> None:
     """Remove the weights, intercepts and scales of some labels of the leaves.
 
-    The leaves themselves and all other weights stay, so the scores of all other labels do not change.
+    The leaves and all other weights do not change, so the scores of all other labels do not change either.
 
     Parameters
     ----------

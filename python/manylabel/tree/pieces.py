@@ -72,17 +72,17 @@ class TreePieces:
 
     @property
     def n_units(self) -> int:
-        """Number of nodes plus one. The last unit is the work that follows the fits of the nodes."""
+        """Number of units: one for each node, and one for the work after the fits of the nodes."""
         n_nodes: int = self._levels[-1]
         return n_nodes + 1
 
     @property
     def stages(self) -> list[int]:
-        """The first node of each level. The last stage is the work after the last node."""
+        """The first unit of each stage: one stage per level, and a last stage after the fits of the nodes."""
         return list(self._levels)
 
     def complete(self, pieces: Sequence[Arrays], report: Tell) -> None:
-        """Use the results of all pieces of a level, so that nodes of the next level can be fitted."""
+        """Use the results of all pieces of a level, so that the nodes of the next level can be fitted."""
         self._task.complete([_plain(piece) for piece in pieces], (self._n_jobs, lambda _: report(0)))
 
     def fit(self, first: int, end: int, report: Tell) -> Arrays:
@@ -120,7 +120,7 @@ def fitted_trees(
 ) -> tuple[dict[str, Any], float | None, int, int]:
     """Fit trees. If X is memory-mapped from a folder of `convert`, X is not copied in memory.
 
-    The result is the same as that of the function `fit_tree` of the core.
+    The result is the same as the result of the function `fit_tree` of the Rust core.
     """
     job = (params["n_jobs"], report)
     if folder_of(X) is None:
