@@ -322,7 +322,8 @@ def _of_training(X: csr_array, Y: csr_array, tested: NDArray[np.bool_], names: _
         (
             "labels",
             Y,
-            "These rows are negative rows for every label. Check whether their labels are missing.",
+            "These rows have no labels, so they are negative rows for every label. If their labels are unknown, "
+            "remove the rows, or use NaN.",
         ),
         ("features", X, "A model cannot distinguish these rows from each other."),
     ):

@@ -56,10 +56,11 @@ class Plan:
     seconds : float
         Time of the fit, in seconds.
     latency : float or None
-        Time of the prediction of a single row in seconds, measured with the model of the largest subset. The
-        value is None if the estimator has no method ``predict_topk``.
+        Time of the prediction of a single row, in seconds. The value is None if the estimator has no method
+        ``predict_topk``.
     rows : tuple of int
-        Sizes of the subsets of the rows that the estimator was fitted to.
+        Numbers of rows of the sample fits. `plan` fits the estimator to samples of the rows, and computes the
+        forecast from these fits. `latency` is measured with the model of the largest sample.
     budget : int or None
         The given budget, in bytes.
     advice : tuple of str

@@ -234,14 +234,15 @@ class Folder:
         """Open a folder, or create it if it does not exist.
 
         `about` describes the fit. A ValueError is raised if the folder was made with another description.
-        With ``any_cpu=True``, the entry "cpu" may be different.
+        With ``any_cpu=True``, ``about["cpu"]`` is not compared.
         """
         path.mkdir(parents=True, exist_ok=True)
         if not (path / "fit.json").exists():
             strange = [file.name for file in path.iterdir() if not file.name.startswith(".")]
             if strange and not (path / "fit.json").exists():
                 raise ValueError(
-                    f"{path}: the folder must be empty or written by `shards.fit`, got {strange[0]}"
+                    f"{path}: the folder must be empty or written by `shards.fit`, "
+                    f"but it contains the file {strange[0]}"
                 )
             _written_first(path / "fit.json", json.dumps(about, indent=1))
         folder = cls(path)

@@ -55,7 +55,7 @@ def test_what_cannot_be_cut(tmp_path, data):
 
     X, Y = data
     foreign = ml.BlockPartitionClassifier(OneVsRestClassifier(LogisticRegression()), **PLAIN)
-    with pytest.raises(TypeError, match="if `estimator` is from another library, as OneVsRestClassifier is"):
+    with pytest.raises(TypeError, match="only if `estimator` is from this library, got OneVsRestClassifier"):
         shards.fit(foreign, X, Y, checkpoint=tmp_path / "foreign")
     model = ml.BlockPartitionClassifier(**PLAIN)
     with pytest.raises(TypeError, match="`label_weight` and `propensities` must be None"):

@@ -385,7 +385,7 @@ class Model:
         return list(zip(top.indices[order].tolist(), probabilities.tolist(), strict=True))
 
     def init_prediction_thread_pool(self, n_threads: int) -> None:
-        """Set the number of threads with which `classifier` predicts many rows, its parameter `n_jobs`.
+        """Set the parameter `n_jobs` of `classifier`, which is its number of threads.
 
         The method `predict` of this class is not affected. It scores a single row with one thread.
 

@@ -98,14 +98,10 @@ class BlockPartitionClassifier(BlockClassifier):
         log-odds.
     mode : {"rule", "accuracy", "speed"}, default="rule"
         Method that chooses the weight `lam` if `lam` is "auto". "rule" computes a weight without
-        cross-validation. This is the weight with which a single block of all rows would have just enough
-        frequent labels to cover 95 % of the positive entries of Y. There are two exceptions. If `n_blocks` is
-        1, or if there are too few rows or labels for several blocks, the weight is 0. If the router is not
-        accurate enough for several blocks, the weight is chosen so that the only block has labels that cover
-        97 % of the positive entries (see Notes). "accuracy" and "speed" use 5-fold cross-validation and the
-        precision at 1, 3 and 5 (P@1, P@3 and P@5). "accuracy" chooses the weight with the largest sum of P@1,
-        P@3 and P@5. "speed" chooses the largest weight for which P@1, P@3 and P@5 are each at most 2
-        percentage points lower than with `estimator` alone.
+        cross-validation, from the frequencies of the labels; see Notes. "accuracy" and "speed" use 5-fold
+        cross-validation and the precision at 1, 3 and 5 (P@1, P@3 and P@5). "accuracy" chooses the weight
+        with the largest sum of P@1, P@3 and P@5. "speed" chooses the largest weight for which P@1, P@3 and
+        P@5 are each at most 2 percentage points lower than with `estimator` alone.
     router_C : float, default=1.0
         Weight of the loss of the router relative to its regularization; finite and > 0. Smaller values
         regularize more strongly.
@@ -200,20 +196,24 @@ class BlockPartitionClassifier(BlockClassifier):
     the right block for less than 92 % of the held-out rows, the number of blocks is halved. The test is
     repeated with the new number of blocks.
 
+    A larger `lam` removes more labels from the blocks, and the rarest labels are removed first. With
+    ``mode="rule"``, `lam` is chosen as if all rows were in one block: the labels that remain in this block
+    have at least 95 % of the positive entries of Y. If there is only one block, `lam` is chosen as described
+    in the next paragraph.
+
     With the default parameters, there is only one block if there are fewer than 10,000 rows or fewer than
-    1,000 labels. This block has all labels, so the model is `estimator` itself. On such data, several blocks
-    would be less accurate and would save little time. If there are more rows and labels, but the router is
-    not accurate enough, there is one block with only the most frequent labels. These labels have 97 % of the
-    positive entries of Y.
+    1,000 labels. Then `lam` is 0 and the block has all labels, so the model is `estimator` itself. On such
+    data, several blocks would be less accurate and would save little time. If there are more rows and labels,
+    but the router is not accurate enough, `lam` is chosen so that the block has only the most frequent
+    labels. These labels have 97 % of the positive entries of Y.
 
     With ``mode="accuracy"`` and ``mode="speed"``, ``lam="auto"`` compares eight candidates for `lam`. Each
-    candidate is computed from a fraction p between 35 and 99 %. The candidate is the weight with which a
-    single block of all rows would have just enough frequent labels to cover the fraction p of the positive
-    entries. In each of the five folds, the partition, the router and the block models are fitted once, with
-    the smallest candidate. A larger candidate has the same blocks of rows and a subset of the labels of each
-    block. A larger candidate is therefore evaluated with the scores of the same models. The final fit also
-    computes the partition with the smallest candidate, and then selects the labels for `lam_`. With
-    ``mode="speed"``, `estimator` is also fitted to all labels five times.
+    candidate is chosen like `lam` with ``mode="rule"``, but with another percentage, from 35 to 99 %. In each
+    of the five folds, the partition, the router and the block models are fitted once, with the smallest
+    candidate. A larger candidate has the same blocks of rows and a subset of the labels of each block. A
+    larger candidate is therefore evaluated with the scores of the same models. The final fit also computes
+    the partition with the smallest candidate, and then selects the labels for `lam_`. With ``mode="speed"``,
+    `estimator` is also fitted to all labels five times.
 
     If `n_blocks` is also "auto", the first number of blocks is the number that `BlockPartitioner` finds with
     its default value of `lam`. The number is halved until at least one candidate is accurate enough in all
@@ -417,8 +417,8 @@ class BlockPartitionClassifier(BlockClassifier):
         inner = base_estimator(self.estimator)
         if not isinstance(inner, MultiLabelClassifier):
             raise TypeError(
-                "the fit of BlockPartitionClassifier cannot be divided into pieces if `estimator` is "
-                f"from another library, as {type(inner).__name__} is"
+                "the fit of BlockPartitionClassifier can be divided into pieces only if `estimator` is from
+                this " f"library, got {type(inner).__name__}"
             )
         return BlockPieces
 

@@ -302,7 +302,7 @@ class EditableTagger(Estimator):
         The texts are added to the rows that the tagger keeps (see `keep_rows`). The labels of the new texts
         are fitted again, to the old and the new rows. The result for these labels is the same as in a fit to
         all rows (see Notes). The scores of all other labels do not change, although a fit to all rows would
-        use the new texts as negative examples of these labels.
+        also use the new texts as negative examples of the other labels.
 
         Parameters
         ----------
