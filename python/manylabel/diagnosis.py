@@ -322,8 +322,8 @@ def _of_training(X: csr_array, Y: csr_array, tested: NDArray[np.bool_], names: _
         (
             "labels",
             Y,
-            "These rows have no labels, so they are negative rows for every label. If their labels are unknown, "
-            "remove the rows, or use NaN.",
+            "These rows have no labels, so they are negative rows for every label. Remove the rows whose "
+            "labels are unknown.",
         ),
         ("features", X, "A model cannot distinguish these rows from each other."),
     ):

@@ -149,8 +149,8 @@ class F1Inference(DecisionRule):
         ----------
         probabilities : array-like or sparse matrix of shape (n_samples, n_labels)
             Probabilities of the labels, in [0, 1]. In a sparse matrix, labels that are not stored have the
-            probability 0. With ``threshold="test"``, all rows on which F1 will be measured must be passed together,
-            in one call.
+            probability 0. With ``threshold="test"``, all rows on which F1 will be measured must be passed
+            together, in one call.
 
         Returns
         -------

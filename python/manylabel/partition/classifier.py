@@ -417,8 +417,8 @@ class BlockPartitionClassifier(BlockClassifier):
         inner = base_estimator(self.estimator)
         if not isinstance(inner, MultiLabelClassifier):
             raise TypeError(
-                "the fit of BlockPartitionClassifier can be divided into pieces only if `estimator` is from
-                this " f"library, got {type(inner).__name__}"
+                "the fit of BlockPartitionClassifier can be divided into pieces only if `estimator` is from "
+                f"this library, got {type(inner).__name__}"
             )
         return BlockPieces
 
