@@ -95,9 +95,9 @@ def fit(
     ModuleNotFoundError
         If the package distributed is not installed.
     ValueError
-        If an argument is not valid, if there is no client, if a worker cannot reach the folder, or if a
-        worker has another type of CPU than the machine on which the fit was begun. The error is also raised
-        in the cases that `manylabel.shards.fit` lists.
+        If an argument is not valid, if there is no client, if a worker cannot reach the folder `checkpoint`
+        or the folder of the data, or if a worker has another type of CPU than the machine on which the fit
+        was begun. The error is also raised in the cases that `manylabel.shards.fit` lists.
     Exception
         If the fit of a piece raises an error, this error is raised, and all other pieces are cancelled.
 
@@ -111,9 +111,9 @@ def fit(
     work of the client. If a worker dies, its piece is fitted again on another worker. Workers may join the
     cluster during the fit.
 
-    If X and Y are in memory, the client writes them to the folder once, and every worker memory-maps them.
-    Workers on one machine share the memory. The blocks of a dask array are computed on the client, one after
-    the other, and are written as sparse rows.
+    If X and Y are in memory, the client writes them once to the folder `checkpoint`, and every worker
+    memory-maps them. Workers on one machine share the memory. The blocks of a dask array are computed on the
+    client, one after the other, and are written as sparse rows.
 
     Examples
     --------

@@ -57,7 +57,7 @@ class Finding:
     text : str
         Text that describes the fault, its consequences, and a remedy.
     count : int
-        Number of rows, labels, features or groups with the fault: the length of `items`.
+        Number of rows, labels, features, groups or pairs with the fault: the length of `items`.
     items : list
         Indices of the rows, labels or features with the fault, or tuples of such indices. Depending on the
         kind, a tuple is a group of rows, a group of labels, or one of three pairs: (training row, test row),
@@ -202,8 +202,8 @@ def doctor(
     - features with only one value.
 
     Features that identify a label, and labels with the same rows, are reported only if the label is 1 in at
-    least 5 rows and 0 in at least 5 rows. With fewer than 15 rows, a third of the rows is sufficient instead
-    of 5.
+    least 5 rows and 0 in at least 5 rows. If the data have fewer than 15 rows, the minimum is a third of the
+    rows instead of 5.
 
     The time is proportional to the number of stored values. Y and a sparse X are never made dense.
 

@@ -32,7 +32,7 @@ _ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 
 
 def is_table(path: str) -> bool:
-    """Return whether a path is a file or a folder of texts, which `read_texts` can read.
+    """Return whether a path is a table or a folder of texts. `read_texts` can read both.
 
     A folder that `manylabel.datasets.convert` wrote is not a folder of texts.
     """

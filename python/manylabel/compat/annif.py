@@ -53,10 +53,11 @@ A setting that is a parameter of the classifier is passed to the classifier, for
 
 ``annif learn`` adds documents to a model. The weights of all subjects of these documents are fitted again, to
 the old and the new documents. The vocabulary, the weights of the words and the structure of the tree do not
-change; see :meth:`manylabel.tagging.TextTagger.update`. Apart from this, the refitted subjects get the same
-weights as in a training with all documents. Subjects that the model does not have are added. The scores of
-subjects that are not in the added documents do not change. The curves that convert scores to probabilities
-are not fitted again. An added subject uses the common curve of all subjects.
+change; see :meth:`manylabel.tagging.TextTagger.update`. A training with all documents and with the same
+vocabulary, word weights and tree would give the refitted subjects the same weights. Subjects that the model
+does not have are added. The scores of subjects that are not in the added documents do not change. The curves
+that convert scores to probabilities are not fitted again. An added subject uses the common curve of all
+subjects.
 
 Documents without subjects, and documents without words, are not used for training. Subjects that were removed
 from the vocabulary, or that the project excludes, are not suggested.
@@ -121,7 +122,7 @@ _PATH_WEIGHT = 0.25
 class Config(default_config.Config):  # type: ignore[misc]  # Annif has no types
     """Annif's default settings. To use the backend, set ``ANNIF_CONFIG=manylabel.compat.annif.Config``.
 
-    As with Annif's own defaults, a web server such as gunicorn or uvicorn loads all projects at its start.
+    A web server such as gunicorn or uvicorn loads all projects at its start, as with Annif's own defaults.
     The command ``annif``, including ``annif run``, loads a project when the project is first used.
     """
 

@@ -1,8 +1,8 @@
 """Log models in MLflow [1]_, and load them again as MLflow's Python functions.
 
-:func:`save_model` and :func:`log_model` write a model in the format of MLflow. It contains a file that
-`manylabel.save` writes. ``mlflow.pyfunc.load_model`` maps this file into memory. MLflow's other tools, such
-as ``mlflow models serve``, also load models with ``mlflow.pyfunc.load_model``::
+:func:`save_model` and :func:`log_model` write a model as a folder in the format of MLflow. The folder also
+contains the file that `manylabel.save` writes. ``mlflow.pyfunc.load_model`` maps this file into memory.
+MLflow's other tools, such as ``mlflow models serve``, also load models with ``mlflow.pyfunc.load_model``::
 
     import manylabel.compat.mlflow
     import mlflow

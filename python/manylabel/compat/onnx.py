@@ -74,13 +74,13 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
     Scores are computed in double precision and then rounded to float32. They agree with `decision_function`
     up to the rounding of float32. The runtime does not check X for NaN and infinite values. A
     `BoostedRulesClassifier` with ``predictor="known-label-sets"`` predicts the known label set with the
-    lowest loss. If the losses of two label sets are equal up to the rounding of float64, the ONNX model may
-    predict the other label set.
+    lowest loss. If two label sets have this loss, up to the rounding of float64, the ONNX model and `predict`
+    may predict different label sets.
 
     The weights take 4 bytes for each pair of a feature and a label (`DiSMECClassifier`,
     `PDSparseClassifier`), ``4 * rank`` bytes for each feature and each label (`LEMLClassifier`), or 8 bytes
-    for each pair of a rule and a label (`BoostedRulesClassifier`). If rules predict known label sets, each
-    pair of a label set and a label takes 24 bytes more.
+    for each pair of a rule and a label (`BoostedRulesClassifier`). With ``predictor="known-label-sets"``,
+    each pair of a known label set and a label takes 24 bytes more.
 
     Examples
     --------

@@ -136,8 +136,7 @@ def matching_threshold(count: Callable[[float], float], wanted: float, first: fl
         Wanted number of predicted labels.
     first : float
         First threshold that the search tries. If `first` gives the wanted number of labels, the search
-        returns `first`, even if many other thresholds give the same number. Overfitted models often have many
-        such thresholds.
+        returns `first`. With overfitted models, many other thresholds often give the same number.
 
     Returns
     -------

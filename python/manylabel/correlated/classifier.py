@@ -167,8 +167,8 @@ class CorrLogClassifier(MultiLabelClassifier):
     `threshold_`. The log-odds of a label are conditional on the features and on all other labels in the
     chosen set. The score of a label is positive exactly if the label is in this set. With ``decoder="bp"``,
     the scores are instead the max-marginals that belief propagation computes, and `predict` assigns the
-    labels with positive scores. A max-marginal compares the most probable label set that contains the label
-    with the most probable label set that does not.
+    labels with positive scores. A max-marginal compares two label sets: the most probable one that contains
+    the label, and the most probable one that does not contain it.
 
     `predict_proba` returns marginal probabilities, which do not depend on predictions for other labels. If at
     most 14 labels have nonzero couplings, the probabilities are exact sums over all label sets. Otherwise, if
@@ -212,12 +212,12 @@ class CorrLogClassifier(MultiLabelClassifier):
 
     With ``threshold="auto"``, the threshold is learned in two steps. The first step uses models without
     couplings. It finds the threshold at which the number of predicted labels on held-out rows equals the
-    number of true labels. The models are then applied to the rows that they were fitted to. On these rows,
-    the first step computes the ratio of predicted to true labels with this threshold. The second step uses
-    the final model with couplings, which is fitted to all rows. It finds the threshold at which this model
-    gives this ratio on 128 to 512 training rows. The threshold is 0 if Y has fewer than ten positive entries
-    in the held-out rows, or if the solver is "reference". To minimize the Hamming loss, use
-    ``predict_proba(X) > 0.5``.
+    number of true labels. With this threshold, the models also predict the labels of the rows that they were
+    fitted to. The ratio of predicted to true labels on these rows is the target of the second step. The
+    second step uses the final model, which has couplings and is fitted to all rows. It finds the threshold at
+    which the final model reaches the target on 128 to 512 training rows. The threshold is 0 if Y has fewer
+    than ten positive entries in the held-out rows, or if the solver is "reference". To minimize the Hamming
+    loss, use ``predict_proba(X) > 0.5``.
 
     References
     ----------

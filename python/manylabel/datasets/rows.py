@@ -81,7 +81,7 @@ def convert(
         The folder to write. It is created if it does not exist.
     format : {"auto", "xc", "svmlight", "arff", "parquet", "arrow"}, default="auto"
         Format of the files. "xc" is the format of `load_xc`. "svmlight" is the same format without the first
-        line. In this format, the features are usually numbered from 1 (see `zero_based`). "arff" is the
+        line. The features of svmlight files are usually numbered from 1 (see `zero_based`). "arff" is the
         format of `load_arff`. "parquet" and "arrow" (the file format of Arrow, not the stream format) need
         the package pyarrow. "auto" chooses the format by the extension of each file name. Files with an
         unknown extension have the format "xc".
@@ -127,8 +127,8 @@ def convert(
     Notes
     -----
     X is stored with float32 values and without zeros. Missing values of ARFF files are stored as NaN. Each
-    stored value of X and each stored entry of Y takes 8 bytes. If a matrix has 2**31 stored values or more,
-    each takes 12 bytes, because scipy then needs 64-bit indices.
+    stored value of X and each stored entry of Y takes 8 bytes. In a matrix with at least 2**31 stored values,
+    each stored value takes 12 bytes, because scipy then needs 64-bit indices.
 
     For files of any size, the function needs about 150 MB of memory ("xc" and "svmlight") or 100 MB
     ("parquet"). An ARFF file, however, is read as a whole, so its data must fit in memory.

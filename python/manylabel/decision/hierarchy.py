@@ -22,11 +22,11 @@ class HierarchicalSets(DecisionRule):
     """Choose label sets that contain the parents of their labels.
 
     In a hierarchy, a row that has a label also has the parents of the label. A label is therefore at most as
-    probable as each of its parents. The probabilities of a row are first replaced by the closest numbers with
-    this property. Closest means that the sum of the squared differences is smallest, which is an isotonic
-    regression on the hierarchy [1]_. If `probabilities` is sparse and has no entry for an ancestor of a
-    label, the probability of the ancestor is taken as 0 in this step. A decision rule then chooses the set by
-    the replaced numbers, called corrected probabilities.
+    probable as each of its parents. The probabilities of a row are first replaced by corrected probabilities,
+    which have this property. Of all numbers with this property, they have the smallest sum of squared
+    differences from the given probabilities. They are computed by an isotonic regression on the hierarchy
+    [1]_. If the given probabilities are a sparse matrix, labels that are not stored have the probability 0 in
+    this regression. A decision rule then chooses the label set by the corrected probabilities.
 
     Parameters
     ----------
@@ -49,8 +49,8 @@ class HierarchicalSets(DecisionRule):
     lowest expected cost of all closed sets, for the original probabilities p. The reason is that the labels
     with corrected probabilities above a bound t form the closed set with the largest sum of ``p - t`` [2]_.
     With `ExpectedF1`, the chosen set has the largest expected F1 of all closed sets, for the corrected
-    probabilities. With `TopLabels`, all closed sets with at most k labels are considered. The chosen set has
-    the largest sum of corrected probabilities.
+    probabilities. With `TopLabels`, the chosen set has the largest sum of corrected probabilities of all
+    closed sets with at most k labels.
 
     If a label has the same corrected probability as one of its parents, the parent is chosen first. For this
     purpose, the probability of the label is lowered to the next smaller float32 number.

@@ -146,16 +146,15 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
 
     Notes
     -----
-    If Y has unknown entries (NaN), `fit` replaces them by their predictions ``XWU'``. At first, the values of
-    unknown entries are 0. The last of the `n_iter` passes replaces them for the first time, before U is
-    computed. After that, `fit` updates these values and computes W again, several times. It stops when the
-    estimated errors of the values are small enough, or when W has been computed ten times. Small enough means
-    that the root mean square of the errors is at most one percent of the root mean square of the predictions.
-    Usually, W is computed two or three times. If Y has changed by more than five percent since U was
-    computed, `fit` makes another pass for U. The penalties are chosen with the value 0 for unknown entries.
-    With one percent of unknown entries, the fit takes about 10 percent longer. If there are as many
-    components as labels, the results converge to the regression on the known entries. With
-    ``embedding="pca"``, Y is not used.
+    If Y has unknown entries (NaN), `fit` replaces them by their predictions ``XWU'``. Unknown entries have
+    the value 0 until the last of the `n_iter` passes, which replaces them for the first time. `fit` then
+    computes U and W. After that, it repeatedly predicts the unknown entries again and computes W again. It
+    stops when the root mean square of the estimated errors of the predictions is at most one percent of the
+    root mean square of the predictions, or when W has been computed ten times. Usually, W is computed two or
+    three times. If Y has changed by more than five percent since U was computed, `fit` makes another pass for
+    U. The penalties are chosen with the value 0 for unknown entries. With one percent of unknown entries, the
+    fit takes about 10 percent longer. If there are as many components as labels, the results converge to the
+    regression on the known entries. With ``embedding="pca"``, Y is not used.
 
     Let m = n_components + n_oversamples and q = n_iter. Let t be the number of conjugate gradient steps, and
     nnz the number of nonzero values of a matrix. With "cg", the fit takes O((q + 2) (nnz(Y) + nnz(X) t) m + q
@@ -182,7 +181,8 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     With at most 5000 labels, the eigenvalues are exact. The computation of the eigenvalues takes
     O(n_labels^3) time, about 15 seconds for 5000 labels. With more labels, randomized algorithms with 128,
     256, 512 and 1024 vectors compute lower bounds of the eigenvalues. The number of components may then be
-    slightly too large. `fit` raises `ValueError` if 1024 components do not reach the fraction.
+    slightly too large. If 1024 components do not reach the fraction `n_components`, `fit` raises
+    `ValueError`.
 
     The ridge penalty of W matters if the number of features is close to the number of rows. If the penalty is
     too small, W overfits. The projections ``XW`` of training rows then have a different distribution than the
@@ -191,9 +191,9 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     features) reach a precision at 1 of 0.82 with ``l2_final=1e-6`` and 0.86 with ``l2_final=1``. However, if
     the features have different scales, ``l2_final=1`` is far too large.
 
-    With ``l2_final="auto"``, `fit` therefore searches for the ridge penalty of W. With ``l2="auto"``, `fit`
-    searches for `l2` in the same way. If X is sparse, the search starts at the parameter value 1. If X is
-    dense, it starts at the best of five values of the parameter, from 1e-6 to 100. The search multiplies or
+    With ``l2_final="auto"``, `fit` searches for the value of `l2_final` with the lowest leave-one-out error.
+    With ``l2="auto"``, `fit` searches for `l2` in the same way. If X is sparse, each search starts at the
+    value 1. If X is dense, it starts at the best of five values from 1e-6 to 100. The search multiplies or
     divides the penalty by ``sqrt(10)`` as long as the leave-one-out error falls. For each penalty, a single
     fit to all rows is sufficient to compute the leave-one-out error. The leave-one-out residual of a row is
     the residual of the row in this fit, divided by one minus the leverage of the row. The leverage measures

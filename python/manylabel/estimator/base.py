@@ -310,8 +310,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             ignored. None means equal weights.
         label_weight : array-like of shape (n_labels,), default=None
             Weights of the labels, > 0. The loss of a label is multiplied by its weight. None means equal
-            weights. Only `DiSMECClassifier`, `LabelTreeClassifier` and `LEMLClassifier` accept weights. All
-            other classes raise a ValueError that states the reason.
+            weights. Only `DiSMECClassifier`, `LabelTreeClassifier` and `LEMLClassifier` accept label weights.
+            If `label_weight` is given, all other classes raise a ValueError that states the reason.
         progress : callable, default=None
             Function that is called about 20 times per second. Its argument is the amount of work done so far.
             The unit is the same as in the progress bar, for example labels or rules. If the function raises
@@ -360,9 +360,9 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     def prepare(self: T) -> T:
         """Prepare the fitted model, so that the first prediction is as fast as later predictions.
 
-        A service can call this method before it forks its worker processes. The workers then share the
-        prepared model. Without this call, the first prediction prepares the model. The prepared model is kept
-        until an attribute of the estimator is assigned.
+        If this method is not called, the first prediction prepares the model. A service can call this method
+        before it forks its worker processes. The workers then share the prepared model. The prepared model is
+        kept until an attribute of the estimator is assigned.
 
         Returns
         -------
