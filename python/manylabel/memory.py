@@ -24,8 +24,8 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
     """Limit the memory that this process may use.
 
     If a fit or another computation would exceed the limit, it raises a MemoryError that states the limit and
-    the required memory. The limit applies as soon as the object is created. After a ``with`` block, the
-    previous limit applies again.
+    the required memory. The limit applies as soon as `memory_limit` is called. If it is called in a ``with``
+    statement, the previous limit applies again after the block.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Factors of the losses of labels, computed from the weights and the propensities of the labels."""
+"""Factors by which the losses of labels are multiplied, from the weights and propensities of the labels."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class LabelCosts(NamedTuple):
 
     @property
     def positive(self) -> NDArray[np.float32]:
-        """Factors by which the losses of the labels are multiplied in rows that have the label."""
+        """For each label, the factor by which its loss is multiplied in rows that have the label."""
         return (self.weight * (2 / self.propensity - 1)).astype(np.float32)
 
     @property
     def negative(self) -> NDArray[np.float32]:
-        """Factors by which the losses of the labels are multiplied in rows that do not have the label."""
+        """For each label, the factor by which its loss is multiplied in rows that do not have the label."""
         return self.weight.astype(np.float32)
 
     @property
     def gain(self) -> NDArray[np.float64]:
-        """Weights of correct predictions of the labels in the precision of rankings."""
+        """For each label, the weight of a correct prediction in the precision of rankings."""
         return self.weight / self.propensity
 
 
@@ -42,8 +42,8 @@ def label_costs(n_labels: int, label_weight: Any, propensities: Any) -> LabelCos
     """Check the weights and propensities of the labels.
 
     The propensity of a label is the probability that a row to which the label applies has the label in Y. The
-    loss of a label is multiplied by its weight. If the label has the propensity p, the losses of the rows
-    that have the label are also multiplied by ``2/p - 1`` [1]_.
+    loss of a label is multiplied by its weight. In rows that have the label, the loss is also multiplied by
+    ``2/p - 1``, where p is the propensity of the label [1]_.
 
     Parameters
     ----------

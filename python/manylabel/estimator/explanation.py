@@ -42,19 +42,20 @@ class Part:
 
 
 class LabelExplanation(list[Any]):
-    """The parts of the score of a label, as a list, in order of decreasing absolute contribution.
+    """List of the parts of the score of a label, in order of decreasing absolute contribution.
 
     Every item has the attributes `part`, `name` and `contribution`. The contributions sum to `total`.
 
     Parameters
     ----------
     rows : iterable of Part
-        The parts, in any order. Rules are `FiredRule` objects, which have the same attributes.
+        The parts, in any order. A classifier that learns rules passes `FiredRule` objects, which have the
+        same attributes.
     label : str
         Name of the label.
     quantity : str
-        What the contributions sum to: "score" if this is the score of `decision_function`, and otherwise the
-        name of another quantity, such as "margin in its leaf".
+        Name of the quantity to which the contributions sum. It is "score" if this quantity is the score of
+        `decision_function`. Otherwise, it is another name, such as "margin in its leaf".
     total : float
         Sum of the contributions.
     score : float
@@ -162,7 +163,7 @@ class Explained:
 def feature_parts(
     features: NDArray[Any], contributions: NDArray[Any], names: Any, more: Iterable[Part] = ()
 ) -> list[Part]:
-    """Return one part for each feature with a nonzero contribution, and the parts in `more`."""
+    """Return one part for each feature with a nonzero contribution, followed by the parts in `more`."""
     used = np.flatnonzero(contributions)
     pairs = zip(features[used].tolist(), contributions[used].tolist(), strict=True)
     return [*(Part("feature", str(names[feature]), value) for feature, value in pairs), *more]
@@ -173,9 +174,9 @@ def by_removal(
 ) -> Explained:
     """Explain a score by its changes when the features are set to 0, one after the other.
 
-    The features are set to 0 once in the order of their column indices, and once in the reverse order. The
-    contribution of a feature is the mean of the two changes of the score. A further part is the score of a
-    row of zeros. All parts sum to the score.
+    The features are set to 0 once in the order of their column indices, and once in the reverse order. Each
+    time, the score falls by some amount when a feature is set to 0. The contribution of the feature is the
+    mean of these two amounts. A further part is the score of a row of zeros. All parts sum to the score.
 
     Parameters
     ----------

@@ -133,9 +133,8 @@ class Fold(NamedTuple):
     def precisions(self, top: csr_array, costs: LabelCosts | None = None) -> NDArray[np.float64]:
         """Return the sum of the precisions at 1, 3 and 5 for each held-out row.
 
-        Rows are left out if none of their labels occurs in the training rows of this `Fold`. This rule does
-        not use `top`, so the result has the same length for every `top`. Unknown entries are left out of the
-        rankings.
+        Rows are left out if none of their labels occurs in the training rows of this `Fold`. The length of
+        the result does not depend on `top`. Unknown entries are left out of the rankings.
 
         Parameters
         ----------
@@ -147,8 +146,8 @@ class Fold(NamedTuple):
         Returns
         -------
         ndarray of shape (n_ranked_rows,), dtype float64
-            The sums, multiplied by the weights of the rows. The weights are first scaled so that the mean
-            weight of these rows is 1.
+            The sums, each multiplied by the weight of its row. The weights are first scaled so that their
+            mean is 1 over the rows that are not left out.
         """
         fitted = self._fitted
         row_of = np.repeat(np.arange(top.shape[0]), np.diff(top.indptr))
@@ -287,9 +286,8 @@ def best_strength(
     """Search for the best regularization strength.
 
     The search starts at `first`. It divides the strength by `STRENGTH_STEP` (the square root of 10) as long
-    as each division is an improvement. If the first division is not an improvement, the search goes back to
-    `first`. It then multiplies the strength by `STRENGTH_STEP` as long as each multiplication is an
-    improvement.
+    as the measurement improves. If the first division brings no improvement, the search goes back to `first`.
+    It then multiplies the strength by `STRENGTH_STEP` as long as the measurement improves.
 
     Parameters
     ----------
@@ -327,11 +325,11 @@ def best_ranked_strength(
 ) -> float:
     """Search for the regularization strength with the best rankings of held-out rows.
 
-    A step of `best_strength` is an improvement if it increases the mean of the precisions by more than 0.2 %,
-    and by more than the standard error of the increase. Then a parabola is fitted to the means at the best
-    strength and its two neighbors, as a function of the logarithm of the strength. The result is the maximum
-    of the parabola, but it is at most half a step away from the best strength. The parabola needs no further
-    fits.
+    The function first calls `best_strength`. A step of this search is an improvement if it increases the mean
+    of the precisions by more than 0.2 %, and by more than the standard error of the increase. After the
+    search, a parabola is fitted to the means at the best strength and at its two neighbors, as a function of
+    the logarithm of the strength. The result is the strength at which the parabola is highest, but it is at
+    most half a step away from the best strength.
 
     Parameters
     ----------

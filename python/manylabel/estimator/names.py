@@ -86,7 +86,7 @@ def values_of_frame(Y: Any) -> Any:
     """Convert a data frame to a sparse matrix or an ndarray, unless scikit-learn converts it.
 
     A pandas data frame of sparse columns is converted to a sparse matrix. Any other pandas data frame is
-    returned unchanged.
+    returned unchanged, because scikit-learn can convert it.
     """
     if hasattr(Y, "sparse") and hasattr(Y, "dtypes"):
         kinds = {type(dtype).__name__ for dtype in Y.dtypes}
@@ -102,7 +102,7 @@ def values_of_column(column: Any, argument: str) -> Any:
     Parameters
     ----------
     column : object
-        Any object. It may be an Arrow array. It may also export an Arrow array with the method
+        An Arrow array, or any other object. An object exports an Arrow array if it has the method
         ``__arrow_c_array__`` or ``__arrow_c_stream__`` of the Arrow PyCapsule interface.
     argument : str
         Name of the argument, for error messages.
@@ -118,7 +118,7 @@ def values_of_column(column: Any, argument: str) -> Any:
     ModuleNotFoundError
         If `column` exports an Arrow array but is not iterable, and pyarrow is not installed.
     ValueError
-        If the object exports a table.
+        If `column` exports a table.
     """
     if hasattr(column, "to_pylist") and column_names(column) is None:
         return column.to_pylist()  # the scalars of Arrow are not Python objects
@@ -194,7 +194,7 @@ class NamedRows:
     Parameters
     ----------
     names : sequence of str or None, default=None
-        The known names, in the order of the columns. None means that every name is new and becomes a column.
+        The known names, in the order of the columns. None means that every name that occurs becomes a column.
         The columns are then sorted by name.
 
     Examples
@@ -315,7 +315,7 @@ def renamed(names: NDArray[Any], changes: Mapping[str, str]) -> NDArray[Any]:
 
 
 def pairs_of(rows: Iterable[Any], labels: NamedRows) -> Iterator[str]:
-    """Yield the texts of pairs (text, names), and add the names to `labels`."""
+    """Yield the text of each pair (text, names) in `rows`, and add the names to `labels`."""
     for at, pair in enumerate(rows):
         if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
             raise ValueError(

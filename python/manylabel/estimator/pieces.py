@@ -22,8 +22,8 @@ class Pieces(Protocol):
     """A training set, and the methods that fit parts of a model to it.
 
     A fit consists of units, such as groups of labels. A piece is the fit of a range of units. The same data,
-    parameters and range always give the same result on the same type of CPU. The joined results of all pieces
-    are then exactly the fitted attributes of a fit that is not divided.
+    parameters and range always give the same result on the same type of CPU. A fit that is divided into
+    pieces has exactly the same fitted attributes as a fit that is not divided.
 
     A fit can have several stages, such as the levels of a tree. A piece has units of one stage only. A piece
     of a later stage also needs the results of all pieces of the earlier stages. These results also depend
@@ -72,7 +72,7 @@ class Pieces(Protocol):
         ...
 
     def complete(self, pieces: Sequence[Arrays], report: Tell) -> None:
-        """Take the results of all pieces of a stage, which the fits of the next stage need."""
+        """Take the results of all pieces of a stage, because the next stage needs these results."""
 
     def fit(self, first: int, end: int, report: Tell) -> Arrays:
         """Fit the units from `first` to ``end - 1``."""

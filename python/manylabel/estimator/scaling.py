@@ -112,12 +112,15 @@ class ScaledFeatures:
             self.X = core_rows(scaled, X.shape)
 
     def rows(self, X: csr_array) -> csr_array:
-        """Return the given rows of the attribute `X` unchanged, since this attribute is already scaled."""
+        """Return the given rows of the attribute `X` unchanged, since they are already scaled."""
         return X
 
     @property
     def columns(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """Shift and scale of each column x, which becomes ``(x - shift) * scale``. None without scaling."""
+        """Shift and scale of each column, or None without scaling.
+
+        Each value x of a column becomes ``(x - shift) * scale``.
+        """
         return None if self._shift is None or self._scale is None else (self._shift, self._scale)
 
     def unscaled(

@@ -6,10 +6,10 @@ predictions.
 
 A *size* is a count, such as the number of rows or the number of labels. Each size has a name, such as
 ``n_labels``. The first attribute that uses the name of a size sets this size. All later attributes that use
-the same name must agree with this size. A number in a damaged file could be much too large. Predictions
-allocate memory for each label, so every schema has an array with one element per label, and the length of
-this array limits the number of labels. Predictions allocate no memory for each feature. The number of
-features may therefore be larger than the length of any array in the file.
+the same name must agree with this size. In a damaged file, a size that is stored as a number could be much
+too large. Predictions allocate memory for each label. Every schema therefore has an array with one element
+per label, and the length of this array must equal the number of labels. Predictions allocate no memory for
+each feature, so the number of features may be larger than the length of any array in the file.
 """
 
 from __future__ import annotations

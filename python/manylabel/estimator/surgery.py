@@ -172,16 +172,16 @@ class EditableLabels(MultiLabelClassifier):
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Features of the rows to which the classifiers of the new labels are fitted. The rows need not be
-            the rows of `fit`, but X must have the features of `fit`. Include rows without the new labels,
-            because they are the negative rows of the classifiers.
+            the rows of `fit`, but X must have the features of `fit`. Include rows without the new labels. The
+            classifiers need such rows as negative examples.
         Y_new : array-like or sparse matrix of shape (n_samples, n_new), or array-like of shape (n_samples,)
             0/1 indicator matrix of the new labels only, with at least one label. NaN marks unknown entries. A
             1-D array of 0 and 1 is a single new label. All numeric dtypes are accepted.
         label_weight, propensities : array-like of shape (n_new,), default=None
             Weights and propensities of the new labels, as in `fit`.
         names : sequence of str of length n_new, default=None
-            Names of the new labels. They are necessary if the model has names of labels, and must be None
-            otherwise.
+            Names of the new labels. Required if the model has names of labels. Otherwise, `names` must be
+            None.
         progress : callable, default=None
             Function that is called about 20 times per second. Its argument is the number of new labels that
             are finished. If the function raises an exception, the work stops.

@@ -62,12 +62,12 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     ----------
     C : float or "auto", default="auto"
         Weight of the loss relative to the regularization; finite and > 0. Smaller values regularize more
-        strongly. "auto" chooses the value on held-out rows, which the fits of the search do not use (see
-        Notes). Most publications use 1.
+        strongly. "auto" chooses the value by a search that measures each value on held-out rows (see Notes).
+        Most publications use ``C=1``.
     loss : {"squared_hinge", "logistic"}, default="squared_hinge"
-        Loss of a row for a label. With "logistic", each label has an L2-regularized logistic regression. The
-        logistic function of the margin ``w.x + b`` then estimates the probability of the label. The fit takes
-        about as long as with ``solver="exact"``.
+        Loss of a row for a label. With "logistic", each label is fitted by an L2-regularized logistic
+        regression. The logistic function of the margin ``w.x + b`` then estimates the probability of the
+        label. A fit with "logistic" takes about as long as a fit with "squared_hinge" and ``solver="exact"``.
     prune : float, default=0.01
         Weights with an absolute value below `prune` are set to zero; finite and >= 0. If `normalize` scales
         the columns of X, `prune` applies to the weights of the scaled columns.
@@ -129,14 +129,14 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     With ``threshold="auto"``, the threshold is the margin at which the number of predicted labels on held-out
     rows equals the number of true labels. A tenth of the rows is held out, or up to a quarter if the data set
     is small. The threshold is computed on a sample of the labels. Frequent labels and rare labels are sampled
-    separately. From each of these two groups, the sample takes the 64 labels with the most rows, and 1/20 of
-    the remaining labels, but at least 64 of the remaining labels. The sampled labels are not fitted again
-    from the start. Instead, a few solver steps adapt a copy of their weights to the remaining rows, and this
-    copy scores the held-out rows. For a rare label with the solver "fast", the weights are a weighted sum of
-    training rows. The terms of the held-out rows are subtracted from the copy before the solver steps. The
-    weights in `coef_` are not affected. The computation takes up to 15 % of the fit time, or more if the fit
-    takes only a few milliseconds. If Y has fewer than ten positive entries in the held-out rows, the
-    threshold is 0.
+    separately. From each of these two groups, the sample takes the 64 labels with the most rows. It also
+    takes 1/20 of the other labels of the group, but at least 64 of them. The sampled labels are not fitted
+    again from the start. Instead, a few solver steps adapt a copy of their weights to the remaining rows, and
+    this copy scores the held-out rows. For a rare label with the solver "fast", the weights are a weighted
+    sum of training rows. The terms of the held-out rows are subtracted from the copy before the solver steps.
+    The weights in `coef_` are not affected. Learning the threshold takes up to 15 % of the fit time, or more
+    if the fit takes only a few milliseconds. If Y has fewer than ten positive entries in the held-out rows,
+    the threshold is 0.
 
     With ``C="auto"``, C is chosen on a sample of the data. The sample does not depend on `random_state`. It
     has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1/64 of the labels, but at
@@ -162,18 +162,19 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     takes minutes, the search takes a few percent of the fit time.
 
     With the squared hinge loss, a dense X is used as it is, with dtype float16, float32 or float64 and in any
-    memory order. It may be memory-mapped from a ``.npy`` file. The fit reads it in blocks of rows and
-    computes matrix products with up to 64 labels. In addition to X and the weights, the fit takes about a
-    fifth of the memory of X in float32, or up to 100 MB if this is more. For a dense X, the solver "fast"
-    also minimizes the objective of every label over all rows. It differs from "exact" only in the tolerance
-    for rare labels, which is ten times as large. The weights can therefore differ slightly from the weights
-    for a sparse X with the same values. With the logistic loss, the fit makes a sparse copy of a dense X.
+    memory order. It may be memory-mapped from a ``.npy`` file. The fit reads X in blocks of rows, and
+    computes matrix products for up to 64 labels at once. In addition to X and the weights, the fit takes
+    about a fifth of the memory of X in float32, or up to 100 MB if this is more. For a dense X, the solver
+    "fast" also minimizes the objective of every label over all rows. It differs from "exact" only in the
+    tolerance for rare labels, which is ten times as large. The weights can therefore differ slightly from the
+    weights for a sparse X with the same values. With the logistic loss, the fit makes a sparse copy of a
+    dense X.
 
     The following paragraphs are about a sparse X.
 
     The solver processes 16 labels at once. A step for these 16 labels takes O(nnz(X)) time, where nnz(X) is
-    the number of nonzero values of X. The fit takes 8 bytes of memory per stored value of X, or 16 bytes if
-    some labels are not rare, in addition to the weights. Each thread takes up to 400 bytes per feature (450
+    the number of nonzero values of X. In addition to the weights, the fit takes 8 bytes of memory per stored
+    value of X, or 16 bytes if some labels are not rare. Each thread takes up to 400 bytes per feature (450
     bytes if Y has unknown entries) and 200 bytes per row. The fit allocates no dense array of shape
     (n_samples, n_labels) or (n_labels, n_features). The result of `decision_function` is a dense array. The
     result of `predict` is dense if Y was dense in `fit`.
@@ -263,11 +264,11 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         propensities : array-like of shape (n_labels,), default=None
             Propensities of the labels, > 0 and <= 1. The propensity of a label is the probability that a row
             to which the label applies has the label in Y. `manylabel.metrics.propensities` estimates
-            propensities. If a label has the propensity p, the losses of the rows that have the label are
-            multiplied by ``2/p - 1``. With this factor, the loss is a convex upper bound of an unbiased
-            estimate of the loss on complete labels [2]_. Rare labels get higher scores. If C is chosen by
-            rankings, a correct prediction of the label counts ``1/p`` times its weight. None means that Y is
-            complete.
+            propensities. In rows that have a label, the loss of the label is multiplied by ``2/p - 1``, where
+            p is the propensity of the label. With this factor, the loss is a convex upper bound of an
+            unbiased estimate of the loss on complete labels [2]_. Rare labels then get higher scores. If C is
+            chosen by rankings, a correct prediction of a label counts ``1/p`` times its weight. None means
+            that Y is complete.
         """
         with self._fitting(y) as (built, Y):
             built._fit(X, Y, sample_weight, progress, label_weight=label_weight, propensities=propensities)

@@ -47,10 +47,10 @@ class LEMLClassifier(LinearClassifier):
         the rank of the weight matrix ``W H'``, where H' is the transpose of H. Only `alpha` then regularizes
         the model.
     alpha : float or "auto", default="auto"
-        Strength of the regularization; from 1e-30 to 1e12. `alpha` is the weight of the squared norms of W
-        and H. At the minimum, the penalty equals `alpha` times the nuclear norm of ``W H'``, which is the sum
-        of the singular values of this product. "auto" chooses the value by the loss on held-out rows (see
-        Notes). With "auto", the fit takes two to nine times as long as with a given value.
+        Strength of the regularization; from 1e-30 to 1e12. The penalty is ``alpha/2 (|W|^2 + |H|^2)``. At the
+        minimum, it equals `alpha` times the nuclear norm of ``W H'``, which is the sum of the singular values
+        of this product. "auto" chooses the value by the loss on held-out rows (see Notes). With "auto", the
+        fit takes two to nine times as long as with a given value.
     loss : {"squared", "logistic", "squared-hinge"}, default="squared"
         Loss function l(y, z), where y is an entry of Y and z is the product ``x_i.W h_j`` for this entry.
         "squared" is ``(y - z)^2 / 2``. With ``s = 2 y - 1``, "logistic" is ``log(1 + exp(-s z))`` and

@@ -48,11 +48,11 @@ class PDSparseClassifier(SparseLinearClassifier):
     search : {"exact", "sampled"}, default="exact"
         Method that finds the labels that violate the margin most in a row. "exact" computes the scores of all
         labels. "sampled" estimates the scores from a random sample of the features of the row. The
-        probability of a feature is proportional to the absolute value of the feature.
+        probability that a feature is drawn is proportional to its absolute value in the row.
     n_candidates : int or None, default=None
         Number of labels that a pass adds to the active set of a row; >= 1. The labels that violate the margin
         most are added. With None, the number starts at the mean number of labels per row. It is then doubled,
-        up to 100, after each pass that spent more than two thirds of its work on the search. If
+        up to 100, after each pass that spent more than two thirds of its work on the search for labels. If
         `n_candidates` is an int, all passes use this number.
     post_solve : bool, default=True
         Whether to refit the nonzero weights after the main fit. The refit has no L1 penalty. The refit takes
@@ -111,8 +111,8 @@ class PDSparseClassifier(SparseLinearClassifier):
     Scores are ``w.x + b``, where x is a row of X. For each label, w is the row of `coef_` and b is the value
     in `intercept_`. `predict` assigns the labels with positive scores.
 
-    With ``search="exact"``, a pass takes O(m + n_labels) time for each row, where m is the number of nonzero
-    weights of the nonzero features of the row, summed over all labels. The fit stores a copy of the values of
+    With ``search="exact"``, a pass takes O(m + n_labels) time for each row, where m counts the nonzero
+    weights of all labels for the features that are nonzero in the row. The fit stores a copy of the values of
     X, and 12 bytes for each label in the active set of each row. It also stores about 30 bytes for each pair
     of a feature and a label that share a row: the feature is nonzero in this row, and the label is in the
     active set of this row. `early_stopping` doubles the memory of the weights and the active sets.

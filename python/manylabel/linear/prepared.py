@@ -2,9 +2,9 @@
 
 The fit uses a copy of X. Depending on the parameters, the rows of this copy are scaled to unit length, and
 the copy has a column of ones for the intercept. If some labels are frequent, the fit also uses the transpose
-of the copy. If X is memory-mapped from a folder of `convert`, X and the copies may be larger than memory. The
-copies are therefore written to this folder once, and memory-mapped. Later fits and other processes use the
-same files.
+of the copy. If X is memory-mapped from a folder that `convert` wrote, X and the copies may be larger than
+memory. The copies are therefore written to this folder once, and memory-mapped. Later fits and other
+processes use the same files.
 """
 
 from __future__ import annotations
@@ -71,11 +71,10 @@ def prepared_rows(
     Returns
     -------
     tuple or None
-        Five values: the prepared rows; their transpose, or None if it is not needed; an array with the column
-        of X from which each prepared column was made (the column of ones is not in this array); the number of
-        columns of X; and the number of columns of the prepared rows. The result is None if X is not
-        memory-mapped from a folder of `convert`, or if the process is not allowed to write to this folder.
-        The fit then makes copies in memory.
+        Five values: the prepared rows; their transpose, or None if it is not needed; the column index in X of
+        each prepared column except the column of ones; the number of columns of X; and the number of columns
+        of the prepared rows. The result is None if X is not memory-mapped from a folder that `convert` wrote,
+        or if the process is not allowed to write to this folder. The fit then makes copies in memory.
     """
     folder = folder_of(X)
     if folder is None:

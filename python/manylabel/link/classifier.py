@@ -82,10 +82,10 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         Method that computes the linear predictions p. "rembrandt", "gaussian" and "pca" are described at the
         parameter `embedding` of `Rembrandt`. "none" uses no embedding: p contains one prediction for each
         label, from one ridge regression per label. The weights of these regressions take n_features_in_ x
-        n_labels numbers in memory. If an instance of `Rembrandt` is given, a clone of the instance is fitted
-        with the `n_components`, `l2`, `n_iter` and `n_oversamples` of the instance. In this case, the
-        classifier ignores its own parameters `n_components`, `l2`, `n_iter` and `n_oversamples`. If the
-        `random_state` of the instance is None, the clone uses the `random_state` of the classifier.
+        n_labels numbers in memory. If an instance of `Rembrandt` is given, a clone of the instance is fitted.
+        The `n_components`, `l2`, `n_iter` and `n_oversamples` of the instance then replace those of the
+        classifier. If the `random_state` of the instance is None, the clone uses the `random_state` of the
+        classifier.
     solver : {"psgd", "newton-cg"}, default="psgd"
         Solver for the weights V of the link. "psgd" starts at the least-squares solution and takes
         preconditioned stochastic gradient steps with momentum. The result of "psgd" is regularized by the

@@ -72,7 +72,7 @@ class Embedding(Parameter):
 def core_params(params: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters for the Rust core, with numbers for `n_features` and `l2_link`.
 
-    If `n_features` is "auto", the result contains the largest number that "auto" can mean. The caller
+    If `n_features` is "auto", the result contains the largest number that "auto" can choose. The caller
     replaces this number by the result of `automatic_features` when the number of training rows is known.
     """
     auto = {"n_features": _MOST_FEATURES, "l2_link": _L2_LINK}
@@ -185,7 +185,7 @@ def _n_components(
 
 
 def check_one_label(Y: csr_array) -> None:
-    """Check that each row has exactly one label, as the softmax requires."""
+    """Check that each row has exactly one label, as the softmax loss requires."""
     counts = np.diff(Y.indptr)
     wrong = counts[counts != 1]
     if len(wrong):

@@ -1,10 +1,10 @@
 """Measures of the probabilities of labels, for dense and sparse probabilities.
 
-Probabilities are calibrated if they equal the frequencies of true labels. For example, 30 % of the labels
-with the probability 0.3 are true. Calibration is measured in bins: the pairs of a row and a label are sorted
-by probability and divided into bins. The sizes of two bins differ by at most 1. In each bin, the mean
-probability is compared with the fraction of true labels. The calibration error is the mean of the absolute
-differences over all bins.
+Probabilities are calibrated if they equal the frequencies of true labels. For example, labels that are
+predicted with the probability 0.3 are true in 30 % of the cases. To measure calibration, the pairs of a row
+and a label are sorted by probability and divided into bins. The numbers of pairs in two bins differ by at
+most 1. In each bin, the mean probability is compared with the fraction of true labels. The calibration error
+is the mean of the absolute differences over all bins.
 
 In sparse probabilities, such as the result of ``predict_proba_topk``, the stored entries are called
 candidates.

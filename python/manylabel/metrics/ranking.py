@@ -283,7 +283,8 @@ def psndcg_at_k(
     A true label j at rank r <= k of a row has the gain 1 / (p_j log2(r + 1) I(min(k, t))). Here p_j is the
     propensity of the label, and t is the number of true labels of the row. I(m) is the sum of 1 / log2(r + 1)
     over the ranks r from 1 to m. The result is the sum of all gains in all rows, divided by the largest
-    possible sum. The sum is largest if the true labels of each row are ranked by decreasing 1 / p_j.
+    possible sum. The sum is largest if the true labels of each row rank first, in order of increasing
+    propensity.
     """
     ks = check_k(k)
     Y, scores = known_pair(Y_true, scores)
@@ -327,7 +328,7 @@ def _total(
 
 
 def ranked(scores: Any, depth: int) -> Iterator[tuple[slice, NDArray[np.int64]]]:
-    """Yield each block of rows, with the labels at the first `depth` ranks of these rows.
+    """Yield each block of rows together with the labels at the first `depth` ranks of each row.
 
     A block is a slice of row indices. An empty rank has the label -1.
     """
@@ -421,7 +422,7 @@ def _ratio(total: Floats, best: Floats) -> Floats:
 
 
 def as_asked(k: int | Sequence[int], values: Floats) -> float | Floats:
-    """Return a float if `k` is an int, and the array otherwise."""
+    """Return the single value as a float if `k` is an int, and the array `values` otherwise."""
     return float(values[0]) if isinstance(k, int | np.integer) else values
 
 

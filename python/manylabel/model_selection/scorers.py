@@ -32,7 +32,7 @@ class RankingScorer:
     measure : {"P", "R", "nDCG", "PSP", "PSnDCG"}
         The measure.
     k : int
-        Number of labels of each row.
+        Number of best labels of each row that are measured.
     propensities : ndarray of shape (n_labels,) or None
         Propensities of the labels, for "PSP" and "PSnDCG".
     """
@@ -45,11 +45,11 @@ class RankingScorer:
 
     @property
     def needs_propensities(self) -> bool:
-        """Whether the measure needs propensities, but none were given."""
+        """Whether the measure needs propensities that were not given."""
         return self.measure.startswith("PS") and self.propensities is None
 
     def with_propensities(self, Y: Any) -> RankingScorer:
-        """Return a scorer with the propensities of training rows, or this scorer if it needs none."""
+        """Return a scorer with propensities computed from Y, or this scorer if it needs none."""
         if not self.needs_propensities:
             return self
         return RankingScorer(self.measure, self.k, metrics.propensities(Y))

@@ -49,7 +49,7 @@ def iterative_split(
     test_size : float, default=0.2
         Fraction of the rows that are test rows; > 0 and < 1.
     random_state : int, RandomState instance or None, default=None
-        Seed of the order in which rows are visited. Pass an int for reproducible results.
+        Seed of the order in which the rows of a label are assigned. Pass an int for reproducible results.
 
     Returns
     -------
@@ -105,7 +105,7 @@ class MultilabelStratifiedKFold(BaseCrossValidator):  # type: ignore[misc]
     n_splits : int, default=5
         Number of folds; >= 2.
     shuffle : bool, default=False
-        Whether to visit the rows in random order. If False, rows are visited in the order of Y.
+        Whether to assign the rows of each label in random order. If False, their order in Y is used.
     random_state : int, RandomState instance or None, default=None
         Seed of the random order. This parameter has an effect only if `shuffle` is True.
 
@@ -193,9 +193,9 @@ def stratified_parts(Y: csr_array, shares: NDArray[np.float64], random_state: An
     Y : csr_array of shape (n_samples, n_labels)
         Canonical indicator matrix.
     shares : ndarray of shape (n_parts,)
-        Fraction of the rows of each part. The sum is 1.
+        Fraction of the rows that each part gets. The sum is 1.
     random_state : int, RandomState instance, None or `_IN_ORDER`
-        Seed of the order in which rows are visited.
+        Seed of the order in which the rows of a label are assigned.
 
     Returns
     -------

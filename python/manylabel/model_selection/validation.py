@@ -75,8 +75,8 @@ def cross_validate(
 
     Notes
     -----
-    scikit-learn's `cross_validate` gives the same results for a dense Y, but refuses a sparse Y. All
-    rankings of a fold are computed in one call, with the largest k. Y is not made dense.
+    scikit-learn's `cross_validate` gives the same results for a dense Y, but refuses a sparse Y. In each
+    fold, rankings are computed only once, for the largest k of all scorers. Y is not made dense.
 
     Examples
     --------
@@ -129,7 +129,7 @@ def cross_val_predict(
         0/1 indicator matrix, or the names of the labels of each text for a `TextTagger`. For a `TextTagger`,
         the columns of the result are sorted by name, or in the order of ``params["label_names"]``.
     method : {"predict", "predict_topk", "decision_function", "predict_proba"}, default="predict"
-        Name of the method of the fitted estimators that computes the predictions.
+        Name of the estimator's method that computes the predictions.
     k : int, default=5
         Number of labels of each row, for `predict_topk`.
     cv : int, splitter or iterable, default=5
@@ -209,7 +209,7 @@ def search(
         0/1 indicator matrix, or the names of the labels of each text for a `TextTagger`.
     parameters : mapping or list of mappings
         Mapping from the name of each parameter to a list of values to try, or a list of such mappings, as in
-        `GridSearchCV`. With `n_iter`, a distribution may replace the list, as in the result of
+        `GridSearchCV`. With `n_iter`, a distribution may replace the list of values, as in the result of
         `smooth_link_space`.
     scoring : str or callable, default="P@1"
         The name of a scorer (see `scorer`), or a function of an estimator, X and Y. Propensities of "PSP@k"
@@ -225,7 +225,7 @@ def search(
     params : mapping of str to object, default=None
         Arguments of the method `fit`, as in `cross_validate`.
     n_jobs : int or None, default=None
-        Number of fits at the same time, as in joblib.
+        Number of fits that run at the same time, as in joblib.
 
     Returns
     -------
