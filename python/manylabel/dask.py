@@ -316,7 +316,7 @@ def _stored_blocks(X: Any, Y: Any, folder: Path) -> Path:
     from dask.base import tokenize
 
     if not hasattr(Y, "to_delayed"):
-        raise ValueError(f"`Y` must be a dask array, as X is, got {type(Y).__name__}")
+        raise ValueError(f"`Y` must be a dask array if `X` is a dask array, got {type(Y).__name__}")
     if X.numblocks[1] != 1 or Y.numblocks[1] != 1 or X.numblocks[0] != Y.numblocks[0]:
         raise ValueError(
             "each block of X and Y must have all columns, and X and Y must have the same number of blocks, "

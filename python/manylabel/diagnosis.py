@@ -440,7 +440,11 @@ def _equal_rows(X: csr_array, Y: csr_array) -> Iterator[Finding]:
     same = [tuple(rows) for rows, of_rows in zip(equal, sets, strict=True) if len(set(of_rows)) == 1]
     for kind, found, what in (
         ("contradicting rows", other, "and different labels. No model can tell them apart."),
-        ("duplicate rows", same, "and the same labels. Folds of a cross-validation may share them."),
+        (
+            "duplicate rows",
+            same,
+            "and the same labels. In a cross-validation, a test row may be a copy of a training row.",
+        ),
     ):
         yield from _finding(
             kind,

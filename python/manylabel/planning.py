@@ -59,8 +59,8 @@ class Plan:
         Time of the prediction of a single row, in seconds. The value is None if the estimator has no method
         ``predict_topk``.
     rows : tuple of int
-        Numbers of rows of the sample fits. `plan` fits the estimator to samples of the rows, and computes the
-        forecast from these fits. `latency` is measured with the model of the largest sample.
+        Numbers of rows of the subsets. `plan` fits the estimator to subsets of the rows, and computes the
+        forecast from these fits. `latency` is measured with the model of the largest subset.
     budget : int or None
         The given budget, in bytes.
     advice : tuple of str
@@ -141,9 +141,9 @@ def plan(
     n_jobs : int or None, default=None
         Number of threads of the fit. None means the parameter `n_jobs` of the estimator.
     max_seconds : float, default=20.0
-        Time limit for the fits of subsets of the rows, in seconds; > 0. The two smallest subsets are fitted
-        even if they take longer. Each subset has at least 64 rows (or all rows of smaller data). Data with
-        fewer than 130 rows have a single subset.
+        Time limit for the fits to subsets of the rows (see Notes), in seconds; > 0. The fits to the two
+        smallest subsets are never left out. Each subset has at least 64 rows (or all rows of smaller data).
+        Data with fewer than 130 rows have a single subset.
     random_state : int, default=0
         Seed of the subsets.
 
@@ -166,18 +166,19 @@ def plan(
     Notes
     -----
     The estimator is fitted to subsets with 1/32, 1/16, 1/8, 1/4 and 1/2 of the rows. The largest subsets are
-    left out if they would take too long. The forecast extrapolates from the two largest subsets that were
-    fitted. A power law ``a * n_rows**b`` with ``0 <= b <= 2`` is fitted to these two subsets. If ``b >= 1``,
-    the forecast is the power law. Otherwise, the forecast is the geometric mean of the power law and a linear
-    extrapolation. With a single subset, the forecast is proportional to the number of rows.
+    left out if their fits are expected to exceed `max_seconds`. The forecast extrapolates from the two
+    largest subsets that were fitted. A power law ``a * n_rows**b`` with ``0 <= b <= 2`` is fitted to these
+    two subsets. If ``b >= 1``, the forecast is the power law. Otherwise, the forecast is the geometric mean
+    of the power law and a linear extrapolation. With a single subset, the forecast is proportional to the
+    number of rows.
 
     With ``C="auto"``, `DiSMECClassifier` and `LabelTreeClassifier` choose C once, on a sample of all rows.
     The time of this choice is added to the forecast. With ``max_leaf="auto"``, `LabelTreeClassifier` uses the
     same leaf size for the subsets as for all rows.
 
-    With one thread, the forecast is the processor time, which does not depend on other programs on the
-    machine. The forecast of the time applies only to this machine. The forecast of the memory includes the
-    Rust core and numpy, but no allocations of less than 1 kB.
+    The forecast of the time applies only to this machine. With one thread, it is the processor time, which
+    does not depend on other programs on the machine. The forecast of the memory includes the Rust core and
+    numpy, but no allocations of less than 1 kB.
 
     Examples
     --------

@@ -84,8 +84,8 @@ def fit(
         The estimator: a `DiSMECClassifier`, a `LabelTreeClassifier`, or a `BlockPartitionClassifier` whose
         `estimator` is from this library. The given object is not changed.
     X : array-like or sparse matrix of shape (n_samples, n_features), str or path-like
-        Features, or the path of a folder that `manylabel.datasets.convert` has written. They must be sparse
-        for a `DiSMECClassifier` with the squared hinge loss.
+        Features, or the path of a folder that `manylabel.datasets.convert` has written. The features must be
+        sparse for a `DiSMECClassifier` with the squared hinge loss.
     Y : array-like or sparse matrix of shape (n_samples, n_labels), default=None
         0/1 indicator matrix, in which NaN marks unknown entries. Y must be None if X is a folder.
     sample_weight : array-like of shape (n_samples,), default=None
@@ -423,9 +423,9 @@ class Work:
         )
         if isinstance(X_checked, np.ndarray):
             raise TypeError(
-                f"`X` must be sparse, since the fit of {type(estimator).__name__} to a dense X cannot be "
-                f"divided into pieces; pass scipy.sparse.csr_array(X), got {type(X).__name__} "
-                f"of shape {X_checked.shape}"
+                f"`X` must be sparse, got {type(X).__name__} of shape {X_checked.shape}; the fit of "
+                f"{type(estimator).__name__} to a dense X cannot be divided into pieces; pass "
+                "scipy.sparse.csr_array(X)"
             )
         if labels is not None:
             named = all(isinstance(name, str) for name in labels)

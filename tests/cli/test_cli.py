@@ -535,7 +535,7 @@ def test_what_cannot_be_fitted_in_pieces(run, tmp_path):
     assert "--checkpoint: the fit of a tagger" in err
     code, _, err = run("train --piece 1/2", tmp_path / "docs.csv", "-o", tmp_path / "model")
     assert code == 2
-    assert "--piece: the pieces are stored in a folder" in err
+    assert "--piece: requires --checkpoint, the folder" in err
     for option in ("--calibrate", "--decide macro_f1"):
         code, _, err = run(f"train --model dismec train.txt.gz {option}", *pieces)
         assert code == 1
@@ -545,7 +545,7 @@ def test_what_cannot_be_fitted_in_pieces(run, tmp_path):
 def test_pieces_need_a_folder(run, tmp_path):
     code, _, err = run("train --model dismec train.txt.gz --piece 1/2 -o", tmp_path / "model")
     assert code == 2
-    assert "--piece: the pieces are stored in a folder" in err
+    assert "--piece: requires --checkpoint, the folder" in err
     for wrong in ("0/2", "3/2", "2", "a/b"):
         code, _, err = run("train --model dismec train.txt.gz --checkpoint x -o model --piece", wrong)
         assert code == 2

@@ -121,7 +121,7 @@ def test_dismec(tmp_path, examples, form):
     with pytest.raises(ValueError, match="expected weights of 7 labels, got 6"):
         load_dismec(tmp_path / "model")
     (tmp_path / "model").write_text(json.dumps(meta | {"files": files[:1]}))
-    with pytest.raises(ValueError, match="expected weights of label 0"):
+    with pytest.raises(ValueError, match="expected a file with the first label 0"):
         load_dismec(tmp_path / "model")
 
 

@@ -91,5 +91,5 @@ def test_errors_name_what_was_wanted(compat, tmp_path):
     tagger = ml.TextTagger(ml.DiSMECClassifier(random_state=0)).fit(TEXTS, LABELS)
     tagger.save(tmp_path / "model.safetensors")
     function = compat._load_pyfunc(str(tmp_path / "model.safetensors"))
-    with pytest.raises(ValueError, match="must have one column, which has the texts, got 2"):
+    with pytest.raises(ValueError, match="must have a single column with the texts, got 2"):
         function.predict(pd.DataFrame({"a": TEXTS, "b": TEXTS}))

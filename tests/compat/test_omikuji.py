@@ -120,7 +120,7 @@ def test_hyper_parameters(given, wanted):
         ("n_trees", 0, "`n_trees`"),
         ("min_branch_size", 1, "`min_branch_size`"),
         ("max_depth", 3, "`max_depth` must be 1 or at least"),
-        ("centroid_threshold", 0.1, "must be 0, because label vectors are not pruned"),
+        ("centroid_threshold", 0.1, "must be 0, got 0[.]1; label vectors are not pruned"),
         ("collapse_every_n_layers", 16, "at most 65535 children"),
         ("tree_structure_only", True, "a tree without classifiers"),
         ("linear_loss_type", omikuji.LossType.LOG, "squared hinge loss"),
@@ -150,7 +150,7 @@ def test_unknown_hyper_parameters_are_errors():
 def test_errors(path, tmp_path):
     model = omikuji.Model.train_on_data(path, small())
     for pairs in ([(1, 0.5), (1, 0.5)], [(60, 1.0)], [(-1, 1.0)]):
-        with pytest.raises(ValueError, match="different features from 0 to 59"):
+        with pytest.raises(ValueError, match="must have features from 0 to 59, each at most once"):
             model.predict(pairs)
     with pytest.raises(ValueError, match=r"NaN|nan|finite"):
         model.predict([(0, float("nan"))])

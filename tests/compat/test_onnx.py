@@ -113,7 +113,7 @@ def test_a_pipeline_of_texts_is_refused():
     from manylabel.compat.onnx import to_onnx
 
     model = make_pipeline(TfidfVectorizer(), ml.DiSMECClassifier(random_state=0))
-    with pytest.raises(TypeError, match="cannot export a Pipeline whose first step takes texts"):
+    with pytest.raises(TypeError, match="a Pipeline whose first step takes texts cannot be exported"):
         to_onnx(model.fit(["a cat", "tax law", "my dog", "the law"], [[1, 0], [0, 1], [1, 0], [0, 1]]))
 
 

@@ -262,7 +262,7 @@ def test_folder_of_other_data(tmp_path, data):
     with pytest.raises(ValueError, match=r"expected .* numbers, got an array of shape"):
         open_rows(tmp_path / "rows")
     (tmp_path / "rows" / "rows.json").write_text("{}")
-    with pytest.raises(ValueError, match="not a description"):
+    with pytest.raises(ValueError, match="by another version of manylabel"):
         open_rows(tmp_path / "rows")
 
 

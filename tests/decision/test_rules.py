@@ -310,9 +310,9 @@ def test_bad_input():
     P, Y = draw(np.random.default_rng(10), 30, 4)
     with pytest.raises(ValueError, match='`guarantee` must be "probability" if `risk` is "false_disc'):
         RiskControl(risk="false_discovery_rate").fit(P, Y)
-    with pytest.raises(ValueError, match="a limit that some bound guarantees with these 30 rows, got"):
+    with pytest.raises(ValueError, match="a limit that can be guaranteed with these 30 rows, got"):
         RiskControl(0.01).fit(P, Y)
-    with pytest.raises(ValueError, match="`alpha` must be a limit that some bound guarantees"):
+    with pytest.raises(ValueError, match="`alpha` must be a limit that can be guaranteed"):
         RiskControl(0.1).fit(TopLabels(1).predict(P) * P, Y)  # too few true labels are candidates
     with pytest.raises(ValueError, match=r"values of `probabilities` must be from 0 to 1, got 1\.5"):
         TopLabels().predict([[1.5, 0.2]])
@@ -322,7 +322,7 @@ def test_bad_input():
         ValueError, match=r"`probabilities` must have the shape of Y, \(30, 4\), got \(30, 3\)"
     ):
         Thresholds().fit(P[:, :3], Y)
-    with pytest.raises(ValueError, match=r"`precision` must be a value that some bound .* reaches"):
+    with pytest.raises(ValueError, match=r"`precision` must be a value that can be reached"):
         Thresholds(precision=0.9999).fit(P, Y)
     with pytest.raises(ValueError, match="at most one of `precision`, `recall` and `labels_per_row`"):
         Thresholds(precision=0.5, recall=0.5).fit(P, Y)

@@ -149,7 +149,7 @@ def test_names_of_features(tmp_path, data):
 
 def test_dense_features(tmp_path, data):
     X, Y = data[0][:300].toarray(), data[1][:300]
-    with pytest.raises(TypeError, match=r"`X` must be sparse.*DiSMECClassifier.*csr_array\(X\), got ndarray"):
+    with pytest.raises(TypeError, match=r"`X` must be sparse, got ndarray.*DiSMECClassifier.*csr_array\(X\)"):
         shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path / "refused")
     assert not (tmp_path / "refused").exists()
     model = ml.DiSMECClassifier(**PLAIN, loss="logistic")

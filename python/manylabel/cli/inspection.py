@@ -113,7 +113,7 @@ def explain(arguments: Namespace) -> None:
     if arguments.data is not None:
         row = _row(model, arguments)
     elif not isinstance(model, TextTagger):
-        raise UsageError("--data: expected a data file with the row, since the model does not take texts")
+        raise UsageError("--data: required, because the model takes rows of a data file and not texts")
     found = model.explain(row, label)
     print(json.dumps(found.to_dict(), indent=2, ensure_ascii=False) if arguments.json else repr(found))
 
@@ -127,7 +127,7 @@ def _row(model: TextTagger | Model, arguments: Namespace) -> Any:
         found = next(islice(table_rows(arguments.data, arguments), number, None), None)
         if found is None:
             raise ValueError(
-                f"{arguments.data}: expected more than {number} rows, since rows count from 0, got fewer"
+                f"{arguments.data}: expected a row with the number {number}, counted from 0, got fewer rows"
             )
         return found[0]
     arguments.jobs = None
@@ -135,7 +135,8 @@ def _row(model: TextTagger | Model, arguments: Namespace) -> Any:
     check_width(X, model.n_features, "features", arguments.data)
     if number >= X.shape[0]:
         raise ValueError(
-            f"{arguments.data}: expected more than {number} rows, since rows count from 0, got {X.shape[0]}"
+            f"{arguments.data}: expected a row with the number {number}, counted from 0, "
+            f"got {X.shape[0]} rows"
         )
     return X[[number]]
 

@@ -57,7 +57,7 @@ def train(arguments: Namespace) -> None:
     elif rule is None and arguments.calibrate:
         model = LabelCalibrator(model, random_state=arguments.seed)
     if arguments.checkpoint is None and arguments.piece != (1, 1):
-        raise UsageError("--piece: the pieces are stored in a folder, so give --checkpoint too")
+        raise UsageError("--piece: requires --checkpoint, the folder for the finished pieces")
     path = output_path(arguments.output)
     if is_table(arguments.data):
         if arguments.checkpoint is not None:

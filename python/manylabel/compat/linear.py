@@ -102,7 +102,9 @@ def load_liblinear(
         else:
             intercepts.append(np.zeros(W.shape[1]))
         if weights and W.shape[0] != weights[0].shape[0]:
-            raise ValueError(f"{each}: expected {weights[0].shape[0]} features, got {W.shape[0]}")
+            raise ValueError(
+                f"{each}: expected {weights[0].shape[0]} features, as in the first file, got {W.shape[0]}"
+            )
         weights.append(W)
     joined: Any = weights[0] if len(weights) == 1 else hstack(weights, format="csr")
     return _classifier(joined, np.concatenate(intercepts), as_names(names, len(names), "label"))
@@ -234,7 +236,7 @@ def load_dismec(path: str | os.PathLike[str]) -> DiSMECClassifier:
     for first, count, name, form in entries:
         if first != end:
             raise ValueError(
-                f"{source}: expected weights of label {end}, got a file whose first label is {first}"
+                f"{source}: expected a file with the first label {end}, got the first label {first}"
             )
         end = first + count
         blocks.append(_block(source.parent / Path(name).name, form, count, n_features))

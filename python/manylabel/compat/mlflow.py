@@ -151,7 +151,7 @@ class _Function:
         if _takes_texts(self.model) and isinstance(model_input, pd.DataFrame):
             if model_input.shape[1] != 1:
                 raise ValueError(
-                    f"`model_input` must have one column, which has the texts, "
+                    "`model_input` must have a single column with the texts, "
                     f"got {model_input.shape[1]} columns"
                 )
             model_input = model_input.iloc[:, 0].tolist()

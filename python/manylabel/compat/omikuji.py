@@ -371,8 +371,8 @@ class Model:
             features[0] >= 0 and features[-1] < self.n_features and (features[1:] > features[:-1]).all()
         ):
             raise ValueError(
-                f"`feature_value_pairs` must have different features from 0 to {self.n_features - 1}, got "
-                f"{shown(features.tolist())}"
+                f"`feature_value_pairs` must have features from 0 to {self.n_features - 1}, each at most "
+                f"once, got {shown(features.tolist())}"
             )
         row = core_rows(
             (np.array([0, len(features)], dtype=np.int32), features.astype(np.int32), values),
@@ -432,7 +432,7 @@ def _threads(n_threads: int | None) -> int:
 
 
 def _unsupported(name: str, wanted: str, value: Any, reason: str) -> ValueError:
-    return ValueError(f"`{name}` must be {wanted}, because {reason}, got {shown(value)}")
+    return ValueError(f"`{name}` must be {wanted}, got {shown(value)}; {reason}")
 
 
 def _count(least: int) -> Any:

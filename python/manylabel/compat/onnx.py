@@ -101,13 +101,13 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
         *others, last_class = sorted(cls.__name__ for cls in _CONVERTERS)
         raise TypeError(
             f"cannot export {name} to ONNX; `model` must be a {', '.join(others)} or {last_class}, or a "
-            "Pipeline that ends in one of these and whose other steps take numbers, not texts"
+            "Pipeline that ends in one of these and takes numbers, not texts"
         )
     n_features = getattr(model, "n_features_in_", None)  # steps that take texts have no such attribute
     if n_features is None:
         raise TypeError(
-            "cannot export a Pipeline whose first step takes texts to ONNX; export a Pipeline of the steps "
-            "after the vectorizer"
+            "a Pipeline whose first step takes texts cannot be exported to ONNX; export a Pipeline of the "
+            "steps after the vectorizer"
         )
     inputs = [("X", FloatTensorType([None, n_features]))]
     return convert_sklearn(model, initial_types=inputs, target_opset=target_opset)

@@ -383,9 +383,7 @@ def _about(folder: FilePath) -> dict[str, Any]:
     except ValueError:
         about = None
     if not isinstance(about, dict) or about.get("form") != _FORM:
-        raise ValueError(
-            f"{folder}: rows.json is not a description of arrays that this version of manylabel can read"
-        )
+        raise ValueError(f"{folder}: rows.json is damaged or was written by another version of manylabel")
     return about
 
 

@@ -486,7 +486,7 @@ class _Fitting:
         if not self.is_ours:
             if unknown_entries(Y) is not None:
                 raise ValueError(
-                    "Y must not have unknown entries (NaN) if `estimator` is from another library, got "
+                    "Y must not have unknown entries (NaN) if `estimator` is from another library, such as "
                     f"{type(self.estimator).__name__}"
                 )
             wrapped = AnyClassifier(model, dense_X=self.dense[0], dense_Y=self.dense[1])

@@ -115,8 +115,8 @@ class DecisionClassifier(LabelCalibrator):
             if params["cv"] != "prefit" and (params["refit"] or isinstance(params["cv"], int)):
                 raise ValueError(
                     f'`refit` must be False and `cv` a fraction or "prefit" if `decision` is '
-                    f"{type(decision).__name__}, because the guarantee of this rule does not hold for a "
-                    f"model that is fitted again, got refit={self.refit} and cv={self.cv}"
+                    f"{type(decision).__name__}, got refit={self.refit} and cv={self.cv}; the guarantee of "
+                    "this rule does not hold for a model that is fitted again"
                 )
             params["spare"] = True
         scores, Y = self._calibrate(X, y, sample_weight, progress, params)

@@ -134,8 +134,7 @@ class RiskControl(DecisionRule):
         alpha, risk, guarantee = params["alpha"], params["risk"], params["guarantee"]
         if risk == "false_discovery_rate" and guarantee == "expectation":
             raise ValueError(
-                '`guarantee` must be "probability" if `risk` is "false_discovery_rate", '
-                'which is not monotone in the bound, got "expectation"'
+                '`guarantee` must be "probability" if `risk` is "false_discovery_rate", got "expectation"'
             )
         n = Y.shape[0]
         entries = _Entries(*of_known_entries(probabilities, Y))
@@ -156,9 +155,9 @@ class RiskControl(DecisionRule):
         if found is None:
             least = entries.false_negative_rates(np.zeros(1))[0] if risk == "false_negative_rate" else 0.0
             raise ValueError(
-                f"`alpha` must be a limit that some bound guarantees with these {n} rows, got {alpha}; "
-                "the mean risk of the rows must be sufficiently below `alpha`, and its smallest value "
-                f"for all bounds is {least:.4g}; use more candidates or more rows"
+                f"`alpha` must be a limit that can be guaranteed with these {n} rows, got {alpha}; the "
+                f"lowest possible mean risk of the rows is {least:.4g}, and it must be sufficiently below "
+                "`alpha`; use a larger `alpha`, more candidates or more rows"
             )
         self.bound_, self.risk_ = found
 

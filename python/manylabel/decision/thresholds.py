@@ -193,8 +193,7 @@ class _Falling:
             at = np.flatnonzero(_least_share(self.n_hits, self.n_chosen) >= wanted)[::-1]
         if not len(at):
             raise ValueError(
-                f"`{target}` must be a value that some bound on the probabilities reaches on the held-out "
-                f"rows, got {wanted}"
+                f"`{target}` must be a value that can be reached on the held-out rows, got {wanted}"
             )
         return float(self.bounds[at[0]])
 

@@ -4,7 +4,7 @@ A block classifier routes every row to one or several blocks. The models of thes
 the blocks for the row. All other labels get the score -inf. If rows may be routed to several blocks, all
 scores are converted to log-odds before scores of different blocks are merged.
 
-The Rust core computes the scores of models of this library, in one call for all rows and blocks.
+For models of this library, the Rust core computes the scores of all rows and blocks in one call.
 `AskedScorer` computes the scores of models of other libraries.
 """
 
@@ -52,8 +52,7 @@ class Block:
         Positions of `labels` among the labels that `scorer` scores. None means that `scorer` scores exactly
         `labels`.
     factor, zero : float, default=1 and 0
-        Conversion of scores: the log-odds of a score s are ``factor * (s - zero)``. The log-odds are 0 at the
-        score `zero`.
+        Conversion of scores: the log-odds of a score s are ``factor * (s - zero)``.
     least : float or None, default=0
         Score above which labels are predicted. None means that only the label with the highest score is
         predicted.
@@ -107,7 +106,7 @@ class BlockClassifier(MultiLabelClassifier):
         "speedup_": Each(Scalar(float), "n_speedups"),
     }
 
-    _couples_labels = "it does not pass weights of labels to `estimator`"
+    _couples_labels = "this class does not pass weights of labels to `estimator`"
 
     label_blocks_: list[NDArray[np.int32]]
     estimators_: list[Any]

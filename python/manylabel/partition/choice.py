@@ -129,8 +129,8 @@ def default_lam(Y: csr_array, share: float = DEFAULT_SHARE) -> float:
     contains all rows. A positive entry of Y is captured if its label is in the block. Let N_1 >= N_2 >= ...
     be the numbers of rows that have the most frequent label, the second most frequent label, and so on. Let J
     be the smallest number for which the J most frequent labels together have at least the given fraction of
-    the positive entries. The weight is just below ``N_J / (2 J - 1)``. If the rows of Y were repeated r
-    times, the weight would be r times as large.
+    the positive entries. The weight is just below ``N_J / (2 J - 1)``. It is proportional to the number
+    of rows.
 
     Parameters
     ----------

@@ -79,23 +79,23 @@ class BlockPartitionClassifier(BlockClassifier):
         number of blocks that `BlockPartitioner` finds, but cross-validation may reduce this number (see
         Notes).
     lam : float or "auto", default="auto"
-        Weight of the penalty on large blocks in the objective of the partition; finite and >= 0. To compute
-        the penalty, the number of labels of each block is squared, and the squares are summed. A larger
-        weight gives blocks with fewer labels, and therefore faster predictions. "auto" is 0 if `max_labels`
-        is given. Otherwise, `mode` determines how the weight is chosen.
+        Weight of the penalty on large blocks in the objective of the partition; finite and >= 0. The penalty
+        is the sum of the squared numbers of labels of all blocks. A larger weight gives blocks with fewer
+        labels, and therefore faster predictions. "auto" is 0 if `max_labels` is given. Otherwise, `mode`
+        determines how the weight is chosen.
     max_labels : int or None, default=None
         Maximum number of labels per block; >= 1. None means no limit.
     n_routes : int or "auto", default="auto"
-        Number of blocks that a row is routed to; >= 1. "auto" means one to three blocks if `n_blocks`, `lam`,
-        `max_labels` and `mode` have their default values, and one block otherwise. In the first case, let t
-        be the total probability of the three most probable blocks of a row. The row is routed to its most
-        probable blocks. Their number is the smallest number with a total probability of at least ``0.9 t``.
-        If rows may be routed to more than one block, the scores of the blocks are merged. The merged score of
-        a label is the logit of ``sum_l p_l / (1 + exp(-s_l))``, a sum over those blocks l of the row that
-        have the label. Here, s_l is the log-odds of the label in block l, and p_l is the probability of block
-        l. The router computes the probabilities p_l, which are scaled to sum to 1 over the blocks of the row.
-        Scores that are margins, such as the scores of `DiSMECClassifier`, are multiplied by 4 to approximate
-        log-odds.
+        Number of blocks that a row is routed to; >= 1. If `n_blocks`, `lam`, `max_labels` and `mode` have
+        their default values, "auto" means one to three blocks. Otherwise, it means one block. To choose from
+        one to three blocks, let t be the sum of the probabilities of the three most probable blocks of a row.
+        The row is routed to the smallest number of most probable blocks whose probabilities sum to at least
+        ``0.9 t``. If rows may be routed to more than one block, the scores of the blocks are merged. The
+        merged score of a label is the logit of ``sum_l p_l / (1 + exp(-s_l))``, a sum over those blocks l of
+        the row that have the label. Here, s_l is the log-odds of the label in block l, and p_l is the
+        probability of block l. The router computes the probabilities p_l, which are scaled to sum to 1 over
+        the blocks of the row. Scores that are margins, such as the scores of `DiSMECClassifier`, are
+        multiplied by 4 to approximate log-odds.
     mode : {"rule", "accuracy", "speed"}, default="rule"
         Method that chooses the weight `lam` if `lam` is "auto". "rule" computes a weight without
         cross-validation, from the frequencies of the labels; see Notes. "accuracy" and "speed" use 5-fold
@@ -187,19 +187,19 @@ class BlockPartitionClassifier(BlockClassifier):
     With one block and ``lam=0``, the model gives the same scores as `estimator` alone, fitted to all rows and
     to all labels that occur in these rows.
 
-    With the default parameters, a fit takes at most the time of a fit of `estimator` to all rows and labels.
-    This holds if the fit time of `estimator` increases with the number of rows and labels. With
-    ``n_blocks="auto"`` and ``mode="rule"``, `fit` starts with the largest number of blocks, up to 4, for
-    which there are at least 5,000 rows and 500 labels per block. A row that is routed to a wrong block
-    usually gets wrong labels. `fit` therefore tests the router on 2,000 held-out rows, or on a tenth of the
-    rows if a tenth is less than 2,000. Each test takes as long as one fit of the router. If the router finds
-    the right block for less than 92 % of the held-out rows, the number of blocks is halved. The test is
-    repeated with the new number of blocks.
+    If the fit time of `estimator` increases with the number of rows and labels, a fit with the default
+    parameters takes at most as long as a fit of `estimator` to all rows and labels. With ``n_blocks="auto"``
+    and ``mode="rule"``, `fit` starts with the largest number of blocks, up to 4, for which there are at least
+    5,000 rows and 500 labels per block. A row that is routed to a wrong block usually gets wrong labels.
+    `fit` therefore tests the router on 2,000 held-out rows, or on a tenth of the rows if a tenth is less than
+    2,000. Each test takes as long as one fit of the router. If the router finds the right block for less than
+    92 % of the held-out rows, the number of blocks is halved. The test is repeated with the new number of
+    blocks.
 
     A larger `lam` removes more labels from the blocks, and the rarest labels are removed first. With
-    ``mode="rule"``, `lam` is chosen as if all rows were in one block: the labels that remain in this block
-    have at least 95 % of the positive entries of Y. If there is only one block, `lam` is chosen as described
-    in the next paragraph.
+    ``mode="rule"``, `lam` is about the largest weight with which a single block of all rows has at least 95 %
+    of the positive entries of Y. If there is only one block, `lam` is chosen as described in the next
+    paragraph.
 
     With the default parameters, there is only one block if there are fewer than 10,000 rows or fewer than
     1,000 labels. Then `lam` is 0 and the block has all labels, so the model is `estimator` itself. On such
@@ -218,8 +218,8 @@ class BlockPartitionClassifier(BlockClassifier):
     If `n_blocks` is also "auto", the first number of blocks is the number that `BlockPartitioner` finds with
     its default value of `lam`. The number is halved until at least one candidate is accurate enough in all
     folds, or until the number is 1. A candidate is accurate enough if P@1, P@3 and P@5 are each at most 1
-    percentage point ("accuracy") or 2 percentage points ("speed") lower than with `estimator` alone. Both
-    modes need this comparison, for which `estimator` is fitted to all labels five times.
+    percentage point ("accuracy") or 2 percentage points ("speed") lower than with `estimator` alone. For this
+    comparison, both modes fit `estimator` to all labels five times.
 
     References
     ----------

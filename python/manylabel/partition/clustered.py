@@ -199,10 +199,9 @@ class LPSRClassifier(BlockClassifier):
 
     `fit` trains a base scorer, which is a classifier for all rows and labels. It then splits the rows into
     two parts by 2-means, which is k-means with two clusters. Large parts are split again. Each part gets a
-    list of candidates, which are labels of the rows of the part. Either the most frequent labels are chosen,
-    or the labels that the base scorer ranks high in rows that have them (see `weighting`). A new row is
-    routed to the part with the nearest center. The base scorer then ranks only the candidates of this part
-    [1]_.
+    list of candidates, which are labels of the rows of the part. The parameter `weighting` determines which
+    labels are chosen. A new row is routed to the part with the nearest center. The base scorer then ranks
+    only the candidates of this part [1]_.
 
     Parameters
     ----------

@@ -92,9 +92,9 @@ def fit_models(
         Two values: whether the user passed X as a dense array, and whether the user passed Y as a dense
         array. An estimator of another library gets X and Y in the same form.
     threads : int
-        Number of threads, and maximum number of blocks that are fitted at the same time. Fewer blocks are
-        fitted at the same time if there are fewer blocks, or if one block takes most of the work. An
-        estimator of this library then uses several threads for a block.
+        Number of threads, and maximum number of blocks that are fitted at the same time. If there are fewer
+        blocks than threads, or if one block takes most of the work, fewer blocks are fitted at the same time.
+        In this case, an estimator of this library uses several threads for a block.
     progress : callable
         Function that is called regularly. Its argument is the number of labels that have been fitted so far,
         over all blocks.
@@ -131,8 +131,8 @@ def fit_models(
     models: list[Any] = [None] * len(label_blocks)
     if not ours and unknown_entries(Y) is not None:
         raise ValueError(
-            "Y must not have unknown entries (NaN) if `estimator` is from another library, as "
-            f"{type(estimator).__name__} is"
+            "Y must not have unknown entries (NaN) if `estimator` is from another library, such as "
+            f"{type(estimator).__name__}"
         )
     if ours:
         estimator = estimator._settled(X, Y, sample_weight, threads, lambda _: progress(0))

@@ -45,8 +45,8 @@ class BlockPartitioner(Estimator):
         Initial number of clusters; >= 1. If X has fewer than `n_blocks` distinct rows, the number of distinct
         rows is used. "auto" searches for the number of clusters whose partition captures the most positive
         entries. The search first tries every number from 1 to 16. It then tries larger numbers, each about a
-        quarter larger than the one before, up to 2,048. The search stops if a number would leave a block
-        without rows or labels, and this number is not used. The search also stops after five consecutive
+        quarter larger than the one before, up to 2,048. The search stops at the first number that leaves a
+        block without rows or labels. This number is not used. The search also stops after five consecutive
         numbers without an improvement. An improvement is a partition that captures more positive entries than
         the best earlier partition, by more than a thousandth of all positive entries.
     lam : float or "auto", default="auto"
@@ -76,8 +76,7 @@ class BlockPartitioner(Estimator):
     row_blocks_ : ndarray of shape (n_samples,), dtype int32
         The block of each row. Every block has at least one row.
     label_blocks_ : list of ndarray, dtype int32
-        The labels of each block, in increasing order. A block has no labels if adding a label to the block
-        would not lower the objective.
+        The labels of each block, in increasing order. A block has no labels if no label lowers the objective.
     n_labels_ : int
         Number of labels, including labels that are in no block.
     n_blocks_ : int

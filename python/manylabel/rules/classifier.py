@@ -80,7 +80,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Number of bins of a complete head, as a fraction; in (0, 1]. Labels with positive Newton steps and
         labels with negative Newton steps have separate bins. The number of bins of each of these two groups
         is this fraction of the number of labels in the group. None means no label binning, so that every
-        label has its own score. [2]_ uses 0.04, with ``step="newton"``.
+        label has its own score. The authors of [2]_ use 0.04, with ``step="newton"``.
     min_bins : int, default=1
         Minimum number of bins for each sign of the step; >= 1.
     max_bins : int or None, default=None
@@ -406,7 +406,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         return super()._probabilities(X)
 
     def staged_decision_function(self, X: Any) -> Iterator[NDArray[np.float32]]:
-        """Compute the scores after each rule: from the first rule, from the first two rules, and so on.
+        """Compute the scores of the first rule, the scores of the first two rules, and so on.
 
         Returns
         -------
@@ -492,8 +492,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
             The rules that cover the row. The ``repr`` of each rule is the text of the rule. If `label` is
             None, the scores of the rules sum to the result of `decision_function` for the row. If `label` is
             given, the result is a `LabelExplanation` of the rules, and their contributions sum to the score
-            of the label. This sum does not apply to a label that occurs in no training row, because its score
-            is -inf.
+            of the label. The only exception is a label that occurs in no training row, because its score is
+            -inf.
 
         Raises
         ------

@@ -179,8 +179,7 @@ class EditableTagger(Estimator):
                 ("identifiers of the new labels", "with") if label_ids is None else ("None", "without")
             )
             raise ValueError(
-                f"`label_ids` must be {wanted}, because the tagger was fitted {how} `label_ids`, "
-                f"got {label_ids!r}"
+                f"`label_ids` must be {wanted}, got {label_ids!r}; the tagger was fitted {how} `label_ids`"
             )
         self._edit("add_labels", X, Y)
         every = [*self.label_names_.tolist(), *names.tolist()]
@@ -301,8 +300,8 @@ class EditableTagger(Estimator):
 
         The texts are added to the rows that the tagger keeps (see `keep_rows`). The labels of the new texts
         are fitted again, to the old and the new rows. The result for these labels is the same as in a fit to
-        all rows (see Notes). The scores of all other labels do not change, although a fit to all rows would
-        also use the new texts as negative examples of the other labels.
+        all rows (see Notes). The other labels are not fitted again, so their scores do not change. The new
+        texts are not used as negative examples of the other labels.
 
         Parameters
         ----------
@@ -342,8 +341,8 @@ class EditableTagger(Estimator):
         self._check_fitted()
         if not hasattr(self, "rows_"):
             raise ValueError(
-                "`keep_rows` must be True in `fit` to call `update` later, but this tagger keeps no rows; "
-                "the method `refit_labels` needs no kept rows, but fits labels to the given texts only"
+                "`keep_rows` must be True in `fit` for the method `update`, but this tagger keeps no rows; "
+                "the method `refit_labels` also works without kept rows, but fits labels only to given texts"
             )
         X, _, Y = self._matrices(texts, labels, self.label_names_.tolist(), fits=False)
         self.rows_, self.row_labels_ = _stacked(self.rows_, X), _stacked(self.row_labels_, Y)
@@ -356,8 +355,8 @@ class EditableTagger(Estimator):
         """Change the labels of a copy of the classifier, and use the copy."""
         if self.decision is not None:
             raise ValueError(
-                "`decision` must be None to change the labels, since the decision rule was fitted to the old "
-                f"labels, got {type(self.decision).__name__}"
+                f"`decision` must be None to change the labels, got {type(self.decision).__name__}; the "
+                "decision rule was fitted to the old labels"
             )
         if not hasattr(self.classifier_, "refit_labels"):
             raise ValueError(

@@ -115,7 +115,7 @@ class TextTagger(EditableTagger):
         Whether to keep the features and labels of the training rows in the model. The method `update` needs
         these rows, and `refit_labels` and `merge_labels` use them if no texts are given.
     n_jobs : int or None, default=None
-        Number of threads of the fit of the classifier. None means the value of the classifier.
+        Number of threads of the fit of the classifier. None means the parameter `n_jobs` of the classifier.
     verbose : int, default=0
         With 1 or more, `fit` shows a progress bar for the conversion of the texts, and then the progress bar
         of the classifier. With 0, it shows these bars only if the parameter `verbose` of the classifier is 1
@@ -264,8 +264,8 @@ class TextTagger(EditableTagger):
         self.parameters.check(self)
         if self.keep_rows and self.decision is not None:
             raise ValueError(
-                "`keep_rows` must be False if `decision` is given, because the labels of a tagger with a "
-                f"decision rule cannot be changed, got keep_rows=True and {type(self.decision).__name__}"
+                "`keep_rows` must be False if `decision` is given, got keep_rows=True and "
+                f"{type(self.decision).__name__}; the labels of a tagger with a decision rule cannot change"
             )
         classifier = (
             LabelTreeClassifier(random_state=0) if self.classifier is None else clone(self.classifier)
@@ -274,8 +274,8 @@ class TextTagger(EditableTagger):
             raise ValueError(f"`classifier` must have the method predict_topk, got {classifier!r}")
         if self.keep_rows and sample_weight is not None:
             raise ValueError(
-                "`sample_weight` must be None if `keep_rows` is True, because the weights are not kept, got "
-                f"{shown(sample_weight)}"
+                f"`sample_weight` must be None if `keep_rows` is True, got {shown(sample_weight)}; the "
+                "weights are not kept"
             )
         self.vectorizer_ = self._new_vectorizer()
         shows = bool(self.verbose or getattr(classifier, "verbose", 0))

@@ -99,12 +99,13 @@ class LabelTreeClassifier(EditableLabels):
         Maximum number of labels of a leaf; from 1 to 65,535. Larger leaves often rank better, and the model
         is smaller, but the fit takes longer. If Y has at most `max_leaf` labels, the tree is a single leaf,
         which is a one-vs-rest classifier. "auto" is the number of labels divided by 32, but at least 100 and
-        at most 400. If Y has fewer than ``200 * beam`` labels, "auto" is 400, because smaller leaves would
-        save little: a row would reach most of them. Labels that occur in no training row are not counted.
+        at most 400. If Y has fewer than ``200 * beam`` labels, "auto" is 400. On such data, a row reaches
+        most of the leaves of a tree with smaller leaves, so smaller leaves save little time. Labels that
+        occur in no training row are not counted.
     beam : int, default=7
-        Number of nodes of each level of a tree that a row is sent to in predictions; >= 1. Larger values take
-        more time and may find better labels. `predict_topk` can use another value without a new fit. `fit`
-        sends a row to up to ``2 * beam`` nodes of each level to find negative examples (see Notes).
+        Number of nodes per level of a tree to which a prediction sends a row; >= 1. Larger values take more
+        time and may find better labels. `predict_topk` can use another value without a new fit. `fit` sends a
+        row to up to ``2 * beam`` nodes of each level to find negative examples (see Notes).
     balanced : bool, default=True
         Whether the tree is balanced. If True, the numbers of labels of two leaves differ by at most 1. If
         False, the sizes of the clusters depend on the data, and leaves can be at different depths.
@@ -112,7 +113,7 @@ class LabelTreeClassifier(EditableLabels):
         Vectors that represent the labels when they are clustered. With "rows", the vector of a label is the
         sum of the rows that have the label. This method is known as PIFA, positive instance feature
         aggregation [1]_. With "rembrandt", :class:`~manylabel.Rembrandt` first reduces the rows to 100
-        components. The Notes state the memory of the vectors. If the tree is a single leaf, `label_vectors`
+        components. For the memory of the vectors, see Notes. If the tree is a single leaf, `label_vectors`
         has no effect.
     negatives : {"routed", "siblings"}, default="routed"
         Rows that are the negative examples of a classifier. With "siblings", the negative examples are the
@@ -127,7 +128,7 @@ class LabelTreeClassifier(EditableLabels):
     combine : {"product", "leaf"}, default="product"
         How the score of a label is computed. With "product", the score is the logarithm of a product: the
         probability of the label times a power of the probability of its leaf (see Notes). With "leaf", the
-        score is the margin of the label, and the nodes on the path only decide which labels are scored.
+        score is the margin of the label, and the nodes above the leaf only determine which labels are scored.
     path_weight : float or "auto", default="auto"
         Exponent of the probability of the leaf, with ``combine="product"``; finite and >= 0. The probability
         of a leaf is the product of the probabilities of all nodes on the path from the root to the leaf. With
@@ -256,19 +257,18 @@ class LabelTreeClassifier(EditableLabels):
     ``negatives="routed"``, the node is also fitted to all other rows that reach the node when the tree is
     searched. In this search, a row reaches the `beam` best nodes of a level, as in a prediction, and up to
     `beam` further nodes. A further node is reached only if its probability is at least ``exp(-7)`` times the
-    probability of the best node. If the best node has the probability 1, a further node therefore has a
-    margin above -0.9. The negative rows of a label therefore include all rows without the label that reach
-    its leaf in a prediction, and some rows that almost reach its leaf. Without the further nodes, P@1 on
-    citeulike-t is 0.9 points lower (mean of three seeds), because new rows spread over more leaves than the
-    rows of `fit`. On eurlex57k and yso-finna-en, the difference is about 0.1 points or less. The classifiers
-    minimize the same objective as `DiSMECClassifier`.
+    probability of the best node. The negative rows of a label therefore include all rows without the label
+    that reach its leaf in a prediction, and some rows that almost reach its leaf. Without the further nodes,
+    P@1 on citeulike-t is 0.9 points lower (mean of three seeds), because new rows spread over more leaves
+    than the rows of `fit`. On eurlex57k and yso-finna-en, the difference is about 0.1 points or less. The
+    classifiers minimize the same objective as `DiSMECClassifier`.
 
     With ``solver="fast"`` and the squared hinge loss, the fit of a label in the second and any later tree
     starts from the result of the label in the previous tree. A rare label starts from its dual variables, and
     a frequent label starts from its weights. One search for negative rows and one solver step are then
-    sufficient. On eurlex57k, the fit of three trees takes 1.9 times as long as the fit of one tree. If all
-    three trees were fitted from the start, the fit would take 2.7 times as long, and P@1, P@3 and P@5 would
-    differ by at most 0.1 points.
+    sufficient. On eurlex57k, the fit of three trees takes 1.9 times as long as the fit of one tree. When
+    every tree is fitted from the start, it takes 2.7 times as long as the fit of one tree. P@1, P@3 and P@5
+    of the two methods differ by at most 0.1 points.
 
     The probability of a node or label with margin s is ``exp(-max(0, 1 - s)**3)`` with the squared hinge
     loss, and ``1 / (1 + exp(-s))`` with the logistic loss. With ``combine="product"``, the score of a label
@@ -279,10 +279,11 @@ class LabelTreeClassifier(EditableLabels):
 
     With ``loss="logistic"`` and ``negatives="siblings"``, the model is a probabilistic label tree [2]_. The
     probability of a child estimates the probability that a row has a label below the child, given that it has
-    a label below the node. With ``path_weight=1``, the product for a label estimates the probability of the
-    label by the chain rule, and ``exp(score + threshold_)`` is this product. With ``negatives="routed"``, the
-    classifiers are fitted to more negative rows, and the product does not estimate a probability.
-    `LabelCalibrator` computes calibrated probabilities for both losses.
+    a label below the node. With ``path_weight=1``, ``exp(score + threshold_)`` is the product of the
+    probabilities of the label and of all nodes on the path to its leaf. By the chain rule, this product
+    estimates the probability of the label. With ``negatives="routed"``, the classifiers are fitted to more
+    negative rows, and the product does not estimate a probability. `LabelCalibrator` computes calibrated
+    probabilities for both losses.
 
     The squared hinge loss gives better rankings for data with many rare labels, and its fit is faster. The
     table compares P@1, P@3 and P@5 of the two losses, with the default parameters and one seed. The last
@@ -638,25 +639,26 @@ class LabelTreeClassifier(EditableLabels):
         votes gets the label. If no row has a new label, this label is in no leaf, as in `fit`, and its score
         is -inf.
 
-        The classifier of a label is fitted to the rows that `fit` would send to its leaf and to the rows that
-        have the label, for both values of `negatives`. It is fitted with `C_` and the parameters `prune`,
-        `fit_intercept`, `solver`, `tol`, `max_iter`, `beam` and `random_state`, and with the loss of `fit`.
-        Rows are scaled if `normalize_` is True. `threshold_` and `path_weight_` do not change. `n_iter_`
-        increases if a new classifier needs more steps. With a fixed `random_state`, the result does not
-        depend on `n_jobs`, and several labels may be added in one call or in separate calls with the same
-        result.
+        For both values of `negatives`, the classifier of a new label is fitted to two groups of rows: the
+        rows that have the label, and the rows that reach its leaf in the search that `fit` uses to find
+        negative rows. The fit uses `C_` and the parameters `prune`, `fit_intercept`, `solver`, `tol`,
+        `max_iter`, `beam` and `random_state`, and the loss of the model. Rows are scaled if `normalize_` is
+        True. `threshold_` and `path_weight_` do not change. `n_iter_` increases if a new classifier needs
+        more steps. With a fixed `random_state`, the result does not depend on `n_jobs`. One call with several
+        labels gives the same result as a separate call for each label.
 
         The trees do not change, so the nodes on the path to a leaf do not learn from the new labels, and
         leaves can grow beyond `max_leaf`. Fit the model again if rankings become worse or predictions become
         slow, for example after the number of labels has grown by half.
 
-        All rows are sent down the trees twice. The first time is as in a prediction, to choose the leaves.
-        The second time is as in `fit`, to find negative rows. If all rows with a new label reach the leaf of
-        the label the second time, the label is fitted together with other new labels of this leaf. All other
-        new labels are fitted one by one, in a few passes over the rows that reach their leaf. This takes more
-        time, in proportion to the number of rows and labels of the leaf. For example, adding 428 labels to a
-        model of eurlex57k with 3,843 labels takes half as long as fitting all labels. The arrays of the
-        weights are copied, so the method needs memory for a second model, with 4 bytes for each weight.
+        All rows are sent down the trees twice. The first search is the search of a prediction, and chooses
+        the leaves. The second search is the search of `fit`, and finds negative rows. If all rows with a new
+        label reach the leaf of the label in the second search, the label is fitted together with other new
+        labels of this leaf. All other new labels are fitted one by one, in a few passes over the rows that
+        reach their leaf. This takes more time, in proportion to the number of rows and labels of the leaf.
+        For example, adding 428 labels to a model of eurlex57k with 3,843 labels takes half as long as fitting
+        all labels. The arrays of the weights are copied, so the method needs memory for a second model, with
+        4 bytes for each weight.
 
         Examples
         --------
