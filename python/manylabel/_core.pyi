@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 
 __all__ = [
     "DismecTask",
+    "PlsTask",
     "Scorer",
     "TreeTask",
     "block_scorer",
@@ -122,6 +123,26 @@ class Scorer:
         beam: int | None = None,
         max_nodes: int | None = None,
     ) -> _Csr: ...
+
+@final
+class PlsTask:
+    def __new__(cls, examples: _Examples, params: dict[str, Any], job: _Job) -> PlsTask: ...
+    @property
+    def stages(self) -> list[int]: ...
+    def complete(self, pieces: list[dict[str, Any]], job: _Job) -> None: ...
+    def fit(self, first: int, end: int, job: _Job) -> dict[str, Any]: ...
+    def take_model(
+        self, job: _Job
+    ) -> tuple[
+        NDArray[Any] | None,
+        NDArray[Any],
+        NDArray[Any],
+        NDArray[np.float64] | None,
+        int,
+        int,
+        tuple[float, float],
+        NDArray[np.float32] | None,
+    ]: ...
 
 @final
 class TreeTask:

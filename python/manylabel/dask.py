@@ -58,8 +58,9 @@ def fit(
     Parameters
     ----------
     estimator : estimator
-        The estimator: a `DiSMECClassifier`, a `LabelTreeClassifier`, or a `BlockPartitionClassifier` whose
-        `estimator` is from this library. The given object is not changed.
+        The estimator: a `DiSMECClassifier`, a `LabelTreeClassifier`, a `BlockPartitionClassifier` whose
+        `estimator` is from this library, or a `Rembrandt` whose `embedding` is not "pca". The given object is
+        not changed.
     X : array-like, sparse matrix or dask array of shape (n_samples, n_features), str or path-like
         Features, or the path of a folder that `manylabel.datasets.convert` has written and that all workers
         can reach. The blocks of a dask array must be arrays or sparse matrices with all columns.

@@ -1,10 +1,10 @@
 """Fits that are divided into pieces and can be continued after an interruption.
 
-A piece is the fit of some of the labels, of some of the nodes of label trees, or of the models of some
-blocks. Each finished piece is stored as a file in a folder. A fit can be interrupted at any time. If it is
-started again, it continues with the finished pieces. Several processes or machines that share the folder can
-fit different pieces. If all of them have the same type of CPU, the fitted model is exactly the same as the
-model of the method ``fit``.
+A piece is the fit of some of the labels, of some of the nodes of label trees, of the models of some blocks,
+or of some of the components of a label embedding. Each finished piece is stored as a file in a folder. A fit
+can be interrupted at any time. If it is started again, it continues with the finished pieces. Several
+processes or machines that share the folder can fit different pieces. If all of them have the same type of
+CPU, the fitted model is exactly the same as the model of the method ``fit``.
 
 The folder has the file ``fit.json`` with the parameters of the estimator, checksums of the data and the type
 of the CPU. The file ``choice.npz`` has the values that all pieces share, such as the chosen value of a
@@ -37,12 +37,13 @@ from sklearn.utils import check_random_state
 from manylabel import _core
 from manylabel.aside import written_aside
 from manylabel.datasets.rows import checksum_of, open_rows
+from manylabel.estimator.base import MultiLabelClassifier
 from manylabel.estimator.costs import LabelCosts, label_costs
 from manylabel.estimator.names import as_names, column_names, values_of_frame
 from manylabel.estimator.parameters import shown
 from manylabel.estimator.pieces import Arrays, Pieces, pieces_of
 from manylabel.estimator.progress import Progress, Report, Tell, reported
-from manylabel.estimator.validation import as_column, check_training_set
+from manylabel.estimator.validation import as_column, check_training_set, one_hot
 from manylabel.persistence import description_of, from_description
 
 __all__ = ["fit", "merge"]
@@ -81,13 +82,15 @@ def fit(
     Parameters
     ----------
     estimator : estimator
-        The estimator: a `DiSMECClassifier`, a `LabelTreeClassifier`, or a `BlockPartitionClassifier` whose
-        `estimator` is from this library. The given object is not changed.
+        The estimator: a `DiSMECClassifier`, a `LabelTreeClassifier`, a `BlockPartitionClassifier` whose
+        `estimator` is from this library, or a `Rembrandt` whose `embedding` is not "pca". The given object is
+        not changed.
     X : array-like or sparse matrix of shape (n_samples, n_features), str or path-like
         Features, or the path of a folder that `manylabel.datasets.convert` has written. The features must be
-        sparse for a `DiSMECClassifier` with the squared hinge loss.
+        sparse for a `Rembrandt`, and for a `DiSMECClassifier` with the squared hinge loss.
     Y : array-like or sparse matrix of shape (n_samples, n_labels), default=None
-        0/1 indicator matrix, in which NaN marks unknown entries. Y must be None if X is a folder.
+        0/1 indicator matrix, in which NaN marks unknown entries. With `Rembrandt`, all entries must be known.
+        Y must be None if X is a folder.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the rows, >= 0. None means equal weights.
     checkpoint : str or path-like
@@ -96,13 +99,16 @@ def fit(
         Number of pieces; >= 1. `DiSMECClassifier` fits labels in groups of sixteen or thirty-two, so there
         are at most as many pieces as groups. With `LabelTreeClassifier`, `n_pieces` is the number of pieces
         of each level of the trees, and there are at most as many pieces as nodes. With
-        `BlockPartitionClassifier`, there are at most as many pieces as blocks. "auto" depends only on the
-        data and the parameters. Machines that share the folder must use the same value.
+        `BlockPartitionClassifier`, there are at most as many pieces as blocks. With `Rembrandt`, `n_pieces`
+        is the number of pieces of each regression, and there are at most as many pieces as groups of 32
+        components. A group is fitted by one thread, and an automatic piece has up to eight groups. "auto"
+        depends only on the data and the parameters. Machines that share the folder must use the same value.
     piece : tuple of two int, default=(1, 1)
         With ``(i, N)``, this call fits every N-th piece, starting with the i-th piece; 1 <= i <= N. If N
         machines share the folder, each machine must use a different i. With `LabelTreeClassifier`, a piece
-        needs the results of all pieces of the levels above. If other machines have not finished some of these
-        pieces, this call also fits them.
+        needs the results of all pieces of the levels above. With `Rembrandt`, a piece needs the results of
+        all pieces of the earlier regressions. If other machines have not finished some of these pieces, this
+        call also fits them.
     any_cpu : bool, default=False
         Whether machines with different types of CPU may share the folder. The last digits of the weights of a
         piece depend on the type of CPU of the machine that fitted the piece.
@@ -145,7 +151,10 @@ def fit(
     Each call copies X once, unless X is a folder. Each call needs as much memory for X as the method ``fit``,
     but it needs memory only for the weights of one piece. The call that returns the estimator needs memory
     for all weights. With `LabelTreeClassifier`, each call sends all rows through the finished levels of the
-    trees, and needs memory for the weights of these levels.
+    trees, and needs memory for the weights of these levels. With `Rembrandt`, each call copies X and Y, also
+    if X is a folder. It reads the pieces of the finished regressions and orthogonalizes them, in
+    O(n_labels m^2) time for m random vectors. If the solver is not "cg", each call also factorizes the Gram
+    matrix once for each penalty. The piece of a group of components has 32 numbers per label or feature.
 
     Examples
     --------
@@ -336,16 +345,21 @@ class Folder:
         if self.about["feature_names"] is not None:
             estimator.feature_names_in_ = np.array(self.about["feature_names"], dtype=object)
         pieces_of(estimator).join(estimator, choice, (n_labels, n_features), pieces)
+        if isinstance(estimator, MultiLabelClassifier):
+            self._set_form_of_labels(estimator)
+        # `random_state` in the description is a drawn seed. It is replaced by the parameter of the caller.
+        if self.about["seed"] is not None:
+            estimator.random_state = self.about["given_seed"]
+        return estimator
+
+    def _set_form_of_labels(self, estimator: MultiLabelClassifier) -> None:
+        """Set the fitted attributes that describe the form of Y."""
         estimator.sparse_output_ = self.about["sparse_output"]
         if self.about["label_names"] is not None:
             estimator.label_names_ = np.array(self.about["label_names"], dtype=object)
         estimator.one_dimensional_ = self.about["one_dimensional"]
         if estimator.one_dimensional_:
             estimator.classes_ = np.arange(2)
-        # `random_state` in the description is a drawn seed. It is replaced by the parameter of the caller.
-        if self.about["seed"] is not None:
-            estimator.random_state = self.about["given_seed"]
-        return estimator
 
 
 _FINGERPRINTS = {
@@ -412,7 +426,11 @@ class Work:
         labels = column_names(Y)
         if labels is not None:
             Y = values_of_frame(Y)
-        column = as_column(Y)
+        column = None
+        if isinstance(estimator, MultiLabelClassifier):
+            column = as_column(Y)
+        elif one_hot(Y)[1] is not None:
+            raise ValueError("`Y` must be a 2-D indicator matrix, got one class per row")
         X_checked, Y_checked, weights = check_training_set(
             self.estimator,
             X,

@@ -139,6 +139,11 @@ def test_workers_are_killed_and_join(tmp_path, data):
             None,
             6,
         ),
+        "components": (
+            ml.Rembrandt(200, solver="cg", n_iter=2, random_state=0),
+            None,
+            5,
+        ),
     }
     n_workers, counted = 2, {}
     with cluster(n_workers) as workers, distributed.Client(workers) as client:
@@ -309,6 +314,18 @@ def test_blocks(two, tmp_path, data):
     model = ml.BlockPartitionClassifier(ml.DiSMECClassifier(C=1.0), n_blocks=3, lam=1.0, random_state=0)
     expected = ml.BlockPartitionClassifier(**model.get_params(deep=False)).fit(X, Y)
     got = ml.dask.fit(model, folder / "rows", client=two)
+    got.save(tmp_path / "got")
+    expected.save(tmp_path / "expected")
+    assert (tmp_path / "got").read_bytes() == (tmp_path / "expected").read_bytes()
+
+
+@pytest.mark.parametrize("n_workers", [1, 3])
+def test_embeddings(tmp_path, data, n_workers):
+    X, Y, folder, _ = data
+    model = ml.Rembrandt(100, l2="auto", random_state=0)
+    expected = ml.Rembrandt(**model.get_params()).fit(X, Y)
+    with cluster(n_workers) as workers, distributed.Client(workers):
+        got = ml.dask.fit(model, folder / "rows", n_pieces=4)
     got.save(tmp_path / "got")
     expected.save(tmp_path / "expected")
     assert (tmp_path / "got").read_bytes() == (tmp_path / "expected").read_bytes()

@@ -306,8 +306,9 @@ def fit_and_save(model, rows, folder, path):
     [
         ml.DiSMECClassifier(random_state=0),
         ml.LabelTreeClassifier(max_leaf=9, branching=6, random_state=0),
+        ml.Rembrandt(200, solver="cg", random_state=0),
     ],
-    ids=["DiSMECClassifier", "LabelTreeClassifier"],
+    ids=["DiSMECClassifier", "LabelTreeClassifier", "Rembrandt"],
 )
 def test_killed_at_twenty_random_moments(tmp_path, data, model):
     """Each kill loses at most the current piece, and the model file is the same, byte for byte."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core
+from manylabel.embedding.pieces import RembrandtPieces
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import Estimator, built_aside
 from manylabel.estimator.parameters import n_threads
@@ -255,6 +256,9 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         n_iter_=Scalar(int),
     )
 
+    # A dense X stays dense.
+    _dense: ClassVar[bool] = True
+
     label_embedding_: NDArray[Any]
     coef_: NDArray[Any]
     intercept_: NDArray[Any]
@@ -343,11 +347,19 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         n_panels = _n_panels(params, X.shape[1], y.shape[1])
         with reported(n_panels, "panel", params["verbose"], progress) as report:
             fitted = _core.fit_pls(X, y, sample_weight, params, (params["n_jobs"], report))
+        self._set_fitted(fitted)
+        self.classes_ = np.arange(y.shape[1]) if classes is None else classes
+        self._warn_of_unfinished(fitted[5], stacklevel=5)
+        predictions: NDArray[np.float32] | None = fitted[7]
+        return predictions
+
+    def _set_fitted(self, fitted: tuple[Any, ...]) -> None:
+        """Set the fitted attributes, except `classes_`, from the result of the Rust core."""
         # An earlier fit with another `embedding` may have set these attributes.
         for name in ("label_embedding_", "eigenvalues_", "singular_values_"):
             if hasattr(self, name):
                 delattr(self, name)
-        label_embedding, self.coef_, self.intercept_, eigenvalues, self.n_iter_, n_unfinished = fitted[:6]
+        label_embedding, self.coef_, self.intercept_, eigenvalues, self.n_iter_ = fitted[:5]
         self.l2_, l2_of_coef = fitted[6]
         self.l2_final_ = l2_of_coef / self.l2_ if self.l2_ > 0 else l2_of_coef
         if label_embedding is not None:
@@ -355,16 +367,18 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         if eigenvalues is not None:
             self.eigenvalues_, self.singular_values_ = eigenvalues, np.sqrt(eigenvalues)
         self.n_components_ = self.coef_.shape[1]
-        self.classes_ = np.arange(y.shape[1]) if classes is None else classes
+
+    def _warn_of_unfinished(self, n_unfinished: int, stacklevel: int) -> None:
         if n_unfinished:
             warnings.warn(
                 f"conjugate gradients did not reach tol={self.tol} in max_iter={self.max_iter} steps for "
                 f"{n_unfinished} right-hand sides of the regressions",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=stacklevel,
             )
-        predictions: NDArray[np.float32] | None = fitted[7]
-        return predictions
+
+    def _cut(self) -> type[RembrandtPieces]:
+        return RembrandtPieces
 
     def transform(self, X: Any) -> NDArray[Any]:
         """Predict the label embedding of each row.

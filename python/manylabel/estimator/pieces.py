@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from manylabel.estimator.costs import LabelCosts
 from manylabel.estimator.progress import Tell
 
-__all__ = ["Arrays", "Pieces", "pieces_of"]
+__all__ = ["Arrays", "Pieces", "pieces_of", "plain"]
 
 # The result of a piece: arrays and numpy scalars by name, as in a ``.npz`` file.
 Arrays = dict[str, Any]
@@ -25,9 +25,9 @@ class Pieces(Protocol):
     parameters and range always give the same result on the same type of CPU. A fit that is divided into
     pieces has exactly the same fitted attributes as a fit that is not divided.
 
-    A fit can have several stages, such as the levels of a tree. A piece has units of one stage only. A piece
-    of a later stage also needs the results of all pieces of the earlier stages. These results also depend
-    only on the data, the parameters and the type of CPU.
+    A fit can have several stages, such as the levels of a tree or the regressions of a label embedding. A
+    piece has units of one stage only. A piece of a later stage also needs the results of all pieces of the
+    earlier stages. These results also depend only on the data, the parameters and the type of CPU.
     """
 
     # With an automatic number of pieces, a piece has at most this number of units.
@@ -95,7 +95,12 @@ def pieces_of(estimator: Any) -> type[Pieces]:
     if cut is None:
         raise TypeError(
             f"the fit of {type(estimator).__name__} cannot be divided into pieces; only the fits of "
-            "DiSMECClassifier, LabelTreeClassifier and BlockPartitionClassifier can"
+            "DiSMECClassifier, LabelTreeClassifier, BlockPartitionClassifier and Rembrandt can"
         )
     found: type[Pieces] = cut()
     return found
+
+
+def plain(piece: Arrays) -> dict[str, Any]:
+    """Return the results of a piece with numbers in place of arrays of shape ()."""
+    return {name: value.item() if np.ndim(value) == 0 else value for name, value in piece.items()}

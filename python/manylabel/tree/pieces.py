@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from manylabel import _core
 from manylabel.datasets.rows import folder_of
 from manylabel.estimator.costs import LabelCosts
-from manylabel.estimator.pieces import Arrays
+from manylabel.estimator.pieces import Arrays, plain
 from manylabel.estimator.progress import Tell
 from manylabel.linear.prepared import original_rows
 
@@ -83,7 +83,7 @@ class TreePieces:
 
     def complete(self, pieces: Sequence[Arrays], report: Tell) -> None:
         """Use the results of all pieces of a level, so that the nodes of the next level can be fitted."""
-        self._task.complete([_plain(piece) for piece in pieces], (self._n_jobs, lambda _: report(0)))
+        self._task.complete([plain(piece) for piece in pieces], (self._n_jobs, lambda _: report(0)))
 
     def fit(self, first: int, end: int, report: Tell) -> Arrays:
         """Fit the units from `first` to ``end - 1``."""
@@ -101,7 +101,7 @@ class TreePieces:
         *of_nodes, learned = pieces
         params = _params(estimator, choice)
         attributes, n_iter, n_unfinished = _core.join_tree(
-            _trees(choice), shape, [_plain(piece) for piece in of_nodes], params
+            _trees(choice), shape, [plain(piece) for piece in of_nodes], params
         )
         attributes["path_weight_"] = float(learned["path_weight"])
         cut = float(learned["cut"]) if "cut" in learned else None
@@ -177,8 +177,3 @@ def _task(
 
 def _trees(choice: Arrays) -> dict[str, Any]:
     return {name: choice[name] for name in _TREES}
-
-
-def _plain(piece: Arrays) -> dict[str, Any]:
-    """Return the results of a piece with numbers in place of arrays of shape ()."""
-    return {name: value.item() if np.ndim(value) == 0 else value for name, value in piece.items()}

@@ -74,7 +74,7 @@ impl Checked {
         let c = y.n_cols();
         let goal = share * y.diagonal.iter().sum::<f64>();
         if c <= MOST_DECOMPOSED {
-            let gram = gram_of_features(rows, y, watch)?;
+            let gram = gram_of_features(rows, y, 0..c, watch)?;
             let gram = MatRef::from_row_major_slice(&gram, c, c);
             let failed = || Error::Param {
                 name: "sample_weight",

@@ -179,19 +179,40 @@ impl<'a, T: Real> Design<'a, T> {
         center: bool,
         watch: &Watch,
     ) -> Result<Self, Error> {
-        let form = Form {
-            ones,
-            scale: x.scale(ones),
-            center,
-        };
-        watch.step(0)?;
         match x {
-            Matrix::Sparse(x) => Self::sparse(x, rows, form, watch),
+            Matrix::Sparse(x) => Self::sparse_features(x, rows, ones, center, watch),
             Matrix::Dense(view) => {
+                let form = Form {
+                    ones,
+                    scale: x.scale(ones),
+                    center,
+                };
+                watch.step(0)?;
                 let cells = Cells::Dense { view, ones };
                 Self::new(cells, Vec::new(), rows, form, watch)
             }
         }
+    }
+
+    /// Prepares sparse X in the same way as [`features`](Self::features). The result borrows nothing.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`features`](Self::features).
+    pub(crate) fn sparse_features<I: Index>(
+        x: CsrView<'_, I, T>,
+        rows: &Rows<T>,
+        ones: bool,
+        center: bool,
+        watch: &Watch,
+    ) -> Result<Self, Error> {
+        let form = Form {
+            ones,
+            scale: Matrix::Sparse(x).scale(ones),
+            center,
+        };
+        watch.step(0)?;
+        Self::sparse(x, rows, form, watch)
     }
 
     /// Prepares Y, with the columns of `order` as internal columns. Its values are not scaled. Other columns

@@ -151,7 +151,7 @@ impl Checked {
                 got: format!("{:?}", params.n_components),
             });
         };
-        let ones = params.fit_intercept && !params.center && params.embedding != Embedding::Pca;
+        let ones = params.has_ones();
         same("rows of Y", x.n_rows(), y.n_rows())?;
         // 1 is added for the column of ones.
         let n_values = |row: usize| x.n_values(row) + y.row(row).0.len() + 1;
@@ -214,7 +214,7 @@ impl Checked {
         let (l2, mut of_u) = match params.l2 {
             Ridge::Of(l2) => (l2, None),
             Ridge::Auto => {
-                let chosen = choose(&fit.problem, &fit.probe(LANES)?, 1.0)?;
+                let chosen = choose(&fit.problem, &fit.problem.probe(params.seed, LANES)?, 1.0)?;
                 leverages = Some(chosen.leverages);
                 (chosen.l2, Some(chosen.regression))
             }
@@ -230,10 +230,10 @@ impl Checked {
         }
         let (u, eigenvalues) = match &range {
             Some(range) => {
-                let (u, eigenvalues) = fit.basis(range, k)?;
+                let (u, eigenvalues) = range.basis(params.variant, k, watch)?;
                 (u, Some(eigenvalues))
             }
-            None => (fit.gaussian(k, n_labels)?, None),
+            None => (fit.problem.gaussian(params.seed, k, n_labels)?, None),
         };
         if unknown.is_none() {
             range = None; // frees its memory
@@ -303,18 +303,18 @@ fn scaled(mut eigenvalues: Vec<f64>, scale: f64) -> Vec<f64> {
 
 /// The result of the range finder: the basis Q, the product `T = BQ`, and the singular values and right
 /// singular vectors of T.
-struct Range<T> {
-    q: Tall<T>,
-    t: Tall<T>,
-    spectrum: Spectrum,
+pub(crate) struct Range<T> {
+    pub(crate) q: Tall<T>,
+    pub(crate) t: Tall<T>,
+    pub(crate) spectrum: Spectrum,
 }
 
 /// The matrices U and W, and the eigenvalues of the scaled data. With [`Embedding::Gaussian`], there are no
 /// eigenvalues.
-struct Found<T> {
-    u: Tall<T>,
-    w: Tall<T>,
-    eigenvalues: Option<Vec<f64>>,
+pub(crate) struct Found<T> {
+    pub(crate) u: Tall<T>,
+    pub(crate) w: Tall<T>,
+    pub(crate) eigenvalues: Option<Vec<f64>>,
 }
 
 /// The state of a fit.
@@ -345,12 +345,7 @@ impl<'a, T: Real> Fitting<'_, 'a, T> {
         k: usize,
         mut unknown: Option<Unknown<'_, 'a, T>>,
     ) -> Result<Range<T>, Error> {
-        let (d, c) = (self.problem.x.n_cols(), self.problem.y.n_cols());
-        let width = k.saturating_add(self.params.n_oversamples).min(d).min(c);
-        let mut q = self.probe(width)?;
-        if self.params.n_iter == 0 {
-            q = self.orthonormal(&q)?;
-        }
+        let q = self.problem.first_basis(self.params, k, self.watch)?;
         // Predictions from a random basis would be poor.
         let (t, spectrum) = self.apply(regression, &q, None)?;
         let mut range = Range { q, t, spectrum };
@@ -373,23 +368,6 @@ impl<'a, T: Real> Fitting<'_, 'a, T> {
         *q = t.orthonormal(spectrum, q.n_cols, self.watch)?;
         (*t, *spectrum) = self.apply(regression, q, unknown)?;
         Ok(())
-    }
-
-    /// Returns a random matrix with `width` standard normal numbers for every label. The numbers
-    /// depend on the original number of the label. Labels that occur in no row therefore do not
-    /// change the numbers of other labels.
-    fn probe(&self, width: usize) -> Result<Tall<T>, Error> {
-        let y = &self.problem.y;
-        let number = |row, col| normal(self.params.seed, y.original(row).unwrap_or(0), col);
-        Tall::from_fn(y.n_cols(), width, number)
-    }
-
-    /// Returns an orthonormal basis of a random matrix, for `n_iter` = 0. The singular values of
-    /// `T = BQ` estimate the eigenvalues of B only if Q is orthonormal. With `n_iter` ≥ 1, Q is already
-    /// orthonormal.
-    fn orthonormal(&self, probe: &Tall<T>) -> Result<Tall<T>, Error> {
-        let spectrum = probe.spectrum(self.watch)?;
-        probe.orthonormal(&spectrum, probe.n_cols, self.watch)
     }
 
     /// Computes the product `T = BQ = YᵀΩXZ`, where Z is the regression of `YQ` on X. Also returns
@@ -446,26 +424,6 @@ impl<'a, T: Real> Fitting<'_, 'a, T> {
         }))
     }
 
-    /// Computes U and its eigenvalues from the result of the range finder. The signs of the columns are chosen
-    /// as described in [`Model`].
-    ///
-    /// U has at most `k` columns. It has fewer columns if `t` has a lower numerical rank. If `t` is zero, U
-    /// has one column of zeros.
-    fn basis(&self, range: &Range<T>, k: usize) -> Result<(Tall<T>, Vec<f64>), Error> {
-        let Range { q, t, spectrum } = range;
-        let mut u = t.orthonormal(spectrum, k, self.watch)?;
-        if self.params.variant == Variant::Ritz {
-            u = q.times(spectrum.vectors.as_ref().subcols(0, u.n_cols), self.watch)?;
-        }
-        let mut eigenvalues = few(spectrum.values.iter().copied().take(u.n_cols));
-        if u.n_cols == 0 {
-            u = Tall::from_fn(t.n_rows, 1, |_, _| 0.0)?;
-            eigenvalues = few([0.0]);
-        }
-        u.settle_signs();
-        Ok((u, eigenvalues))
-    }
-
     /// Repeats the computation of W, and of U if necessary, until the values of `unknown` entries are near their
     /// predictions. Returns the matrices for these values.
     ///
@@ -509,7 +467,7 @@ impl<'a, T: Real> Fitting<'_, 'a, T> {
             {
                 self.improve(of_u, range, None)?;
                 unknown.note_embedding();
-                let (u, eigenvalues) = self.basis(range, k)?;
+                let (u, eigenvalues) = range.basis(params.variant, k, watch)?;
                 (found.u, found.eigenvalues) = (u, Some(eigenvalues));
             }
             let n_unfinished = self.n_unfinished;
@@ -519,38 +477,18 @@ impl<'a, T: Real> Fitting<'_, 'a, T> {
         Ok(found)
     }
 
-    /// Returns the model with the given matrices, in the caller's order of columns and in the scale of the
-    /// caller's data. Ridges and leave-one-out predictions are left out.
+    /// Returns the model with the given matrices and the numbers of steps. Ridges and leave-one-out predictions
+    /// are left out.
     fn model(
         &self,
         found: Found<T>,
-        (n_features, n_labels): (usize, usize),
+        sizes: (usize, usize),
         weight_scale: f64,
     ) -> Result<Model<T>, Error> {
-        let (Found { u, w, eigenvalues }, Problem { x, y, .. }) = (found, &self.problem);
-        let (coef, intercept) = self.original(&w, n_features, Some(&u), x.scale)?;
-        if coef.iter().chain(&intercept).any(|w| !w.f64().is_finite()) {
-            return Err(Error::Param {
-                name: "X",
-                expected: "scaled to larger values, so that coef_ is finite",
-                got: format!("values up to about {:e}", x.scale.recip()),
-            });
-        }
         Ok(Model {
-            n_components: u.n_cols,
-            label_embedding: Some(by_row(&u, n_labels, |row| y.original(row), 1.0)?),
-            coef,
-            intercept,
-            eigenvalues: eigenvalues.map(|values| scaled(values, weight_scale)),
             n_steps: self.n_steps,
-            n_unfinished: if self.params.tol.is_some() {
-                self.n_unfinished
-            } else {
-                0
-            },
-            l2: 0.0,
-            l2_of_coef: 0.0,
-            leave_one_out: None,
+            n_unfinished: self.params.reported_unfinished(self.n_unfinished),
+            ..self.problem.model(found, sizes, weight_scale)?
         })
     }
 
@@ -563,7 +501,7 @@ impl<'a, T: Real> Fitting<'_, 'a, T> {
     ) -> Result<Model<T>, Error> {
         let (w, eigenvalues) = self.principal_components(k)?;
         // Components are unit vectors in the space of features, so they are not rescaled.
-        let (coef, intercept) = self.original(&w, n_features, None, 1.0)?;
+        let (coef, intercept) = self.problem.original(&w, n_features, None, 1.0)?;
         let scale = weight_scale * self.problem.x.scale.powi(2);
         Ok(Model {
             n_components: w.n_cols,
@@ -637,16 +575,6 @@ impl<'a, T: Real> Fitting<'_, 'a, T> {
         Ok(out)
     }
 
-    /// Returns U for [`Embedding::Gaussian`]: standard normal numbers divided by √k. This matrix preserves
-    /// distances between label vectors on average. k is at most `n_labels`.
-    fn gaussian(&self, k: usize, n_labels: usize) -> Result<Tall<T>, Error> {
-        let y = &self.problem.y;
-        let k = k.min(n_labels);
-        Tall::from_fn(y.n_cols(), k, |row, col| {
-            normal(self.params.seed, y.original(row).unwrap_or(0), col) / (k as f64).sqrt()
-        })
-    }
-
     /// Returns W for [`Embedding::Pca`], computed by the range finder with `XᵀΩX` in place of B.
     /// The columns of W are the leading right singular vectors of `Ω^{1/2} X`. Also returns the
     /// eigenvalues of `XᵀΩX`. The results belong to the scaled data.
@@ -669,7 +597,7 @@ impl<'a, T: Real> Fitting<'_, 'a, T> {
             normal(seed, feature(row), col)
         })?;
         if self.params.n_iter == 0 {
-            q = self.orthonormal(&q)?;
+            q = orthonormal(&q, self.watch)?;
         }
         let mut t = product(&q)?;
         let mut spectrum = t.spectrum(self.watch)?;
@@ -678,7 +606,114 @@ impl<'a, T: Real> Fitting<'_, 'a, T> {
             t = product(&q)?;
             spectrum = t.spectrum(self.watch)?;
         }
-        self.basis(&Range { q, t, spectrum }, k)
+        let range = Range { q, t, spectrum };
+        range.basis(self.params.variant, k, self.watch)
+    }
+}
+
+impl<T: Real> Range<T> {
+    /// Computes U and its eigenvalues from the result of the range finder. The signs of the columns are chosen
+    /// as described in [`Model`].
+    ///
+    /// U has at most `k` columns. It has fewer columns if `t` has a lower numerical rank. If `t` is zero, U
+    /// has one column of zeros.
+    pub(crate) fn basis(
+        &self,
+        variant: Variant,
+        k: usize,
+        watch: &Watch,
+    ) -> Result<(Tall<T>, Vec<f64>), Error> {
+        let Self { q, t, spectrum } = self;
+        let mut u = t.orthonormal(spectrum, k, watch)?;
+        if variant == Variant::Ritz {
+            u = q.times(spectrum.vectors.as_ref().subcols(0, u.n_cols), watch)?;
+        }
+        let mut eigenvalues = few(spectrum.values.iter().copied().take(u.n_cols));
+        if u.n_cols == 0 {
+            u = Tall::from_fn(t.n_rows, 1, |_, _| 0.0)?;
+            eigenvalues = few([0.0]);
+        }
+        u.settle_signs();
+        Ok((u, eigenvalues))
+    }
+}
+
+/// Returns an orthonormal basis of a random matrix, for `n_iter` = 0. The singular values of
+/// `T = BQ` estimate the eigenvalues of B only if Q is orthonormal. With `n_iter` ≥ 1, Q is already
+/// orthonormal.
+fn orthonormal<T: Real>(probe: &Tall<T>, watch: &Watch) -> Result<Tall<T>, Error> {
+    let spectrum = probe.spectrum(watch)?;
+    probe.orthonormal(&spectrum, probe.n_cols, watch)
+}
+
+impl<T: Real> Problem<'_, T> {
+    /// Returns a random matrix with `width` standard normal numbers for every label. The numbers
+    /// depend on the original number of the label. Labels that occur in no row therefore do not
+    /// change the numbers of other labels.
+    pub(crate) fn probe(&self, seed: u64, width: usize) -> Result<Tall<T>, Error> {
+        let number = |row, col| normal(seed, self.y.original(row).unwrap_or(0), col);
+        Tall::from_fn(self.y.n_cols(), width, number)
+    }
+
+    /// Returns the number of columns of the random matrix, for `k` components.
+    pub(crate) fn width(&self, params: &crate::Params, k: usize) -> usize {
+        let wanted = k.saturating_add(params.n_oversamples);
+        wanted.min(self.x.n_cols()).min(self.y.n_cols())
+    }
+
+    /// Returns the first matrix Q of the range finder, for `k` components. It is random, and orthonormal if
+    /// there are no iterations.
+    pub(crate) fn first_basis(
+        &self,
+        params: &crate::Params,
+        k: usize,
+        watch: &Watch,
+    ) -> Result<Tall<T>, Error> {
+        let probe = self.probe(params.seed, self.width(params, k))?;
+        if params.n_iter == 0 {
+            return orthonormal(&probe, watch);
+        }
+        Ok(probe)
+    }
+
+    /// Returns U for [`Embedding::Gaussian`]: standard normal numbers divided by √k. This matrix preserves
+    /// distances between label vectors on average. k is at most `n_labels`.
+    pub(crate) fn gaussian(&self, seed: u64, k: usize, n_labels: usize) -> Result<Tall<T>, Error> {
+        let k = k.min(n_labels);
+        Tall::from_fn(self.y.n_cols(), k, |row, col| {
+            normal(seed, self.y.original(row).unwrap_or(0), col) / (k as f64).sqrt()
+        })
+    }
+
+    /// Returns the model with the given matrices, in the caller's order of columns and in the scale of the
+    /// caller's data. Ridges, leave-one-out predictions and the numbers of steps are left out.
+    pub(crate) fn model(
+        &self,
+        found: Found<T>,
+        (n_features, n_labels): (usize, usize),
+        weight_scale: f64,
+    ) -> Result<Model<T>, Error> {
+        let Found { u, w, eigenvalues } = found;
+        let (coef, intercept) = self.original(&w, n_features, Some(&u), self.x.scale)?;
+        if coef.iter().chain(&intercept).any(|w| !w.f64().is_finite()) {
+            return Err(Error::Param {
+                name: "X",
+                expected: "scaled to larger values, so that coef_ is finite",
+                got: format!("values up to about {:e}", self.x.scale.recip()),
+            });
+        }
+        Ok(Model {
+            n_components: u.n_cols,
+            label_embedding: Some(by_row(&u, n_labels, |row| self.y.original(row), 1.0)?),
+            coef,
+            intercept,
+            eigenvalues: eigenvalues.map(|values| scaled(values, weight_scale)),
+            n_steps: 1,
+            n_unfinished: 0,
+            l2: 0.0,
+            l2_of_coef: 0.0,
+            leave_one_out: None,
+        })
     }
 
     /// Returns W in the caller's order of features, multiplied by `scale`, and the intercept.
@@ -693,7 +728,7 @@ impl<'a, T: Real> Fitting<'_, 'a, T> {
         u: Option<&Tall<T>>,
         scale: f64,
     ) -> Result<(Vec<T>, Vec<T>), Error> {
-        let Problem { x, y, .. } = &self.problem;
+        let Self { x, y, .. } = self;
         let dot = |mean: &Option<Vec<T>>, of: &Tall<T>, col: usize| -> f64 {
             let mean = mean.iter().flatten().enumerate();
             mean.map(|(row, mean)| mean.f64() * of.get(row, col).f64())

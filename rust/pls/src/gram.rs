@@ -20,20 +20,29 @@ const FEATURES_OF_STRIP: usize = 16;
 /// Number of features per strip if X is dense. It is large enough for efficient matrix products.
 const FEATURES_OF_DENSE_STRIP: usize = 256;
 
-/// Allocates zeros for an n × n matrix.
+/// Allocates zeros for the given rows of an n × n matrix.
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] if n² overflows or the matrix does not fit in memory.
-fn square(n: usize) -> Result<Vec<f64>, Error> {
-    let size = n.checked_mul(n).ok_or_else(|| Error::TooLarge {
+/// Returns [`Error::TooLarge`] if the number of cells overflows or the rows do not fit in memory.
+fn zeros(rows: &Range<usize>, n: usize) -> Result<Vec<f64>, Error> {
+    let size = rows.len().checked_mul(n).ok_or_else(|| Error::TooLarge {
         what: "the Gram matrix",
-        got: format!("{n} x {n} cells"),
+        got: format!("{} x {n} cells", rows.len()),
     })?;
     filled("the Gram matrix", 0.0, size)
 }
 
-/// Computes the lower triangle of `XᵀΩX`, row by row. Entries above the diagonal are arbitrary.
+/// Returns the number of features of a strip.
+pub(crate) fn features_of_strip<T>(x: &Design<'_, T>) -> usize {
+    match &x.cells {
+        Cells::Sparse(_) => FEATURES_OF_STRIP,
+        Cells::Dense { .. } => FEATURES_OF_DENSE_STRIP,
+    }
+}
+
+/// Computes the given rows of the lower triangle of `XᵀΩX`, row by row. Entries above the diagonal are
+/// arbitrary. `wanted` must begin at a multiple of [`features_of_strip`].
 ///
 /// For sparse X, the time is O(Σ z²). The sum is over rows, and z is the number of stored values of a row.
 /// For dense X, the time is O(n d²).
@@ -45,17 +54,16 @@ fn square(n: usize) -> Result<Vec<f64>, Error> {
 pub(crate) fn gram_of_features<T: Real>(
     rows: &Rows<T>,
     x: &Design<'_, T>,
+    wanted: Range<usize>,
     watch: &Watch,
 ) -> Result<Vec<f64>, Error> {
     let d = x.n_cols();
-    let mut gram = square(d)?;
-    let strip = match &x.cells {
-        Cells::Sparse(_) => FEATURES_OF_STRIP,
-        Cells::Dense { .. } => FEATURES_OF_DENSE_STRIP,
-    };
+    let mut gram = zeros(&wanted, d)?;
+    let strip = features_of_strip(x);
     let strips = gram.par_chunks_mut(strip * d.max(1)).enumerate();
     strips.try_for_each(|(at, gram)| {
-        let features = at * strip..at * strip + gram.len() / d;
+        let first = wanted.start + at * strip;
+        let features = first..first + gram.len() / d;
         match &x.cells {
             Cells::Sparse(blocks) => sparse_strip(rows, blocks, features.clone(), gram, watch)?,
             Cells::Dense { .. } => dense_strip(rows, x, &features, gram, watch)?,
@@ -133,8 +141,8 @@ fn dense_strip<T: Real>(
     Ok(())
 }
 
-/// Computes the lower triangle of `Ω^{1/2} X Xᵀ Ω^{1/2}`, row by row. Entries above the diagonal
-/// are arbitrary.
+/// Computes the given rows of the lower triangle of `Ω^{1/2} X Xᵀ Ω^{1/2}`, row by row. Entries above the
+/// diagonal are arbitrary. `wanted` must begin at a multiple of [`LANES`].
 ///
 /// The time is O(n nnz(X)). Each panel of 32 rows is multiplied by X, in the precision of X.
 ///
@@ -145,15 +153,17 @@ fn dense_strip<T: Real>(
 pub(crate) fn gram_of_rows<T: Real>(
     rows: &Rows<T>,
     x: &Design<'_, T>,
+    wanted: Range<usize>,
     watch: &Watch,
 ) -> Result<Vec<f64>, Error> {
     let n = rows.n();
-    let mut gram = square(n)?;
+    let mut gram = zeros(&wanted, n)?;
     // Each strip of 32 rows is copied to a panel and multiplied by X.
     gram.par_chunks_mut(LANES * n.max(1))
         .enumerate()
         .try_for_each(|(at, gram)| {
-            let strip = at * LANES..at * LANES + gram.len() / n;
+            let first = wanted.start + at * LANES;
+            let strip = first..first + gram.len() / n;
             let mut panel = filled("number of features", Lanes::default(), x.n_cols())?;
             if let Some(mean) = &x.mean {
                 for (lanes, &mean) in panel.iter_mut().zip(mean) {

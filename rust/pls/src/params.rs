@@ -148,6 +148,16 @@ impl Default for Params {
 checked!(Params);
 
 impl Params {
+    /// Returns whether X gets a column of ones.
+    pub(crate) fn has_ones(&self) -> bool {
+        self.fit_intercept && !self.center && self.embedding != Embedding::Pca
+    }
+
+    /// Returns the number of unfinished right-hand sides that a model reports. It is 0 without `tol`.
+    pub(crate) fn reported_unfinished(&self, n_unfinished: usize) -> usize {
+        if self.tol.is_some() { n_unfinished } else { 0 }
+    }
+
     /// Returns [`Error::Param`] for the first parameter that is out of range.
     fn ranges(&self) -> Result<(), Error> {
         match self.n_components {

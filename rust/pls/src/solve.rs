@@ -17,12 +17,13 @@
 
 use crate::cg::{self, Fit};
 use crate::design::{Cells, Design, Rows, cross};
-use crate::gram::{gram_of_features, gram_of_rows};
+use crate::gram::{features_of_strip, gram_of_features, gram_of_rows};
 use crate::{Params, Solver};
 use faer::MatRef;
 use manylabel_base::{Error, Watch, collected, filled};
 use manylabel_dense::{Cholesky, from_fn};
 use manylabel_sparse::{LANES, Lanes, Real};
+use std::ops::Range;
 
 /// Maximum number of features, or of rows, for which [`Solver::Auto`] factorizes a Gram matrix. The
 /// matrix then takes 128 MB in double precision.
@@ -77,6 +78,81 @@ pub(crate) enum Gram {
     OfRows(Vec<f64>),
 }
 
+/// How a Gram matrix is divided into rows that are computed together.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Strips {
+    /// The solver, which is not [`Solver::Auto`].
+    solver: Solver,
+    /// Number of rows and of columns of the matrix. It is 0 if the solver needs no Gram matrix.
+    pub(crate) side: usize,
+    /// Number of rows of each strip except the last; ≥ 1.
+    height: usize,
+}
+
+impl Strips {
+    /// Resolves [`Solver::Auto`] and divides the Gram matrix.
+    pub(crate) fn new<T: Real>(params: &Params, problem: &Problem<'_, T>) -> Self {
+        let (n, d) = (problem.rows.n(), problem.x.n_cols());
+        let dense = matches!(problem.x.cells, Cells::Dense { .. });
+        let solver = match params.solver {
+            Solver::Auto if d <= MOST_FACTORIZED => Solver::Cholesky,
+            Solver::Auto if n <= MOST_FACTORIZED && dense => Solver::Dual,
+            Solver::Auto => Solver::Cg,
+            chosen => chosen,
+        };
+        let (side, height) = match solver {
+            Solver::Cholesky => (d, features_of_strip(&problem.x)),
+            Solver::Dual => (n, LANES),
+            Solver::Cg | Solver::Auto => (0, 1),
+        };
+        Self {
+            solver,
+            side,
+            height,
+        }
+    }
+
+    /// Returns the number of strips.
+    pub(crate) fn len(&self) -> usize {
+        self.side.div_ceil(self.height)
+    }
+
+    /// Returns the rows of the Gram matrix that some strips contain.
+    pub(crate) fn rows(&self, strips: &Range<usize>) -> Range<usize> {
+        let at = |strip: usize| (strip * self.height).min(self.side);
+        at(strips.start)..at(strips.end)
+    }
+
+    /// Computes some strips of the Gram matrix, row by row. Entries above the diagonal are arbitrary.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+    /// requested a stop.
+    pub(crate) fn compute<T: Real>(
+        &self,
+        problem: &Problem<'_, T>,
+        strips: &Range<usize>,
+        watch: &Watch,
+    ) -> Result<Vec<f64>, Error> {
+        let (rows, x, wanted) = (&problem.rows, &problem.x, self.rows(strips));
+        match self.solver {
+            Solver::Cholesky => gram_of_features(rows, x, wanted, watch),
+            Solver::Dual => gram_of_rows(rows, x, wanted, watch),
+            Solver::Cg | Solver::Auto => Ok(Vec::new()),
+        }
+    }
+
+    /// Returns the Gram matrix with the given rows.
+    pub(crate) fn gram(&self, rows: Vec<f64>) -> Gram {
+        match self.solver {
+            Solver::Cholesky => Gram::OfFeatures(rows),
+            Solver::Dual => Gram::OfRows(rows),
+            Solver::Cg | Solver::Auto => Gram::None,
+        }
+    }
+}
+
 impl Gram {
     /// Resolves [`Solver::Auto`] and computes the Gram matrix if the solver needs it.
     ///
@@ -89,21 +165,9 @@ impl Gram {
         problem: &Problem<'_, T>,
         watch: &Watch,
     ) -> Result<Self, Error> {
-        let (n, d) = (problem.rows.n(), problem.x.n_cols());
-        let dense = matches!(problem.x.cells, Cells::Dense { .. });
-        let solver = match params.solver {
-            Solver::Auto if d <= MOST_FACTORIZED => Solver::Cholesky,
-            Solver::Auto if n <= MOST_FACTORIZED && dense => Solver::Dual,
-            Solver::Auto => Solver::Cg,
-            chosen => chosen,
-        };
-        Ok(match solver {
-            Solver::Cholesky => {
-                Self::OfFeatures(gram_of_features(&problem.rows, &problem.x, watch)?)
-            }
-            Solver::Dual => Self::OfRows(gram_of_rows(&problem.rows, &problem.x, watch)?),
-            Solver::Cg | Solver::Auto => Self::None,
-        })
+        let strips = Strips::new(params, problem);
+        let rows = strips.compute(problem, &(0..strips.len()), watch)?;
+        Ok(strips.gram(rows))
     }
 }
 

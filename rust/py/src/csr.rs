@@ -265,6 +265,11 @@ impl Examples<'_> {
         ))
     }
 
+    /// Returns the numbers of features and labels.
+    pub(crate) fn sizes(&self) -> (usize, usize) {
+        (self.0.shape().1, self.1.shape().1)
+    }
+
     /// Returns the number of features.
     pub(crate) fn n_features(&self) -> usize {
         self.0.shape().1

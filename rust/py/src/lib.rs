@@ -49,6 +49,7 @@ mod pdsparse;
 mod persistence;
 mod pieces;
 mod pls;
+mod pls_pieces;
 mod reserve;
 mod rules;
 mod run;
@@ -92,6 +93,8 @@ pub mod _core {
     use crate::pieces::{DismecTask, dismec_cut, scale_rows, transpose_rows};
     #[pymodule_export]
     use crate::pls::{fit_pls, pls_n_components, pls_project};
+    #[pymodule_export]
+    use crate::pls_pieces::PlsTask;
     #[pymodule_export]
     use crate::rules::{fit_rules, rules_add, rules_fired, rules_scorer};
     #[pymodule_export]

@@ -21,7 +21,7 @@ use numpy::{
 use pyo3::prelude::*;
 
 /// Reads and checks the parameters of a fit.
-fn checked(params: &Named<'_>) -> PyResult<Checked> {
+pub(crate) fn checked(params: &Named<'_>) -> PyResult<Checked> {
     let ridge = |name| -> PyResult<Ridge> {
         let given = params.unless_auto(name)?;
         Ok(given.map_or(Ridge::Auto, Ridge::Of))
@@ -149,7 +149,7 @@ pub(crate) fn fit_pls<'py>(
 }
 
 /// The result of [`fit_pls`].
-type Fitted<'py> = (
+pub(crate) type Fitted<'py> = (
     Option<Bound<'py, PyAny>>,
     Bound<'py, PyAny>,
     Bound<'py, PyAny>,
@@ -161,7 +161,7 @@ type Fitted<'py> = (
 );
 
 /// Converts a model to numpy arrays.
-fn fitted<T: Real + Element>(
+pub(crate) fn fitted<T: Real + Element>(
     py: Python<'_>,
     model: Model<T>,
     n_features: usize,

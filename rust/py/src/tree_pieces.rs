@@ -62,7 +62,7 @@ fn read<T: Element + Clone>(dict: &Bound<'_, PyDict>, name: &'static str) -> PyR
 }
 
 /// Returns an item of a dict.
-fn item<'py>(dict: &Bound<'py, PyDict>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn item<'py>(dict: &Bound<'py, PyDict>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     dict.get_item(name)?
         .ok_or_else(|| PyValueError::new_err(format!("the piece has no `{name}`")))
 }

@@ -1,0 +1,123 @@
+"""Pieces of the fit of `Rembrandt`.
+
+The fit has several stages: the Gram matrix, if the solver factorizes it, the choices of the penalties, the
+products of the range finder, and the regression that computes W. Each product and each regression fits groups
+of 32 components independently. A piece is the fit of some of these groups, or some of the rows of the Gram
+matrix. The last piece is the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from manylabel import _core
+from manylabel.estimator.costs import LabelCosts
+from manylabel.estimator.pieces import Arrays, plain
+from manylabel.estimator.progress import Tell
+
+if TYPE_CHECKING:
+    from manylabel.embedding.rembrandt import Rembrandt
+
+__all__ = ["RembrandtPieces"]
+
+# Names of the items of the result of the core, in order. The last item is left out, since pieces have no
+# leave-one-out predictions.
+_FITTED = ("label_embedding", "coef", "intercept", "eigenvalues", "n_iter", "n_unfinished", "penalties")
+
+
+class RembrandtPieces:
+    """The training set of a fit, and methods that fit groups of components to it; see `Pieces`."""
+
+    # A group of 32 components is fitted by one thread.
+    most_units = 8
+    has_end = True
+
+    def __init__(
+        self,
+        estimator: Rembrandt,
+        X: csr_array,
+        Y: csr_array,
+        sample_weight: NDArray[np.float32] | None,
+        costs: LabelCosts | None,
+        choice: Arrays,
+        report: Tell,
+    ) -> None:
+        params = estimator._core_params() | {"n_components": int(choice["n_components"])}
+        self._n_jobs = params["n_jobs"]
+        self._task = _core.PlsTask((X, Y, sample_weight), params, (self._n_jobs, lambda _: report(0)))
+        self._stages = self._task.stages
+
+    @staticmethod
+    def choose(
+        estimator: Rembrandt,
+        X: csr_array,
+        Y: csr_array,
+        sample_weight: NDArray[np.float32] | None,
+        costs: LabelCosts | None,
+        report: Tell,
+    ) -> Arrays:
+        """Choose the number of components. The penalties are chosen in stages of the fit."""
+        if costs is not None:
+            raise TypeError(
+                "`label_weight` and `propensities` must be None, since Rembrandt does not support them"
+            )
+        if estimator.embedding == "pca":
+            raise TypeError(
+                '`embedding` must not be "pca", since the fit of principal components cannot be divided into '
+                "pieces"
+            )
+        if np.isnan(Y.data).any():
+            raise TypeError(
+                "`Y` must have no unknown entries (NaN), since the fit of Rembrandt to such a Y cannot be "
+                "divided into pieces"
+            )
+        params = estimator._core_params()
+        n_components = params["n_components"]
+        if isinstance(n_components, float):
+            n_components = _core.pls_n_components(Y, sample_weight, params, params["n_jobs"])
+        return {"n_components": np.int64(n_components)}
+
+    @property
+    def n_units(self) -> int:
+        """Number of strips of the Gram matrix, choices and groups of components of all stages, plus one."""
+        return self._stages[-1]
+
+    @property
+    def stages(self) -> list[int]:
+        """The first unit of each stage. The last stage makes the model."""
+        return self._stages[:-1]
+
+    def complete(self, pieces: Sequence[Arrays], report: Tell) -> None:
+        """Use the results of all pieces of a stage, so that units of the next stage can be fitted."""
+        self._task.complete([plain(piece) for piece in pieces], (self._n_jobs, lambda _: report(0)))
+
+    def fit(self, first: int, end: int, report: Tell) -> Arrays:
+        """Fit the units from `first` to ``end - 1``."""
+        if first == self._stages[-2]:
+            fitted = self._task.take_model((self._n_jobs, lambda _: report(0)))
+            named = zip(_FITTED, fitted[:-1], strict=True)
+            return {name: np.asarray(value) for name, value in named if value is not None}
+        return self._task.fit(first, end, (self._n_jobs, report))
+
+    @staticmethod
+    def join(estimator: Rembrandt, choice: Arrays, shape: tuple[int, int], pieces: Sequence[Arrays]) -> None:
+        """Set the fitted attributes from the results of all pieces. `shape` is (n_labels, n_features)."""
+        model = pieces[-1]
+        estimator._set_fitted(
+            (
+                model["label_embedding"],
+                model["coef"],
+                model["intercept"],
+                model.get("eigenvalues"),
+                int(model["n_iter"]),
+                int(model["n_unfinished"]),
+                (float(model["penalties"][0]), float(model["penalties"][1])),
+            )
+        )
+        estimator.classes_ = np.arange(shape[0])
+        estimator._warn_of_unfinished(int(model["n_unfinished"]), stacklevel=5)
