@@ -192,10 +192,14 @@ def _terms(vocabulary: Mapping[str, Any], name: str) -> Any:
     """Return the terms of a vocabulary in the order of their columns, as an array of str."""
     terms = np.empty(len(vocabulary), dtype=object)
     for term, column in vocabulary.items():
-        if not 0 <= column < len(terms) or terms[column] is not None:
+        if not 0 <= column < len(terms):
             raise ValueError(
-                f"`{name}` must map each term to a different column from 0 to {len(terms) - 1}, got column "
-                f"{column} for {shown(term)}"
+                f"the columns in `{name}` must be from 0 to {len(terms) - 1}, got {column} for {shown(term)}"
+            )
+        if terms[column] is not None:
+            raise ValueError(
+                f"the columns in `{name}` must be unique, got {column} for both {shown(terms[column])} and "
+                f"{shown(term)}"
             )
         terms[column] = term
     return terms

@@ -533,7 +533,7 @@ class Work:
         _write(self.folder.path / "choice.npz", choice)
 
     def fit(self, numbers: Iterable[int], report: Report) -> None:
-        """Fit the pieces with the given indices, except pieces that are in the folder.
+        """Fit those of the given pieces that the folder does not contain yet.
 
         If pieces of an earlier stage are missing, they are also fitted, because later stages need their
         results.

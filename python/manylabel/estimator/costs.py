@@ -41,8 +41,8 @@ class LabelCosts(NamedTuple):
 def label_costs(n_labels: int, label_weight: Any, propensities: Any) -> LabelCosts | None:
     """Check the weights and propensities of the labels.
 
-    The propensity of a label is the probability that a row to which the label applies has the label in Y. The
-    loss of a label is multiplied by its weight. In rows that have the label, the loss is also multiplied by
+    Some true labels of a row may not be recorded in Y. The propensity of a label is the probability that it is
+    recorded in a row for which it is true. The loss of a label is multiplied by its weight. In rows that have the label, the loss is also multiplied by
     ``2/p - 1``, where p is the propensity of the label [1]_.
 
     Parameters

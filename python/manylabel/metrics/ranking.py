@@ -185,8 +185,7 @@ def propensities(Y_train: Matrix, *, A: float = 0.55, B: float = 1.5) -> Floats:
     ----------
     Y_train : ndarray or sparse matrix of shape (n, c)
         0/1 indicator matrix of the **training** rows. It must have at least 3 rows, since the formula is not
-        valid for log N < 1. NaN marks unknown entries. Unknown entries count as 0, because the formula also
-        treats labels that are missing in the matrix as 0.
+        valid for log N < 1. NaN marks unknown entries, which count as 0.
     A, B : float, default=0.55 and 1.5
         Constants of the formula, finite and > 0. Usual values are A=0.5, B=0.4 for Wikipedia data and A=0.6,
         B=2.6 for Amazon data.

@@ -34,8 +34,8 @@ def explained(
     Returns
     -------
     Explained
-        The contributions of the features and the intercept to the margin. With ``combine="leaf"`` and one
-        tree, the threshold is an additional part, so that the contributions sum to the score. The path
+        The contributions of the features and the intercept. Their sum is the margin. With ``combine="leaf"``
+        and one tree, the threshold is a further contribution, and the sum is the score. The path
         contains the nodes from the root to the leaf. With several trees, the first tree that has the label is
         explained.
     """
