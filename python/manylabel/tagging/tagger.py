@@ -236,7 +236,8 @@ class TextTagger(EditableTagger):
             identifier for each name, in the order of the labels. Identifiers must be unique.
         progress : callable, default=None
             Function that is passed to the method `fit` of the classifier. While texts are converted to
-            features, the function is called with the progress 0. If the function raises an exception, the fit stops.
+            features, the function is called with the progress 0. If the function raises an exception, the fit
+            stops.
 
         Returns
         -------
