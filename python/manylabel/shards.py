@@ -115,8 +115,8 @@ def fit(
     label_weight : array-like of shape (n_labels,), default=None
         Weights of the labels, > 0, as in the method ``fit`` of the estimator. None means equal weights.
     propensities : array-like of shape (n_labels,), default=None
-        Propensities of the labels, in (0, 1], as in the method ``fit`` of the estimator. None means that Y is
-        complete.
+        Propensities of the labels, in (0, 1], as in the method ``fit`` of the estimator. None means that all
+        true labels are recorded in Y.
     progress : callable, default=None
         Function that is called about 20 times per second. Its argument is the number of labels that this call
         has fitted. If the function raises an exception, the fit stops.

@@ -177,7 +177,7 @@ def test_merged_labels(model, tmp_path):
 
 def test_wrong_changes_change_nothing(model):
     for call, message in [
-        (lambda model: model.drop_labels(range(12)), "must leave at least one label"),
+        (lambda model: model.drop_labels(range(12)), "must not contain all labels of the model"),
         (lambda model: model.drop_labels([1, "label b"]), "`labels` must be unique"),
         (lambda model: model.drop_labels([]), "at least one label, got none"),
         (lambda model: model.drop_labels("label x"), "`label` must be a label of the model, got 'label x'"),

@@ -96,7 +96,8 @@ class HeldOut:
         cut : float
             Threshold of the log-odds.
         share : float
-            Ratio of predicted to true labels on the training rows of the models, with this threshold.
+            Number of predicted labels divided by the number of true labels, if this threshold is applied to
+            the rows that the models were fitted to.
         """
         fits = list(zip(self._folds, self._fitted(l2), strict=True))
         held = np.concatenate(

@@ -603,9 +603,9 @@ def _count(least: int) -> Count:
 def fixed_threshold(threshold: float | str, textbook: float = 0.0) -> float | None:
     """Convert a checked parameter ``threshold`` to a number.
 
-    A number is returned unchanged. If the parameter is "zero", the function returns `textbook`. This is the
-    usual threshold of the model, such as 0 or 1/2. If the parameter is "auto", the function returns None,
-    since there is no fixed threshold.
+    A number is returned unchanged. If the parameter is "zero", the function returns the argument `textbook`,
+    which is the usual threshold of the model: 0 for log-odds and margins, and 1/2 for probabilities. If the
+    parameter is "auto", the function returns None, since there is no fixed threshold.
     """
     if isinstance(threshold, str):
         return None if threshold == "auto" else textbook

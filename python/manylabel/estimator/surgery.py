@@ -393,7 +393,9 @@ class EditableLabels(MultiLabelClassifier):
     def _drop(self, dropped: list[int]) -> None:
         kept = np.setdiff1d(np.arange(self._n_labels), dropped)
         if not len(kept):
-            raise ValueError("`labels` must leave at least one label in the model, got all labels")
+            raise ValueError(
+                "`labels` must not contain all labels of the model, because at least one label must remain"
+            )
         self._select_labels(kept)
         if not self._is_one_label:
             self.classes_ = np.arange(len(kept))

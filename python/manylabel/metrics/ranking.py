@@ -8,13 +8,14 @@ true label of row i (a hit), and 0 otherwise (a miss).
 `precision_at_k`   mean of sum_{r<=k} h_ir / k over all rows i
 `recall_at_k`      mean of sum_{r<=k} h_ir / n_i over all rows i with at least one true label
 `ndcg_at_k`        mean of sum_{r<=k} h_ir / log2(r + 1) / I(min(k, n_i)) over all rows i
-`psp_at_k`         sum of h_ir / p_j(i,r) over all i and r<=k, divided by the largest possible sum
+`psp_at_k`         sum of h_ir / p_ir over all i and r<=k, divided by the largest possible sum
 `psndcg_at_k`      like `psp_at_k`, but with h_ir / log2(r + 1) / I(min(k, n_i)) instead of h_ir
 =================  =====================================================================================
 
-Here I(m) = sum_{r<=m} 1 / log2(r + 1), which is the discounted gain of m hits at the first m ranks. p_j is
-the propensity of label j, which the function `propensities` estimates. The Extreme Classification Repository
-[1]_ uses the same definitions, but reports percentages. The functions of this module return fractions.
+Here I(m) = sum_{r<=m} 1 / log2(r + 1), which is the discounted gain of m hits at the first m ranks. p_ir is
+the propensity of the label j(i, r), which the function `propensities` estimates. The Extreme Classification
+Repository [1]_ uses the same definitions, but reports percentages. The functions of this module return
+fractions.
 
 All measures treat ``scores`` in the same way. Only candidate labels are ranked. In dense ``scores``, every
 entry except -inf is a candidate. In sparse ``scores``, such as the result of ``predict_topk``, only stored

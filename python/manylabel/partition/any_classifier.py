@@ -207,7 +207,8 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         csr_array of shape (n_samples, n_labels)
-            0/1 indicator matrix. A label with a constant score is predicted if this score is positive.
+            0/1 indicator matrix. If a label had the same value in all training rows, its score is the same
+            for all rows, and it is predicted if this score is positive.
         """
         parts = []
         for rows in rows_at_once(X.shape[0], len(self.log_odds_)):

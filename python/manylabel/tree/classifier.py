@@ -636,8 +636,8 @@ class LabelTreeClassifier(EditableLabels):
         prediction. Each row divides one vote among the leaves that it reaches, in proportion to the
         probabilities of these leaves. With `sample_weight`, the vote of a row has the weight of the row. The
         leaf with the most votes gets the label. If this leaf has 65,535 labels, the leaf with the next most
-        votes gets the label. If no row has a new label, this label is in no leaf, as in `fit`, and its score
-        is -inf.
+        votes gets the label. A new label that no row has is put in no leaf, and its score is -inf. `fit` does
+        the same.
 
         For both values of `negatives`, the classifier of a new label is fitted to two groups of rows: the
         rows that have the label, and the rows that reach its leaf in the search that `fit` uses to find
@@ -652,13 +652,13 @@ class LabelTreeClassifier(EditableLabels):
         slow, for example after the number of labels has grown by half.
 
         All rows are sent down the trees twice. The first search is the search of a prediction, and chooses
-        the leaves. The second search is the search of `fit`, and finds negative rows. If all rows with a new
-        label reach the leaf of the label in the second search, the label is fitted together with other new
-        labels of this leaf. All other new labels are fitted one by one, in a few passes over the rows that
-        reach their leaf. This takes more time, in proportion to the number of rows and labels of the leaf.
-        For example, adding 428 labels to a model of eurlex57k with 3,843 labels takes half as long as fitting
-        all labels. The arrays of the weights are copied, so the method needs memory for a second model, with
-        4 bytes for each weight.
+        the leaves. The second search is the search of `fit`, and finds negative rows. A new label is fitted
+        together with other new labels of its leaf if every row that has the label reaches this leaf in the
+        second search. All other new labels are fitted one by one, in a few passes over the rows that reach
+        their leaf. This takes more time, in proportion to the number of rows and labels of the leaf. For
+        example, adding 428 labels to a model of eurlex57k with 3,843 labels takes half as long as fitting all
+        labels. The arrays of the weights are copied, so the method needs memory for a second model, with 4
+        bytes for each weight.
 
         Examples
         --------
@@ -758,8 +758,8 @@ class LabelTreeClassifier(EditableLabels):
             Number of labels per row; >= 1. A row gets fewer labels if the leaves that it reaches have fewer
             than k labels.
         beam : int or None, default=None
-            Number of nodes of each level of a tree that a row is sent to; >= 1. If None, the parameter `beam`
-            of the model is used. Larger values take more time and may find better labels.
+            Largest number of nodes to which a row is sent on each level of a tree; >= 1. If None, the
+            parameter `beam` of the model is used. Larger values take more time and may find better labels.
         max_nodes : int or None, default=None
             Maximum number of nodes that a row may visit, summed over all trees. The children or labels of a
             visited node are scored. With a smaller maximum, predictions take less time. `max_nodes` must be
