@@ -510,7 +510,7 @@ def _of_split(
     yield from _finding(
         "copied rows across the split",
         copies,
-        "These test rows have the features of a training row. Results on these rows say nothing "
+        "These test rows have the feature values of a training row. Results on these rows say nothing "
         "about new rows.",
         [f"test row {tested} = row {row}" for row, tested in copies[:_NAMED]],
     )

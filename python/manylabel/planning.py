@@ -367,7 +367,7 @@ def _advice(model: Any, X: Any, in_memory: bool) -> tuple[str, ...]:
         if hasattr(model, name):
             changes.append(f"a smaller value of {name}")
     if isinstance(model, Rembrandt) and model.solver != "cg":
-        changes.append('a solver without a matrix of shape (n_features, n_features): solver="cg"')
+        changes.append('a solver that computes no matrix of shape (n_features, n_features): solver="cg"')
     if n_threads(model.n_jobs) > 1:
         changes.append("fewer threads: each thread needs memory of its own")
     return tuple(changes) or ("fewer rows or features",)

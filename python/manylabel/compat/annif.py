@@ -5,8 +5,8 @@ the texts into words. The model is one file in the data folder of the project. T
 vocabulary, the classifier and its calibration. The label names are the URIs of the subjects.
 
 Annif does not find backends in other packages by itself, so this module must be imported before Annif uses
-the backend. The environment variable ``ANNIF_CONFIG`` names the class of Annif's settings, and Annif imports
-the module of this class::
+the backend. For example, set the environment variable ``ANNIF_CONFIG``. It names the Python class that
+contains the settings of Annif, and Annif imports the module of this class::
 
     ANNIF_CONFIG=manylabel.compat.annif.Config
 
@@ -45,16 +45,18 @@ allow_learn     Whether ``annif learn`` is allowed, ``false`` by default. With `
 =============== ==============================================================================================
 
 A ``label-tree`` is trained with its default `beam`. Suggestions use a `beam` of at least 20, which finds more
-of the correct subjects at low ranks. If the project has the setting ``beam``, the value of this setting is
-used for training and for suggestions. With this backend, the default of ``path_weight`` is 0.25.
+of the correct subjects that are far down in the list of suggestions. If the project has the setting ``beam``,
+the value of this setting is used for training and for suggestions. With this backend, the default of
+``path_weight`` is 0.25.
 
 A setting that is a parameter of the classifier is passed to the classifier, for example ``n_trees=3`` or
 ``beam=10`` for ``label-tree``.
 
 ``annif learn`` adds documents to a model. The weights of all subjects of these documents are fitted again, to
 the old and the new documents. The vocabulary, the weights of the words and the structure of the tree do not
-change; see :meth:`manylabel.tagging.TextTagger.update`. A training with all documents and with the same
-vocabulary, word weights and tree would give the refitted subjects the same weights. Subjects that the model
+change; see :meth:`manylabel.tagging.TextTagger.update`. If all documents were used for
+a new training with this vocabulary, these word weights and this tree, the refitted subjects would have the
+same weights. Subjects that the model
 does not have are added. The scores of subjects that are not in the added documents do not change. The curves
 that convert scores to probabilities are not fitted again. An added subject uses the common curve of all
 subjects.

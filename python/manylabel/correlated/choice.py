@@ -160,7 +160,7 @@ def matching_threshold(count: Callable[[float], float], wanted: float, first: fl
 
 
 def weighted_count(counts: NDArray[Any], sample_weight: NDArray[Any] | None) -> float:
-    """Return the weighted sum of the counts of the rows. The weight of a count is the weight of its row.
+    """Return the sum of count times weight over all rows. `counts` has one count per row.
 
     This function does not call BLAS, which ends the process if memory is short.
     """

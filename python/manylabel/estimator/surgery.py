@@ -253,8 +253,8 @@ class EditableLabels(MultiLabelClassifier):
         `warm_start` has an effect for `DiSMECClassifier`, but not for label trees. With ``solver="exact"`` or
         ``loss="logistic"``, it has an effect for all labels. Otherwise, it has an effect only for labels that
         occur in at least 1 % of the rows. All other labels, and the labels of label trees, are fitted by dual
-        coordinate descent. This method starts from dual variables, which a model does not contain. For such
-        labels, `warm_start` does not change the weights.
+        coordinate descent. Dual coordinate descent starts from dual variables, and a model does not contain
+        them. For such labels, `warm_start` does not change the weights.
 
         Examples
         --------

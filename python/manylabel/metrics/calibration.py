@@ -2,7 +2,7 @@
 
 Probabilities are calibrated if they equal the frequencies of true labels. For example, labels that are
 predicted with the probability 0.3 are true in 30 % of the cases. To measure calibration, the pairs of a row
-and a label are sorted by probability and divided into bins. The numbers of pairs in two bins differ by at
+and a label are sorted by probability and divided into bins. The numbers of pairs in any two bins differ by at
 most 1. In each bin, the mean probability is compared with the fraction of true labels. The calibration error
 is the mean of the absolute differences over all bins.
 
@@ -78,8 +78,8 @@ def calibration_error(
     probabilities : ndarray or sparse matrix of shape (n, c)
         Probabilities of the labels, in [0, 1].
     n_bins : int, default=15
-        Number of bins, >= 1. The numbers of pairs in two bins differ by at most 1. If there are fewer pairs
-        than `n_bins`, each pair is a bin.
+        Number of bins, >= 1. The numbers of pairs in any two bins differ by at most 1. If there are fewer
+        pairs than `n_bins`, each pair is a bin.
     average : {"all", "label"}, default="all"
         "all" uses the pairs of all labels together. "label" computes the error of each label, and returns the
         mean over the labels.

@@ -185,9 +185,9 @@ def fit_block(
 ) -> Any:
     """Fit a clone of `estimator` to the rows and labels of one block.
 
-    `dense` is necessary for an estimator of another library, and must not be given otherwise. The other
-    arguments are the same as in `fit_models`. If the estimator does not specify the number of threads, the
-    fit uses `threads` threads.
+    `dense` tells whether the estimator needs dense features and dense labels. It is necessary for an
+    estimator of another library, and must not be given otherwise. The other arguments are the same as in
+    `fit_models`. If the estimator does not specify the number of threads, the fit uses `threads` threads.
     """
     all_rows = len(rows) == X.shape[0]
     of_rows = Y if all_rows else Y[rows]
