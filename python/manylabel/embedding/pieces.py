@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 
 from manylabel import _core
 from manylabel.estimator.costs import LabelCosts
-from manylabel.estimator.pieces import Arrays, plain
+from manylabel.estimator.pieces import Arrays, check_no_costs, plain
 from manylabel.estimator.progress import Tell
 
 if TYPE_CHECKING:
@@ -62,10 +62,7 @@ class RembrandtPieces:
         report: Tell,
     ) -> Arrays:
         """Choose the number of components. The penalties are chosen in stages of the fit."""
-        if costs is not None:
-            raise TypeError(
-                "`label_weight` and `propensities` must be None, since Rembrandt does not support them"
-            )
+        check_no_costs(estimator, costs)
         if estimator.embedding == "pca":
             raise TypeError(
                 '`embedding` must not be "pca", since the fit of principal components cannot be divided into '

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from manylabel.estimator.costs import LabelCosts
 from manylabel.estimator.progress import Tell
 
-__all__ = ["Arrays", "Pieces", "pieces_of", "plain"]
+__all__ = ["Arrays", "Pieces", "check_no_costs", "pieces_of", "plain"]
 
 # The result of a piece: arrays and numpy scalars by name, as in a ``.npz`` file.
 Arrays = dict[str, Any]
@@ -99,6 +99,21 @@ def pieces_of(estimator: Any) -> type[Pieces]:
         )
     found: type[Pieces] = cut()
     return found
+
+
+def check_no_costs(estimator: Any, costs: LabelCosts | None) -> None:
+    """Check that an estimator without weights and propensities of labels gets none.
+
+    Raises
+    ------
+    TypeError
+        If there are weights or propensities.
+    """
+    if costs is not None:
+        raise TypeError(
+            f"`label_weight` and `propensities` must be None, since {type(estimator).__name__} does not "
+            "support them"
+        )
 
 
 def plain(piece: Arrays) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from scipy.sparse import csc_array, csr_array
 from sklearn.base import clone
 
 from manylabel.estimator.costs import LabelCosts
-from manylabel.estimator.pieces import Arrays
+from manylabel.estimator.pieces import Arrays, check_no_costs
 from manylabel.estimator.progress import Tell, reported
 from manylabel.partition.models import base_estimator, fit_block, rows_of_blocks
 from manylabel.persistence import description_of, from_bytes, from_description, to_bytes
@@ -68,11 +68,7 @@ class BlockPieces:
         report: Tell,
     ) -> Arrays:
         """Choose the values that all pieces share: the partition, the router and the parameters of models."""
-        if costs is not None:
-            raise TypeError(
-                "`label_weight` and `propensities` must be None, since BlockPartitionClassifier does not "
-                "support them"
-            )
+        check_no_costs(estimator, costs)
         inner = base_estimator(estimator.estimator)
         built: Any = clone(estimator)
         params = built.parameters.check(built)

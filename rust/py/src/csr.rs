@@ -269,11 +269,6 @@ impl Examples<'_> {
     pub(crate) fn sizes(&self) -> (usize, usize) {
         (self.0.shape().1, self.1.shape().1)
     }
-
-    /// Returns the number of features.
-    pub(crate) fn n_features(&self) -> usize {
-        self.0.shape().1
-    }
 }
 
 /// The factors of the costs of labels: one array for the positive rows, one for the negative rows.

@@ -191,7 +191,7 @@ pub(crate) fn fit_link<'py>(
         .as_ref()
         .map(|of_rows| by_rows("predictions", of_rows))
         .transpose()?;
-    let n_features = examples.n_features();
+    let (n_features, _) = examples.sizes();
     let projection = projection(&projection_weights, &projection_intercept, n_features)?;
     let (x, y, sample_weight) = examples.unchecked()?;
     let model = job.run(py, |watch| {
