@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import manylabel as ml
+from fitted_in_pieces import saved
 from manylabel import shards
 from manylabel.datasets import make_multilabel
 
@@ -20,11 +21,6 @@ VARIANTS = {
 @pytest.fixture(scope="module")
 def data():
     return make_multilabel(2000, 100, 120, random_state=1)
-
-
-def saved(model, path):
-    model.save(path)
-    return path.read_bytes()
 
 
 @pytest.mark.parametrize("name", VARIANTS)

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 import manylabel as ml
+from fitted_in_pieces import saved, with_empty_columns
 from manylabel import shards
-from manylabel.datasets import convert, dump_xc, load_xc, make_multilabel
+from manylabel.datasets import convert, dump_xc, load_xc
 
 PLAIN = {"random_state": 0, "n_components": 70}
 VARIANTS = {
@@ -29,16 +29,7 @@ DOUBLE = {"conjugate gradients", "no penalty", "fraction", "penalties and gradie
 
 @pytest.fixture(scope="module")
 def data():
-    X, Y = make_multilabel(600, 150, 120, n_nonzero=20, random_state=2)
-    X, Y = X.tolil(), Y.tolil()
-    X[:, 5] = 0  # a feature and a label without a row
-    Y[:, 7] = 0
-    return sparse.csr_array(X), sparse.csr_array(Y)
-
-
-def saved(model, path):
-    model.save(path)
-    return path.read_bytes()
+    return with_empty_columns(600, 150, 120)
 
 
 @pytest.mark.parametrize("name", VARIANTS)

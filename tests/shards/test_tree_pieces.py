@@ -5,6 +5,7 @@ import pytest
 from scipy import sparse
 
 import manylabel as ml
+from fitted_in_pieces import saved, with_empty_columns
 from manylabel import shards
 from manylabel.datasets import convert, dump_xc, load_xc, make_multilabel, open_rows
 
@@ -27,16 +28,7 @@ VARIANTS = {
 
 @pytest.fixture(scope="module")
 def data():
-    X, Y = make_multilabel(2000, 150, 300, n_nonzero=20, random_state=2)
-    X, Y = X.tolil(), Y.tolil()
-    X[:, 5] = 0  # a feature and a label without a row
-    Y[:, 7] = 0
-    return sparse.csr_array(X), sparse.csr_array(Y)
-
-
-def saved(model, path):
-    model.save(path)
-    return path.read_bytes()
+    return with_empty_columns(2000, 150, 300)
 
 
 @pytest.mark.parametrize("name", VARIANTS)
