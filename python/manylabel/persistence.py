@@ -455,7 +455,9 @@ def _refuse(value: Any, at: str, expected: str) -> NoReturn:
 
 def _check_depth(depth: int) -> None:
     if depth > _MAX_DEPTH:
-        raise ValueError(f"the model is nested deeper than {_MAX_DEPTH} levels")
+        raise ValueError(
+            f"estimators, lists and tuples of the model are nested deeper than {_MAX_DEPTH} levels"
+        )
 
 
 def _check_sparse(

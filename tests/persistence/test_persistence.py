@@ -255,7 +255,7 @@ def loop():
             "`a_` cannot be saved: expected an estimator of manylabel or an instance of .*, got type",
         ),
         (fitted(type("Child", (Linear,), {}), a_=1), TypeError, "`estimator` cannot be saved: .* got Child"),
-        (fitted(a_=loop()), ValueError, "nested deeper than 32 levels"),
+        (fitted(a_=loop()), ValueError, "lists and tuples of the model are nested deeper than 32 levels"),
         (Linear(), NotFittedError, "not fitted"),
     ],
 )

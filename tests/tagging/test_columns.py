@@ -71,8 +71,12 @@ def test_frames_of_polars(train, held):
     assert ml.TextTagger(DISMEC).fit(table["title"], frame.to_arrow()).suggest(held) == wanted
     assert ml.TextTagger(DISMEC).fit(table["title"], table["subjects"]).suggest(held) == wanted
     assert ml.TextTagger(DISMEC).fit(table.iter_rows()).suggest(held) == wanted
-    with pytest.raises(ValueError, match="such as one column, got a data frame"):
+    with pytest.raises(ValueError, match=r"`texts` must be one column, got a table with the columns \['tit"):
         ml.TextTagger(DISMEC).fit(table, frame)
+    tagger = ml.TextTagger(DISMEC).fit(texts, labels)
+    for rows in (frame, frame.to_arrow(), frame.to_pandas()):
+        with pytest.raises(ValueError, match=r"`labels` must be one column, got a table with the columns \["):
+            tagger.refit_labels(["cats"], texts, rows)
 
 
 def test_frames_of_polars_have_names_of_features_and_labels():

@@ -192,11 +192,11 @@ def test_data_frames_and_nothing_are_no_texts(train):
     texts, labels = train
     frame = pd.DataFrame({"title": texts, "note": texts})
     with pytest.raises(
-        ValueError, match=r"`texts` must be an iterable of str, such as one column, got a data f"
+        ValueError, match=r"`texts` must be one column, got a table with the columns \['title', 'note'\]"
     ):
         ml.TextTagger(DISMEC).fit(frame, labels)
     tagger = ml.TextTagger(DISMEC).fit(frame["title"], labels)
-    with pytest.raises(ValueError, match="such as one column"):
+    with pytest.raises(ValueError, match="`texts` must be one column"):
         tagger.suggest(frame)
     with pytest.raises(ValueError, match="`texts` must have at least one text, got none"):
         ml.TextTagger(DISMEC).fit([], [])

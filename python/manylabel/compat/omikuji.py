@@ -33,7 +33,9 @@ collapse_every_n_layers    ``branching=cluster_k ** (collapse_every_n_layers + 1
 tree_structure_only        must be False
 train_trees_1_by_1         no effect on the result; the trees share all threads in any case
 linear_loss_type           must be ``LossType.HINGE``, the squared hinge loss
-linear_eps                 ``tol=linear_eps / 30``, which gives the same stopping rule
+linear_eps                 ``tol=linear_eps / 30``. This gives the same stopping rule for rare children and
+                           rare labels, which are fitted by dual coordinate descent. The others stop by the
+                           norm of the gradient; see ``tol`` of `DiSMECClassifier`.
 linear_c                   ``C``
 linear_weight_threshold    ``prune``
 linear_max_iter            must be positive, and has no effect: solvers stop at ``tol`` or after 1,000 steps
@@ -384,20 +386,20 @@ class Model:
         probabilities = np.exp(top.data[order] + np.float32(self._classifier.threshold_))
         return list(zip(top.indices[order].tolist(), probabilities.tolist(), strict=True))
 
-    def init_prediction_thread_pool(self, n_threads: int) -> None:
+    def init_prediction_thread_pool(self, n_threads: int | None) -> None:
         """Set the parameter `n_jobs` of `classifier`, which is its number of threads.
 
         The method `predict` of this class is not affected. It scores a single row with one thread.
 
         Parameters
         ----------
-        n_threads : int
-            Number of threads. 0 means all cores.
+        n_threads : int or None
+            Number of threads. None and 0 mean all cores.
 
         Raises
         ------
         ValueError
-            If `n_threads` is not an integer >= 0.
+            If `n_threads` is neither None nor an integer >= 0.
         """
         self._classifier.set_params(n_jobs=_threads(n_threads))
 

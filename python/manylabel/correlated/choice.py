@@ -136,8 +136,10 @@ def matching_threshold(count: Callable[[float], float], wanted: float, first: fl
     wanted : float
         Wanted number of predicted labels.
     first : float
-        First threshold that the search tries. If `first` gives the wanted number of labels, the search
-        returns `first`. With overfitted models, many other thresholds often give the same number.
+        First threshold that the search tries. A value outside the range from -8 to 8 is replaced by the
+        nearer bound. If the number of labels with this threshold differs from `wanted` by at most 2 %, the
+        search returns this threshold. With overfitted models, many other thresholds often give the same
+        number.
 
     Returns
     -------

@@ -69,7 +69,10 @@ _HASH = 2654435769
 
 
 class Fold(NamedTuple):
-    """A split of a sample of rows into training rows and held-out rows; see `held_out_folds`."""
+    """A split of a sample of rows into training rows and held-out rows; see `held_out_folds`.
+
+    ``Y`` has only the columns of a sample of the labels. ``labels`` lists these columns.
+    """
 
     X: csr_array | NDArray[Any]
     Y: csr_array
@@ -80,7 +83,7 @@ class Fold(NamedTuple):
     share: float
     """Total weight of the training rows, divided by the total weight of all rows."""
     labels: NDArray[np.intp]
-    """The sampled labels, as columns of the given Y."""
+    """The labels of this `Fold`, as columns of the Y that was passed to `held_out_folds`."""
     unknown_held: NDArray[np.bool_] | None
     """The unknown entries of the held-out rows, or None if there are none."""
 
@@ -112,7 +115,9 @@ class Fold(NamedTuple):
         scores : ndarray of shape (n_held_rows, n_labels)
             Scores of the held-out rows.
         costs : LabelCosts or None, default=None
-            Factors of the losses of the sampled labels. None means that all factors are 1.
+            Weights and propensities of the labels of this `Fold`, one for each column of `scores`. The loss
+            of a label is multiplied by ``costs.positive`` in rows that have the label, and by
+            ``costs.negative`` in all other rows. None means that no loss is multiplied by a factor.
 
         Returns
         -------
@@ -141,7 +146,9 @@ class Fold(NamedTuple):
         top : csr_array of shape (n_held_rows, n_labels)
             Scores of the ``5 + most_unknown`` best labels of each row, as returned by `predict_topk`.
         costs : LabelCosts or None, default=None
-            Weights of correct predictions of the sampled labels. None means that all these weights are 1.
+            Weights and propensities of the labels of this `Fold`, one for each column of `top`. A correct
+            prediction of a label counts ``costs.gain``, which is its weight divided by its propensity. None
+            means that every correct prediction counts 1.
 
         Returns
         -------

@@ -118,9 +118,12 @@ def values_of_column(column: Any, argument: str) -> Any:
     ModuleNotFoundError
         If `column` exports an Arrow array but is not iterable, and pyarrow is not installed.
     ValueError
-        If `column` exports a table.
+        If `column` is a data frame, or exports a table.
     """
-    if hasattr(column, "to_pylist") and column_names(column) is None:
+    columns = column_names(column)
+    if columns is not None:
+        raise _no_column(argument, columns)
+    if hasattr(column, "to_pylist"):
         return column.to_pylist()  # the scalars of Arrow are not Python objects
     exports = hasattr(column, "__arrow_c_stream__") or hasattr(column, "__arrow_c_array__")
     if not exports or hasattr(column, "__iter__"):
@@ -136,11 +139,12 @@ def values_of_column(column: Any, argument: str) -> Any:
     read = pyarrow.array if hasattr(column, "__arrow_c_array__") else pyarrow.chunked_array
     values = read(column)
     if pyarrow.types.is_struct(values.type):
-        raise ValueError(
-            f"`{argument}` must be one column, got a table with the columns "
-            f"{shown([values.type.field(at).name for at in range(values.type.num_fields)])}"
-        )
+        raise _no_column(argument, [values.type.field(at).name for at in range(values.type.num_fields)])
     return values.to_pylist()
+
+
+def _no_column(argument: str, columns: list[Any]) -> ValueError:
+    return ValueError(f"`{argument}` must be one column, got a table with the columns {shown(columns)}")
 
 
 def label_name(estimator: Any, label: int) -> str:

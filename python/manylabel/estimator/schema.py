@@ -393,7 +393,7 @@ class Schema:
         Parameters
         ----------
         estimator : estimator
-            A fitted estimator, read from a file.
+            A fitted estimator that was read from a file or will be saved.
 
         Raises
         ------

@@ -108,9 +108,10 @@ class Chosen:
 class Setting:
     """Settings for a fit of a block classifier, without the data.
 
-    ``params`` contains the parameters of the partition except ``n_blocks`` and ``lam``. ``router`` contains
-    the parameters of the router, which is the classifier that predicts the block of a row. ``dense`` has two
-    values: whether the user passed X as a dense array, and whether the user passed Y as a dense array.
+    ``params`` contains all checked parameters of the block classifier. `find_partition` replaces its
+    ``n_blocks`` and ``lam`` by its own arguments. ``router`` contains the parameters of the router, which is
+    the classifier that predicts the block of a row. ``dense`` has two values: whether the user passed X as a
+    dense array, and whether the user passed Y as a dense array.
     """
 
     estimator: Any

@@ -299,7 +299,7 @@ class EditableTagger(Estimator):
         """Add training texts, and fit their labels again.
 
         The texts are added to the rows that the tagger keeps (see `keep_rows`). The labels of the new texts
-        are fitted again, to the old and the new rows. The result for these labels is the same as in a fit to
+        are then fitted again to all kept rows, as by `refit_labels`. The result may differ from a new fit to
         all rows (see Notes). The other labels are not fitted again, so their scores do not change. The new
         texts are not used as negative examples of the other labels.
 
@@ -323,10 +323,15 @@ class EditableTagger(Estimator):
 
         Notes
         -----
-        The vocabulary, the idf weights of the vectorizer, the threshold and the structure of the classifier
-        do not change. With `DiSMECClassifier`, the labels are fitted with ``warm_start=True`` (see
-        `DiSMECClassifier.refit_labels`). The weights differ from the weights of a fit to all rows only within
-        the tolerance of the solver.
+        The vocabulary and the idf weights of the vectorizer do not change. The values of C and of the
+        threshold do not change either, even if they were chosen by the fit.
+
+        With `DiSMECClassifier`, the labels are fitted with ``warm_start=True`` (see
+        `DiSMECClassifier.refit_labels`). Their weights differ from the weights of a fit to the same features
+        with the same C only within the tolerance of the solver.
+
+        With `LabelTreeClassifier`, the nodes of the trees and their classifiers do not change. A label that
+        is fitted again may move to another leaf. A new fit to all rows would build other trees.
 
         Examples
         --------

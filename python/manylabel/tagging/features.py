@@ -15,7 +15,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 from manylabel.estimator.base import core_rows
-from manylabel.estimator.names import column_names, values_of_column
+from manylabel.estimator.names import values_of_column
 from manylabel.estimator.parameters import shown
 
 __all__ = [
@@ -39,12 +39,6 @@ def checked_texts(texts: Iterable[Any]) -> Iterator[str]:
         raise ValueError("`texts` must be an iterable of str, got a str; a single text is [text]")
     if not hasattr(texts, "__iter__"):
         raise ValueError(f"`texts` must be an iterable of str, got {shown(texts)}")
-    columns = column_names(texts)
-    if columns is not None:
-        raise ValueError(
-            f"`texts` must be an iterable of str, such as one column, got a data frame with the columns "
-            f"{shown(list(columns))}"
-        )
     for at, text in enumerate(texts):
         if not isinstance(text, str):
             raise ValueError(f"`texts` must be str, got {shown(text)} at position {at}")
