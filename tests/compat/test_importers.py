@@ -5,6 +5,7 @@ program is installed, a model that it has trained is compared with its own predi
 """
 
 import json
+import zipfile
 from io import BytesIO
 
 import numpy as np
@@ -41,6 +42,11 @@ def npy(array):
     file = BytesIO()
     np.save(file, array)
     return file.getvalue()
+
+
+def larger(content):
+    """The content of a file in NPY format, with a header that promises petabytes."""
+    return content.replace(b"(2, 3), }" + 14 * b" ", b"(2, 300000000000000), }")
 
 
 @pytest.mark.parametrize("bias", [-1, 0, 1, 2.5])
@@ -85,12 +91,16 @@ def test_batches_of_labels_are_joined(tmp_path, examples):
         (("w\n", ""), "expected a line `w`"),
         (("0.5", "nan"), "expected finite numbers, got nan"),
         (("0.5", "x"), "expected numbers"),
+        (("0.5", "1e300"), "values of `coef_` must be finite, got inf"),
+        (("bias 1", "bias nan"), "expected nr_feature >= 0 and a finite bias"),
+        (("nr_feature 2", "nr_feature -2"), "expected nr_feature >= 0 and a finite bias"),
+        (("label 1 2 3", "label 1 2 2"), "label: expected 3 different labels, got 2"),
     ],
 )
 def test_malformed_liblinear(tmp_path, change, error):
     text = liblinear_text(np.array([[0.5, 1, 2], [3, 4, 5], [6, 7, 8.0]]), [1, 2, 3], 1)
     (tmp_path / "model").write_text(text.replace(*change))
-    with pytest.raises(ValueError, match=error):
+    with pytest.raises(ValueError, match=f"model: .*{error}"):
         load_liblinear(tmp_path / "model")
     (tmp_path / "model").write_bytes(b"\xff")
     with pytest.raises(ValueError, match="model: expected text in UTF-8"):
@@ -132,6 +142,8 @@ def test_dismec(tmp_path, examples, form):
         ("DenseNPY", b"no array", "expected an array in NPY format"),
         ("DenseNPY", npy(np.ones((2, 3)))[:-8], "expected an array in NPY format"),
         ("DenseNPY", npy(np.ones((2, 3))).replace(b"}", b" "), "expected an array in NPY format"),
+        ("DenseNPY", larger(npy(np.ones((2, 3)))), "expected an array in NPY format"),
+        ("DenseNPY", npy(np.full((2, 3), 1e300)), "expected a model with valid values"),
         ("DenseNPY", npy(np.array([["a", "b", "c"]] * 2)), "expected an array of numbers, got dtype <U1"),
         ("DenseNPY", npy(np.ones((2, 4))), r"expected weights of shape \(2, 3\), got shape \(2, 4\)"),
         ("DenseTXT", b"1 2 3\n4 5\xff 6\n", "expected "),
@@ -145,7 +157,7 @@ def test_malformed_weights_of_dismec_are_named(tmp_path, form, content, error):
     (tmp_path / "weights").write_bytes(content)
     files = [{"first": 0, "count": 2, "file": "weights", "weight-format": form}]
     (tmp_path / "model").write_text(json.dumps({"num-features": 3, "num-labels": 2, "files": files}))
-    with pytest.raises(ValueError, match=f"weights.*: {error}"):
+    with pytest.raises(ValueError, match=f"(weights|model).*: {error}"):
         load_dismec(tmp_path / "model")
 
 
@@ -155,7 +167,10 @@ def test_malformed_weights_of_dismec_are_named(tmp_path, form, content, error):
         (b"", "expected metadata of DiSMEC"),
         (b"\xff", "expected metadata of DiSMEC"),
         (b'{"num-features": Infinity, "num-labels": 2, "files": []}', "expected metadata of DiSMEC"),
-        (b'{"num-features": -1, "num-labels": 0, "files": []}', "expected integers >= 0, got -1"),
+        (
+            b'{"num-features": -1, "num-labels": 0, "files": []}',
+            "expected integers from 0 to 2147483647, got -1",
+        ),
     ],
 )
 def test_malformed_metadata_of_dismec_is_named(tmp_path, content, error):
@@ -230,6 +245,64 @@ def test_pecos_that_is_no_such_tree(tmp_path):
         load_pecos(tmp_path)
 
 
+def npz(**arrays):
+    """The content of a file in NPZ format."""
+    file = BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
+def archive(content):
+    """The content of a ZIP file with one file."""
+    file = BytesIO()
+    with zipfile.ZipFile(file, "w") as opened:
+        opened.writestr("data.npy", content)
+    return file.getvalue()
+
+
+OUTSIDE = {"data": np.ones(1), "indices": [10**6], "indptr": [0, 1, 1, 1, 1, 1], "shape": [41, 5]}
+LEVEL = {"nr_labels": 5, "nr_features": 40, "bias": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "error"),
+    [
+        ("W.npz", b"", "W.npz: expected a sparse matrix in NPZ format"),
+        ("W.npz", b"PK" + bytes(40), "W.npz: expected a sparse matrix in NPZ format"),
+        ("W.npz", npy(np.ones(3)), "W.npz: expected a sparse matrix in NPZ format"),
+        ("W.npz", npz(data=np.ones(3)), "W.npz: expected a sparse matrix in NPZ format"),
+        ("W.npz", npz(format="csc", **OUTSIDE), "W.npz: expected a sparse matrix in NPZ format .*indices"),
+        ("C.npz", archive(larger(npy(np.ones((2, 3))))), "C.npz: .*bytes, but an array of 4800000000000000"),
+        ("W.npz", None, r"W.npz: expected weights of shape \(41, 5\), got shape \(41, 3\)"),
+        ("param.json", b"", "param.json: expected the parameters of a level"),
+        ("param.json", json.dumps(LEVEL).encode(), "param.json: expected .*KeyError: 'pred_kwargs'"),
+    ],
+)
+def test_malformed_pecos_is_named(tmp_path, name, content, error):
+    pecos_folder(tmp_path, sparse_weights(41, 3), sparse_weights(41, 5))
+    ranker = tmp_path / "ranker"
+    if content is None:
+        content = (ranker / "0.model" / name).read_bytes()
+    (ranker / "1.model" / name).write_bytes(content)
+    with pytest.raises(ValueError, match=error):
+        load_pecos(tmp_path)
+
+
+def test_weights_that_are_not_finite_are_refused(tmp_path):
+    labels = sparse_weights(41, 5)
+    labels[0, 0] = np.nan
+    pecos_folder(tmp_path / "pecos", sparse_weights(41, 3), labels)
+    with pytest.raises(
+        ValueError, match=r"pecos: expected a model with valid values \(values of `chunk_weights_`"
+    ):
+        load_pecos(tmp_path / "pecos")
+    omikuji_folder(tmp_path / "omikuji", [(sparse_weights(41, 3), labels)])
+    with pytest.raises(
+        ValueError, match=r"omikuji: expected a model with valid values \(values of `chunk_weights_`"
+    ):
+        load_omikuji(tmp_path / "omikuji")
+
+
 def omikuji_weights(W, dense):
     W = W.astype(np.float32)
     if dense:
@@ -280,6 +353,7 @@ def test_omikuji(tmp_path, examples, n_trees):
 
 
 def test_omikuji_that_cannot_be_read(tmp_path):
+    cbor2 = pytest.importorskip("cbor2", reason="models of omikuji are read with the package cbor2")
     trees = [(sparse_weights(41, 3), sparse_weights(41, 5))]
     omikuji_folder(tmp_path / "log", trees, "Log")
     with pytest.raises(ValueError, match="loss Hinge, got 'Log'"):
@@ -292,6 +366,16 @@ def test_omikuji_that_cannot_be_read(tmp_path):
     file.write_bytes(file.read_bytes()[:-50])
     with pytest.raises(ValueError, match="expected a tree of omikuji"):
         load_omikuji(tmp_path / "cut")
+    sparse = {"outer_dim": 41, "inner_dim": 1, "outer_inds": [0], "inner_inds": [0], "data": [1.0]}
+    for tree in (
+        5,
+        {"Leaf": {"weights": {"Sparse": sparse | {"indptr": [0, 10**15]}}, "labels": [0]}},
+        {"Leaf": {"weights": {"Sparse": sparse | {"indptr": [0, 1]}}, "labels": [2**31]}},
+        {"Leaf": {"weights": {"Dense": {"dim": [], "data": [1.0]}}, "labels": [0]}},
+    ):
+        file.write_bytes(cbor2.dumps(tree))
+        with pytest.raises(ValueError, match=r"tree0\.cbor: expected a tree of omikuji"):
+            load_omikuji(tmp_path / "cut")
 
 
 def test_liblinear_itself(tmp_path, examples):

@@ -36,6 +36,15 @@ def test_tables_and_json_lines(tmp_path):
         found = list(read_texts(tmp_path / name, "text", "labels"))
         assert [(text.replace("\r\n", "\n"), names) for text, names in found] == PAIRS, name
     assert list(read_texts(tmp_path / "a.jsonl")) == PAIRS
+    # Names of one encoding, whose byte order mark is ignored.
+    for encoding in ("utf-8", "UTF8", "utf_8", "U8"):
+        assert [text for text, _ in read_texts(tmp_path / "a.csv", "id", encoding=encoding)] == [
+            "0",
+            "1",
+            "2",
+        ]
+    with pytest.raises(LookupError, match="unknown encoding: utf-9"):
+        read_texts(tmp_path / "a.csv", encoding="utf-9")
 
 
 def test_several_columns_are_joined_and_labels_may_be_missing(tmp_path):

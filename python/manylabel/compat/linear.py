@@ -7,13 +7,13 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tokenize import TokenError
 from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array, hstack, vstack
 
+from manylabel.compat.files import checked_model, mapped_npy
 from manylabel.estimator.names import as_names
 from manylabel.linear import DiSMECClassifier
 
@@ -30,6 +30,9 @@ _SOLVERS = (
     "L1R_LR",
     "L2R_LR_DUAL",
 )
+
+# The largest index of a feature or label in a model.
+_MOST = 2**31 - 1
 
 
 def load_liblinear(
@@ -107,7 +110,8 @@ def load_liblinear(
             )
         weights.append(W)
     joined: Any = weights[0] if len(weights) == 1 else hstack(weights, format="csr")
-    return _classifier(joined, np.concatenate(intercepts), as_names(names, len(names), "label"))
+    model = _classifier(joined, np.concatenate(intercepts), as_names(names, len(names), "label"))
+    return checked_model(model, ", ".join(map(str, paths)))
 
 
 def _liblinear(file: TextIO, path: str) -> tuple[list[str], csr_array, float]:
@@ -128,10 +132,16 @@ def _liblinear(file: TextIO, path: str) -> tuple[list[str], csr_array, float]:
         raise ValueError(
             f"{path}: expected solver_type, nr_class, nr_feature and bias before the line `w`, got {head}"
         ) from error
+    if n_features < 0 or not np.isfinite(bias):
+        raise ValueError(
+            f"{path}: expected nr_feature >= 0 and a finite bias, got nr_feature {n_features} and bias {bias}"
+        )
     if solver not in _SOLVERS:
         raise ValueError(f"{path}: solver_type: expected one of {', '.join(_SOLVERS)}, got {solver!r}")
     if len(labels) != n_classes:
         raise ValueError(f"{path}: label: expected {n_classes} labels, got {len(labels)}")
+    if len(set(labels)) != n_classes:
+        raise ValueError(f"{path}: label: expected {n_classes} different labels, got {len(set(labels))}")
     two = n_classes == 2 and solver != "MCSVM_CS"
     W = _rows(file, n_features + (bias >= 0), 1 if two else n_classes, path)
     if two:
@@ -223,14 +233,17 @@ def load_dismec(path: str | os.PathLike[str]) -> DiSMECClassifier:
             (int(entry["first"]), int(entry["count"]), str(entry["file"]), str(entry["weight-format"]))
             for entry in files
         ]
-    except (ValueError, KeyError, TypeError, OverflowError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ValueError(
             f"{source}: expected metadata of DiSMEC++ with num-features, num-labels and files, "
             f"where each file has first, count, file and weight-format ({type(error).__name__}: {error})"
         ) from error
-    least = min([n_features, n_labels, *(count for _, count, _, _ in entries)])
-    if least < 0:
-        raise ValueError(f"{source}: num-features, num-labels and count: expected integers >= 0, got {least}")
+    for number in (n_features, n_labels, *(count for _, count, _, _ in entries)):
+        if not 0 <= number <= _MOST:
+            raise ValueError(
+                f"{source}: num-features, num-labels and count: expected integers from 0 to {_MOST}, "
+                f"got {number}"
+            )
     blocks: list[csr_array] = []
     end = 0
     for first, count, name, form in entries:
@@ -244,7 +257,7 @@ def load_dismec(path: str | os.PathLike[str]) -> DiSMECClassifier:
         raise ValueError(f"{source}: expected weights of {n_labels} labels, got {end}")
     every: list[Any] = [csr_array((0, n_features)), *blocks]
     W = csr_array(vstack(every, format="csr"))
-    return _classifier(csr_array(W.T.tocsr()), np.zeros(n_labels), None)
+    return checked_model(_classifier(csr_array(W.T.tocsr()), np.zeros(n_labels), None), source)
 
 
 @contextmanager
@@ -260,11 +273,7 @@ def _text(path: Path) -> Iterator[TextIO]:
 def _block(path: Path, form: str, n_labels: int, n_features: int) -> csr_array:
     """Read one file of weights, of shape (n_labels, n_features)."""
     if form == "DenseNPY":
-        with path.open("rb") as file:
-            try:
-                dense = np.lib.format.read_array(file, allow_pickle=False)
-            except (ValueError, EOFError, TokenError) as error:
-                raise ValueError(f"{path}: expected an array in NPY format ({error})") from error
+        dense = mapped_npy(path)
         if dense.dtype.kind not in "biuf":
             raise ValueError(f"{path}: expected an array of numbers, got dtype {dense.dtype}")
         if dense.shape != (n_labels, n_features):
@@ -314,9 +323,12 @@ def _classifier(W: csr_array, intercept: NDArray[Any], names: NDArray[Any] | Non
     W.sum_duplicates()
     model = DiSMECClassifier(normalize=False, threshold="zero")
     # A CSR matrix of shape (n_features, n_labels) has the same arrays as its transpose in CSC format.
-    arrays = (W.data.astype(np.float32), W.indices.astype(np.int32), W.indptr.astype(np.int32))
+    with np.errstate(over="ignore"):  # the check of the model finds infinite weights
+        data = W.data.astype(np.float32)
+        intercept = intercept.astype(np.float32)
+    arrays = (data, W.indices.astype(np.int32), W.indptr.astype(np.int32))
     model.coef_ = csc_array(arrays, shape=(n_labels, n_features))
-    model.intercept_ = intercept.astype(np.float32)
+    model.intercept_ = intercept
     model.n_iter_ = np.zeros(n_labels, dtype=np.int32)
     model.threshold_ = 0.0
     model.normalize_ = False

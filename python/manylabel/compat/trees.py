@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array, csr_array, load_npz
+from scipy.sparse import csc_array, csr_array
 
+from manylabel.compat.files import checked_model, read_csc
 from manylabel.tree import LabelTreeClassifier
 
 __all__ = ["load_omikuji", "load_pecos"]
@@ -75,7 +76,7 @@ def load_omikuji(path: str | os.PathLike[str]) -> LabelTreeClassifier:
     try:
         settings = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
         n_features, loss = int(settings["n_features"]), settings["classifier_loss_type"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ValueError(
             f"{folder / 'settings.json'}: expected n_features and classifier_loss_type "
             f"({type(error).__name__}: {error})"
@@ -85,12 +86,16 @@ def load_omikuji(path: str | os.PathLike[str]) -> LabelTreeClassifier:
             f"{folder}: expected a model with the loss Hinge, got {loss!r}; models with "
             "other losses are not supported"
         )
+    malformed = (
+        *(AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError),
+        cbor2.CBORDecodeError,
+    )
     roots = []
     for file in sorted(folder.glob("tree*.cbor")):
         try:
             with file.open("rb") as stream:
                 roots.append(_omikuji_node(cbor2.load(stream), n_features))
-        except (cbor2.CBORDecodeError, KeyError, TypeError, ValueError) as error:
+        except malformed as error:
             raise ValueError(
                 f"{file}: expected a tree of omikuji ({type(error).__name__}: {error})"
             ) from error
@@ -99,7 +104,7 @@ def load_omikuji(path: str | os.PathLike[str]) -> LabelTreeClassifier:
     model = _assembled(roots, n_features)
     model.normalize = model.normalize_ = True
     model.margin_power_ = 2  # omikuji's probability is exp(-max(0, 1 - margin) ** 2)
-    return model
+    return checked_model(model, folder)
 
 
 def _omikuji_node(entry: Mapping[str, Any], n_features: int) -> _Node:
@@ -114,7 +119,7 @@ def _omikuji_node(entry: Mapping[str, Any], n_features: int) -> _Node:
     if kind == "Branch":
         node.children = [_omikuji_node(child, n_features) for child in content["children"]]
     else:
-        node.labels = np.array(content["labels"], dtype=np.int32)
+        node.labels = np.array(content["labels"], dtype=np.int32).reshape(n_outputs)
     return node
 
 
@@ -130,10 +135,11 @@ def _omikuji_weights(entry: Mapping[str, Any], n_features: int) -> csr_array:
     ends = np.array(content["indptr"], dtype=np.int64)
     if int(content["outer_dim"]) != n_features + 1:
         raise ValueError(f"expected {n_features + 1} rows of weights, got {content['outer_dim']}")
-    entries = (
-        np.array(content["data"], dtype=np.float32),
-        (np.repeat(rows, np.diff(ends)), np.array(content["inner_inds"], dtype=np.int64)),
-    )
+    data = np.array(content["data"], dtype=np.float32)
+    counts = np.diff(ends)
+    if counts.sum() != len(data):
+        raise ValueError(f"expected {counts.sum()} weights as in indptr, got {len(data)}")
+    entries = (data, (np.repeat(rows, counts), np.array(content["inner_inds"], dtype=np.int64)))
     return csr_array(entries, shape=(n_features + 1, int(content["inner_dim"])))
 
 
@@ -173,16 +179,15 @@ def load_pecos(path: str | os.PathLike[str]) -> LabelTreeClassifier:
     ranker = folder / "ranker" if (folder / "ranker").is_dir() else folder
     levels, posts, beams = [], set(), []
     for level in range(_depth(ranker)):
-        weights, clusters, params = _pecos_level(ranker / f"{level}.model")
-        levels.append((weights, clusters, float(params["bias"])))
-        kwargs = params["pred_kwargs"]
-        posts.add(kwargs["post_processor"])
-        beams.append(int(kwargs["only_topk"]))
+        weights, clusters, bias, post, beam = _pecos_level(ranker / f"{level}.model")
+        levels.append((weights, clusters, bias))
+        posts.add(post)
+        beams.append(beam)
     powers = {"l3-hinge": 3, "l2-hinge": 2}
     if len(posts) != 1 or not posts <= powers.keys():
         raise ValueError(
             f"{folder}: all levels must have the same post-processor, l3-hinge or l2-hinge, got "
-            f"{', '.join(sorted(map(str, posts)))}"
+            f"{', '.join(sorted(posts))}"
         )
     below: list[_Node] = []
     for weights, clusters, bias in reversed(levels):
@@ -198,7 +203,7 @@ def load_pecos(path: str | os.PathLike[str]) -> LabelTreeClassifier:
     model.classes_ = np.arange(levels[-1][0].shape[1])
     if len(beams) > 1:
         model.beam = beams[-2]
-    return model
+    return checked_model(model, folder)
 
 
 def _depth(ranker: Path) -> int:
@@ -208,27 +213,30 @@ def _depth(ranker: Path) -> int:
             found = f"model={params['model']!r} and is_mmap={bool(params.get('is_mmap'))}"
             raise ValueError(f"expected model='HierarchicalMLModel' and is_mmap=False, got {found}")
         return int(params["depth"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ValueError(
             f"{ranker / 'param.json'} does not describe a model that can be read "
             f"({type(error).__name__}: {error})"
         ) from error
 
 
-def _pecos_level(folder: Path) -> tuple[csc_array, csc_array, dict[str, Any]]:
-    """Return the weights, the clusters and the parameters of one level."""
+def _pecos_level(folder: Path) -> tuple[csc_array, csc_array, float, str, int]:
+    """Return the weights, the clusters, the bias, the post-processor and the beam of one level."""
+    path = folder / "param.json"
     try:
-        params = json.loads((folder / "param.json").read_text(encoding="utf-8"))
-        weights = csc_array(load_npz(folder / "W.npz"), dtype=np.float32)
-        clusters = csc_array(load_npz(folder / "C.npz"))
-        wanted = (params["nr_features"] + (params["bias"] > 0), params["nr_labels"])
-        if weights.shape != wanted:
-            raise ValueError(f"expected weights of shape {wanted}, got shape {weights.shape}")
-        return weights, clusters, params
-    except (ValueError, KeyError, TypeError) as error:
+        params = json.loads(path.read_text(encoding="utf-8"))
+        bias, kwargs = float(params["bias"]), params["pred_kwargs"]
+        post, beam = str(kwargs["post_processor"]), int(kwargs["only_topk"])
+        wanted = (int(params["nr_features"]) + (bias > 0), int(params["nr_labels"]))
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ValueError(
-            f"{folder}: expected a level of a model of PECOS ({type(error).__name__}: {error})"
+            f"{path}: expected the parameters of a level of a model of PECOS "
+            f"({type(error).__name__}: {error})"
         ) from error
+    weights, clusters = read_csc(folder / "W.npz"), read_csc(folder / "C.npz")
+    if weights.shape != wanted:
+        raise ValueError(f"{folder / 'W.npz'}: expected weights of shape {wanted}, got shape {weights.shape}")
+    return csc_array(weights, dtype=np.float32), clusters, bias, post, beam
 
 
 def _pecos_nodes(

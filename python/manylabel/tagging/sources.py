@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
@@ -48,8 +49,8 @@ def read_texts(
     ================================  ======================================================================
     ``.csv``, ``.tsv``                a table with a header; the labels are in one cell, with `separator`
                                       between the names
-    ``.tsv`` without `text`           no header; each line has a text, a tab, and names that are separated by
-                                      spaces or tabs. A name may be in angle brackets, as in ``<http://a/b>``.
+    ``.tsv`` without `text` and       no header; each line has a text, a tab, and names that are separated by
+    `labels`                          spaces or tabs. A name may be in angle brackets, as in ``<http://a/b>``.
     ``.jsonl``, ``.ndjson``           one JSON object per line; labels are a list, or a str with `separator`
     ``.parquet``                      a table; labels are a list, or a str with `separator`. This format
                                       requires pyarrow.
@@ -59,7 +60,8 @@ def read_texts(
                                       a tab, and a name.
     ================================  ======================================================================
 
-    All files except ``.parquet`` may be compressed with gzip and end in ``.gz``.
+    ``.csv``, ``.tsv``, ``.jsonl`` and ``.ndjson`` files may be compressed with gzip. Their names may then
+    also end in ``.gz``. The files in a folder must not be compressed.
 
     Parameters
     ----------
@@ -68,14 +70,14 @@ def read_texts(
     text : str or sequence of str, default=None
         Names of the columns with the text. Several columns are joined with a line break. A single str may
         name several columns, with commas between them, such as ``"title,abstract"``. None means the column
-        "text". For a ``.tsv`` file, None means that the file has no header.
+        "text". A ``.tsv`` file has no header if `text` and `labels` are None.
     labels : str, default=None
-        Name of the column with the labels. None means the column "labels". If a table has no such column, its
-        texts have no labels.
+        Name of the column with the labels. None means the column "labels". If `labels` is None and there is
+        no such column, the texts have no labels.
     separator : str, default=";"
         Text between two names in a cell. Spaces around names are removed.
     encoding : str, default="utf-8"
-        Encoding of text files. A byte order mark is ignored.
+        Encoding of text files. A byte order mark of UTF-8 or UTF-16 is ignored.
 
     Returns
     -------
@@ -85,8 +87,11 @@ def read_texts(
     Raises
     ------
     ValueError
-        If the format of the file is unknown, if a column is missing, or if a line is malformed. The message
-        states the file and the line.
+        If `separator` is not valid, if the format of the file is unknown, if a column is missing, or if a
+        line is malformed. The message about a line states the file and the line. Errors in the content of a
+        file are raised when its texts are read from the iterator.
+    LookupError
+        If `encoding` is unknown.
     OSError
         If the file cannot be read.
     ModuleNotFoundError
@@ -112,7 +117,7 @@ def read_texts(
         columns = [column.strip() for column in text.split(",")]
     if not isinstance(separator, str) or not separator:
         raise ValueError(f"`separator` must be a non-empty str, got {shown(separator)}")
-    if encoding.lower().replace("_", "-") == "utf-8":
+    if codecs.lookup(encoding).name == "utf-8":
         encoding = "utf-8-sig"
     if path.is_dir():
         return _folder(path, encoding)
