@@ -50,16 +50,14 @@ the value of this setting is used for training and for suggestions. With this ba
 ``path_weight`` is 0.25.
 
 A setting that is a parameter of the classifier is passed to the classifier, for example ``n_trees=3`` or
-``beam=10`` for ``label-tree``.
+``beam=10`` for ``label-tree``. The settings ``n_jobs`` and ``verbose`` are not passed.
 
 ``annif learn`` adds documents to a model. The weights of all subjects of these documents are fitted again, to
-the old and the new documents. The vocabulary, the weights of the words and the structure of the tree do not
-change; see :meth:`manylabel.tagging.TextTagger.update`. If all documents were used for
-a new training with this vocabulary, these word weights and this tree, the refitted subjects would have the
-same weights. Subjects that the model
-does not have are added. The scores of subjects that are not in the added documents do not change. The curves
-that convert scores to probabilities are not fitted again. An added subject uses the common curve of all
-subjects.
+the old and the new documents. The vocabulary, the weights of the words and the nodes of the tree do not
+change, but a subject that is fitted again may move to another leaf; see
+:meth:`manylabel.tagging.TextTagger.update`. Subjects that the model does not have are added. The scores of
+subjects that are not in the added documents do not change. The curves that convert scores to probabilities
+are not fitted again. An added subject uses the common curve of all subjects.
 
 Documents without subjects, and documents without words, are not used for training. Subjects that were removed
 from the vocabulary, or that the project excludes, are not suggested.

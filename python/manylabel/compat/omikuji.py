@@ -262,7 +262,8 @@ class Model:
         RuntimeError
             If the file does not exist or is malformed.
         ValueError
-            If a hyper-parameter is not valid, or cannot be converted. The message states the reason.
+            If `hyper_param` is not a HyperParam, if `n_threads` is not valid, or if a hyper-parameter is not
+            valid or cannot be converted. The message states the reason.
         """
         threads = _threads(n_threads)
         hyper_param = cls.default_hyper_param() if hyper_param is None else hyper_param
@@ -297,6 +298,8 @@ class Model:
         ------
         RuntimeError
             If the folder has no valid model.
+        ImportError
+            If omikuji itself has written the folder, and the package cbor2 is not installed.
         """
         try:
             folder = Path(path)
@@ -352,7 +355,7 @@ class Model:
         beam_size : int, default=10
             Maximum number of nodes that the row visits on each level of a tree; >= 1.
         top_k : int, default=10
-            Number of labels; >= 1.
+            Maximum number of labels; >= 1.
 
         Returns
         -------

@@ -40,7 +40,7 @@ class HeldOut:
     ----------
     model : CorrLogClassifier
         Unfitted model with the parameters of the regressions. `HeldOut` changes only the penalties, the
-        threshold, `tol` and `max_iter` of this model.
+        threshold, `tol`, `max_iter` and `verbose` of this model.
     folds : sequence of Fold
         Folds of the data; at least one. Each fold contains the rows for a fit and the held-out rows.
     report : callable

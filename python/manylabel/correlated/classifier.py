@@ -75,14 +75,14 @@ class CorrLogClassifier(MultiLabelClassifier):
         Strength of the penalty on the couplings; > 0. Each pair of labels with the coupling c adds
         ``l2_pairs * (c**2 + epsilon * abs(c))`` to the mean loss per row. If `l2_pairs` is infinite, all
         couplings are 0, and the labels have independent logistic regressions. If features are standardized
-        (see `standardize`), "auto" is `l2_features`. Otherwise, "auto" is `l2_features` divided by the mean
-        variance of the features.
+        (see `standardize`), or if the solver is "reference", "auto" is `l2_features`. Otherwise, "auto" is
+        `l2_features` divided by the mean variance of the features that are not constant.
     threshold : {"auto", "zero"} or float, default="auto"
         Threshold of the log-odds. `predict` subtracts the threshold from every intercept before it computes
         label sets. "auto" learns the threshold on held-out rows, so that the number of predicted labels is
-        close to the number of true labels (see Notes). With "zero", the threshold is 0, and `predict` returns
-        the most probable label set, as in [2]_. This label set minimizes the expected subset 0/1 loss. It
-        contains few or no labels if no label is likely.
+        close to the number of true labels (see Notes). With "zero", the threshold is 0, and `predict` looks
+        for the most probable label set (see `decoder`), as in [2]_. This label set minimizes the expected
+        subset 0/1 loss. It contains few or no labels if no label is likely.
     epsilon : float, default=1.0
         Factor of the absolute values in both penalties; finite and >= 0. With ``epsilon > 0``, many weights
         and couplings become exactly zero. With ``epsilon=0``, the penalties are pure L2 penalties.
@@ -92,7 +92,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         labels as -1 and 1, as in [2]_. With "pm1", the penalties apply to b/2 and c/4, which are the weights
         and couplings in this coding. The fitted attributes always contain b and c.
     decoder : {"auto", "exact", "search", "bp"}, default="auto"
-        Method that computes the most probable label set. "exact" tries all label sets, and requires that at
+        Method that looks for the most probable label set. "exact" tries all label sets, and requires that at
         most 20 labels have nonzero couplings. "search" starts from the label sets in `label_sets_` that are
         most probable for the row. It adds or removes single labels and pairs of labels as long as a change
         increases the probability. "bp" is max-product belief propagation with at most 50 rounds, as in [2]_.
@@ -204,20 +204,20 @@ class CorrLogClassifier(MultiLabelClassifier):
     out one after the other. The first penalty of the search is ``max(0.001, 2 / n_samples)``. Here, n_samples
     is the number of rows, or the sum of their weights if `sample_weight` is given. The value
     ``2 / n_samples`` corresponds to a Gaussian prior with standard deviation 1/2 for each weight. If features
-    are not standardized, the first penalty is multiplied by the mean variance of the features. The search
-    multiplies or divides the penalty by ``sqrt(10)`` as long as a step lowers the log loss on the held-out
-    rows by more than 2 %. The search changes the penalty by at most three orders of magnitude. If Y has fewer
-    than ten positive entries in the held-out rows, the first penalty is used. On small data sets, the search
-    takes about 0.1 seconds.
+    are not standardized, the first penalty is multiplied by the mean variance of the features that are not
+    constant. The search multiplies or divides the penalty by ``sqrt(10)`` as long as a step lowers the log
+    loss on the held-out rows by more than 2 %. The search changes the penalty by at most three orders of
+    magnitude. If Y has fewer than ten positive entries in the held-out rows, the first penalty is used. On
+    small data sets, the search takes about 0.1 seconds.
 
     With ``threshold="auto"``, the threshold is learned in two steps. The first step uses models without
     couplings. It finds the threshold at which the number of predicted labels on held-out rows equals the
     number of true labels. With this threshold, the models also predict the labels of the rows that they were
     fitted to. The ratio of predicted to true labels on these rows is the target of the second step. The
     second step uses the final model, which has couplings and is fitted to all rows. It finds the threshold at
-    which the final model reaches the target on 128 to 512 training rows. The threshold is 0 if Y has fewer
-    than ten positive entries in the held-out rows, or if the solver is "reference". To minimize the Hamming
-    loss, use ``predict_proba(X) > 0.5``.
+    which the final model is close to the target on 128 to 512 training rows, or on all training rows if there
+    are fewer than 128. The threshold is 0 if Y has fewer than ten positive entries in the held-out rows, or
+    if the solver is "reference". To minimize the Hamming loss, use ``predict_proba(X) > 0.5``.
 
     References
     ----------
@@ -486,20 +486,20 @@ class CorrLogClassifier(MultiLabelClassifier):
         label : int or str, default=None
             Label to explain: its column index in Y or its name. None means all labels.
         feature_names : sequence of str of length n_features_in_, default=None
-            Names of the features in the ``repr`` of the result. None means ``feature_names_in_`` if this
-            attribute exists, and otherwise "feature 0", "feature 1" and so on.
+            Names of the features in the result. None means ``feature_names_in_`` if this attribute exists,
+            and otherwise "feature 0", "feature 1" and so on.
         label_names : sequence of str of length n_labels, default=None
-            Names of the labels in the ``repr`` of the result. None means ``label_names_`` if this attribute
-            exists, and otherwise "label 0", "label 1" and so on.
+            Names of the labels in the result. None means ``label_names_`` if this attribute exists, and
+            otherwise "label 0", "label 1" and so on.
 
         Returns
         -------
         Explanation or LabelExplanation
             If `label` is given, a `LabelExplanation` with the contributions to the log-odds of this label. If
             `label` is None, an `Explanation` with the contributions to the log-odds of every label. Each
-            feature and each other predicted label has one contribution. A further contribution is the
-            intercept minus `threshold_`. The ``repr`` of the `Explanation` is a text that lists the
-            contributions to the predicted labels.
+            feature and each other predicted label has at most one contribution. Contributions of 0 are left
+            out. A further contribution is the intercept minus `threshold_`. The ``repr`` of the `Explanation`
+            is a text that lists the contributions to the predicted labels.
 
         Raises
         ------
@@ -569,7 +569,8 @@ class CorrLogClassifier(MultiLabelClassifier):
         ModuleNotFoundError
             If matplotlib is not installed.
         ValueError
-            If `label_names` does not have one name per label, or if `axes` does not have two entries.
+            If `label_names` does not have one name per label, if `max_labels` or `max_pairs` is not an
+            integer >= 1, or if `axes` does not have two entries.
         """
         check_is_fitted(self)
         return draw_correlations(

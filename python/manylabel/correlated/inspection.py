@@ -35,9 +35,9 @@ class Explanation:
         Contribution of each predicted label (column of the array) to the log-odds of each other label (row of
         the array).
     feature_names : sequence of str of length n_features
-        Names of the features in the ``repr`` of the object.
+        Names of the features, for `parts` and for the ``repr`` of the object.
     label_names : sequence of str of length n_labels
-        Names of the labels in the ``repr`` of the object.
+        Names of the labels, for `parts` and for the ``repr`` of the object.
 
     Examples
     --------
@@ -105,7 +105,7 @@ class Explanation:
 def _largest(contributions: csr_array, row: int, kind: str, names: Sequence[str]) -> list[str]:
     """Return the largest contributions to a label as lines of text.
 
-    The last line contains the sum of all other contributions.
+    If there are more contributions, the last line contains the sum of the others.
     """
     stored = slice(contributions.indptr[row], contributions.indptr[row + 1])
     values, columns = contributions.data[stored], contributions.indices[stored]

@@ -177,10 +177,11 @@ class BlockPartitionClassifier(BlockClassifier):
     partition and the router use only positive entries.
 
     If `sample_weight` is given, the router and `estimator` use it, and the `fit` method of `estimator` must
-    accept it. The partition ignores `sample_weight`. If `estimator` is from this library, Ctrl-C ends a fit
-    within a second. With an estimator of another library, Ctrl-C ends the fit when the current fits of blocks
-    are done. `fit` issues a `UserWarning` if an estimator of another library could not be fitted to some
-    blocks. It also issues a `UserWarning` if no `lam` satisfies the condition of ``mode="speed"``.
+    accept it. With given values of `n_blocks` and `lam`, the partition ignores `sample_weight`. If
+    `estimator` is from this library, Ctrl-C ends a fit within a second. With an estimator of another library,
+    Ctrl-C ends the fit when the current fits of blocks are done. `fit` issues a `UserWarning` if an estimator
+    of another library could not be fitted to some blocks. It also issues a `UserWarning` if no `lam`
+    satisfies the condition of ``mode="speed"``.
 
     The fit of the router takes 4 bytes of memory for each pair of a block and a feature.
 
@@ -202,10 +203,11 @@ class BlockPartitionClassifier(BlockClassifier):
     paragraph.
 
     With the default parameters, there is only one block if there are fewer than 10,000 rows or fewer than
-    1,000 labels. Then `lam` is 0 and the block has all labels, so the model is `estimator` itself. On such
-    data, several blocks would be less accurate and would save little time. If there are more rows and labels,
-    but the router is not accurate enough, `lam` is chosen so that the block has only the most frequent
-    labels. These labels have 97 % of the positive entries of Y.
+    1,000 labels. Then `lam` is 0 and the block has all labels, so the model is `estimator` itself.
+    On such data, several blocks would be less accurate
+    and would save little time. If there are more rows and labels, but the router is not accurate enough,
+    `lam` is chosen so that the block has only the most frequent labels. These labels have 97 % of the
+    positive entries of Y. With ``n_blocks=1`` and ``mode="rule"``, `lam` is 0.
 
     With ``mode="accuracy"`` and ``mode="speed"``, ``lam="auto"`` compares eight candidates for `lam`. Each
     candidate is chosen like `lam` with ``mode="rule"``, but with another percentage, from 35 to 99 %. In each

@@ -75,8 +75,8 @@ def fit_models(
     ----------
     estimator : estimator
         Estimator to clone. An estimator of this library is fitted to the blocks directly. Its parameters with
-        the value "auto" are chosen on all rows. An estimator of another library is wrapped in
-        `AnyClassifier`.
+        the value "auto" are chosen on all rows, except for thresholds, which each block learns. An estimator
+        of another library is wrapped in `AnyClassifier`.
     X : csr_array of shape (n_samples, n_features)
         Features.
     Y : csr_array of shape (n_samples, n_labels), dtype float32
@@ -92,9 +92,9 @@ def fit_models(
         Two values: whether the user passed X as a dense array, and whether the user passed Y as a dense
         array. An estimator of another library gets X and Y in the same form.
     threads : int
-        Number of threads, and maximum number of blocks that are fitted at the same time. If there are fewer
-        blocks than threads, or if one block takes most of the work, fewer blocks are fitted at the same time.
-        In this case, an estimator of this library uses several threads for a block.
+        Number of threads, and maximum number of blocks that are fitted at the same time. An estimator of this
+        library whose `n_jobs` is None may use several threads for a block. Fewer blocks are then fitted at
+        the same time if one block takes most of the work.
     progress : callable
         Function that is called regularly. Its argument is the number of labels that have been fitted so far,
         over all blocks.
@@ -187,7 +187,7 @@ def fit_block(
 
     `dense` tells whether the estimator needs dense features and dense labels. It is necessary for an
     estimator of another library, and must not be given otherwise. The other arguments are the same as in
-    `fit_models`. If the estimator does not specify the number of threads, the fit uses `threads` threads.
+    `fit_models`. If an estimator of this library has ``n_jobs=None``, its fit uses `threads` threads.
     """
     all_rows = len(rows) == X.shape[0]
     of_rows = Y if all_rows else Y[rows]

@@ -130,7 +130,8 @@ class TextTagger(EditableTagger):
     label_names_ : ndarray of shape (n_labels,), dtype object
         The names of the labels. If `fit` got lists of names and no `label_names`, the names are sorted.
     label_ids_ : ndarray of shape (n_labels,), dtype object
-        The identifiers of the labels. The attribute exists only if `label_ids` was given in fit.
+        The identifiers of the labels. The attribute exists only if `label_ids` was passed to `fit` or to
+        `from_pipeline`.
     rows_ : csr_array of shape (n_rows, n_features), or ndarray
         Features of the training rows. The attribute exists only if `keep_rows` is True.
     row_labels_ : csr_array of shape (n_rows, n_labels), dtype float32
@@ -344,10 +345,11 @@ class TextTagger(EditableTagger):
         Raises
         ------
         ValueError
-            If the first step does not convert texts, if the last step has no method `predict_topk`, or if the
-            classifier was fitted with a 1-D y.
+            If `pipeline` is not a `Pipeline` of at least two steps, if its first step does not convert texts,
+            if its last step has no method `predict_topk`, if the classifier was fitted with a 1-D y, or if
+            `label_names` or `label_ids` is not valid.
         sklearn.exceptions.NotFittedError
-            If the pipeline is not fitted.
+            If the classifier is not fitted.
 
         Examples
         --------
