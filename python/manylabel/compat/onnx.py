@@ -62,8 +62,8 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
     Raises
     ------
     TypeError
-        If the class of the model cannot be exported, or if the first step of a pipeline takes texts. The
-        message lists the classes that can be exported.
+        If the class of the model cannot be exported; the message lists the classes that can be exported.
+        Also if the first step of a pipeline takes texts.
     ValueError
         If the dense weights take more than 2 GB, the size limit of an ONNX file.
     sklearn.exceptions.NotFittedError

@@ -102,14 +102,15 @@ class CorrLogClassifier(MultiLabelClassifier):
         Solver for the weights and couplings. "fista" computes the optimum by accelerated proximal gradient
         steps, with restarts and one step size per label. "auto" computes the same optimum by quasi-Newton
         steps, if possible. Quasi-Newton steps usually need at most a third of the gradient evaluations of
-        "fista". They use the second moments of the features and labels. They require that `epsilon` is not 0,
-        and that the number of features plus the number of labels is at most 2,048 and at most half the number
-        of rows. If a requirement is not met, or if the quasi-Newton steps fail, "auto" is "fista".
-        "reference" is the algorithm in the code of the authors of [2]_. This algorithm starts with zero
-        weights and takes at most 500 steps of fixed size. After 20 steps, it stops as soon as a step changes
-        the objective by less than a thousandth of its value. This early stopping regularizes the model. With
-        "reference", the penalty of a coupling is ``l2_pairs * (2 c**2 + epsilon * abs(c))``, and `coding`
-        must be "01".
+        "fista". They use the second moments of the features and labels. They require that `epsilon` is not 0.
+        Let s be 1 plus the number of features that are not constant, plus the number of labels that occur in
+        some but not all rows. s must be at most 2,048 and at most half the number of rows, and ``s**2`` must
+        be at most about 8 times the number of nonzero values of X and Y. If a requirement is not met, or if
+        the quasi-Newton steps fail, "auto" is "fista". "reference" is the algorithm in the code of the
+        authors of [2]_. This algorithm starts with zero weights and takes at most 500 steps of fixed size.
+        After 20 steps, it stops as soon as a step changes the objective by less than a thousandth of its
+        value. This early stopping regularizes the model. With "reference", the penalty of a coupling is
+        ``l2_pairs * (2 c**2 + epsilon * abs(c))``, and `coding` must be "01".
     standardize : bool or "auto", default="auto"
         Whether the penalties are computed for features that are scaled to unit variance. The fitted weights
         always apply to the unscaled features. "auto" is True if more than an eighth of the values of X are

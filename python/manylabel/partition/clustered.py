@@ -58,12 +58,12 @@ class CBMLCClassifier(BlockClassifier):
     estimator : estimator or None, default=None
         Multi-label classifier, as in `BlockPartitionClassifier`. None means `DiSMECClassifier()`.
     n_clusters : int or "auto", default="auto"
-        Number of clusters; >= 1. The number of clusters is at most the number of distinct rows. "auto" starts
-        with one cluster per 10,000 rows, but with at most 8 clusters. The number c of clusters is then halved
-        as long as the clusters explain less than ``c - 1`` percent of the variance of the rows. For example,
-        8 clusters must explain at least 7 percent. Too many clusters lower the accuracy for two reasons. Each
-        model learns only from the rows of its own cluster. If the rows do not form clear clusters, similar
-        rows are in different clusters.
+        Number of clusters; >= 1. The number of clusters is at most the number of rows that are distinct after
+        they are scaled to unit length. "auto" starts with one cluster per 10,000 rows, but with at most 8
+        clusters. The number c of clusters is then halved as long as the clusters explain less than ``c - 1``
+        percent of the variance of the rows. For example, 8 clusters must explain at least 7 percent. Too many
+        clusters lower the accuracy for two reasons. Each model learns only from the rows of its own cluster.
+        If the rows do not form clear clusters, similar rows are in different clusters.
     n_init : int, default=1
         Number of times that k-means is run with different seeds; >= 1. The clusters with the lowest inertia
         are kept.

@@ -43,9 +43,10 @@ class BlockPartitioner(Estimator):
     ----------
     n_blocks : int or "auto", default="auto"
         Initial number of clusters; >= 1. If X has fewer than `n_blocks` distinct rows, the number of distinct
-        rows is used. "auto" searches for the number of clusters whose partition captures the most positive
-        entries. The search first tries every number from 1 to 16. It then tries larger numbers, each about a
-        quarter larger than the one before, up to 2,048. The search stops at the first number that leaves a
+        rows is used. Rows count as equal if they are equal after they are scaled to unit length. "auto"
+        searches for the number of clusters whose partition captures the most positive entries. The search
+        first tries every number from 1 to 16. It then tries larger numbers, each about a quarter larger than
+        the one before, up to 2,048 or the number of rows. The search stops at the first number that leaves a
         block without rows or labels. This number is not used. The search also stops after five consecutive
         numbers without an improvement. An improvement is a partition that captures more positive entries than
         the best earlier partition, by more than a thousandth of all positive entries.

@@ -136,7 +136,7 @@ class EditableTagger(Estimator):
             are the negative examples. If `vectorizer` is None, pass a matrix of features.
         labels : iterable of iterables of str
             The names of the labels of each text. Names that are not labels of the tagger become new labels,
-            sorted by name. Names of existing labels are ignored.
+            sorted by name. Existing labels are not fitted again.
         label_ids : mapping of str to str, default=None
             Identifiers of the new labels. They are necessary if the tagger has identifiers, and must be None
             otherwise.
@@ -156,6 +156,10 @@ class EditableTagger(Estimator):
         Notes
         -----
         Terms that are not in the vocabulary of the vectorizer are ignored.
+
+        If the tagger keeps rows (see `keep_rows`), the new texts are added to these rows with all their
+        labels, including existing labels. The rows that were kept before count as rows without the new
+        labels.
 
         Examples
         --------
@@ -328,7 +332,8 @@ class EditableTagger(Estimator):
 
         With `DiSMECClassifier`, the labels are fitted with ``warm_start=True`` (see
         `DiSMECClassifier.refit_labels`). Their weights differ from the weights of a fit to the same features
-        with the same C only within the tolerance of the solver.
+        with the same C only within the tolerance of the solver. With ``solver="fast"``, the weights of rare
+        labels may differ more, because they are approximations.
 
         With `LabelTreeClassifier`, the nodes of the trees and their classifiers do not change. A label that
         is fitted again may move to another leaf. A new fit to all rows would build other trees.
