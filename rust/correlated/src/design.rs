@@ -14,7 +14,7 @@ use crate::wide::{
     Float, Wide, dense_add_transposed, dense_times, sparse_add_transposed, sparse_times,
 };
 use manylabel_base::{Error, Watch, collected, copied, filled};
-use manylabel_sparse::{ColumnOrder, CsrView, Index, RowBlocks, Sparse, Value};
+use manylabel_sparse::{ColumnOrder, CsrView, Index, RowBlock, RowBlocks, Sparse, Value};
 use std::ops::Range;
 
 /// Number of rows of a dense block. Two products in succession read a block. A block of this size
@@ -187,6 +187,8 @@ pub(crate) struct Design<T> {
     /// The mean of each column. The caller subtracts it, because stored values are not centred.
     /// Empty for a dense design, because its columns are centred.
     pub(crate) shift: Vec<f64>,
+    /// The number of values that are read to multiply all rows by a vector.
+    stored: usize,
 }
 
 impl<T: Float> Design<T> {
@@ -230,6 +232,7 @@ impl<T: Float> Design<T> {
                 }
             }
             return Ok(Self {
+                stored: values.len(),
                 rows: Rows::Dense(values),
                 cuts,
                 columns,
@@ -273,8 +276,14 @@ impl<T: Float> Design<T> {
             (scales.mean[col] - scales.offset[col]) / scales.deviation[col]
         });
         let shift = collected("number of features", shift)?;
+        let rows = RowBlocks::new(x, &order, false, 1.0, &cuts, watch)?;
+        let of_block = |block: &RowBlock<T>| {
+            let rows = 0..block.n_rows();
+            rows.map(|row| block.row(row).0.len()).sum::<usize>()
+        };
         Ok(Self {
-            rows: Rows::Sparse(RowBlocks::new(x, &order, false, 1.0, &cuts, watch)?),
+            stored: rows.blocks().iter().map(of_block).sum(),
+            rows: Rows::Sparse(rows),
             cuts,
             columns,
             shift,
@@ -288,19 +297,7 @@ impl<T: Float> Design<T> {
 
     /// Returns the number of values that are read to multiply all rows by a vector.
     pub(crate) fn stored(&self) -> usize {
-        match &self.rows {
-            Rows::Dense(values) => values.len(),
-            Rows::Sparse(blocks) => {
-                let blocks = blocks.blocks().iter();
-                blocks
-                    .map(|block| {
-                        (0..block.n_rows())
-                            .map(|row| block.row(row).0.len())
-                            .sum::<usize>()
-                    })
-                    .sum()
-            }
-        }
+        self.stored
     }
 
     /// Returns the rows of each block.

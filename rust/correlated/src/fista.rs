@@ -32,12 +32,14 @@
 //! solver stores about seven numbers per weight: w and y, the previous w and y, two gradients, and
 //! the last point where the objective was computed.
 
+use crate::gradient::Pass;
 use crate::iterate::{Iterate, overwrite};
-use crate::objective::{Objective, Slope};
+use crate::objective::{Objective, Slope, risen};
 use crate::penalty::{Net, soft};
-use crate::stop::{Outcome, Stop};
+use crate::stop::{Outcome, Progress, Stop};
+use crate::stored::{Stored, stored, stored_variants};
 use crate::wide::{Float, Wide};
-use manylabel_base::{Error, collected, filled};
+use manylabel_base::{Error, Watch, collected, filled};
 use manylabel_simd::wide;
 use manylabel_sparse::Value;
 use rayon::prelude::*;
@@ -71,6 +73,24 @@ pub(crate) struct Fista<T, const N: usize> {
     path: Option<Path<T, N>>,
 }
 
+impl<T: Float, const N: usize> Stored for Fista<T, N> {
+    fn write(&self, out: &mut Vec<u8>) -> Result<(), Error> {
+        self.paces.write(out)?;
+        self.eigenvalue.write(out)?;
+        self.cautious.write(out)
+    }
+
+    fn read(from: &mut &[u8]) -> Result<Self, Error> {
+        Ok(Self {
+            paces: Stored::read(from)?,
+            eigenvalue: Stored::read(from)?,
+            cautious: Stored::read(from)?,
+            // Its numbers have no effect on the next run.
+            path: None,
+        })
+    }
+}
+
 /// The state of one label.
 #[derive(Clone, Copy)]
 struct Pace {
@@ -86,6 +106,8 @@ struct Pace {
     /// step goes against the previous direction.
     turn: f64,
 }
+
+stored!([] Pace { curvature, tau, violation, turn });
 
 /// The points and gradients of a run. The point y, where gradients are computed, is stored
 /// separately.
@@ -106,6 +128,72 @@ struct Path<T, const N: usize> {
     /// Whether the next gradient is the first one. There is then no earlier gradient to compare it
     /// with.
     first: bool,
+}
+
+stored!([T: Float, const N: usize] Path<T, N> { w, w_before, y_before, slope, slope_before, active, first });
+
+/// A run of the solver, from one pass over the rows to the next.
+pub(crate) struct Run<T, const N: usize> {
+    /// The point where the next gradient is computed.
+    y: Iterate<T, N>,
+    /// The last point where the objective was computed.
+    look: Iterate<T, N>,
+    path: Path<T, N>,
+    /// A panel rests if no violation of its labels exceeds this number.
+    rest: f64,
+    stop: Stop,
+    /// Number of gradients computed in this run.
+    n_iter: usize,
+    looking: Looking,
+}
+
+stored!([T: Float, const N: usize] Run<T, N> { y, look, path, rest, stop, n_iter, looking });
+
+/// Which pass over the rows is next.
+#[derive(Clone, Copy)]
+enum Looking {
+    /// The gradient at y.
+    Away,
+    /// The objective at the last point where it was computed, or at the start of the run.
+    Back,
+    /// The objective at w. The number is the objective at the last point.
+    Here(f64),
+}
+
+stored_variants!([] Looking {
+    0u8 Away,
+    1u8 Back,
+    2u8 Here(before),
+});
+
+/// What follows after a pass over the rows.
+pub(crate) enum Next<T, const N: usize> {
+    /// The run needs another pass.
+    Pass(Run<T, N>),
+    /// The run has ended.
+    End(Outcome<T, N>),
+}
+
+impl<T: Float, const N: usize> Run<T, N> {
+    /// Returns the pass over the rows that the run needs next. `all` has one flag per panel (group of N labels),
+    /// and all flags are true.
+    pub(crate) fn pass<'a>(&'a self, all: &'a [bool]) -> Pass<'a, T, N> {
+        let (active, at) = match self.looking {
+            Looking::Away => (&self.path.active[..], &self.y),
+            Looking::Back => (all, &self.look),
+            Looking::Here(_) => (all, &self.path.w),
+        };
+        Pass {
+            active,
+            at,
+            with_loss: !matches!(self.looking, Looking::Away),
+        }
+    }
+
+    /// Returns whether the limit on the number of gradients is reached.
+    fn is_last(&self) -> bool {
+        self.n_iter == self.stop.max_iter
+    }
 }
 
 /// The data of one panel of N labels. Each array has one row per feature and a last row for the
@@ -146,92 +234,125 @@ impl<T: Float, const N: usize> Fista<T, N> {
         Ok(other)
     }
 
-    /// Minimizes the objective, starting from y. Stops when no KKT violation exceeds the tolerance,
-    /// or when the limit on the number of gradients is reached.
-    ///
-    /// If the solver converges, it returns the point where the violation was computed. Otherwise it
-    /// returns the result of the last proximal step. If the objective has increased since it was
-    /// last computed, the solver instead returns the point where it was last computed.
-    pub(crate) fn minimize(
+    /// Returns whether the estimates of the curvature have a start value, which [`bound`](Self::bound) sets.
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.eigenvalue.is_some()
+    }
+
+    /// Sets the largest eigenvalue of the correlation matrix of all columns. Initializes the curvature of each
+    /// label with the curvature of constant predictions.
+    pub(crate) fn bound(&mut self, eigenvalue: f64, objective: &Objective<T, N>) {
+        // The eigenvalue that belongs to the constant column is 1.
+        let found = eigenvalue.max(1.0);
+        for (pace, variance) in self.paces.iter_mut().zip(&objective.variance) {
+            pace.curvature = variance * found;
+        }
+        self.eigenvalue = Some(found);
+    }
+
+    /// Starts to minimize the objective from y. The run ends when no KKT violation exceeds the tolerance, or when
+    /// the limit on the number of gradients is reached.
+    pub(crate) fn start(
         &mut self,
-        objective: &mut Objective<'_, T, N>,
-        mut y: Iterate<T, N>,
-        stop: Stop<'_, '_>,
-    ) -> Result<Outcome<T, N>, Error> {
-        let bound = self.bound(objective)?;
+        objective: &Objective<T, N>,
+        y: Iterate<T, N>,
+        stop: Stop,
+    ) -> Result<Run<T, N>, Error> {
         let mut path = match self.path.take() {
             Some(path) => path,
             None => Path::new(objective)?,
         };
-        let Stop {
-            tol,
-            max_iter,
-            progress,
-        } = stop;
-        let mut rest = tol / 2.0;
         self.settle(&mut path, &y)?;
-        let mut look = y.try_clone()?;
-        let (mut n_iter, mut converged) = (0, false);
-        while n_iter < max_iter {
-            n_iter += 1;
-            std::mem::swap(&mut path.slope, &mut path.slope_before);
-            objective.slope(&path.active, &y, &mut path.slope)?;
-            self.step(&mut path, objective, &y, bound)?;
-            let of_labels = self.paces[..objective.n_labels()].iter();
-            progress.report(of_labels.map(|pace| pace.violation), tol)?;
-            if path.active.iter().all(|&active| active) && self.within(tol) {
-                converged = true;
-                break;
-            }
-            let last = n_iter == max_iter;
-            if n_iter % LOOK == 0 || last {
-                if objective.risen(&look, &path.w)? {
-                    self.cautious = true;
-                    y.copy(&look)?;
-                    self.settle(&mut path, &y)?;
-                    continue;
-                }
-                look.copy(&path.w)?;
-            }
-            if last {
-                std::mem::swap(&mut y, &mut look);
-                break;
-            }
-            for (active, paces) in path.active.iter_mut().zip(self.paces.chunks(N)) {
-                *active &= paces.iter().any(|pace| pace.violation > rest);
-            }
-            if path.active.iter().any(|&active| active) {
-                self.extrapolate(&mut path, objective, &mut y)?;
-            } else {
-                rest /= 2.0;
-                self.settle(&mut path, &y)?;
-            }
-        }
-        self.path = Some(path);
-        Ok(Outcome {
-            iterate: y,
-            converged,
-            n_iter,
+        Ok(Run {
+            look: y.try_clone()?,
+            y,
+            path,
+            rest: stop.tol / 2.0,
+            stop,
+            n_iter: 0,
+            looking: Looking::Away,
         })
     }
 
-    /// Returns an upper bound of the curvature of every label, for columns of unit variance. The
-    /// first call also computes the eigenvalue, and initializes the curvature of each label with
-    /// the curvature of constant predictions.
-    fn bound(&mut self, objective: &Objective<'_, T, N>) -> Result<f64, Error> {
-        let eigenvalue = if let Some(known) = self.eigenvalue {
-            known
-        } else {
-            // The eigenvalue that belongs to the constant column is 1.
-            let found = objective.largest_eigenvalue()?.max(1.0);
-            for (pace, variance) in self.paces.iter_mut().zip(&objective.variance) {
-                pace.curvature = variance * found;
+    /// Continues a run after the pass over the rows that [`Run::pass`] describes.
+    ///
+    /// If the solver converges, it returns the point where the violation was computed. Otherwise it
+    /// returns the result of the last proximal step. If the objective has increased since it was
+    /// last computed, the solver instead returns the point where it was last computed.
+    pub(crate) fn proceed(
+        &mut self,
+        objective: &Objective<T, N>,
+        mut run: Run<T, N>,
+        progress: &mut Progress,
+        watch: &Watch,
+    ) -> Result<Next<T, N>, Error> {
+        match run.looking {
+            Looking::Away => {
+                run.n_iter += 1;
+                std::mem::swap(&mut run.path.slope, &mut run.path.slope_before);
+                objective.write(&run.path.active, &mut run.path.slope)?;
+                self.step(&mut run.path, objective, &run.y)?;
+                let of_labels = self.paces[..objective.n_labels()].iter();
+                let violations = of_labels.map(|pace| pace.violation);
+                progress.report(violations, run.stop.tol, watch)?;
+                if run.path.active.iter().all(|&active| active) && self.within(run.stop.tol) {
+                    return Ok(self.end(run, true));
+                }
+                if run.n_iter % LOOK == 0 || run.is_last() {
+                    run.looking = Looking::Back;
+                    return Ok(Next::Pass(run));
+                }
             }
-            *self.eigenvalue.insert(found)
-        };
+            Looking::Back => {
+                run.looking = Looking::Here(objective.value(&run.look, watch)?);
+                return Ok(Next::Pass(run));
+            }
+            Looking::Here(before) => {
+                run.looking = Looking::Away;
+                if risen(before, objective.value(&run.path.w, watch)?) {
+                    self.cautious = true;
+                    run.y.copy(&run.look)?;
+                    self.settle(&mut run.path, &run.y)?;
+                    return Ok(if run.is_last() {
+                        self.end(run, false)
+                    } else {
+                        Next::Pass(run)
+                    });
+                }
+                run.look.copy(&run.path.w)?;
+                if run.is_last() {
+                    std::mem::swap(&mut run.y, &mut run.look);
+                    return Ok(self.end(run, false));
+                }
+            }
+        }
+        for (active, paces) in run.path.active.iter_mut().zip(self.paces.chunks(N)) {
+            *active &= paces.iter().any(|pace| pace.violation > run.rest);
+        }
+        if run.path.active.iter().any(|&active| active) {
+            self.extrapolate(&mut run.path, objective, &mut run.y)?;
+        } else {
+            run.rest /= 2.0;
+            self.settle(&mut run.path, &run.y)?;
+        }
+        Ok(Next::Pass(run))
+    }
+
+    /// Ends a run. Its memory is kept for the next run.
+    fn end(&mut self, run: Run<T, N>, converged: bool) -> Next<T, N> {
+        self.path = Some(run.path);
+        Next::End(Outcome {
+            iterate: run.y,
+            converged,
+            n_iter: run.n_iter,
+        })
+    }
+
+    /// Returns an upper bound of the curvature of every label, for columns of unit variance.
+    fn limit(&self) -> f64 {
         // The upper bound of σ(1−σ) is ¼. Twice this bound is used, because the estimate of the
         // eigenvalue may be too small.
-        Ok(0.5 * eigenvalue)
+        0.5 * self.eigenvalue.expect("set before the first run")
     }
 
     /// Starts a run at the point `y`, without momentum. Gradients are computed for all labels.
@@ -262,11 +383,10 @@ impl<T: Float, const N: usize> Fista<T, N> {
     fn step(
         &mut self,
         path: &mut Path<T, N>,
-        objective: &Objective<'_, T, N>,
+        objective: &Objective<T, N>,
         y: &Iterate<T, N>,
-        bound: f64,
     ) -> Result<(), Error> {
-        let (first, cautious) = (path.first, self.cautious);
+        let (first, cautious, bound) = (path.first, self.cautious, self.limit());
         let of_pairs = path.seen_of_pairs(objective, y)?;
         self.paces
             .par_chunks_mut(N)
@@ -314,7 +434,7 @@ impl<T: Float, const N: usize> Fista<T, N> {
     fn step_pairs(
         &mut self,
         path: &mut Path<T, N>,
-        objective: &Objective<'_, T, N>,
+        objective: &Objective<T, N>,
         y: &Iterate<T, N>,
     ) {
         let (variance, net) = (&objective.variance, objective.pair);
@@ -346,7 +466,7 @@ impl<T: Float, const N: usize> Fista<T, N> {
     fn extrapolate(
         &mut self,
         path: &mut Path<T, N>,
-        objective: &Objective<'_, T, N>,
+        objective: &Objective<T, N>,
         y: &mut Iterate<T, N>,
     ) -> Result<(), Error> {
         let height = objective.height();
@@ -402,7 +522,7 @@ impl Pace {
 
 impl<T: Float, const N: usize> Path<T, N> {
     /// Allocates memory for a run.
-    fn new(objective: &Objective<'_, T, N>) -> Result<Self, Error> {
+    fn new(objective: &Objective<T, N>) -> Result<Self, Error> {
         let zeros = || Iterate::zeros(objective.n_rows(), 0);
         Ok(Self {
             w: zeros()?,
@@ -456,7 +576,7 @@ impl<T: Float, const N: usize> Path<T, N> {
     /// gradient.
     fn seen_of_pairs(
         &self,
-        objective: &Objective<'_, T, N>,
+        objective: &Objective<T, N>,
         y: &Iterate<T, N>,
     ) -> Result<Vec<[f64; 2]>, Error> {
         let mut seen = filled("number of labels", [0.0; 2], self.active.len() * N)?;

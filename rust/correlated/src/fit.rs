@@ -1,51 +1,26 @@
-//! Fits a model. Independent regressions are fitted first. Couplings are then added for pairs of
-//! labels that occur together more or less often than the features predict.
+//! Prepares the training data, and fits a model in [rounds](crate::rounds).
 //!
-//! This module decides which pairs enter the objective, and which solver runs. It also decides the
-//! starting point, the number of computed gradients and the floating-point precision of each run.
-//! The solvers do not depend on each other.
-//!
-//! **Pairs.** With m labels there are `m (m − 1) / 2` possible couplings. The penalty of a coupling
-//! c contains the term `l1 |c|`, which keeps most couplings at zero. The fit starts without
-//! couplings. It adds the pairs whose gradient may exceed `l1` to the objective, and then minimizes
-//! the objective. These two steps are repeated until no other pair can violate its optimality
-//! condition. If there are at most 4096 pairs (about 90 labels), all pairs are added at once.
-//!
-//! **Solvers.** If the matrix of second moments of all columns is small enough, the fit begins with
-//! quasi-Newton steps. FISTA continues from their result. If the quasi-Newton steps increased the
-//! objective, they are undone and not used again.
-//!
-//! **Precision.** The fit first runs in single precision. If the tolerance is below 1e-5, the fit
-//! continues in double precision.
+//! The fit first runs in single precision. If the tolerance is below 1e-5, the fit
+//! continues in double precision. `descent.rs` fits in one precision, and `reference.rs` has the procedure of the
+//! method's authors.
 
+use crate::descent::Descent;
 use crate::design::{Design, Scales};
-use crate::fista::Fista;
 use crate::gradient::Gradient;
-use crate::gram::Gram;
-use crate::iterate::Iterate;
 use crate::labels::Labels;
 use crate::model::{LabelSets, Model, Start};
-use crate::objective::{Objective, Slope};
+use crate::objective::Objective;
 use crate::params::{Checked, Penalty, Solver};
-use crate::quasi_newton::QuasiNewton;
-use crate::reference;
-use crate::stop::{Progress, Stop};
+use crate::reference::Replay;
+use crate::rounds::{Form, Rounds};
+use crate::stored::{Stored, damaged};
 use crate::units::Units;
 use crate::wide::Float;
 use manylabel_base::range::same;
-use manylabel_base::{Error, Watch, collected, copied, extend, filled, reserved};
+use manylabel_base::{Error, Watch, collected, filled};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Sparse, with_sparse};
 use std::ops::Range;
-
-/// If there are at most this many possible pairs of labels, all pairs get a coupling at once.
-const FEW_PAIRS: usize = 4096;
-
-/// Name of the pairs in error messages about memory.
-const PAIRS: &str = "number of pairs of labels";
-
-/// Tolerance of the independent regressions that are fitted before any coupling. A loose tolerance
-/// is enough, because their result is only a starting point.
-const LOOSE: f64 = 0.1;
+use std::sync::Arc;
 
 impl Checked {
     /// Fits a model to the rows of `x` (features) and `y` (labels). Every stored entry of `y` is a
@@ -80,6 +55,27 @@ impl Checked {
         start: Option<&Start<'_>>,
         watch: &Watch,
     ) -> Result<Model, Error> {
+        let mut task = self.task(x, y, unknown, sample_weight, start, watch)?;
+        while task.n_units() > 0 {
+            task.advance(x, watch)?;
+        }
+        task.model(y, watch)
+    }
+
+    /// Prepares a fit in rounds. The arguments are the same as those of [`fit`](Self::fit).
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`fit`](Self::fit).
+    pub fn task(
+        &self,
+        x: Sparse<'_>,
+        y: Sparse<'_>,
+        unknown: Option<&CsrOwned>,
+        sample_weight: Option<&[f32]>,
+        start: Option<&Start<'_>>,
+        watch: &Watch,
+    ) -> Result<Task, Error> {
         let n_rows = x.n_rows();
         let lengths = [
             ("rows of Y", n_rows, y.n_rows()),
@@ -135,29 +131,25 @@ impl Checked {
         let labels = with_sparse!(y, |y| {
             Labels::new(y, unknown, (&counts, &n_known), &omega, &cuts, watch)
         })?;
-        let mut model = Model::of_constants(&counts, &n_known, x.n_cols())?;
-        let seen = counts.iter().filter(|&&n| n > 0).count();
-        if labels.len() > 0 {
-            let fit = Fit {
-                params: self,
-                scales: &scales,
-                labels: &labels,
-                omega: &omega,
-                cuts: &cuts,
-                watch,
-            };
-            let reported = match (self.0.solver, labels.len() <= 16) {
-                (Solver::Auto | Solver::Fista, true) => fit.descend::<16>(x, start, &mut model)?,
-                (Solver::Auto | Solver::Fista, false) => fit.descend::<32>(x, start, &mut model)?,
-                (Solver::Reference, true) => fit.replay::<16>(x, &mut model)?,
-                (Solver::Reference, false) => fit.replay::<32>(x, &mut model)?,
-            };
-            watch.step(seen - reported)?;
-        } else {
-            watch.step(seen)?;
-        }
-        model.sets = LabelSets::new(y, &model.couplings, watch)?;
-        Ok(model)
+        let training = Training {
+            params: self.clone(),
+            scales,
+            labels: Arc::new(labels),
+            omega,
+            cuts,
+        };
+        let rounds = match training.labels.len() {
+            0 => None,
+            1..=16 => Some(begun::<16>(&training, x, start, watch)?),
+            _ => Some(begun::<32>(&training, x, start, watch)?),
+        };
+        Ok(Task {
+            model: Model::of_constants(&counts, &n_known, x.n_cols())?,
+            seen: counts.iter().filter(|&&n| n > 0).count(),
+            training,
+            rounds,
+            n_rounds: 0,
+        })
     }
 }
 
@@ -185,122 +177,37 @@ fn counts<J: Index, U: Copy>(y: CsrView<'_, J, U>, watch: &Watch) -> Result<Vec<
     Ok(counts)
 }
 
-/// The inputs that all steps of a fit use.
-struct Fit<'a> {
+/// The training data of a fit, in a form that does not depend on the precision.
+pub(crate) struct Training {
     /// The parameters.
-    params: &'a Checked,
+    pub(crate) params: Checked,
     /// Means and standard deviations of the features.
-    scales: &'a Scales,
+    pub(crate) scales: Scales,
     /// The labels that occur in some but not all of the rows for which they are known, and the rows
     /// that have each of these labels.
-    labels: &'a Labels,
+    pub(crate) labels: Arc<Labels>,
     /// The weight of each row. The weights sum to 1.
-    omega: &'a [f64],
+    omega: Vec<f64>,
     /// The rows of each block.
-    cuts: &'a [Range<usize>],
-    /// Counts progress and holds the stop request of the caller.
-    watch: &'a Watch,
+    cuts: Vec<Range<usize>>,
 }
 
-/// The state of a fit in one precision: the objective and the two solvers. The current weights and
-/// couplings (the point) are stored separately.
-struct Descent<'a, T, const N: usize> {
-    /// The objective, with the pairs of labels that have been added so far.
-    objective: Objective<'a, T, N>,
-    /// The quasi-Newton solver. It is `None` if the user did not select it, if its steps would take
-    /// too long, or if it has increased the objective.
-    newton: Option<QuasiNewton<T>>,
-    /// The accelerated proximal gradient solver.
-    fista: Fista<T, N>,
-    /// Counts finished labels.
-    progress: Progress<'a>,
-    /// Number of gradients that may still be computed.
-    left: usize,
-}
-
-impl<'a, T: Float, const N: usize> Descent<'a, T, N> {
-    /// Minimizes the objective from a point. Stops when no KKT violation exceeds `tol`, or when the
-    /// limit on the number of gradients is reached. Returns the last point and whether the
-    /// tolerance was reached.
-    ///
-    /// Quasi-Newton steps come first, then accelerated gradients. If the quasi-Newton steps have
-    /// increased the objective, they are undone, and later calls do not use them.
-    fn minimize(
-        &mut self,
-        mut point: Iterate<T, N>,
-        tol: f64,
-    ) -> Result<(Iterate<T, N>, bool), Error> {
-        if self.left == 0 {
-            return Ok((point, false));
-        }
-        if let Some(newton) = &mut self.newton {
-            let start = point.try_clone()?;
-            let stop = Stop {
-                tol,
-                max_iter: self.left,
-                progress: &mut self.progress,
-            };
-            let end = newton.minimize(&mut self.objective, point, stop)?;
-            self.left -= end.n_iter;
-            if end.converged {
-                return Ok((end.iterate, true));
-            }
-            point = end.iterate;
-            if self.objective.risen(&start, &point)? {
-                point = start;
-                self.newton = None;
-            }
-            if self.left == 0 {
-                return Ok((point, false));
-            }
-        }
-        let stop = Stop {
-            tol,
-            max_iter: self.left,
-            progress: &mut self.progress,
-        };
-        let end = self.fista.minimize(&mut self.objective, point, stop)?;
-        self.left -= end.n_iter;
-        Ok((end.iterate, end.converged))
-    }
-
-    /// Frees the memory of this precision. Returns the progress and the number of gradients that
-    /// may still be computed.
-    fn end(self) -> (Progress<'a>, usize) {
-        (self.progress, self.left)
-    }
-
-    /// Replaces the list of pairs that may have a coupling. The coupling of every removed pair must
-    /// be zero.
-    fn set_pairs(&mut self, list: Vec<(u32, u32)>, point: &mut Iterate<T, N>) -> Result<(), Error> {
-        point.recouple(self.objective.pairs(), &list)?;
-        self.objective.set_pairs(list)
-    }
-
-    /// Returns the pairs that may need a coupling at a point, in increasing order. Each coupling is
-    /// in the losses of its two labels, so it has two slopes. Let `l1` be the factor of the
-    /// absolute value in the penalty `pair`. A pair of labels is returned if the absolute value of
-    /// at least one slope is `l1 / 2` or more. For every other pair, the two slopes sum to less
-    /// than `l1`, so a coupling of zero is optimal.
-    fn wanting(&mut self, point: &Iterate<T, N>, pair: Penalty) -> Result<Vec<(u32, u32)>, Error> {
-        self.objective.beyond(point, pair.l1 / 2.0)
-    }
-}
-
-impl<'a> Fit<'a> {
+impl Training {
     /// Creates the objective in one precision, without pairs of labels. `pair` is the penalty of
     /// the couplings, or `None` if the model has no couplings. `centred` is true if the columns of
     /// labels are centred.
-    fn objective<T: Float, const N: usize>(
+    pub(crate) fn objective<T: Float, const N: usize>(
         &self,
         x: Sparse<'_>,
         pair: Option<Penalty>,
         centred: bool,
-    ) -> Result<Objective<'a, T, N>, Error> {
-        let design = with_sparse!(x, |x| Design::new(x, self.scales, self.cuts, self.watch))?;
+        watch: &Watch,
+    ) -> Result<Objective<T, N>, Error> {
+        let design = with_sparse!(x, |x| Design::new(x, &self.scales, &self.cuts, watch))?;
         let features = self.features(&design.columns)?;
-        let gradient = Gradient::new(design, self.labels, self.omega, centred)?;
-        Objective::new(gradient, &features, pair, self.watch)
+        let labels = Arc::clone(&self.labels);
+        let gradient = Gradient::new(design, labels, &self.omega, centred)?;
+        Objective::new(gradient, &features, pair)
     }
 
     /// Returns the penalty of the weights of each feature. The penalty applies to the scaled
@@ -317,221 +224,189 @@ impl<'a> Fit<'a> {
         collected("number of features", columns.iter().map(of_column))
     }
 
-    /// Creates the quasi-Newton solver if it was selected and is useful. It is not useful if the
-    /// parameter `epsilon` is 0. No weight is then zero, so the matrix of each label contains all
-    /// columns. Working on this matrix takes longer than the gradients that it saves.
-    fn newton<T: Float, const N: usize>(
-        &self,
-        objective: &Objective<'_, T, N>,
-    ) -> Result<Option<QuasiNewton<T>>, Error> {
-        if self.params.0.solver == Solver::Fista || self.params.0.epsilon == 0.0 {
-            return Ok(None);
-        }
-        let gram = Gram::new(objective.gradient(), self.watch)?;
-        gram.map(|gram| QuasiNewton::new(gram, &objective.variance))
-            .transpose()
-    }
-
     /// Returns the conversion between the caller's features and the scaled, centred features of the
     /// fit.
-    fn units<'b, T: Float, const N: usize>(
+    pub(crate) fn units<'b, T: Float, const N: usize>(
         &'b self,
-        objective: &'b Objective<'_, T, N>,
+        objective: &'b Objective<T, N>,
     ) -> Units<'b> {
         Units {
-            scales: self.scales,
-            labels: self.labels,
+            scales: &self.scales,
+            labels: &self.labels,
             columns: &objective.gradient().design.columns,
         }
     }
+}
 
-    /// Fits in single precision, and continues in double precision if the tolerance requires it.
-    /// Returns the number of labels that were reported as finished.
-    fn descend<const N: usize>(
-        &self,
-        x: Sparse<'_>,
-        start: Option<&Start<'_>>,
-        model: &mut Model,
-    ) -> Result<usize, Error> {
-        let tol = self.params.0.tol;
-        let mut objective = self.objective::<f32, N>(x, self.params.pairs(), true)?;
-        let mut point = self.units(&objective).initial(start)?;
-        if let (Some(start), Some(_)) = (start, self.params.pairs()) {
-            let (list, values) = self.units(&objective).coupled(start)?;
-            objective.set_pairs(list)?;
-            point.couplings = collected(
-                "number of couplings",
-                values.iter().map(|&value| value as f32),
-            )?;
-        }
-        let mut descent = Descent {
-            newton: self.newton(&objective)?,
-            objective,
-            fista: Fista::new(self.labels.len())?,
-            progress: Progress::new(self.watch),
-            left: self.params.0.max_iter,
-        };
-        let rough = tol.max(f32::FLOOR);
-        let (point, converged) = self.converge(&mut descent, point, rough, start.is_some())?;
-        if tol >= f32::FLOOR || !converged {
-            return self.finish(descent, point, converged, model);
-        }
-        let (list, fista, point) = (
-            copied(PAIRS, descent.objective.pairs())?,
-            descent.fista.convert()?,
-            point.convert()?,
-        );
-        let (progress, left) = descent.end();
-        let mut objective = self.objective::<f64, N>(x, self.params.pairs(), true)?;
-        objective.set_pairs(list)?;
-        let mut descent = Descent {
-            newton: self.newton(&objective)?,
-            objective,
-            fista,
-            progress,
-            left,
-        };
-        let (point, converged) = self.converge(&mut descent, point, tol, true)?;
-        self.finish(descent, point, converged, model)
+/// A fit that is divided into rounds. A round is a computation on the training rows, such as a gradient, and the
+/// step that follows from its result.
+///
+/// Several processes can share the units of work of a round; see [`compute`](Self::compute) and
+/// [`complete`](Self::complete). [`advance`](Self::advance) makes a round in one process. [`state`](Self::state)
+/// returns the state between two rounds, from which another process can continue. In all cases, the model has the
+/// same bits as the model of [`Checked::fit`].
+///
+/// After an error, the task must be dropped.
+pub struct Task {
+    training: Training,
+    /// The model of the labels that take no part in the fit.
+    model: Model,
+    /// The number of labels that occur in a row.
+    seen: usize,
+    /// The fit. It is `None` if no label takes part in it.
+    rounds: Option<Box<dyn Rounds>>,
+    /// The number of rounds so far.
+    n_rounds: usize,
+}
+
+impl Task {
+    /// Returns the number of rounds so far.
+    pub fn n_rounds(&self) -> usize {
+        self.n_rounds
     }
 
-    /// Minimizes the objective to the tolerance `tol`. Pairs of labels are added to the objective
-    /// until no other pair needs a coupling. `warm` is true if `point` comes from a starting model
-    /// or an earlier run. Otherwise independent regressions are fitted first, with a loose
-    /// tolerance.
-    ///
-    /// Returns the last point and whether the fit has converged.
-    fn converge<T: Float, const N: usize>(
-        &self,
-        descent: &mut Descent<'_, T, N>,
-        mut point: Iterate<T, N>,
-        tol: f64,
-        warm: bool,
-    ) -> Result<(Iterate<T, N>, bool), Error> {
-        let Some(pair) = self.params.pairs() else {
-            return descent.minimize(point, tol);
-        };
-        let mut converged;
-        if !warm {
-            (point, converged) = descent.minimize(point, tol.max(LOOSE))?;
-            if !converged {
-                return Ok((point, false));
-            }
-        }
-        let m = self.labels.len();
-        if m * m / 2 <= FEW_PAIRS {
-            descent.set_pairs(self.all_pairs()?, &mut point)?;
-            return descent.minimize(point, tol);
-        }
-        // The first round uses a loose tolerance, because the pairs that are added later change all
-        // weights again.
-        let mut target = (10.0 * tol).min(tol.max(LOOSE));
-        let mut done = false;
-        loop {
-            let found = descent.wanting(&point, pair)?;
-            let known = descent.objective.pairs();
-            let coupled = known.iter().zip(&point.couplings);
-            let coupled = coupled.filter(|(_, value)| value.f64() != 0.0);
-            let list = merged(coupled.map(|(&pair, _)| pair), &found)?;
-            if done && list.iter().all(|pair| known.binary_search(pair).is_ok()) {
-                return Ok((point, true));
-            }
-            let all = list.len() == m * (m - 1) / 2;
-            if all {
-                target = tol;
-            }
-            descent.set_pairs(list, &mut point)?;
-            let before = descent.left;
-            (point, converged) = descent.minimize(point, target)?;
-            // If a single gradient shows that all violations are within the tolerance, the new
-            // pairs have changed nothing.
-            let unmoved = done && before - descent.left == 1;
-            if !converged || all || unmoved {
-                return Ok((point, converged));
-            }
-            (target, done) = (tol, target <= tol);
-        }
+    /// Returns the number of units of work of the next round, or 0 if the fit has ended.
+    pub fn n_units(&self) -> usize {
+        self.rounds.as_ref().map_or(0, |rounds| rounds.n_units())
     }
 
-    /// Returns all pairs of labels, in increasing order.
-    fn all_pairs(&self) -> Result<Vec<(u32, u32)>, Error> {
-        let m = self.labels.len();
-        let mut pairs = reserved(PAIRS, m * (m - 1) / 2)?;
-        for i in 0..m as u32 {
-            extend(PAIRS, &mut pairs, (i + 1..m as u32).map(|k| (i, k)))?;
-        }
-        Ok(pairs)
+    /// Returns the approximate number of multiplications of the next round. It depends only on the data.
+    pub fn work(&self) -> f64 {
+        self.rounds.as_ref().map_or(0.0, |rounds| rounds.work())
     }
 
-    /// Computes the objective and the KKT violation of the solution. Writes the solution to
-    /// `model`, for the caller's features and labels. Returns the number of labels that were
-    /// reported as finished.
-    fn finish<T: Float, const N: usize>(
-        &self,
-        mut descent: Descent<'_, T, N>,
-        mut point: Iterate<T, N>,
-        converged: bool,
-        model: &mut Model,
-    ) -> Result<usize, Error> {
-        if let (false, Some(pair)) = (converged, self.params.pairs()) {
-            // If the fit has not converged, the reported violation includes the pairs that are not
-            // in the objective.
-            let found = descent.wanting(&point, pair)?;
-            let list = merged(descent.objective.pairs().iter().copied(), &found)?;
-            descent.set_pairs(list, &mut point)?;
-        }
-        let Descent {
-            mut objective,
-            progress,
-            left,
-            ..
-        } = descent;
-        let mut slope = Slope::new(&objective)?;
-        model.objective = objective.value_and_slope(&point, &mut slope)?;
-        model.violation = objective.violation(&point, &slope)?;
-        let units = self.units(&objective);
-        units.write(&point, objective.pairs(), true, model, self.watch)?;
-        model.n_iter = self.params.0.max_iter - left;
-        model.converged = converged && model.objective.is_finite();
-        Ok(progress.reported())
-    }
-
-    /// Runs the reference solver: the procedure published by the authors of the method, in double
-    /// precision.
+    /// Makes the next round. `x` must be the features that the task was made with.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Param`] if the procedure diverges.
-    fn replay<const N: usize>(&self, x: Sparse<'_>, model: &mut Model) -> Result<usize, Error> {
-        let pair = self.params.pairs().map(reference::in_both_orders);
-        let mut objective = self.objective::<f64, N>(x, pair, false)?;
-        if pair.is_some() {
-            objective.set_pairs(self.all_pairs()?)?;
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+    /// requested a stop. Returns [`Error::Param`] if the fit has ended.
+    pub fn advance(&mut self, x: Sparse<'_>, watch: &Watch) -> Result<(), Error> {
+        let rounds = self.rounds.as_mut().ok_or_else(damaged)?;
+        rounds.advance(watch)?;
+        self.end_round(x, watch)
+    }
+
+    /// Computes some units of the next round, and returns their results as bytes.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`advance`](Self::advance).
+    pub fn compute(&mut self, units: &Range<usize>, watch: &Watch) -> Result<Vec<u8>, Error> {
+        let rounds = self.rounds.as_mut().ok_or_else(damaged)?;
+        rounds.compute(units, watch)
+    }
+
+    /// Ends the next round. `results` are the results of [`compute`](Self::compute) for all units, in order, and `x`
+    /// must be the features that the task was made with.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`advance`](Self::advance). Also returns [`Error::Param`] if the results are not
+    /// those of this round.
+    pub fn complete(
+        &mut self,
+        results: &[&[u8]],
+        x: Sparse<'_>,
+        watch: &Watch,
+    ) -> Result<(), Error> {
+        let rounds = self.rounds.as_mut().ok_or_else(damaged)?;
+        rounds.complete(results, watch)?;
+        self.end_round(x, watch)
+    }
+
+    /// Counts a round. If a fit in double precision follows, prepares it.
+    fn end_round(&mut self, x: Sparse<'_>, watch: &Watch) -> Result<(), Error> {
+        self.n_rounds += 1;
+        let rounds = self.rounds.take().ok_or_else(damaged)?;
+        self.rounds = Some(rounds.continued(&self.training, x, watch)?);
+        Ok(())
+    }
+
+    /// Returns the state as bytes, which only the same version of the library can read.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if there is not enough memory.
+    pub fn state(&self) -> Result<Vec<u8>, Error> {
+        let mut bytes = Vec::new();
+        self.n_rounds.write(&mut bytes)?;
+        if let Some(rounds) = &self.rounds {
+            rounds.form().write(&mut bytes)?;
+            rounds.store(&mut bytes)?;
         }
-        let step = 30.0 / (self.scales.square + 1.0);
-        let run = reference::run(&mut objective, step, self.params.0.max_iter)?;
-        let units = self.units(&objective);
-        let point = &run.end.iterate;
-        if !point.is_finite() {
-            return Err(Error::Param {
-                name: "solver",
-                expected: "\"auto\" or \"fista\", because steps of fixed length diverge for this X and these \
-                           penalties",
-                got: format!("\"reference\" with steps of length {step:e}"),
+        Ok(bytes)
+    }
+
+    /// Continues from a state of a task that was made with the same data and parameters. `x` must be the features
+    /// that this task was made with.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`advance`](Self::advance). Also returns [`Error::Param`] if the bytes are not
+    /// such a state.
+    pub fn restore(&mut self, state: &[u8], x: Sparse<'_>, watch: &Watch) -> Result<(), Error> {
+        let mut from = state;
+        let n_rounds = Stored::read(&mut from)?;
+        if self.rounds.take().is_some() {
+            let training = &self.training;
+            self.rounds = Some(if training.labels.len() <= 16 {
+                restored::<16>(training, x, &mut from, watch)?
+            } else {
+                restored::<32>(training, x, &mut from, watch)?
             });
         }
-        units.write(point, objective.pairs(), false, model, self.watch)?;
-        (model.objective, model.violation) = (run.objective, run.violation);
-        (model.n_iter, model.converged) = (run.end.n_iter, run.end.converged);
-        Ok(0)
+        if !from.is_empty() {
+            return Err(damaged());
+        }
+        self.n_rounds = n_rounds;
+        Ok(())
+    }
+
+    /// Returns the model, when the fit has ended. `y` must be the labels that the task was made with.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`advance`](Self::advance). Also returns [`Error::Param`] if the reference solver
+    /// has diverged, or if the fit has not ended.
+    pub fn model(mut self, y: Sparse<'_>, watch: &Watch) -> Result<Model, Error> {
+        let mut reported = 0;
+        if self.training.labels.len() > 0 {
+            let rounds = self.rounds.as_ref().ok_or_else(damaged)?;
+            reported = rounds.finish(&self.training, &mut self.model, watch)?;
+        }
+        watch.step(self.seen - reported)?;
+        self.rounds = None; // frees its memory
+        self.model.sets = LabelSets::new(y, &self.model.couplings, watch)?;
+        Ok(self.model)
     }
 }
 
-/// Returns the sorted union of two lists of pairs.
-fn merged(a: impl Iterator<Item = (u32, u32)>, b: &[(u32, u32)]) -> Result<Vec<(u32, u32)>, Error> {
-    let mut all = collected(PAIRS, a)?;
-    extend(PAIRS, &mut all, b.iter().copied())?;
-    all.sort_unstable();
-    all.dedup();
-    Ok(all)
+/// Starts a fit in panels of N labels.
+fn begun<const N: usize>(
+    training: &Training,
+    x: Sparse<'_>,
+    start: Option<&Start<'_>>,
+    watch: &Watch,
+) -> Result<Box<dyn Rounds>, Error> {
+    Ok(match training.params.0.solver {
+        Solver::Auto | Solver::Fista => {
+            Box::new(Descent::<f32, N>::new(training, x, start, watch)?)
+        }
+        Solver::Reference => Box::new(Replay::<N>::new(training, x, watch)?),
+    })
+}
+
+/// Reads the state of a fit in panels of N labels.
+fn restored<const N: usize>(
+    training: &Training,
+    x: Sparse<'_>,
+    from: &mut &[u8],
+    watch: &Watch,
+) -> Result<Box<dyn Rounds>, Error> {
+    Ok(match Form::read(from)? {
+        Form::Single => Box::new(Descent::<f32, N>::read(training, x, from, watch)?),
+        Form::Double => Box::new(Descent::<f64, N>::read(training, x, from, watch)?),
+        Form::Reference => Box::new(Replay::<N>::read(training, x, from, watch)?),
+    })
 }

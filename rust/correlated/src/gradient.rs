@@ -25,6 +25,7 @@
 
 mod eigenvalue;
 mod pairs;
+mod units;
 
 pub(crate) use self::pairs::Pairs;
 use crate::design::Design;
@@ -34,6 +35,7 @@ use crate::wide::{Float, Wide, sigmoids, softplus};
 use manylabel_base::{Error, Watch, collected, extend, few, filled, parts, push, reserved};
 use rayon::prelude::*;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Smallest number of units of work into which a pass over the rows is divided, if there are enough
 /// blocks of rows. With this number, a few threads are busy.
@@ -82,12 +84,23 @@ enum Residual {
     Linear,
 }
 
+/// A pass over the rows: the point and the panels (groups of N labels) whose sums are computed.
+#[derive(Clone, Copy)]
+pub(crate) struct Pass<'a, T, const N: usize> {
+    /// One flag per panel. The sums of panels that are not active do not change.
+    pub(crate) active: &'a [bool],
+    /// The point. Its couplings belong to the pairs of the objective.
+    pub(crate) at: &'a Iterate<T, N>,
+    /// Whether the loss of each label is also computed.
+    pub(crate) with_loss: bool,
+}
+
 /// The data of a fit in one precision, and a workspace for the sums of a pass.
-pub(crate) struct Gradient<'a, T, const N: usize> {
+pub(crate) struct Gradient<T, const N: usize> {
     /// The features.
     pub(crate) design: Design<T>,
     /// The labels.
-    pub(crate) labels: &'a Labels,
+    pub(crate) labels: Arc<Labels>,
     /// The weight of each row. The weights sum to 1.
     omega: Vec<T>,
     /// For each unit of work, the range of its blocks of rows. All panels (groups of N labels) have
@@ -103,12 +116,12 @@ pub(crate) struct Gradient<'a, T, const N: usize> {
     centred: bool,
 }
 
-impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
+impl<T: Float, const N: usize> Gradient<T, N> {
     /// Prepares passes over the rows. `design` and `labels` must be divided into the same blocks of
     /// rows. `omega` holds the row weights, which sum to 1.
     pub(crate) fn new(
         design: Design<T>,
-        labels: &'a Labels,
+        labels: Arc<Labels>,
         omega: &[f64],
         centred: bool,
     ) -> Result<Self, Error> {
@@ -179,31 +192,42 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         intercepts
     }
 
-    /// Computes the sums of residuals for the `active` panels at a point. A panel is a group of N
-    /// labels, and `active` has one flag per panel. The couplings of the point must belong to
-    /// `pairs`. The sums of all other panels do not change.
+    /// Makes a pass over the rows: computes all units of work and adds up their sums.
     pub(crate) fn evaluate(
         &mut self,
-        active: &[bool],
-        at: &Iterate<T, N>,
+        pass: Pass<'_, T, N>,
         pairs: &Pairs,
-        with_loss: bool,
         watch: &Watch,
     ) -> Result<(), Error> {
-        self.place(pairs, &at.couplings)?;
-        let weights = &at.weights;
-        let residual = if with_loss {
+        self.compute(pass, &(0..usize::MAX), pairs, watch)?;
+        self.join(pass.active);
+        Ok(())
+    }
+
+    /// Computes the sums of some units of work of a pass. The units of the active panels are numbered panel by
+    /// panel.
+    fn compute(
+        &mut self,
+        pass: Pass<'_, T, N>,
+        units: &Range<usize>,
+        pairs: &Pairs,
+        watch: &Watch,
+    ) -> Result<(), Error> {
+        self.place(pairs, &pass.at.couplings)?;
+        let weights = &pass.at.weights;
+        let residual = if pass.with_loss {
             Residual::WithLoss
         } else {
             Residual::Logistic
         };
+        let firsts = self.first_units(pass.active)?;
         let mut partials = std::mem::take(&mut self.partials);
         let height = self.height();
         let done = partials.par_iter_mut().enumerate().try_for_each_init(
             Vec::new,
             |scratch, (work, partial)| {
                 let (panel, piece) = (work / self.pieces.len(), work % self.pieces.len());
-                if !active[panel] {
+                if !pass.active[panel] || !units.contains(&(firsts[panel] + piece)) {
                     return Ok(());
                 }
                 self.add_up(
@@ -219,14 +243,17 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
                 )
             },
         );
-        done?;
-        partials
+        self.partials = partials;
+        done
+    }
+
+    /// Adds up the sums of all units of each active panel, in order.
+    fn join(&mut self, active: &[bool]) {
+        self.partials
             .par_chunks_mut(self.pieces.len())
             .zip(active)
             .filter(|(_, active)| **active)
             .for_each(|(partials, _)| join_partials(partials));
-        self.partials = partials;
-        Ok(())
     }
 
     /// Stores the couplings panel by panel, because a pass processes one panel (group of N labels)
@@ -380,7 +407,7 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
     pub(crate) fn halves<'b>(
         &'b self,
         pairs: &'b Pairs,
-    ) -> impl Iterator<Item = [f64; 2]> + use<'b, 'a, T, N> {
+    ) -> impl Iterator<Item = [f64; 2]> + use<'b, T, N> {
         let read = |i: u32, k: u32, place: u32| {
             let panel = i as usize / N;
             let partial = &self.partials[panel * self.pieces.len()];
@@ -417,8 +444,9 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
     }
 
     /// Returns the pairs of labels for which at least one of the two derivatives from
-    /// [`halves`](Self::halves) has an absolute value of `bound` or more. The pairs are in
-    /// increasing order without repetition. The gradient of every other pair is below `2 · bound`.
+    /// [`halves`](Self::halves) has an absolute value of `bound` or more, for the labels of some panels (groups of
+    /// N labels). Each panel has its own list, in no particular order. The gradient of every other pair is below
+    /// `2 · bound`; [`sorted`] joins the lists of all panels.
     ///
     /// Takes one pass over the rows, in which the products with Y are computed for all labels. For
     /// m labels, this takes O(stored values of Y × m) time in addition to the products with the
@@ -428,12 +456,13 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         at: &Iterate<T, N>,
         pairs: &Pairs,
         bound: f64,
+        panels: &Range<usize>,
         watch: &Watch,
-    ) -> Result<Vec<(u32, u32)>, Error> {
+    ) -> Result<Vec<Vec<(u32, u32)>>, Error> {
         self.place(pairs, &at.couplings)?;
         let (height, m) = (self.height(), self.labels.len());
         let all = collected("number of labels", 0..m as u32)?;
-        let found = (0..self.n_panels()).into_par_iter().map(|panel| {
+        let found = panels.clone().into_par_iter().map(|panel| {
             let mut partial = Partial::new(height, m)?;
             let mut couplings = filled("number of couplings", Wide::zero(), m)?;
             let known = &self.couplings[pairs.of_panel(panel)];
@@ -467,18 +496,20 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
             }
             Ok(found)
         });
-        let of_panels: Vec<Vec<_>> = parts(found)?;
-        let mut all = reserved(
-            "number of pairs of labels",
-            of_panels.iter().map(Vec::len).sum(),
-        )?;
-        for found in of_panels {
-            extend("number of pairs of labels", &mut all, found)?;
-        }
-        all.sort_unstable();
-        all.dedup();
-        Ok(all)
+        parts(found)
     }
+}
+
+/// Joins lists of pairs of labels to one list in increasing order without repetition.
+pub(crate) fn sorted(lists: &[Vec<(u32, u32)>]) -> Result<Vec<(u32, u32)>, Error> {
+    let n = lists.iter().map(Vec::len).sum();
+    let mut all = reserved("number of pairs of labels", n)?;
+    for found in lists {
+        extend("number of pairs of labels", &mut all, found.iter().copied())?;
+    }
+    all.sort_unstable();
+    all.dedup();
+    Ok(all)
 }
 
 /// Multiplies each row by its weight. Returns the sum of the multiplied rows.

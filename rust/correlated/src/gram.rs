@@ -7,9 +7,15 @@
 //! c labels.
 
 use crate::gradient::Gradient;
+use crate::stored::stored;
 use crate::wide::{Float, Wide};
+use manylabel_base::range::same;
 use manylabel_base::{Error, Watch, collected, extend, filled};
 use rayon::prelude::*;
+use std::ops::Range;
+
+/// Name of the matrix in error messages about memory.
+const MOMENTS: &str = "the matrix of second moments";
 
 /// Largest number of columns for which the second moments are computed. They then take 16 MiB in
 /// single precision.
@@ -34,45 +40,70 @@ pub(crate) struct Gram<T> {
     side: usize,
 }
 
+stored!([T: Float] Gram<T> { values, side });
+
 impl<T: Float> Gram<T> {
-    /// Computes the second moments. Returns `None` if there are too many columns, or if the second
-    /// moments would not save time.
+    /// Returns whether the second moments are useful. They are not if there are too many columns, or if they
+    /// would not save time.
+    pub(crate) fn is_useful<const N: usize>(gradient: &Gradient<T, N>) -> bool {
+        let (design, labels) = (&gradient.design, &gradient.labels);
+        let side = side(gradient);
+        let n_rows = design.cuts().last().map_or(0, |rows| rows.end);
+        let stored = design.stored() + labels.stored();
+        side <= MAX_COLUMNS && n_rows >= ROWS * side && stored * DEAR >= side * side
+    }
+
+    /// Returns the number of units of work. A unit has N rows of the matrix, and the last unit may have fewer.
+    pub(crate) fn n_units<const N: usize>(gradient: &Gradient<T, N>) -> usize {
+        side(gradient).div_ceil(N)
+    }
+
+    /// Joins the rows of all units.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Shape`] if the number of values is not the square of the number of columns.
+    pub(crate) fn new<const N: usize>(
+        gradient: &Gradient<T, N>,
+        values: Vec<T>,
+    ) -> Result<Self, Error> {
+        let side = side(gradient);
+        same(
+            "numbers in the matrix of second moments",
+            side * side,
+            values.len(),
+        )?;
+        Ok(Self { values, side })
+    }
+
+    /// Computes the rows of some units.
     ///
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
     /// caller requested a stop.
-    pub(crate) fn new<const N: usize>(
-        gradient: &Gradient<'_, T, N>,
+    pub(crate) fn rows<const N: usize>(
+        gradient: &Gradient<T, N>,
+        units: &Range<usize>,
         watch: &Watch,
-    ) -> Result<Option<Self>, Error> {
-        let (design, labels) = (&gradient.design, gradient.labels);
+    ) -> Result<Vec<T>, Error> {
+        let (design, labels) = (&gradient.design, &gradient.labels);
         let (width, m) = (design.width(), labels.len());
-        let side = width + m + 1;
-        let n_rows = design.cuts().last().map_or(0, |rows| rows.end);
-        let stored = design.stored() + labels.stored();
-        if side > MAX_COLUMNS || n_rows < ROWS * side || stored * DEAR < side * side {
-            return Ok(None);
-        }
+        let side = side(gradient);
         let shifts = (0..width).map(|col| design.shift.get(col).copied().unwrap_or(0.0));
-        let means = collected(
-            "the matrix of second moments",
-            shifts.chain(labels.share.iter().copied()),
-        )?;
-        let all = collected("the matrix of second moments", 0..m as u32)?;
-        let mut values = filled("the matrix of second moments", T::default(), side * side)?;
+        let means = collected(MOMENTS, shifts.chain(labels.share.iter().copied()))?;
+        let all = collected(MOMENTS, 0..m as u32)?;
+        let n_rows = (units.end * N).min(side) - (units.start * N).min(side);
+        let mut values = filled(MOMENTS, T::default(), n_rows * side)?;
         // Columns are processed N at a time. `add_transposed` multiplies all columns by these N
         // columns in the same way as by the residuals of N labels.
         values
             .par_chunks_mut(side * N)
             .enumerate()
             .try_for_each(|(panel, out)| {
+                let panel = units.start + panel;
                 let cols = panel * N..((panel + 1) * N).min(width + m);
-                let mut sums = filled(
-                    "the matrix of second moments",
-                    Wide::<T, N>::zero(),
-                    width + m,
-                )?;
+                let mut sums = filled(MOMENTS, Wide::<T, N>::zero(), width + m)?;
                 let mut rows = Vec::new();
                 for (block, cut) in design.cuts().iter().enumerate() {
                     watch.step(0)?;
@@ -95,7 +126,7 @@ impl<T: Float> Gram<T> {
                 }
                 Ok(())
             })?;
-        Ok(Some(Self { values, side }))
+        Ok(values)
     }
 
     /// Returns the second moments of one column with all columns. Features come first, then labels.
@@ -103,4 +134,9 @@ impl<T: Float> Gram<T> {
     pub(crate) fn row(&self, col: usize) -> &[T] {
         &self.values[col * self.side..][..self.side]
     }
+}
+
+/// Returns the number of columns: features, labels and the constant.
+fn side<T: Float, const N: usize>(gradient: &Gradient<T, N>) -> usize {
+    gradient.design.width() + gradient.labels.len() + 1
 }

@@ -3,6 +3,7 @@
 //!
 //! The solvers store points and change them. The [objective](crate::objective) only reads them.
 
+use crate::stored::stored;
 use crate::wide::{Float, Wide};
 use manylabel_base::{Error, collected, copied, extend, filled};
 
@@ -19,6 +20,8 @@ pub(crate) struct Iterate<T, const N: usize> {
     /// The couplings of the pairs of the objective, in the order of the pairs.
     pub(crate) couplings: Vec<T>,
 }
+
+stored!([T: Float, const N: usize] Iterate<T, N> { weights, couplings });
 
 impl<T: Float, const N: usize> Iterate<T, N> {
     /// Returns a point with only zeros. Weights are stored in panels (groups of N labels). `n_rows`

@@ -63,7 +63,8 @@
 //! | `iterate.rs`, `penalty.rs`, `objective.rs` | a point; elastic nets; value, gradient, KKT violation |
 //! | `fista.rs`, `quasi_newton.rs`, `stop.rs` | the two solvers; their stopping criteria |
 //! | `reference.rs` | the procedure of the method's authors |
-//! | `fit.rs` | the choice of pairs, solver and precision |
+//! | `rounds.rs`, `descent.rs` | division of a fit into rounds; the choice of pairs and solver |
+//! | `fit.rs`, `stored.rs` | the training data and the choice of precision; states as bytes |
 //! | `units.rs`, `model.rs` | conversion of weights for scaled features to weights for the caller's features; the fitted model |
 //! | `decode/` | the most probable label set, and probabilities |
 //! | `predict.rs` | scores of rows |
@@ -105,6 +106,7 @@
 )]
 
 mod decode;
+mod descent;
 mod design;
 mod fista;
 mod fit;
@@ -119,11 +121,14 @@ mod penalty;
 mod predict;
 mod quasi_newton;
 mod reference;
+mod rounds;
 mod stop;
+mod stored;
 mod units;
 mod wide;
 
 pub use decode::Method;
+pub use fit::Task;
 pub use model::{LabelSets, Matrix, Model, Start};
 pub use params::{Checked, Coding, Params, Solver};
 pub use predict::Scorer;

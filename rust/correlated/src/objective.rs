@@ -4,15 +4,16 @@
 //! A point consists of values of all these variables; see [`iterate`](crate::iterate).
 //! [`Objective`] owns the data and the penalties, and the solvers own the points. At a given point,
 //! [`Objective`] computes the value of the function, the gradient of the loss ([`Slope`]) and the
-//! KKT violation. The coupling of a pair that is not in the list is zero. [`Objective::beyond`]
+//! KKT violation. The coupling of a pair that is not in the list is zero. [`Gradient::beyond`]
 //! finds the pairs that should have a nonzero coupling.
 //!
-//! Computing a value or a gradient takes one pass over the rows; see `gradient.rs` for its cost.
+//! Values and gradients are computed from the sums of a pass over the rows; see `gradient.rs` for its cost.
 
 use crate::gradient::{Gradient, Pairs};
 use crate::iterate::Iterate;
 use crate::params::Penalty;
 use crate::penalty::{Net, violations};
+use crate::stored::stored;
 use crate::wide::{Float, Wide};
 use manylabel_base::{Error, Watch, collected, filled, push};
 use rayon::prelude::*;
@@ -21,9 +22,9 @@ use rayon::prelude::*;
 const RISE: f64 = 1e-5;
 
 /// The objective of all labels, in single or double precision.
-pub(crate) struct Objective<'a, T, const N: usize> {
+pub(crate) struct Objective<T, const N: usize> {
     /// The training data, and the function that computes the sums of a pass over the rows.
-    gradient: Gradient<'a, T, N>,
+    gradient: Gradient<T, N>,
     /// The pairs of labels that may have a coupling.
     pairs: Pairs,
     /// The penalty of each row of the weights. The last row holds intercepts, so its penalty is
@@ -36,8 +37,13 @@ pub(crate) struct Objective<'a, T, const N: usize> {
     /// For each label, `p (1 − p)`, where p is the fraction of rows with the label. It is the
     /// curvature of the loss of the label if predictions are constant.
     pub(crate) variance: Vec<f64>,
-    /// The watch. Every pass over the rows checks it for a stop request of the caller.
-    pub(crate) watch: &'a Watch,
+}
+
+/// Returns whether an objective has increased from `before` to `now` by more than rounding errors. If a value is
+/// NaN, the result is true.
+pub(crate) fn risen(before: f64, now: f64) -> bool {
+    let falls = now <= (1.0 + RISE) * before;
+    !falls
 }
 
 /// The gradient of the loss at a point. It does not include the penalties.
@@ -52,9 +58,11 @@ pub(crate) struct Slope<T, const N: usize> {
     pub(crate) halves: Vec<[T; 2]>,
 }
 
+stored!([T: Float, const N: usize] Slope<T, N> { weights, couplings, halves });
+
 impl<T: Float, const N: usize> Slope<T, N> {
     /// Allocates memory for a gradient of `objective`.
-    pub(crate) fn new(objective: &Objective<'_, T, N>) -> Result<Self, Error> {
+    pub(crate) fn new(objective: &Objective<T, N>) -> Result<Self, Error> {
         Ok(Self {
             weights: filled("number of weights", Wide::zero(), objective.n_rows())?,
             couplings: Vec::new(),
@@ -63,16 +71,15 @@ impl<T: Float, const N: usize> Slope<T, N> {
     }
 }
 
-impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
+impl<T: Float, const N: usize> Objective<T, N> {
     /// Creates an objective without pairs of labels.
     ///
     /// `features` holds the penalty of the weights of each feature. `pair` is the penalty of the
     /// couplings, or `None` if the model has no couplings.
     pub(crate) fn new(
-        gradient: Gradient<'a, T, N>,
+        gradient: Gradient<T, N>,
         features: &[Penalty],
         pair: Option<Penalty>,
-        watch: &'a Watch,
     ) -> Result<Self, Error> {
         let none = Penalty { l1: 0.0, l2: 0.0 };
         let features = features.iter().chain([&none]);
@@ -87,7 +94,6 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
             couples: pair.is_some(),
             variance: collected("number of labels", share.iter().map(|p| p * (1.0 - p)))?,
             gradient,
-            watch,
         })
     }
 
@@ -103,7 +109,7 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
     }
 
     /// Returns the training data and the sums of the last pass.
-    pub(crate) fn gradient(&self) -> &Gradient<'a, T, N> {
+    pub(crate) fn gradient(&self) -> &Gradient<T, N> {
         &self.gradient
     }
 
@@ -130,14 +136,18 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         self.n_panels() * self.height()
     }
 
-    /// Returns the loss plus the penalties at a point. Numbers are added in double precision and in
-    /// a fixed order.
-    pub(crate) fn value(&mut self, at: &Iterate<T, N>) -> Result<f64, Error> {
-        self.pass(&self.all_panels()?, at, true)?;
+    /// Returns the training data, for passes over the rows and for their sums.
+    pub(crate) fn gradient_mut(&mut self) -> (&mut Gradient<T, N>, &Pairs) {
+        (&mut self.gradient, &self.pairs)
+    }
+
+    /// Returns the loss plus the penalties at a point. The last pass must have been at this point, for all panels
+    /// (groups of N labels) and with the loss. Numbers are added in double precision and in a fixed order.
+    pub(crate) fn value(&self, at: &Iterate<T, N>, watch: &Watch) -> Result<f64, Error> {
         let height = self.height();
         let mut value = 0.0;
         for label in 0..self.n_labels() {
-            self.watch.step(0)?;
+            watch.step(0)?;
             let (panel, lane) = (label / N, label % N);
             value += self.gradient.losses(panel)[lane];
             for (net, row) in self.features.iter().zip(&at.weights[panel * height..]) {
@@ -150,59 +160,13 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         Ok(value)
     }
 
-    /// Returns whether the value at `now` exceeds the value at `before` by more than rounding
-    /// errors. If a value is NaN, the result is true. Takes two passes over the rows.
-    pub(crate) fn risen(
-        &mut self,
-        before: &Iterate<T, N>,
-        now: &Iterate<T, N>,
-    ) -> Result<bool, Error> {
-        let before = self.value(before)?;
-        let now = self.value(now)?;
-        let falls = now <= (1.0 + RISE) * before;
-        Ok(!falls)
-    }
-
-    /// Computes the gradient of the loss at a point, for the labels of the `active` panels. A panel
-    /// is a group of N labels, and `active` has one flag per panel.
+    /// Writes the gradient of the loss, computed from the sums of the last pass, to `out`. `active` has one flag
+    /// per panel (group of N labels), and the last pass must have been for these panels.
     ///
     /// In `out`, the weights of all other panels do not change. A coupling has one derivative for
     /// each of its two labels. The derivative for a label is from the last pass in which the panel
     /// of the label was active.
-    pub(crate) fn slope(
-        &mut self,
-        active: &[bool],
-        at: &Iterate<T, N>,
-        out: &mut Slope<T, N>,
-    ) -> Result<(), Error> {
-        self.pass(active, at, false)?;
-        self.write(active, out)
-    }
-
-    /// Computes the value and the gradient at a point, in one pass over the rows.
-    pub(crate) fn value_and_slope(
-        &mut self,
-        at: &Iterate<T, N>,
-        out: &mut Slope<T, N>,
-    ) -> Result<f64, Error> {
-        let value = self.value(at)?;
-        self.write(&self.all_panels()?, out)?;
-        Ok(value)
-    }
-
-    /// Returns one flag per panel (group of N labels). All flags are true.
-    fn all_panels(&self) -> Result<Vec<bool>, Error> {
-        filled("number of labels", true, self.n_panels())
-    }
-
-    /// Makes one pass over the rows. The sums are stored in `gradient`.
-    fn pass(&mut self, active: &[bool], at: &Iterate<T, N>, with_loss: bool) -> Result<(), Error> {
-        self.gradient
-            .evaluate(active, at, &self.pairs, with_loss, self.watch)
-    }
-
-    /// Writes the gradient, computed from the sums of the last pass, to `out`.
-    fn write(&self, active: &[bool], out: &mut Slope<T, N>) -> Result<(), Error> {
+    pub(crate) fn write(&self, active: &[bool], out: &mut Slope<T, N>) -> Result<(), Error> {
         out.weights
             .par_chunks_mut(self.height())
             .enumerate()
@@ -251,21 +215,9 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         Ok(found.fold(0.0, f64::max))
     }
 
-    /// Returns the pairs of labels that may need a coupling, in increasing order. A coupling has
-    /// one slope in the loss of each of its two labels. A pair is returned if the absolute value of
-    /// at least one slope is `bound` or more. All pairs are examined, including pairs that are not
-    /// in the objective. Takes one pass over the rows, with products for all pairs.
-    pub(crate) fn beyond(
-        &mut self,
-        at: &Iterate<T, N>,
-        bound: f64,
-    ) -> Result<Vec<(u32, u32)>, Error> {
-        self.gradient.beyond(at, &self.pairs, bound, self.watch)
-    }
-
     /// Returns an estimate of the largest eigenvalue of the correlation matrix of all columns. The
     /// estimate is never too large.
-    pub(crate) fn largest_eigenvalue(&self) -> Result<f64, Error> {
-        self.gradient.largest_eigenvalue(self.couples, self.watch)
+    pub(crate) fn largest_eigenvalue(&self, watch: &Watch) -> Result<f64, Error> {
+        self.gradient.largest_eigenvalue(self.couples, watch)
     }
 }

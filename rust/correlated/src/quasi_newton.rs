@@ -25,12 +25,14 @@ mod problem;
 
 use self::curvature::{Secant, Shape};
 use self::problem::{Coordinate, Halves, Local, Tie, sweep, ties};
+use crate::gradient::Pass;
 use crate::gram::Gram;
 use crate::iterate::{Iterate, overwrite};
 use crate::objective::{Objective, Slope};
-use crate::stop::{Outcome, Stop};
+use crate::stop::{Outcome, Progress, Stop};
+use crate::stored::stored;
 use crate::wide::Float;
-use manylabel_base::{Error, collected, copied, filled, parts, push, reserved};
+use manylabel_base::{Error, Watch, collected, copied, filled, parts, push, reserved};
 use rayon::prelude::*;
 
 /// Largest number of gradients. After this many gradients, few labels are left to optimize. The
@@ -58,10 +60,68 @@ pub(crate) struct QuasiNewton<T> {
     shapes: Vec<Shape<T>>,
 }
 
-/// The state of a run of the solver, from one gradient to the next.
-struct Stage<'o, 'a, T, const N: usize> {
+stored!([T: Float] QuasiNewton<T> { gram, shapes });
+
+/// A run of the solver, from one pass over the rows to the next.
+pub(crate) struct Run<T, const N: usize> {
+    /// The current point, where the next gradient is computed.
+    now: Iterate<T, N>,
+    /// The last gradient of the loss.
+    slope: Slope<T, N>,
+    /// For each panel (group of labels), whether it has changed and needs a new gradient.
+    active: Vec<bool>,
+    /// The labels that have moved since the last gradient, and their parameters before this step.
+    moved: Vec<(usize, Local<T>)>,
+    stop: Stop,
+    /// Number of gradients computed in this run.
+    n_iter: usize,
+}
+
+stored!([T: Float, const N: usize] Run<T, N> { now, slope, active, moved, stop, n_iter });
+
+/// What follows after a pass over the rows.
+pub(crate) enum Next<T, const N: usize> {
+    /// The run needs another pass.
+    Pass(Run<T, N>),
+    /// The run has ended.
+    End(Outcome<T, N>),
+}
+
+impl<T: Float, const N: usize> Run<T, N> {
+    /// Starts a run at a point. The run ends when no KKT violation exceeds the tolerance, or when the limit on
+    /// gradients is reached. At most [`MAX_GRADIENTS`] gradients are computed.
+    pub(crate) fn new(
+        objective: &Objective<T, N>,
+        start: Iterate<T, N>,
+        stop: Stop,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            now: start,
+            slope: Slope::new(objective)?,
+            active: filled(LABELS, true, objective.n_panels())?,
+            moved: Vec::new(),
+            stop: Stop {
+                max_iter: stop.max_iter.min(MAX_GRADIENTS),
+                ..stop
+            },
+            n_iter: 0,
+        })
+    }
+
+    /// Returns the pass over the rows that the run needs next.
+    pub(crate) fn pass(&self) -> Pass<'_, T, N> {
+        Pass {
+            active: &self.active,
+            at: &self.now,
+            with_loss: false,
+        }
+    }
+}
+
+/// The work of one step, between two gradients.
+struct Stage<'o, T, const N: usize> {
     /// The function to minimize.
-    objective: &'o mut Objective<'a, T, N>,
+    objective: &'o Objective<T, N>,
     /// The current point (all weights, intercepts and couplings). It changes label by label.
     now: Iterate<T, N>,
     /// The couplings at the last gradient.
@@ -108,118 +168,111 @@ impl<T: Float> QuasiNewton<T> {
         })
     }
 
-    /// Takes quasi-Newton steps from a point. Stops when no KKT violation exceeds the tolerance, or
-    /// when the limit on gradients is reached. At most [`MAX_GRADIENTS`] gradients are computed.
+    /// Continues a run after the pass over the rows that [`Run::pass`] describes: takes a step.
     ///
     /// A label does not move if its violation is at most half the tolerance. Gradients are computed
     /// by panel (a group of labels). The next gradient includes a panel only if one of its labels
     /// has moved, or is coupled with a label that has moved.
-    pub(crate) fn minimize<const N: usize>(
+    pub(crate) fn proceed<const N: usize>(
         &mut self,
-        objective: &mut Objective<'_, T, N>,
-        start: Iterate<T, N>,
-        stop: Stop<'_, '_>,
-    ) -> Result<Outcome<T, N>, Error> {
+        objective: &Objective<T, N>,
+        run: Run<T, N>,
+        progress: &mut Progress,
+        watch: &Watch,
+    ) -> Result<Next<T, N>, Error> {
         let Self { gram, shapes } = self;
-        let Stop {
-            tol,
-            max_iter,
-            progress,
-        } = stop;
+        let Run {
+            mut moved,
+            stop,
+            mut n_iter,
+            ..
+        } = run;
+        let mut stage = Stage {
+            objective,
+            now: run.now,
+            couplings: Vec::new(),
+            slope: run.slope,
+            halves: Vec::new(),
+            violations: Vec::new(),
+            active: run.active,
+            shares: filled(LABELS, 1.0, objective.n_labels())?,
+            rest: stop.tol / 2.0,
+        };
+        n_iter += 1;
+        let free = stage.look()?;
+        let violations = stage.violations.iter().copied();
+        progress.report(violations.clone(), stop.tol, watch)?;
+        let converged = violations.fold(0.0, f64::max) <= stop.tol;
+        if converged || n_iter == stop.max_iter {
+            return Ok(Next::End(Outcome {
+                iterate: stage.now,
+                converged,
+                n_iter,
+            }));
+        }
+        for pair in 0..stage.halves.len() {
+            stage.halves[pair].curvature = stage.prior(gram, shapes, pair);
+        }
+        let this = &stage;
+        let learned = moved.par_drain(..).map(|(label, before)| {
+            let columns = copied(COLUMNS, &before.columns)?;
+            let after = this.at(label, columns, copied(COLUMNS, &before.ties)?)?;
+            let secant = Secant::new(&before, &after)?;
+            Ok((label, this.share(&before, &after), before, secant))
+        });
+        let learned = parts(learned)?;
+        let mut back = Vec::new();
+        for (label, share, before, secant) in learned {
+            watch.step(0)?;
+            shapes[label].learn(
+                gram,
+                secant,
+                objective.variance[label],
+                share,
+                &before.ties,
+                &stage.halves,
+            )?;
+            if share < 1.0 {
+                stage.shares[label] = share;
+                push(LABELS, &mut back, (label, before))?;
+            }
+        }
+        stage.active.fill(false);
+        for (label, before) in &back {
+            stage.retreat(*label, before);
+        }
         let ties = ties(objective.pairs(), objective.n_labels())?;
-        let mut stage = Stage::new(objective, start, tol / 2.0)?;
-        let mut moved: Vec<(usize, Local<T>)> = Vec::new();
-        let last = max_iter.min(MAX_GRADIENTS);
-        let mut n_iter = 0;
-        loop {
-            n_iter += 1;
-            let free = stage.look()?;
-            let violations = stage.violations.iter().copied();
-            progress.report(violations.clone(), tol)?;
-            let converged = violations.fold(0.0, f64::max) <= tol;
-            if converged || n_iter == last {
-                return Ok(Outcome {
-                    iterate: stage.now,
-                    converged,
-                    n_iter,
-                });
-            }
-            for pair in 0..stage.halves.len() {
-                stage.halves[pair].curvature = stage.prior(gram, shapes, pair);
-            }
+        for class in stage.classes(&ties, &free)? {
             let this = &stage;
-            let learned = moved.par_drain(..).map(|(label, before)| {
-                let columns = copied(COLUMNS, &before.columns)?;
-                let after = this.at(label, columns, copied(COLUMNS, &before.ties)?)?;
-                let secant = Secant::new(&before, &after)?;
-                Ok((label, this.share(&before, &after), before, secant))
+            let solved = class.par_iter().map_init(Vec::new, |matrix, &label| {
+                watch.step(0)?;
+                let local = this.free(label, &ties[label], &free)?;
+                shapes[label].fill(gram, &local, &this.halves, matrix)?;
+                this.solve(label, local, matrix)
             });
-            let learned = parts(learned)?;
-            let mut back = Vec::new();
-            stage.shares.fill(1.0);
-            for (label, share, before, secant) in learned {
-                stage.objective.watch.step(0)?;
-                shapes[label].learn(
-                    gram,
-                    secant,
-                    stage.objective.variance[label],
-                    share,
-                    &before.ties,
-                    &stage.halves,
-                )?;
-                if share < 1.0 {
-                    stage.shares[label] = share;
-                    push(LABELS, &mut back, (label, before))?;
-                }
-            }
-            stage.active.fill(false);
-            for (label, before) in &back {
-                stage.retreat(*label, before);
-            }
-            for class in stage.classes(&ties, &free)? {
-                let this = &stage;
-                let solved = class.par_iter().map_init(Vec::new, |matrix, &label| {
-                    this.objective.watch.step(0)?;
-                    let local = this.free(label, &ties[label], &free)?;
-                    shapes[label].fill(gram, &local, &this.halves, matrix)?;
-                    this.solve(label, local, matrix)
-                });
-                for solved in parts(solved)? {
-                    if solved.values.iter().all(|value| value.f64().is_finite()) {
-                        stage.take(&solved);
-                        push(LABELS, &mut moved, (solved.label, solved.local))?;
-                    }
+            for solved in parts(solved)? {
+                if solved.values.iter().all(|value| value.f64().is_finite()) {
+                    stage.take(&solved);
+                    push(LABELS, &mut moved, (solved.label, solved.local))?;
                 }
             }
         }
+        Ok(Next::Pass(Run {
+            now: stage.now,
+            slope: stage.slope,
+            active: stage.active,
+            moved,
+            stop,
+            n_iter,
+        }))
     }
 }
 
-impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
-    /// Starts a run at a point. The gradient is needed for all labels.
-    fn new(
-        objective: &'o mut Objective<'a, T, N>,
-        start: Iterate<T, N>,
-        rest: f64,
-    ) -> Result<Self, Error> {
-        Ok(Self {
-            now: start,
-            couplings: Vec::new(),
-            slope: Slope::new(objective)?,
-            halves: Vec::new(),
-            violations: Vec::new(),
-            active: filled(LABELS, true, objective.n_panels())?,
-            shares: filled(LABELS, 1.0, objective.n_labels())?,
-            rest,
-            objective,
-        })
-    }
-
-    /// Computes the gradient and the KKT violations. Returns, for each pair of labels, whether its
+impl<T: Float, const N: usize> Stage<'_, T, N> {
+    /// Reads the gradient of the last pass and computes the KKT violations. Returns, for each pair of labels, whether its
     /// coupling may move in this step.
     fn look(&mut self) -> Result<Vec<bool>, Error> {
-        self.objective
-            .slope(&self.active, &self.now, &mut self.slope)?;
+        self.objective.write(&self.active, &mut self.slope)?;
         overwrite(PAIRS, &mut self.couplings, &self.now.couplings)?;
         self.violations = self.objective.violations(&self.now, &self.slope)?;
         self.halves.clear();
@@ -401,7 +454,7 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
     /// fraction is the point where the interpolated slope is zero, limited to the range from 0.1 to
     /// 0.9.
     fn share(&self, before: &Local<T>, after: &Local<T>) -> f64 {
-        let Objective { features, pair, .. } = &*self.objective;
+        let Objective { features, pair, .. } = self.objective;
         let (mut start, mut end) = (0.0, 0.0);
         let mut ties = before.ties.iter().map(|&(at, _)| at).peekable();
         for (at, &col) in before.columns.iter().enumerate() {

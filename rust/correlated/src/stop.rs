@@ -1,22 +1,24 @@
 //! Defines the stopping criteria of a solver, its progress reports and its result.
 //!
-//! Both solvers take a [`Stop`] and return an [`Outcome`]. `fit.rs` calls solvers several times and
-//! counts the gradients of all calls.
+//! Both solvers take a [`Stop`] and return an [`Outcome`]. `descent.rs` runs solvers several times and
+//! counts the gradients of all runs.
 
 use crate::iterate::Iterate;
+use crate::stored::stored;
 use manylabel_base::{Error, Watch};
 
-/// The stopping criteria of one call of a solver.
-pub(crate) struct Stop<'a, 'w> {
+/// The stopping criteria of one run of a solver.
+#[derive(Clone, Copy)]
+pub(crate) struct Stop {
     /// The largest accepted KKT violation.
     pub(crate) tol: f64,
     /// The largest number of gradients; ≥ 1.
     pub(crate) max_iter: usize,
-    /// The counter to which the solver reports the number of finished labels.
-    pub(crate) progress: &'a mut Progress<'w>,
 }
 
-/// The result of one call of a solver.
+stored!([] Stop { tol, max_iter });
+
+/// The result of one run of a solver.
 pub(crate) struct Outcome<T, const N: usize> {
     /// The last point: all weights, intercepts and couplings.
     pub(crate) iterate: Iterate<T, N>,
@@ -26,24 +28,20 @@ pub(crate) struct Outcome<T, const N: usize> {
     pub(crate) n_iter: usize,
 }
 
-/// Counts the labels that are finished, over all solver calls of a fit.
+/// Counts the labels that are finished, over all solver runs of a fit.
 ///
 /// A label is finished when its KKT violation is within the tolerance. It may leave the tolerance
 /// again when pairs of labels are added or the tolerance becomes smaller. The reported number never
 /// decreases.
-pub(crate) struct Progress<'w> {
-    /// The watch to which the numbers are reported. It also holds the stop request of the caller.
-    watch: &'w Watch,
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Progress {
     /// The largest number of labels reported so far.
-    reported: usize,
+    pub(crate) reported: usize,
 }
 
-impl<'w> Progress<'w> {
-    /// Starts at zero labels.
-    pub(crate) fn new(watch: &'w Watch) -> Self {
-        Self { watch, reported: 0 }
-    }
+stored!([] Progress { reported });
 
+impl Progress {
     /// Reports the number of labels whose violation is within the tolerance, if this number is
     /// larger than all numbers reported before. `violations` has one violation per label, and at
     /// least one entry.
@@ -58,17 +56,13 @@ impl<'w> Progress<'w> {
         &mut self,
         violations: impl ExactSizeIterator<Item = f64>,
         tol: f64,
+        watch: &Watch,
     ) -> Result<(), Error> {
         let others = violations.len() - 1;
         let within = violations.filter(|&violation| violation <= tol).count();
         let within = within.min(others);
-        self.watch.step(within.saturating_sub(self.reported))?;
+        watch.step(within.saturating_sub(self.reported))?;
         self.reported = self.reported.max(within);
         Ok(())
-    }
-
-    /// Returns the number of labels reported so far.
-    pub(crate) fn reported(&self) -> usize {
-        self.reported
     }
 }

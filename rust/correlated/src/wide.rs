@@ -10,6 +10,8 @@
 //! between machines with and without fused multiply-add instructions. With such instructions, a
 //! product is not rounded before it is added.
 
+use crate::rounds::Form;
+use crate::stored::Stored;
 use manylabel_simd::{exp, exp_f32, wide};
 use manylabel_sparse::{Real, RowBlock};
 use multiversion::target::target_cfg_f;
@@ -54,10 +56,12 @@ impl<T: Float, const N: usize> Wide<T, N> {
 }
 
 /// The floating-point operations that the fit needs in addition to [`Real`].
-pub(crate) trait Float: Real {
+pub(crate) trait Float: Real + Stored {
     /// The smallest tolerance that can be reached in this precision. Rounding errors cause KKT
     /// violations well below this value.
     const FLOOR: f64;
+    /// The form of the state of a fit in this precision.
+    const FORM: Form;
     /// Returns `1 / (1 + e^{−x})`. In single precision, the result for x below −80 is the value at
     /// −80.
     fn sigmoid(self) -> Self;
@@ -91,6 +95,7 @@ macro_rules! std_arithmetic {
 
 impl Float for f32 {
     const FLOOR: f64 = 1e-5;
+    const FORM: Form = Form::Single;
 
     #[inline(always)]
     fn sigmoid(self) -> Self {
@@ -105,6 +110,7 @@ impl Float for f32 {
 
 impl Float for f64 {
     const FLOOR: f64 = 0.0;
+    const FORM: Form = Form::Double;
 
     #[inline(always)]
     fn sigmoid(self) -> Self {

@@ -16,7 +16,7 @@ use manylabel_sparse::{CsrView, Index};
 use pyo3::prelude::*;
 
 /// Reads and checks the parameters of a fit.
-fn checked(params: &Named<'_>) -> PyResult<Checked> {
+pub(crate) fn checked(params: &Named<'_>) -> PyResult<Checked> {
     from_named!(params, Params {
         l2_features, l2_pairs, epsilon, standardize, tol, max_iter;
         coding: params.choice("coding", &[("01", Coding::ZeroOne), ("pm1", Coding::PlusMinus)])?,
@@ -164,7 +164,7 @@ fn double_arrays(py: Python<'_>, matrix: Matrix) -> PyResult<DoubleArrays<'_>> {
 }
 
 /// The result of [`fit_correlated`].
-type Fitted<'py> = (
+pub(crate) type Fitted<'py> = (
     DoubleArrays<'py>,
     F64s<'py>,
     DoubleArrays<'py>,
@@ -224,6 +224,11 @@ pub(crate) fn fit_correlated<'py>(
             watch,
         )
     })?;
+    fitted(py, model)
+}
+
+/// Returns the items of [`Fitted`].
+pub(crate) fn fitted(py: Python<'_>, model: Model) -> PyResult<Fitted<'_>> {
     let n_labels = model.intercept.len();
     let (set_ends, set_labels) = positions(py, &model.sets.ends, &model.sets.labels, n_labels)?;
     Ok((

@@ -34,6 +34,7 @@
 mod arrays;
 mod budget;
 mod correlated;
+mod correlated_rounds;
 mod csr;
 mod datasets;
 mod decision;
@@ -68,6 +69,8 @@ pub mod _core {
     use crate::budget::{memory_held, restart_memory_peak, set_memory_limit};
     #[pymodule_export]
     use crate::correlated::{check_correlated, correlated_scorer, fit_correlated};
+    #[pymodule_export]
+    use crate::correlated_rounds::CorrelatedTask;
     #[pymodule_export]
     use crate::csr::is_canonical;
     #[pymodule_export]

@@ -7,7 +7,7 @@ use crate::wide::{Float, Wide};
 use manylabel_base::{Error, Watch, collected, few};
 use rayon::prelude::*;
 
-impl<T: Float, const N: usize> Gradient<'_, T, N> {
+impl<T: Float, const N: usize> Gradient<T, N> {
     /// Returns an estimate of the largest eigenvalue of the correlation matrix of the features.
     /// With `with_labels`, the matrix also includes the labels. The estimate is never too large.
     ///

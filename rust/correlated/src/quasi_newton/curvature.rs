@@ -11,6 +11,7 @@
 use super::COLUMNS;
 use super::problem::{Halves, Local, Tie};
 use crate::gram::Gram;
+use crate::stored::stored;
 use crate::wide::Float;
 use manylabel_base::{Error, collected, copied, extend, filled, reserved};
 use manylabel_simd::wide;
@@ -49,6 +50,9 @@ pub(super) struct Shape<T> {
     /// The last observed steps, from the oldest to the newest.
     secants: VecDeque<Secant<T>>,
 }
+
+stored!([T: Float] Secant<T> { columns, steps, changes });
+stored!([T: Float] Shape<T> { scale, secants });
 
 impl<T: Float> Secant<T> {
     /// Returns the differences of values and slopes between two points on the same columns.

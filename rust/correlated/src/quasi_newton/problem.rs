@@ -3,6 +3,7 @@
 
 use super::{LABELS, PAIRS};
 use crate::penalty::{Net, soft};
+use crate::stored::stored;
 use crate::wide::Float;
 use manylabel_base::{Error, filled, push};
 use manylabel_simd::wide;
@@ -36,6 +37,9 @@ pub(super) struct Tie {
     /// 0 if this label is the first label of the pair, 1 if it is the second.
     pub(super) side: usize,
 }
+
+stored!([T: Float] Local<T> { columns, ties, values, slopes, shares });
+stored!([] Tie { other, pair, side });
 
 /// The slopes and curvatures of a coupling at its current value. A coupling belongs to two labels,
 /// and each of these labels has its own quadratic function.
