@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 __all__ = [
+    "CorrelatedTask",
     "DismecTask",
     "PlsTask",
     "Scorer",
@@ -84,6 +85,36 @@ _Rows: TypeAlias = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.floa
 # Rows, their transpose or None, the original numbers of their columns, and the numbers of features and
 # columns.
 _Prepared: TypeAlias = tuple[_Rows, _Rows | None, NDArray[np.uint32], int, int]
+
+# The arrays of the weights and the intercepts; those of the couplings; the row ends and columns of the label
+# sets and their energies; and the objective, the KKT violation, the number of iterations and whether the fit
+# converged.
+_Correlated: TypeAlias = tuple[
+    _Csr,
+    NDArray[np.float64],
+    _Csr,
+    tuple[NDArray[Any], NDArray[Any]],
+    NDArray[np.float64],
+    tuple[float, float, int, bool],
+]
+
+@final
+class CorrelatedTask:
+    def __new__(
+        cls, examples: _Examples, unknown: csr_array | None, params: dict[str, Any], job: _Job
+    ) -> CorrelatedTask: ...
+    @property
+    def n_rounds(self) -> int: ...
+    @property
+    def n_units(self) -> int: ...
+    @property
+    def work(self) -> float: ...
+    def advance(self, x: csr_array, least: float, seconds: float, job: _Job) -> None: ...
+    def compute(self, first: int, end: int, job: _Job) -> list[NDArray[np.uint8]]: ...
+    def complete(self, results: list[NDArray[np.uint8]], x: csr_array, job: _Job) -> None: ...
+    def state(self, job: _Job) -> NDArray[np.uint8]: ...
+    def restore(self, state: NDArray[np.uint8], x: csr_array, job: _Job) -> None: ...
+    def take_model(self, y: csr_array, job: _Job) -> _Correlated: ...
 
 @final
 class DismecTask:
@@ -198,14 +229,7 @@ def fit_correlated(
     start: Any | None,
     params: dict[str, Any],
     job: _Job,
-) -> tuple[
-    _Csr,
-    NDArray[np.float64],
-    _Csr,
-    tuple[NDArray[Any], NDArray[Any]],
-    NDArray[np.float64],
-    tuple[float, float, int, bool],
-]: ...
+) -> _Correlated: ...
 def fit_dismec(
     examples: _Examples,
     prepared: _Prepared | None,

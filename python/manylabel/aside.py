@@ -1,4 +1,4 @@
-"""Functions that write a file completely or not at all, and that lock a file.
+"""Functions that write a file completely or not at all, that read and write arrays, and that lock a file.
 
 `written_aside` first writes the content to a temporary file in the same directory. When all content is on the
 disk, the temporary file is renamed to the final name. Two processes can write to the same path at the same
@@ -21,15 +21,18 @@ import secrets
 import stat
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["locked", "written_aside"]
+__all__ = ["locked", "read_arrays", "write_arrays", "written_aside"]
 
 _A_DAY = 24 * 60 * 60
 
@@ -84,6 +87,31 @@ def written_aside(path: Path, mode: str, **options: Any) -> Iterator[IO[Any]]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def write_arrays(path: Path, arrays: dict[str, Any]) -> None:
+    """Write arrays and numpy scalars, by name, to a ``.npz`` file, with `written_aside`."""
+    with written_aside(path, "xb") as file:
+        np.savez(file, **arrays)
+
+
+def read_arrays(path: Path) -> dict[str, Any] | None:
+    """Read a file of arrays, or return None if it does not exist.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged.
+    """
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except FileNotFoundError:
+        return None
+    except (ValueError, zipfile.BadZipFile, EOFError, OSError) as error:
+        raise ValueError(
+            f"{path}: the file is damaged ({error}); delete it and call `shards.fit` again"
+        ) from None
 
 
 @contextmanager

@@ -281,7 +281,13 @@ def _fit(
     missing = set(work.folder.missing())
     for stage in work.folder.stages:
         numbers = [number for number in stage if number in missing]
-        _finish(client, client.map(_fit_piece, numbers, **arguments, pure=False))
+        shares = [(1, 1)] * len(numbers)
+        if work.has_rounds and numbers:
+            # All workers share the rounds of the only piece.
+            n_workers = max(1, len(client.nthreads()))
+            numbers *= n_workers
+            shares = [(worker + 1, n_workers) for worker in range(n_workers)]
+        _finish(client, client.map(_fit_piece, numbers, shares, **arguments, pure=False))
     return work.join()
 
 
@@ -366,11 +372,11 @@ def _choose(checkpoint: str, data: str, any_cpu: bool) -> None:
         _work(checkpoint, data, any_cpu).choose(report)
 
 
-def _fit_piece(number: int, checkpoint: str, data: str, any_cpu: bool) -> None:
+def _fit_piece(number: int, share: tuple[int, int], checkpoint: str, data: str, any_cpu: bool) -> None:
     check = _check_cancelled()
     with _ONE_PIECE, reported(None, "label", False, check) as report:
         check(0)
-        _work(checkpoint, data, any_cpu).fit([number], report)
+        _work(checkpoint, data, any_cpu).fit([number], report, share)
 
 
 def _check_cancelled() -> Any:

@@ -20,7 +20,6 @@ import json
 import os
 import platform
 import secrets
-import zipfile
 import zlib
 from collections.abc import Iterable
 from functools import cache
@@ -35,7 +34,7 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from manylabel import _core
-from manylabel.aside import written_aside
+from manylabel.aside import read_arrays, write_arrays
 from manylabel.datasets.rows import checksum_of, open_rows
 from manylabel.estimator.base import MultiLabelClassifier
 from manylabel.estimator.costs import LabelCosts, label_costs
@@ -45,6 +44,7 @@ from manylabel.estimator.pieces import Arrays, Pieces, pieces_of
 from manylabel.estimator.progress import Progress, Report, Tell, reported
 from manylabel.estimator.validation import as_column, check_training_set, one_hot
 from manylabel.persistence import description_of, from_description
+from manylabel.rounds import SharedRounds, SumOfJobs
 
 __all__ = ["fit", "merge"]
 
@@ -183,7 +183,7 @@ def fit(
     )
     with reported(None, "label", bool(work.estimator.verbose), progress) as report:
         work.choose(report)
-        work.fit(range(piece[0] - 1, work.n_pieces, piece[1]), report)
+        work.fit(range(piece[0] - 1, work.n_pieces, piece[1]), report, piece)
     missing = work.folder.missing()
     return None if missing else work.join()
 
@@ -276,14 +276,14 @@ class Folder:
     def choice(self) -> Arrays | None:
         """The values that all pieces share, or None if they have not been chosen."""
         if self._choice is None:
-            self._choice = _read(self.path / "choice.npz")
+            self._choice = read_arrays(self.path / "choice.npz")
         # A copy of the dict, so that callers can add values.
         return None if self._choice is None else dict(self._choice)
 
     @property
     def costs(self) -> LabelCosts | None:
         """The weights and propensities of the labels, or None if all are 1."""
-        costs = _read(self.path / "costs.npz")
+        costs = read_arrays(self.path / "costs.npz")
         return None if costs is None else LabelCosts(**costs)
 
     @property
@@ -302,7 +302,7 @@ class Folder:
 
     def piece(self, number: int) -> Arrays:
         """Return the result of a piece."""
-        found = _read(self.piece_path(number))
+        found = read_arrays(self.piece_path(number))
         if found is None:
             raise ValueError(f"{self.path}: piece {number + 1} is missing")
         return found
@@ -418,7 +418,8 @@ class Work:
             X, Y = open_rows(X)
         self.estimator = clone(estimator)
         self.estimator.parameters.check(self.estimator)
-        given = self.estimator.random_state
+        draws = "random_state" in self.estimator.get_params(deep=False)
+        given = self.estimator.random_state if draws else None
         if isinstance(given, np.random.RandomState):
             raise TypeError(
                 "`random_state` must be None or an integer, got a RandomState, which changes in each call"
@@ -450,7 +451,7 @@ class Work:
             labels = list(as_names(labels, Y_checked.shape[1], "the column names of Y")) if named else None
         costs = label_costs(Y_checked.shape[1], label_weight, propensities)
         self._examples = X_checked, Y_checked, weights, costs
-        if given is None:
+        if draws and given is None:
             drawn = int(check_random_state(None).randint(2**31))
             self.estimator.random_state = drawn
         names = getattr(self.estimator, "feature_names_in_", None)
@@ -459,7 +460,7 @@ class Work:
             "form": _FORM,
             "version": importlib.metadata.version("manylabel"),
             "estimator": description_of(described),
-            "seed": self.estimator.random_state if given is None else None,
+            "seed": self.estimator.random_state if draws and given is None else None,
             "given_seed": given if given is None else int(given),
             "n_pieces": n_pieces if n_pieces == "auto" else int(n_pieces),
             "n_rows": X_checked.shape[0],
@@ -477,8 +478,9 @@ class Work:
         }
         self.folder = Folder.made(checkpoint, about, any_cpu=any_cpu)
         if costs is not None and self.folder.costs is None:
-            _write(self.folder.path / "costs.npz", costs._asdict())
-        self.estimator.random_state = from_description(self.folder.about["estimator"]).random_state
+            write_arrays(self.folder.path / "costs.npz", costs._asdict())
+        if draws:
+            self.estimator.random_state = from_description(self.folder.about["estimator"]).random_state
         self._n_pieces = n_pieces
         self._task: Pieces | None = None
         self._stage = 0
@@ -530,15 +532,20 @@ class Work:
             n_pieces = max(1, min(int(wanted), n_units))
             cuts += [first + (piece + 1) * n_units // n_pieces for piece in range(n_pieces)]
         choice["cuts"], choice["stages"] = np.array(cuts), np.array(stages)
-        _write(self.folder.path / "choice.npz", choice)
+        write_arrays(self.folder.path / "choice.npz", choice)
 
-    def fit(self, numbers: Iterable[int], report: Report) -> None:
+    @property
+    def has_rounds(self) -> bool:
+        """Whether the last piece consists of rounds, which several processes share."""
+        return self._cut.has_rounds
+
+    def fit(self, numbers: Iterable[int], report: Report, share: tuple[int, int] = (1, 1)) -> None:
         """Fit those of the given pieces that the folder does not contain yet.
 
         If pieces of an earlier stage are missing, they are also fitted, because later stages need their
-        results.
+        results. `share` is ``(i, N)`` for the i-th of N processes that share the rounds of the last piece.
         """
-        tell = _Sum(report)
+        tell = SumOfJobs(report)
         last = self.n_pieces - 1
         for number in numbers:
             if self._cut.has_end and number == last:
@@ -548,13 +555,13 @@ class Work:
                 self._fit_piece(number, tell)
         if self._cut.has_end and self.folder.missing() == [last]:
             self._reach(len(self.folder.stages) - 1, tell)
-            self._fit_piece(last, tell)
+            self._fit_piece(last, tell, share)
 
     def _begin(self, choice: Arrays, report: Tell) -> None:
         self._task = self._cut(self.estimator, *self._examples, choice, report)
         self._stage = 0
 
-    def _reach(self, stage: int, tell: _Sum) -> None:
+    def _reach(self, stage: int, tell: SumOfJobs) -> None:
         """Make the training set ready for the pieces of a stage."""
         if self._task is None or self._stage > stage:
             choice = self.folder.choice
@@ -570,39 +577,33 @@ class Work:
             self._task.complete([self.folder.piece(number) for number in numbers], tell)
             self._stage += 1
 
-    def _fit_piece(self, number: int, tell: _Sum) -> None:
+    def _fit_piece(self, number: int, tell: SumOfJobs, share: tuple[int, int] = (1, 1)) -> None:
         first, end = self.folder.units_of(number)
-        assert self._task is not None
-        tell.restart()
+        task, path = self._task, self.folder.piece_path(number)
+        assert task is not None
+        rounds = None
         try:
-            result = self._task.fit(first, end, tell)
+            if task.has_rounds:
+                rounds = SharedRounds(self.folder.path, path, task.rounds(), share, self._n_pieces)
+                if not rounds.run(tell):
+                    return
+            result = task.fit(first, end, tell.restart())
         except Exception as error:
             if hasattr(error, "add_note"):  # from Python 3.11 on
                 error.add_note(f"in piece {number + 1} of {self.n_pieces}")
             raise
-        _write(self.folder.piece_path(number), result)
+        finally:
+            if task.has_rounds:
+                self._task = None  # the rounds have changed it
+        write_arrays(path, result)
+        if rounds is not None:
+            rounds.remove()
 
     def join(self) -> Any:
         """Make the fitted estimator, with `n_jobs` and `verbose` of the caller."""
         joined = self.folder.join()
         joined.set_params(n_jobs=self.estimator.n_jobs, verbose=self.estimator.verbose)
         return joined
-
-
-class _Sum:
-    """Reports the sum of the work of several pieces."""
-
-    def __init__(self, report: Tell) -> None:
-        self._report = report
-        self._before = self._done = 0
-
-    def __call__(self, done: int) -> None:
-        self._done = self._before + done
-        self._report(self._done)
-
-    def restart(self) -> None:
-        """Begin the next piece."""
-        self._before = self._done
 
 
 @cache
@@ -666,21 +667,3 @@ def _written_first(path: Path, text: str) -> None:
             os.replace(aside, path)
     finally:
         aside.unlink(missing_ok=True)
-
-
-def _write(path: Path, arrays: Arrays) -> None:
-    with written_aside(path, "xb") as file:
-        np.savez(file, **arrays)
-
-
-def _read(path: Path) -> Arrays | None:
-    """Read a file of arrays, or return None if it does not exist."""
-    try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except FileNotFoundError:
-        return None
-    except (ValueError, zipfile.BadZipFile, EOFError, OSError) as error:
-        raise ValueError(
-            f"{path}: the file is damaged ({error}); delete it and call `shards.fit` again"
-        ) from None

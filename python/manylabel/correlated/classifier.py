@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from manylabel import _core
 from manylabel.correlated.choice import HeldOut, matching_threshold, weighted_count
 from manylabel.correlated.inspection import Explanation, draw_correlations
+from manylabel.correlated.pieces import CorrLogPieces
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import MultiLabelClassifier, core_parts, core_rows
 from manylabel.estimator.explanation import LabelExplanation
@@ -307,75 +308,94 @@ class CorrLogClassifier(MultiLabelClassifier):
         If `start` is not None, the optimization starts at the solution of `start`, a fitted model of the same
         features and labels.
         """
-        params = self.parameters.check(self)
-        _core.check_correlated(params | _UNCHOSEN)
-        threshold = fixed_threshold(params["threshold"])
+        params = self._checked()
         sparse_output = issparse(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight, unknown=True)
-        n_labels = y.shape[1]
-        if params["standardize"] == "auto":
-            params["standardize"] = holds_measurements(X)
-        with reported(n_labels, "label", params["verbose"], progress) as report:
-            cut = self._chosen(params, threshold, X, y, sample_weight, report)
-            weights, intercept, couplings, sets, energies, end = _core.fit_correlated(
+        with reported(y.shape[1], "label", params["verbose"], progress) as report:
+            cut = self._chosen(params, X, y, sample_weight, report)
+            fitted = _core.fit_correlated(
                 (X, known_ones(y), sample_weight),
                 unknown_entries(y),
                 start,
                 params,
                 (params["n_jobs"], report),
             )
+        self._set_fitted(fitted, params, X.shape[1])
+        if cut is not None:
+            self.threshold_ = self._matching_threshold(X, y, sample_weight, cut, params["n_jobs"])
+        self.sparse_output_ = sparse_output
+        converged = fitted[-1][-1]
+        if not (converged or quiet):
+            self._warn_of_end(stacklevel=4)
+
+    def _checked(self) -> dict[str, Any]:
+        """Return the parameters, after all checks."""
+        params = self.parameters.check(self)
+        _core.check_correlated(params | _UNCHOSEN)
+        return params
+
+    def _set_fitted(self, fitted: tuple[Any, ...], params: dict[str, Any], n_features: int) -> None:
+        """Set the fitted attributes from the result of the Rust core.
+
+        `params` has the chosen penalties. If the threshold is learned, the caller sets it later.
+        """
+        weights, self.intercept_, couplings, (indptr, indices), energies, end = fitted
+        n_labels = len(self.intercept_)
         # A CSR matrix of shape (n_features, n_labels) has the same arrays as its transpose in CSC format.
-        self.coef_ = csc_array(core_parts(weights), shape=(n_labels, X.shape[1]))
-        self.intercept_ = intercept
+        self.coef_ = csc_array(core_parts(weights), shape=(n_labels, n_features))
         self.correlations_ = csr_array(core_parts(couplings), shape=(n_labels, n_labels))
-        indptr, indices = sets
         ones = np.ones(len(indices), dtype=np.float32)
         self.label_sets_ = csr_array((ones, indices, indptr), shape=(len(energies), n_labels))
         self.label_set_energies_ = energies
-        self.objective_, self.kkt_, self.n_iter_, converged = end
+        self.objective_, self.kkt_, self.n_iter_, _ = end
         self.l2_features_, self.l2_pairs_ = params["l2_features"], params["l2_pairs"]
+        threshold = fixed_threshold(self.parameters["threshold"].check("threshold", self.threshold))
         self.threshold_ = 0.0 if threshold is None else threshold
-        if cut is not None:
-            self.threshold_ = self._matching_threshold(X, y, sample_weight, cut, params["n_jobs"])
         self.classes_ = np.arange(n_labels)
-        self.sparse_output_ = sparse_output
-        if not (converged or quiet):
-            aim = "reach its stopping rule" if self.solver == "reference" else "converge"
-            warnings.warn(
-                f"the fit did not {aim} in {self.n_iter_} gradient evaluations; the KKT violation is "
-                f"{self.kkt_:.3g} (max_iter={self.max_iter}, tol={self.tol})",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+
+    def _warn_of_end(self, stacklevel: int) -> None:
+        """Warn that the fit has not converged."""
+        aim = "reach its stopping rule" if self.solver == "reference" else "converge"
+        warnings.warn(
+            f"the fit did not {aim} in {self.n_iter_} gradient evaluations; the KKT violation is "
+            f"{self.kkt_:.3g} (max_iter={self.max_iter}, tol={self.tol})",
+            ConvergenceWarning,
+            stacklevel=stacklevel,
+        )
+
+    def _cut(self) -> type[CorrLogPieces]:
+        return CorrLogPieces
 
     def _settled(
         self, X: csr_array, Y: csr_array, sample_weight: Any, threads: int, report: Tell
     ) -> CorrLogClassifier:
-        params = {name: getattr(self, name) for name in ("l2_features", "l2_pairs")}
-        params["standardize"] = holds_measurements(X) if self.standardize == "auto" else self.standardize
+        names = ("l2_features", "l2_pairs", "standardize")
+        # The threshold is not learned.
+        params = {name: getattr(self, name) for name in names} | {"threshold": "zero"}
         chooser = clone(self).set_params(n_jobs=threads)
-        chooser._chosen(params, 0.0, X, Y, sample_weight, report)
+        chooser._chosen(params, X, Y, sample_weight, report)
         model: CorrLogClassifier = clone(self)
-        model.set_params(**params)
+        model.set_params(**{name: params[name] for name in names})
         return model
 
     def _chosen(
         self,
         params: dict[str, Any],
-        threshold: float | None,
         X: csr_array,
         Y: csr_array,
         sample_weight: NDArray[np.float32] | None,
         report: Tell,
     ) -> tuple[float, float] | None:
-        """Choose the penalties that are "auto", and learn a threshold by models without couplings.
+        """Choose the parameters that are "auto", and learn a threshold by models without couplings.
 
-        The chosen penalties replace "auto" in `params`. If the threshold is not learned, or if no rows can be
+        The chosen penalties and `standardize` replace "auto" in `params`. If the threshold is not learned, or if no rows can be
         held out, the method returns None. Otherwise, it returns the threshold, and the ratio of predicted to
         true labels on the rows that the models are fitted to.
         """
+        if params["standardize"] == "auto":
+            params["standardize"] = holds_measurements(X)
         by_hand = self.solver == "reference"
-        learns = threshold is None and not by_hand
+        learns = fixed_threshold(params["threshold"]) is None and not by_hand
         total = X.shape[0] if sample_weight is None else float(sample_weight.sum(dtype=np.float64))
         first = _LEAST_PENALTY if by_hand else max(_LEAST_PENALTY, _PRIOR / total)
         variance = 1.0 if by_hand or params["standardize"] else _mean_variance(X, sample_weight)

@@ -36,6 +36,7 @@ class RembrandtPieces:
     # A group of 32 components is fitted by one thread.
     most_units = 8
     has_end = True
+    has_rounds = False
 
     def __init__(
         self,

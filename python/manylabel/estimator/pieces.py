@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from manylabel.estimator.costs import LabelCosts
 from manylabel.estimator.progress import Tell
 
-__all__ = ["Arrays", "Pieces", "check_no_costs", "pieces_of", "plain"]
+__all__ = ["Arrays", "Pieces", "Rounds", "check_no_costs", "pieces_of", "plain"]
 
 # The result of a piece: arrays and numpy scalars by name, as in a ``.npz`` file.
 Arrays = dict[str, Any]
@@ -36,6 +36,9 @@ class Pieces(Protocol):
     # Whether the last stage is a single short piece that ends the fit. The process that finds the results of
     # all other pieces fits it.
     has_end: bool
+
+    # Whether the last piece consists of rounds. All rounds must be made before this piece is fitted.
+    has_rounds: bool
 
     def __init__(
         self,
@@ -78,9 +81,57 @@ class Pieces(Protocol):
         """Fit the units from `first` to ``end - 1``."""
         ...
 
+    def rounds(self) -> Rounds:
+        """Return the rounds of the last piece."""
+        ...
+
     @staticmethod
     def join(estimator: Any, choice: Arrays, shape: tuple[int, int], pieces: Sequence[Arrays]) -> None:
         """Set the fitted attributes from the results of all pieces. `shape` is (n_labels, n_features)."""
+
+
+class Rounds(Protocol):
+    """The rounds of a fit, between two of them.
+
+    A round is a computation on the training rows, such as a gradient, and the step that follows from its result.
+    The computation consists of units, which several processes can share. Each process takes the same step.
+    """
+
+    @property
+    def n_threads(self) -> int:
+        """Number of threads."""
+        ...
+
+    @property
+    def n_rounds(self) -> int:
+        """Number of rounds so far."""
+        ...
+
+    @property
+    def n_units(self) -> int:
+        """Number of units of the next round, or 0 if there is no further round."""
+        ...
+
+    def advance(self, least: float, seconds: float, report: Tell) -> None:
+        """Make rounds in this process.
+
+        The method returns when `seconds` have passed, when there is no further round, or when the next round
+        has several units and at least `least` multiplications.
+        """
+
+    def compute(self, first: int, end: int, report: Tell) -> list[NDArray[np.uint8]]:
+        """Compute the units from `first` to ``end - 1`` of the next round."""
+        ...
+
+    def complete(self, results: Sequence[NDArray[np.uint8]], report: Tell) -> None:
+        """Take the step of the next round. `results` has the results of all units, in order."""
+
+    def state(self) -> NDArray[np.uint8]:
+        """Return the state."""
+        ...
+
+    def restore(self, state: NDArray[np.uint8], report: Tell) -> None:
+        """Continue from a state."""
 
 
 def pieces_of(estimator: Any) -> type[Pieces]:
@@ -95,7 +146,7 @@ def pieces_of(estimator: Any) -> type[Pieces]:
     if cut is None:
         raise TypeError(
             f"the fit of {type(estimator).__name__} cannot be divided into pieces; only the fits of "
-            "DiSMECClassifier, LabelTreeClassifier, BlockPartitionClassifier and Rembrandt can"
+            "DiSMECClassifier, LabelTreeClassifier, BlockPartitionClassifier, CorrLogClassifier and Rembrandt can"
         )
     found: type[Pieces] = cut()
     return found

@@ -44,6 +44,7 @@ class DiSMECPieces:
 
     most_units = 32
     has_end = False
+    has_rounds = False
 
     def __init__(
         self,

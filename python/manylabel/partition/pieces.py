@@ -40,6 +40,7 @@ class BlockPieces:
 
     most_units = 1
     has_end = False
+    has_rounds = False
 
     def __init__(
         self,

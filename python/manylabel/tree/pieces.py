@@ -34,6 +34,7 @@ class TreePieces:
 
     most_units = 8
     has_end = True
+    has_rounds = False
 
     def __init__(
         self,

@@ -534,7 +534,7 @@ impl<T: Float, const N: usize> Rounds for Descent<T, N> {
         self.proceed(found, watch)
     }
 
-    fn compute(&mut self, units: &Range<usize>, watch: &Watch) -> Result<Vec<u8>, Error> {
+    fn compute(&mut self, units: &Range<usize>, watch: &Watch) -> Result<Vec<Vec<u8>>, Error> {
         let need = self.state.need(&self.all, self.pair);
         need.computed(&mut self.objective, units, watch)
     }

@@ -287,18 +287,18 @@ impl Task {
         self.end_round(x, watch)
     }
 
-    /// Computes some units of the next round, and returns their results as bytes.
+    /// Computes some units of the next round, and returns the result of each unit as bytes.
     ///
     /// # Errors
     ///
     /// Returns the same errors as [`advance`](Self::advance).
-    pub fn compute(&mut self, units: &Range<usize>, watch: &Watch) -> Result<Vec<u8>, Error> {
+    pub fn compute(&mut self, units: &Range<usize>, watch: &Watch) -> Result<Vec<Vec<u8>>, Error> {
         let rounds = self.rounds.as_mut().ok_or_else(damaged)?;
         rounds.compute(units, watch)
     }
 
-    /// Ends the next round. `results` are the results of [`compute`](Self::compute) for all units, in order, and `x`
-    /// must be the features that the task was made with.
+    /// Ends the next round. `results` are the results of [`compute`](Self::compute) for all units, in order. Each
+    /// entry has the bytes of one or several units. `x` must be the features that the task was made with.
     ///
     /// # Errors
     ///

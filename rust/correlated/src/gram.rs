@@ -58,6 +58,11 @@ impl<T: Float> Gram<T> {
         side(gradient).div_ceil(N)
     }
 
+    /// Returns the number of values of a unit.
+    pub(crate) fn unit<const N: usize>(gradient: &Gradient<T, N>) -> usize {
+        side(gradient) * N
+    }
+
     /// Joins the rows of all units.
     ///
     /// # Errors
@@ -98,7 +103,7 @@ impl<T: Float> Gram<T> {
         // Columns are processed N at a time. `add_transposed` multiplies all columns by these N
         // columns in the same way as by the residuals of N labels.
         values
-            .par_chunks_mut(side * N)
+            .par_chunks_mut(Self::unit(gradient))
             .enumerate()
             .try_for_each(|(panel, out)| {
                 let panel = units.start + panel;

@@ -216,7 +216,7 @@ impl<const N: usize> Rounds for Replay<N> {
         self.run.proceed(&self.objective, self.step, watch)
     }
 
-    fn compute(&mut self, units: &Range<usize>, watch: &Watch) -> Result<Vec<u8>, Error> {
+    fn compute(&mut self, units: &Range<usize>, watch: &Watch) -> Result<Vec<Vec<u8>>, Error> {
         let need = needed(&self.run, &self.all, self.max_iter);
         need.computed(&mut self.objective, units, watch)
     }

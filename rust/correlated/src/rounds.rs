@@ -14,7 +14,7 @@ use crate::model::Model;
 use crate::objective::Objective;
 use crate::stored::{Stored, damaged, stored_variants, write_all};
 use crate::wide::Float;
-use manylabel_base::{Error, Watch, extend, push};
+use manylabel_base::{Error, Watch, push};
 use manylabel_sparse::Sparse;
 use std::ops::Range;
 
@@ -32,10 +32,10 @@ pub(crate) trait Rounds: Send + Sync {
     /// Makes the next round in this process.
     fn advance(&mut self, watch: &Watch) -> Result<(), Error>;
 
-    /// Computes some units of the next round, and returns their results.
-    fn compute(&mut self, units: &Range<usize>, watch: &Watch) -> Result<Vec<u8>, Error>;
+    /// Computes some units of the next round, and returns the result of each unit.
+    fn compute(&mut self, units: &Range<usize>, watch: &Watch) -> Result<Vec<Vec<u8>>, Error>;
 
-    /// Ends the next round with the results of all its units, in order.
+    /// Ends the next round with the results of all its units, in order. Each entry has one or several results.
     fn complete(&mut self, results: &[&[u8]], watch: &Watch) -> Result<(), Error>;
 
     /// Returns the fit in double precision that follows this fit, or this fit if none follows.
@@ -147,35 +147,44 @@ impl<T: Float, const N: usize> Need<'_, T, N> {
         })
     }
 
-    /// Does the work of some units. Returns the bytes of their results.
+    /// Does the work of some units. Returns the bytes of the result of each unit.
     pub(crate) fn computed(
         self,
         objective: &mut Objective<T, N>,
         units: &Range<usize>,
         watch: &Watch,
-    ) -> Result<Vec<u8>, Error> {
-        let mut bytes = Vec::new();
-        if units.is_empty() {
-            return Ok(bytes);
-        }
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        let mut results = Vec::new();
+        let mut add = |write: &dyn Fn(&mut Vec<u8>) -> Result<(), Error>| {
+            let mut bytes = Vec::new();
+            write(&mut bytes)?;
+            push(RESULTS, &mut results, bytes)
+        };
         match self {
             Self::Nothing => return Err(damaged()),
             Self::Moments => {
-                write_all(&Gram::rows(objective.gradient(), units, watch)?, &mut bytes)?;
+                let gradient = objective.gradient();
+                let rows = Gram::rows(gradient, units, watch)?;
+                for rows in rows.chunks(Gram::unit(gradient)) {
+                    add(&|bytes| write_all(rows, bytes))?;
+                }
             }
-            Self::Eigenvalue => objective.largest_eigenvalue(watch)?.write(&mut bytes)?,
+            Self::Eigenvalue => {
+                let found = objective.largest_eigenvalue(watch)?;
+                add(&|bytes| found.write(bytes))?;
+            }
             Self::Pass(pass) => {
                 let (gradient, pairs) = objective.gradient_mut();
-                bytes = gradient.evaluate_units(pass, units, pairs, watch)?;
+                return gradient.evaluate_units(pass, units, pairs, watch);
             }
             Self::Pairs(at, bound) => {
                 let (gradient, pairs) = objective.gradient_mut();
-                gradient
-                    .beyond(at, pairs, bound, units, watch)?
-                    .write(&mut bytes)?;
+                for list in gradient.beyond(at, pairs, bound, units, watch)? {
+                    add(&|bytes| list.write(bytes))?;
+                }
             }
         }
-        Ok(bytes)
+        Ok(results)
     }
 
     /// Joins the results of all units, in order.
@@ -197,19 +206,14 @@ impl<T: Float, const N: usize> Need<'_, T, N> {
         let mut values = Vec::new();
         let mut eigenvalue = None;
         let mut lists: Vec<Vec<(u32, u32)>> = Vec::new();
-        for mut from in results.iter().copied().filter(|bytes| !bytes.is_empty()) {
-            match self {
-                Self::Moments => {
-                    while !from.is_empty() {
-                        push(RESULTS, &mut values, T::read(&mut from)?)?;
-                    }
+        for &(mut from) in results {
+            while !from.is_empty() {
+                match self {
+                    Self::Moments => push(RESULTS, &mut values, T::read(&mut from)?)?,
+                    Self::Eigenvalue => eigenvalue = Some(f64::read(&mut from)?),
+                    Self::Pairs(..) => push(RESULTS, &mut lists, Vec::read(&mut from)?)?,
+                    Self::Pass(_) | Self::Nothing => return Err(damaged()),
                 }
-                Self::Eigenvalue => eigenvalue = Some(f64::read(&mut from)?),
-                Self::Pairs(..) => extend(RESULTS, &mut lists, Vec::read(&mut from)?)?,
-                Self::Pass(_) | Self::Nothing => {}
-            }
-            if !from.is_empty() {
-                return Err(damaged());
             }
         }
         match self {

@@ -135,6 +135,8 @@ fn fit_in_rounds(params: &Params, x: &Rows, y: &Rows, rng: &mut Rng) -> (Model, 
         let cut = rng.usize(0..=n);
         let first = task.compute(&(0..cut), &watch).expect("sound data");
         let second = other.compute(&(cut..n), &watch).expect("sound data");
+        assert_eq!((first.len(), second.len()), (cut, n - cut));
+        let (first, second) = (first.concat(), second.concat());
         let results: [&[u8]; 2] = [&first, &second];
         let wrong = new().complete(&results[1..], x.view().into(), &watch);
         assert!(cut == 0 || wrong.is_err());

@@ -101,20 +101,21 @@ impl CorrelatedTask {
         })
     }
 
-    /// Computes the units `first..end` of the next round, and returns their results.
+    /// Computes the units `first..end` of the next round, and returns the result of each unit.
     fn compute<'py>(
         &mut self,
         py: Python<'py>,
         first: usize,
         end: usize,
         job: Job,
-    ) -> PyResult<U8s<'py>> {
+    ) -> PyResult<Vec<U8s<'py>>> {
         let task = self.task_mut()?;
-        let bytes = job.run(py, |watch| task.compute(&(first..end), watch))?;
-        handed(py, bytes)
+        let results = job.run(py, |watch| task.compute(&(first..end), watch))?;
+        few(results.into_iter().map(|bytes| handed(py, bytes)))
     }
 
-    /// Ends the next round with the results of all its units, in order.
+    /// Ends the next round with the results of all its units, in order. Each array has the results of one or
+    /// several units.
     fn complete(
         &mut self,
         py: Python<'_>,

@@ -7,7 +7,7 @@
 use super::{Gradient, Pairs, Partial, Pass};
 use crate::stored::{Stored, damaged, read_all, write_all};
 use crate::wide::Float;
-use manylabel_base::{Error, Watch, reserved};
+use manylabel_base::{Error, Watch, push, reserved};
 use std::ops::Range;
 
 impl<T: Float, const N: usize> Partial<T, N> {
@@ -58,27 +58,30 @@ impl<T: Float, const N: usize> Gradient<T, N> {
         2.0 * lanes as f64 * stored as f64
     }
 
-    /// Computes some units of work of a pass. Returns the bytes of their sums.
+    /// Computes some units of work of a pass. Returns the bytes of the sums of each unit.
     pub(crate) fn evaluate_units(
         &mut self,
         pass: Pass<'_, T, N>,
         units: &Range<usize>,
         pairs: &Pairs,
         watch: &Watch,
-    ) -> Result<Vec<u8>, Error> {
+    ) -> Result<Vec<Vec<u8>>, Error> {
         self.compute(pass, units, pairs, watch)?;
-        let mut bytes = Vec::new();
+        let mut of_units = Vec::new();
         let (n_pieces, firsts) = (self.pieces.len(), self.first_units(pass.active)?);
         for (work, partial) in self.partials.iter().enumerate() {
             let (panel, piece) = (work / n_pieces, work % n_pieces);
             if pass.active[panel] && units.contains(&(firsts[panel] + piece)) {
+                let mut bytes = Vec::new();
                 partial.write(&mut bytes)?;
+                push("number of labels", &mut of_units, bytes)?;
             }
         }
-        Ok(bytes)
+        Ok(of_units)
     }
 
-    /// Completes a pass with the results of [`evaluate_units`](Self::evaluate_units) for all units, in order.
+    /// Completes a pass with the results of [`evaluate_units`](Self::evaluate_units) for all units, in order. Each
+    /// entry of `sums` has the results of one or several units.
     ///
     /// # Errors
     ///

@@ -1,0 +1,260 @@
+"""Rounds of a fit that are stored in a folder, and that several processes share.
+
+The fits of some estimators consist of many short rounds, such as gradients. A file for each round would take
+longer than the round. The state of the fit is therefore stored from time to time, and a fit that is started
+again continues from the last stored state. The result does not depend on when states are stored.
+
+If several processes fit the same model, they share the work of each long round. Each process has the complete
+state and computes its part of the units of a round. It writes the results to the folder, and takes the step
+of the round when the results of all units are there. All processes take the same step. A process never waits
+long: if results of another process are late, it computes them too. Short rounds are not shared, because an
+exchange of files takes longer. Each process then computes all units.
+
+The subfolder ``rounds`` has the last states, such as ``state-00000120.npz``. For each round since then that
+was shared, it has a folder with the results, such as ``00000121/0-0.npz``. The subfolder is removed at the
+end of the fit.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manylabel.aside import read_arrays, write_arrays
+from manylabel.estimator.pieces import Rounds
+from manylabel.estimator.progress import Tell
+
+__all__ = ["SharedRounds", "SumOfJobs"]
+
+# Least number of seconds between two stored states. Storing takes at most a twentieth of the time.
+_SECONDS = 5.0
+_SHARE_OF_STORING = 0.05
+
+# With an automatic number of pieces, a round with fewer multiplications is not shared. One thread computes this
+# number in about 50 ms, and an exchange of files on a local disk takes about 5 ms.
+_LEAST_WORK = 1e8
+
+# With an automatic number of pieces, a shared round has at most this number of pieces.
+_MOST_PIECES = 16
+
+# Seconds to wait for other processes, in addition to the time of the own part.
+_PATIENCE = 0.1
+
+# Seconds between two looks for results of other processes.
+_POLL = 0.001
+
+
+class SumOfJobs:
+    """Reports the sum of the work of several jobs."""
+
+    def __init__(self, report: Tell) -> None:
+        self._report = report
+        self._before = self._done = 0
+
+    def __call__(self, done: int) -> None:
+        self._done = self._before + done
+        self._report(self._done)
+
+    def restart(self) -> SumOfJobs:
+        """Begin the next job."""
+        self._before = self._done
+        return self
+
+
+class SharedRounds:
+    """The rounds of a fit, stored in a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of the fit.
+    end : Path
+        The file that has the result of the fit. Another process may write it.
+    fit : Rounds
+        The fit.
+    share : tuple of two int
+        ``(i, N)`` for the i-th of N processes that share the rounds.
+    n_pieces : int or "auto"
+        Number of pieces of each round. With "auto", short rounds are not shared.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        end: Path,
+        fit: Rounds,
+        share: tuple[int, int],
+        n_pieces: int | Literal["auto"],
+    ) -> None:
+        self._folder, self._end, self._fit = folder / "rounds", end, fit
+        self._me, self._n_processes = share[0] - 1, share[1]
+        self._n_pieces = _MOST_PIECES if isinstance(n_pieces, str) else n_pieces
+        least = _LEAST_WORK if isinstance(n_pieces, str) else 0.0
+        self._least = least if self._n_processes > 1 else float("inf")
+        # The first states of several processes are stored at different times. Later, only one process stores.
+        self._due = time.monotonic() + _SECONDS + self._me
+        # The processes whose results this process does not wait for. At first, this is any other process,
+        # because it may not have started.
+        self._late = set(range(self._n_processes)) - {self._me}
+
+    def run(self, tell: SumOfJobs) -> bool:
+        """Make all rounds, beginning with the last stored state.
+
+        Returns
+        -------
+        bool
+            False if another process has ended the fit, and True otherwise.
+        """
+        self._folder.mkdir(exist_ok=True)
+        self._continue(tell)
+        while not self._end.exists():
+            left = self._due - time.monotonic()
+            self._fit.advance(self._least, max(left, 0.0), tell.restart())
+            if self._fit.n_units == 0:
+                return True
+            if time.monotonic() >= self._due:
+                self._store()
+            elif self._n_processes > 1 and not self._continue(tell):
+                self._share(tell)
+        return False
+
+    def remove(self) -> None:
+        """Remove the states and results after the end of the fit."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _states(self) -> list[tuple[int, Path]]:
+        """Return the numbers of rounds and the paths of all stored states, the newest last."""
+        return sorted((int(path.stem.split("-")[1]), path) for path in self._folder.glob("state-*.npz"))
+
+    def _continue(self, tell: SumOfJobs) -> bool:
+        """Continue from the newest state, if it is newer than the present one."""
+        for number, path in reversed(self._states()):
+            if number <= self._fit.n_rounds:
+                break
+            # Another process may have replaced the state by a newer one.
+            if (arrays := read_arrays(path)) is not None:
+                self._fit.restore(arrays["state"], tell.restart())
+                return True
+        return False
+
+    def _store(self) -> None:
+        """Store the state, unless another process has just stored one."""
+        begun = time.monotonic()
+        states = self._states()
+        number = self._fit.n_rounds
+        if not states or states[-1][0] < number:
+            write_arrays(self._folder / f"state-{number:08}.npz", {"state": self._fit.state()})
+        for other, path in states:
+            if other < number:
+                path.unlink(missing_ok=True)
+        for path in self._folder.glob("[0-9]*"):
+            if int(path.name) < number:
+                shutil.rmtree(path, ignore_errors=True)
+        now = time.monotonic()
+        self._due = now + max(_SECONDS, (now - begun) / _SHARE_OF_STORING)
+
+    def _share(self, tell: SumOfJobs) -> None:
+        """Make the next round together with the other processes."""
+        fit, folder = self._fit, self._folder / f"{self._fit.n_rounds:08}"
+        n_pieces = min(self._n_pieces, fit.n_units)
+        units = [piece * fit.n_units // n_pieces for piece in range(n_pieces + 1)]
+        owned = [process * n_pieces // self._n_processes for process in range(self._n_processes + 1)]
+        results = _Results(folder)
+        begun = time.monotonic()
+
+        def compute(first: int, end: int) -> None:
+            of_units = fit.compute(units[first], units[end], tell.restart())
+            offset = units[first]
+            computed = {
+                piece: np.concatenate(of_units[units[piece] - offset : units[piece + 1] - offset])
+                for piece in range(first, end)
+            }
+            results.write(self._me, computed)
+
+        own = range(owned[self._me], owned[self._me + 1])
+        results.read()
+        if not results.has(own):
+            compute(own.start, own.stop)
+        patient_until = time.monotonic() + (time.monotonic() - begun) + _PATIENCE
+        # Each process computes late pieces in another order, so that few of them are computed twice.
+        others = [
+            (process, first + (step + self._me * n // self._n_processes) % n)
+            for process, (first, end) in enumerate(pairwise(owned))
+            if process != self._me and (n := end - first) > 0
+            for step in range(n)
+        ]
+        while missing := [(process, piece) for process, piece in others if piece not in results.found]:
+            if results.read():
+                continue
+            if self._end.exists() or self._continue(tell):
+                return
+            impatient = time.monotonic() >= patient_until
+            late = [piece for process, piece in missing if impatient or process in self._late]
+            if not late:
+                time.sleep(_POLL)
+                continue
+            # Each thread computes a unit.
+            first, end = late[0], late[0] + 1
+            while end in late and units[end] - units[first] < fit.n_threads:
+                end += 1
+            compute(first, end)
+        self._late = set(range(self._n_processes)) - results.writers - {self._me}
+        fit.complete([results.found[piece] for piece in range(n_pieces)], tell.restart())
+
+
+class _Results:
+    """The results of a round that this process knows."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: set[str] = set()
+        self.found: dict[int, NDArray[np.uint8]] = {}
+        # The processes that have computed results.
+        self.writers: set[int] = set()
+
+    def has(self, pieces: range) -> bool:
+        return all(piece in self.found for piece in pieces)
+
+    def write(self, process: int, computed: dict[int, NDArray[np.uint8]]) -> None:
+        """Write the results of some pieces.
+
+        The file is not flushed to the disk. After a power failure, it may be damaged, and then it is ignored.
+        """
+        self.found |= computed
+        aside = self._folder / f".{secrets.token_hex(8)}.tmp"
+        # Another process may remove the folder at any time, because it has stored a later state.
+        with suppress(FileNotFoundError):
+            self._folder.mkdir(exist_ok=True)
+            with open(aside, "xb") as file:
+                np.savez(file, **{str(piece): result for piece, result in computed.items()})
+            name = f"{process}-{min(computed)}.npz"
+            self._read.add(name)
+            os.replace(aside, self._folder / name)
+
+    def read(self) -> bool:
+        """Read the results that other processes have written. Return whether there were any."""
+        n_found = len(self.found)
+        for path in self._new():
+            self._read.add(path.name)
+            # Another process may have removed the file, or it may be damaged.
+            with suppress(ValueError):
+                arrays = read_arrays(path) or {}
+                self.found |= {int(piece): result for piece, result in arrays.items()}
+                self.writers.add(int(path.name.split("-")[0]))
+        return len(self.found) > n_found
+
+    def _new(self) -> Iterator[Path]:
+        with suppress(FileNotFoundError), os.scandir(self._folder) as entries:
+            for entry in entries:
+                if entry.name.endswith(".npz") and entry.name not in self._read:
+                    yield self._folder / entry.name
