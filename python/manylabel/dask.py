@@ -15,7 +15,9 @@ import os
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,6 +34,9 @@ __all__ = ["evaluate", "fit", "predict_topk"]
 
 # Number of rows that are predicted or stored at a time.
 _ROWS = 1 << 14
+
+# Seconds to wait until all workers have stopped, after one of them has finished a piece that they share.
+_SECONDS_TO_STOP = 10
 
 # Only one piece runs in a process at a time, on all threads of the worker.
 _ONE_PIECE = threading.Lock()
@@ -58,9 +63,9 @@ def fit(
     Parameters
     ----------
     estimator : estimator
-        The estimator: a `DiSMECClassifier`, a `LabelTreeClassifier`, a `BlockPartitionClassifier` whose
-        `estimator` is from this library, or a `Rembrandt` whose `embedding` is not "pca". The given object is
-        not changed.
+        The estimator: a `DiSMECClassifier`, a `LabelTreeClassifier`, a `CorrLogClassifier`, a
+        `BlockPartitionClassifier` whose `estimator` is from this library, or a `Rembrandt` whose `embedding`
+        is not "pca". The given object is not changed.
     X : array-like, sparse matrix or dask array of shape (n_samples, n_features), str or path-like
         Features, or the path of a folder that `manylabel.datasets.convert` has written and that all workers
         can reach. The blocks of a dask array must be arrays or sparse matrices with all columns.
@@ -111,6 +116,11 @@ def fit(
     Each worker fits one piece at a time, with all its threads. The parameter `n_jobs` applies only to the
     work of the client. If a worker dies, its piece is fitted again on another worker. Workers may join the
     cluster during the fit.
+
+    The workers that the cluster has at the start of the call share the rounds of a `CorrLogClassifier`; see
+    `manylabel.shards.fit`. They exchange the results of a round as files in the folder `checkpoint`. A worker that
+    joins later replaces a worker that has died. Several workers are useful only if a gradient takes at least
+    about 0.1 seconds. MEASURED
 
     If X and Y are in memory, the client writes them once to the folder `checkpoint`, and every worker
     memory-maps them. Workers on one machine share the memory. The blocks of a dask array are computed on the
@@ -281,22 +291,34 @@ def _fit(
     missing = set(work.folder.missing())
     for stage in work.folder.stages:
         numbers = [number for number in stage if number in missing]
-        shares = [(1, 1)] * len(numbers)
-        if work.has_rounds and numbers:
-            # All workers share the rounds of the only piece.
-            n_workers = max(1, len(client.nthreads()))
-            numbers *= n_workers
-            shares = [(worker + 1, n_workers) for worker in range(n_workers)]
-        _finish(client, client.map(_fit_piece, numbers, shares, **arguments, pure=False))
+        if work.has_rounds:
+            _fit_rounds(client, numbers, arguments)
+        else:
+            _finish(client, client.map(_fit_piece, numbers, **arguments, pure=False))
     return work.join()
 
 
-def _finish(client: Any, futures: list[Any]) -> None:
-    """Wait for tasks. If a task fails or Ctrl-C is pressed, cancel all tasks."""
+def _fit_rounds(client: Any, numbers: list[int], arguments: dict[str, Any]) -> None:
+    """Fit pieces that consist of rounds. All workers share the rounds of each piece."""
+    from distributed import wait
+
+    n_workers = max(1, len(client.nthreads()))
+    shares = [(worker + 1, n_workers) for worker in range(n_workers)]
+    for number in numbers:
+        futures = client.map(_fit_piece, [number] * n_workers, shares, **arguments, pure=False)
+        _finish(client, futures, n_needed=1)
+        # The other workers find the result and stop. A worker that was paused need not continue.
+        with suppress(TimeoutError):
+            wait(futures, timeout=_SECONDS_TO_STOP)  # type: ignore[no-untyped-call]
+        client.cancel(futures, force=True)
+
+
+def _finish(client: Any, futures: list[Any], n_needed: int | None = None) -> None:
+    """Wait for tasks, or for `n_needed` of them. If a task fails or Ctrl-C is pressed, cancel all tasks."""
     from distributed import as_completed
 
     try:
-        for future in as_completed(futures):  # type: ignore[no-untyped-call]
+        for future in islice(as_completed(futures), n_needed):  # type: ignore[no-untyped-call]
             future.result()
     except BaseException:
         client.cancel(futures, force=True)
@@ -372,7 +394,9 @@ def _choose(checkpoint: str, data: str, any_cpu: bool) -> None:
         _work(checkpoint, data, any_cpu).choose(report)
 
 
-def _fit_piece(number: int, share: tuple[int, int], checkpoint: str, data: str, any_cpu: bool) -> None:
+def _fit_piece(
+    number: int, share: tuple[int, int] = (1, 1), *, checkpoint: str, data: str, any_cpu: bool
+) -> None:
     check = _check_cancelled()
     with _ONE_PIECE, reported(None, "label", False, check) as report:
         check(0)

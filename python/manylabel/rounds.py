@@ -40,9 +40,9 @@ __all__ = ["SharedRounds", "SumOfJobs"]
 _SECONDS = 5.0
 _SHARE_OF_STORING = 0.05
 
-# With an automatic number of pieces, a round with fewer multiplications is not shared. One thread computes this
-# number in about 50 ms, and an exchange of files on a local disk takes about 5 ms.
-_LEAST_WORK = 1e8
+# With an automatic number of pieces, a round with fewer multiplications per thread is not shared. A thread needs
+# about 70 ms for this number, and an exchange of files on a local disk takes about 10 ms.
+_LEAST_WORK = 1e9
 
 # With an automatic number of pieces, a shared round has at most this number of pieces.
 _MOST_PIECES = 16
@@ -99,7 +99,7 @@ class SharedRounds:
         self._folder, self._end, self._fit = folder / "rounds", end, fit
         self._me, self._n_processes = share[0] - 1, share[1]
         self._n_pieces = _MOST_PIECES if isinstance(n_pieces, str) else n_pieces
-        least = _LEAST_WORK if isinstance(n_pieces, str) else 0.0
+        least = _LEAST_WORK * fit.n_threads if isinstance(n_pieces, str) else 0.0
         self._least = least if self._n_processes > 1 else float("inf")
         # The first states of several processes are stored at different times. Later, only one process stores.
         self._due = time.monotonic() + _SECONDS + self._me
@@ -123,7 +123,9 @@ class SharedRounds:
             if self._fit.n_units == 0:
                 return True
             if time.monotonic() >= self._due:
-                self._store()
+                # The process that ends the fit removes the folder of states.
+                with suppress(FileNotFoundError):
+                    self._store()
             elif self._n_processes > 1 and not self._continue(tell):
                 self._share(tell)
         return False

@@ -4,7 +4,8 @@ A piece is the fit of some of the labels, of some of the nodes of label trees, o
 or of some of the components of a label embedding. Each finished piece is stored as a file in a folder. A fit
 can be interrupted at any time. If it is started again, it continues with the finished pieces. Several
 processes or machines that share the folder can fit different pieces. If all of them have the same type of
-CPU, the fitted model is exactly the same as the model of the method ``fit``.
+CPU, the fitted model is exactly the same as the model of the method ``fit``. The fit of a `CorrLogClassifier`
+consists of rounds instead, which the processes share; see `manylabel.rounds`.
 
 The folder has the file ``fit.json`` with the parameters of the estimator, checksums of the data and the type
 of the CPU. The file ``choice.npz`` has the values that all pieces share, such as the chosen value of a
@@ -82,9 +83,9 @@ def fit(
     Parameters
     ----------
     estimator : estimator
-        The estimator: a `DiSMECClassifier`, a `LabelTreeClassifier`, a `BlockPartitionClassifier` whose
-        `estimator` is from this library, or a `Rembrandt` whose `embedding` is not "pca". The given object is
-        not changed.
+        The estimator: a `DiSMECClassifier`, a `LabelTreeClassifier`, a `CorrLogClassifier`, a
+        `BlockPartitionClassifier` whose `estimator` is from this library, or a `Rembrandt` whose `embedding`
+        is not "pca". The given object is not changed.
     X : array-like or sparse matrix of shape (n_samples, n_features), str or path-like
         Features, or the path of a folder that `manylabel.datasets.convert` has written. The features must be
         sparse for a `Rembrandt`, and for a `DiSMECClassifier` with the squared hinge loss.
@@ -101,14 +102,18 @@ def fit(
         of each level of the trees, and there are at most as many pieces as nodes. With
         `BlockPartitionClassifier`, there are at most as many pieces as blocks. With `Rembrandt`, `n_pieces`
         is the number of pieces of each regression, and there are at most as many pieces as groups of 32
-        components. A group is fitted by one thread, and an automatic piece has up to eight groups. "auto"
-        depends only on the data and the parameters. Machines that share the folder must use the same value.
+        components. A group is fitted by one thread, and an automatic piece has up to eight groups. With
+        `CorrLogClassifier`, `n_pieces` is the largest number of pieces into which each round is divided if
+        several processes share it. With "auto", only rounds of at least about 0.1 seconds are divided.
+        Otherwise, "auto" depends only on the data and the parameters. Machines that share the folder must use
+        the same value.
     piece : tuple of two int, default=(1, 1)
         With ``(i, N)``, this call fits every N-th piece, starting with the i-th piece; 1 <= i <= N. If N
         machines share the folder, each machine must use a different i. With `LabelTreeClassifier`, a piece
         needs the results of all pieces of the levels above. With `Rembrandt`, a piece needs the results of
         all pieces of the earlier regressions. If other machines have not finished some of these pieces, this
-        call also fits them.
+        call also fits them. With `CorrLogClassifier`, this call computes the i-th part of each round. If the
+        parts of other machines are late, it also computes them.
     any_cpu : bool, default=False
         Whether machines with different types of CPU may share the folder. The last digits of the weights of a
         piece depend on the type of CPU of the machine that fitted the piece.
@@ -155,6 +160,14 @@ def fit(
     if X is a folder. It reads the pieces of the finished regressions and orthogonalizes them, in
     O(n_labels m^2) time for m random vectors. If the solver is not "cg", each call also factorizes the Gram
     matrix once for each penalty. The piece of a group of components has 32 numbers per label or feature.
+
+    The fit of a `CorrLogClassifier` consists of rounds. A round is usually a gradient, and the step that follows
+    from it. The state of the fit is stored every five seconds, or less often if this takes more than a twentieth
+    of the time. If the process is killed, the rounds since then are lost. A stored state has seven numbers per
+    feature and label, and the curvatures that quasi-Newton steps need. Each call needs as much memory as the
+    method ``fit``. If several processes share the folder, each of them copies X, takes all steps, and reads the
+    results of the others in each round. These results have as many numbers as the model has weights, or up to 16
+    times as many with fewer than 500 labels. The processes should therefore have a fast shared folder.
 
     Examples
     --------
@@ -648,7 +661,7 @@ def _difference(found: Any, wanted: Any) -> str:
     if isinstance(found, dict) and isinstance(wanted, dict):
         for name in wanted:
             if found.get(name) != wanted[name]:
-                if isinstance(wanted[name], dict):
+                if isinstance(found.get(name), dict) and isinstance(wanted[name], dict):
                     return _difference(found.get(name), wanted[name])
                 return f"`{name}` was {shown(found.get(name))}, now it is {shown(wanted[name])}"
     return f"it was {shown(found)}, now it is {shown(wanted)}"

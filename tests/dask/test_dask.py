@@ -144,6 +144,11 @@ def test_workers_are_killed_and_join(tmp_path, data):
             None,
             5,
         ),
+        "rounds": (
+            ml.CorrLogClassifier(1e-3, 1e-3, threshold="zero", solver="fista", max_iter=60, tol=1e-7),
+            None,
+            4,
+        ),
     }
     n_workers, counted = 2, {}
     with cluster(n_workers) as workers, distributed.Client(workers) as client:
@@ -152,7 +157,8 @@ def test_workers_are_killed_and_join(tmp_path, data):
 
             def kill(kind=kind, checkpoint=checkpoint, n_workers=n_workers):
                 pids = list(client.run(os.getpid).values())
-                while not list(checkpoint.glob("piece-*.npz")):
+                begun = "rounds/00000009" if kind == "rounds" else "piece-*.npz"
+                while not list(checkpoint.glob(begun)):
                     time.sleep(0.005)
                 os.kill(pids[0], signal.SIGKILL)
                 counted[kind] = len(list(checkpoint.glob("piece-*.npz")))
@@ -320,12 +326,16 @@ def test_blocks(two, tmp_path, data):
 
 
 @pytest.mark.parametrize("n_workers", [1, 3])
-def test_embeddings(tmp_path, data, n_workers):
+def test_embeddings_and_rounds(tmp_path, data, n_workers):
     X, Y, folder, _ = data
-    model = ml.Rembrandt(100, l2="auto", random_state=0)
-    expected = ml.Rembrandt(**model.get_params()).fit(X, Y)
     with cluster(n_workers) as workers, distributed.Client(workers):
-        got = ml.dask.fit(model, folder / "rows", n_pieces=4)
-    got.save(tmp_path / "got")
-    expected.save(tmp_path / "expected")
-    assert (tmp_path / "got").read_bytes() == (tmp_path / "expected").read_bytes()
+        for model, n_pieces in [
+            (ml.Rembrandt(100, l2="auto", random_state=0), 4),
+            (ml.CorrLogClassifier(), 6),
+            (ml.CorrLogClassifier(1e-3, 1e-3, threshold="zero", solver="fista"), "auto"),
+        ]:
+            expected = type(model)(**model.get_params()).fit(X, Y)
+            got = ml.dask.fit(model, folder / "rows", n_pieces=n_pieces)
+            got.save(tmp_path / "got")
+            expected.save(tmp_path / "expected")
+            assert (tmp_path / "got").read_bytes() == (tmp_path / "expected").read_bytes()

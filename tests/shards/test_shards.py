@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import manylabel as ml
 from children import forked, forks, posix_only
-from manylabel import shards
+from manylabel import rounds, shards
 from manylabel.datasets import convert, dump_xc, load_xc, make_multilabel
 
 PLAIN = {"random_state": 0, "C": 1.0}
@@ -307,17 +307,19 @@ def fit_and_save(model, rows, folder, path):
         ml.DiSMECClassifier(random_state=0),
         ml.LabelTreeClassifier(max_leaf=9, branching=6, random_state=0),
         ml.Rembrandt(200, solver="cg", random_state=0),
+        ml.CorrLogClassifier(1e-3, 1e-3, threshold="zero", solver="fista", tol=1e-7),
     ],
-    ids=["DiSMECClassifier", "LabelTreeClassifier", "Rembrandt"],
+    ids=["DiSMECClassifier", "LabelTreeClassifier", "Rembrandt", "CorrLogClassifier"],
 )
-def test_killed_at_twenty_random_moments(tmp_path, data, model):
-    """Each kill loses at most the current piece, and the model file is the same, byte for byte."""
+def test_killed_at_twenty_random_moments(tmp_path, data, monkeypatch, model):
+    """Each kill loses at most the current piece or round, and the model file is the same, byte for byte."""
+    monkeypatch.setattr(rounds, "_SECONDS", 0.0)
     clone(model).fit(*data).save(tmp_path / "expected")
     context = multiprocessing.get_context("fork")
     rng = np.random.default_rng(0)
-    n_kills, round_number = 0, 0
+    n_kills, n_fits = 0, 0
     while n_kills < 20:
-        folder = tmp_path / f"fit {round_number}"
+        folder = tmp_path / f"fit {n_fits}"
         while True:
             before = len(list(folder.glob("piece-*.npz")))
             child = context.Process(target=fit_and_save, args=(model, data, folder, tmp_path / "model"))
@@ -336,7 +338,7 @@ def test_killed_at_twenty_random_moments(tmp_path, data, model):
             assert child.exitcode == -signal.SIGKILL
             assert len(list(folder.glob("piece-*.npz"))) >= before
         assert (tmp_path / "model").read_bytes() == (tmp_path / "expected").read_bytes()
-        round_number += 1
+        n_fits += 1
     assert not list(folder.glob("*.tmp"))
 
 

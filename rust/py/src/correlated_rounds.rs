@@ -76,8 +76,8 @@ impl CorrelatedTask {
         Ok(self.task()?.work())
     }
 
-    /// Makes rounds until the fit has ended, the next round has several units and at least `least` multiplications,
-    /// or `seconds` have passed.
+    /// Makes rounds until the fit has ended, until the next round has several units and at least `least`
+    /// multiplications, or until `seconds` have passed after a round.
     fn advance(
         &mut self,
         py: Python<'_>,
@@ -91,11 +91,11 @@ impl CorrelatedTask {
         let (begun, seconds) = (Instant::now(), Duration::from_secs_f64(seconds.max(0.0)));
         job.run(py, |watch| {
             let x = x.sparse()?;
-            while task.n_units() > 0
-                && (task.n_units() == 1 || task.work() < least)
-                && begun.elapsed() < seconds
-            {
+            while task.n_units() == 1 || task.n_units() > 1 && task.work() < least {
                 task.advance(x, watch)?;
+                if begun.elapsed() >= seconds {
+                    break;
+                }
             }
             Ok(())
         })
