@@ -46,7 +46,7 @@ FIT = """
 import sys, time, tempfile
 import manylabel as ml
 kind, rows, threads = sys.argv[1], sys.argv[2], int(sys.argv[3])
-model = ml.DiSMECClassifier(C=1.0, random_state=0)
+model = eval(sys.argv[4], vars(ml))
 X, Y = ml.datasets.open_rows(rows)
 if kind == "dask":
     import manylabel.dask
@@ -75,12 +75,18 @@ if __name__ == "__main__":
         cluster.close()
 """
 
+# Estimators for the comparison of fits. The rounds of the second one are shared.
+DISMEC = "DiSMECClassifier(C=1.0, random_state=0)"
+CORRLOG = 'CorrLogClassifier(1e-3, 1e-3, threshold="zero", solver="fista")'
+
 # Estimators for `--memory`. The fits are short, but each needs several passes over X.
 LIMITS = {
     "dismec": 'DiSMECClassifier(C=0.1, threshold="zero", tol=0.1, random_state=0)',
     "tree": "LabelTreeClassifier(C=0.1, random_state=0)",
     "rembrandt": "Rembrandt(8, l2_final=1.0, random_state=0)",
 }
+# Estimators for `--traffic`.
+TRAFFICS = {"dismec": LIMITS["dismec"], "corrlog": CORRLOG}
 # The memory limit of the library, as a share of the limit of the cgroup. The rest is for the pages of files.
 PRIVATE = 0.75
 
@@ -113,7 +119,7 @@ def passed():
     return sum(map(int, re.findall(r"bytes_(?:sent|received):([0-9]+)", told.stdout)))
 
 if __name__ == "__main__":
-    model = ml.DiSMECClassifier(C=0.1, threshold="zero", tol=0.1, random_state=0)
+    model = eval(sys.argv[2], vars(ml))
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster):
         time.sleep(2)
         before, start = passed(), time.perf_counter()
@@ -212,17 +218,32 @@ def conversions(folder, text):
 
 
 def fits(folder, text):
-    """Measure the seconds of plain fits, of fits in pieces and of fits on a cluster."""
+    """Compare fits of DiSMEC to eurlex57k."""
     from manylabel.datasets import convert
 
     (folder / "train.txt").write_bytes(text)
     convert(folder / "train.txt", folder / "rows")
+    compared(folder / "rows", DISMEC, "eurlex57k")
+
+
+def rounds(folder):
+    """Compare fits of CorrLog to made data, whose rounds take from 10 ms to 0.2 s."""
+    from manylabel.datasets import make_multilabel, rows
+
+    X, Y = make_multilabel(300_000, 2000, 300, n_nonzero=20, random_state=1)
+    starts = range(0, X.shape[0], 10_000)
+    rows.store(((X[at : at + 10_000], Y[at : at + 10_000]) for at in starts), folder / "rows", "made")
+    compared(folder / "rows", CORRLOG, "made, 300,000 rows, 300 labels")
+
+
+def compared(rows, model, name_of_set):
+    """Measure the seconds of plain fits, of fits in pieces and of fits on a cluster."""
     kinds = [("plain", 1), ("plain", 2), ("pieces", 1), ("dask", 1), ("dask", 2)]
     times, spent = {kind: [] for kind in kinds}, {kind: [] for kind in kinds}
-    child(FIT, "plain", folder / "rows", 2)  # writes the prepared rows
+    child(FIT, "plain", rows, 2, model)  # writes the prepared rows
     for _ in range(REPEATS):
         for kind in kinds:
-            seconds, cpu = map(float, child(FIT, kind[0], folder / "rows", kind[1]))
+            seconds, cpu = map(float, child(FIT, kind[0], rows, kind[1], model))
             times[kind].append(seconds)
             spent[kind].append(cpu)
     median = {kind: statistics.median(of) for kind, of in times.items()}
@@ -248,7 +269,7 @@ def fits(folder, text):
                 median["dask", 1] / median["dask", 2] / gain, 2
             )
         print(name, figures)
-        record.write("scale_fits", "eurlex57k", name, figures)
+        record.write("scale_fits", name_of_set, name, figures)
 
 
 def plans(folder, chosen):
@@ -364,18 +385,18 @@ def measured_pieces(folder):
 
 def silent_sum():
     """Return a report of several pieces that reports nothing."""
-    from manylabel import shards
+    from manylabel.rounds import SumOfJobs
 
-    return shards._Sum(lambda _: None)
+    return SumOfJobs(lambda _: None)
 
 
-def traffic(folder):
+def traffic(folder, kind):
     """Bytes through the scheduler during a fit on two workers. X is made data."""
     from manylabel.datasets import rows
 
     rows.store(made_rows(), folder / "rows", "made")
     size = sum((folder / "rows" / f"X.{part}.npy").stat().st_size for part in ("indptr", "indices", "data"))
-    total, seconds, idle = map(float, child(TRAFFIC, folder / "rows"))
+    total, seconds, idle = map(float, child(TRAFFIC, folder / "rows", TRAFFICS[kind]))
     figures = {
         "X (GB)": round(size / 1e9, 2),
         "s": round(seconds, 1),
@@ -384,7 +405,7 @@ def traffic(folder):
         "of which heartbeats (MB)": round(idle * seconds / 1e6, 3),
     }
     print(figures)
-    record.write("scale_traffic", "made", "dask.fit, 2 workers of 1 thread", figures)
+    record.write("scale_traffic", "made", f"dask.fit of {kind}, 2 workers of 1 thread", figures)
 
 
 def made_rows():
@@ -448,13 +469,17 @@ def main():
     parser.add_argument("--memory", choices=LIMITS, help="measure a fit in a memory cgroup")
     parser.add_argument("--convert", action="store_true", help="measure `convert` only")
     parser.add_argument("--pieces", action="store_true", help="measure pieces, and forecast a large fit")
-    parser.add_argument("--traffic", action="store_true", help="count bytes through the scheduler, with ss")
+    parser.add_argument("--traffic", choices=TRAFFICS, help="count bytes through the scheduler, with ss")
+    parser.add_argument("--rounds", action="store_true", help="measure fits whose rounds are shared")
     parser.add_argument("--plan", nargs="?", const="", help="measure `plan` only, for sets with this text")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if args.memory or args.traffic:
-            limited(folder, args.memory) if args.memory else traffic(folder)
+            limited(folder, args.memory) if args.memory else traffic(folder, args.traffic)
+            return
+        if args.rounds:
+            rounds(folder)
             return
         if not os.environ.get("MANYLABEL_DATA"):
             sys.exit("MANYLABEL_DATA must be the path of the folder of data sets")

@@ -118,9 +118,9 @@ def fit(
     cluster during the fit.
 
     The workers that the cluster has at the start of the call share the rounds of a `CorrLogClassifier`; see
-    `manylabel.shards.fit`. They exchange the results of a round as files in the folder `checkpoint`. A worker that
-    joins later replaces a worker that has died. Several workers are useful only if a gradient takes at least
-    about 0.1 seconds. MEASURED
+    `manylabel.shards.fit`. They exchange the results of a round as files in the folder `checkpoint`. A worker
+    that joins later replaces a worker that has died. Several workers are useful only if a gradient takes at
+    least about 0.1 seconds. MEASURED
 
     If X and Y are in memory, the client writes them once to the folder `checkpoint`, and every worker
     memory-maps them. Workers on one machine share the memory. The blocks of a dask array are computed on the
@@ -300,7 +300,7 @@ def _fit(
 
 def _fit_rounds(client: Any, numbers: list[int], arguments: dict[str, Any]) -> None:
     """Fit pieces that consist of rounds. All workers share the rounds of each piece."""
-    from distributed import wait
+    from distributed import TimeoutError, wait
 
     n_workers = max(1, len(client.nthreads()))
     shares = [(worker + 1, n_workers) for worker in range(n_workers)]

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,8 +40,8 @@ __all__ = ["SharedRounds", "SumOfJobs"]
 _SECONDS = 5.0
 _SHARE_OF_STORING = 0.05
 
-# With an automatic number of pieces, a round with fewer multiplications per thread is not shared. A thread needs
-# about 70 ms for this number, and an exchange of files on a local disk takes about 10 ms.
+# With an automatic number of pieces, a round with fewer multiplications per thread is not shared. A thread
+# needs about 70 ms for this number, and an exchange of files on a local disk takes about 10 ms.
 _LEAST_WORK = 1e9
 
 # With an automatic number of pieces, a shared round has at most this number of pieces.
@@ -62,6 +62,7 @@ class SumOfJobs:
         self._before = self._done = 0
 
     def __call__(self, done: int) -> None:
+        """Report the work that the present job has done so far."""
         self._done = self._before + done
         self._report(self._done)
 
@@ -123,9 +124,12 @@ class SharedRounds:
             if self._fit.n_units == 0:
                 return True
             if time.monotonic() >= self._due:
-                # The process that ends the fit removes the folder of states.
-                with suppress(FileNotFoundError):
+                try:
                     self._store()
+                except FileNotFoundError:
+                    # The process that ends the fit removes the folder of states.
+                    if not self._end.exists():
+                        raise
             elif self._n_processes > 1 and not self._continue(tell):
                 self._share(tell)
         return False
@@ -225,6 +229,7 @@ class _Results:
         self.writers: set[int] = set()
 
     def has(self, pieces: range) -> bool:
+        """Return whether the results of all given pieces are known."""
         return all(piece in self.found for piece in pieces)
 
     def write(self, process: int, computed: dict[int, NDArray[np.uint8]]) -> None:
@@ -238,7 +243,8 @@ class _Results:
         with suppress(FileNotFoundError):
             self._folder.mkdir(exist_ok=True)
             with open(aside, "xb") as file:
-                np.savez(file, **{str(piece): result for piece, result in computed.items()})
+                named: dict[str, Any] = {str(piece): result for piece, result in computed.items()}
+                np.savez(file, **named)
             name = f"{process}-{min(computed)}.npz"
             self._read.add(name)
             os.replace(aside, self._folder / name)

@@ -104,9 +104,9 @@ def fit(
         is the number of pieces of each regression, and there are at most as many pieces as groups of 32
         components. A group is fitted by one thread, and an automatic piece has up to eight groups. With
         `CorrLogClassifier`, `n_pieces` is the largest number of pieces into which each round is divided if
-        several processes share it. With "auto", only rounds of at least about 0.1 seconds are divided.
-        Otherwise, "auto" depends only on the data and the parameters. Machines that share the folder must use
-        the same value.
+        several processes share it. With "auto", there are up to 16 pieces, and rounds that take less than
+        about 0.1 seconds are not divided. For the other estimators, "auto" depends only on the data and the
+        parameters. Machines that share the folder must use the same value.
     piece : tuple of two int, default=(1, 1)
         With ``(i, N)``, this call fits every N-th piece, starting with the i-th piece; 1 <= i <= N. If N
         machines share the folder, each machine must use a different i. With `LabelTreeClassifier`, a piece
@@ -161,13 +161,13 @@ def fit(
     O(n_labels m^2) time for m random vectors. If the solver is not "cg", each call also factorizes the Gram
     matrix once for each penalty. The piece of a group of components has 32 numbers per label or feature.
 
-    The fit of a `CorrLogClassifier` consists of rounds. A round is usually a gradient, and the step that follows
-    from it. The state of the fit is stored every five seconds, or less often if this takes more than a twentieth
-    of the time. If the process is killed, the rounds since then are lost. A stored state has seven numbers per
-    feature and label, and the curvatures that quasi-Newton steps need. Each call needs as much memory as the
-    method ``fit``. If several processes share the folder, each of them copies X, takes all steps, and reads the
-    results of the others in each round. These results have as many numbers as the model has weights, or up to 16
-    times as many with fewer than 500 labels. The processes should therefore have a fast shared folder.
+    The fit of a `CorrLogClassifier` consists of rounds. A round is usually a gradient, and the step that
+    follows from it. The state of the fit is stored every five seconds, or less often if this takes more than
+    a twentieth of the time. If the process is killed, the rounds since then are lost. A stored state has up
+    to seven numbers per feature and label, and the curvatures that quasi-Newton steps need. Each call needs
+    as much memory as the method ``fit``. If several processes share the folder, each of them copies X, takes
+    all steps, and reads the results of the others in each round. These results have one number per feature
+    and label, or up to 16 numbers if there are fewer than 500 labels. The folder should therefore be fast.
 
     Examples
     --------
@@ -598,17 +598,15 @@ class Work:
         try:
             if task.has_rounds:
                 rounds = SharedRounds(self.folder.path, path, task.rounds(), share, self._n_pieces)
-                if not rounds.run(tell):
-                    return
-            result = task.fit(first, end, tell.restart())
+            if rounds is None or rounds.run(tell):
+                write_arrays(path, task.fit(first, end, tell.restart()))
         except Exception as error:
             if hasattr(error, "add_note"):  # from Python 3.11 on
                 error.add_note(f"in piece {number + 1} of {self.n_pieces}")
             raise
         finally:
-            if task.has_rounds:
+            if rounds is not None:
                 self._task = None  # the rounds have changed it
-        write_arrays(path, result)
         if rounds is not None:
             rounds.remove()
 

@@ -325,6 +325,31 @@ def test_blocks(two, tmp_path, data):
     assert (tmp_path / "got").read_bytes() == (tmp_path / "expected").read_bytes()
 
 
+@posix_only
+def test_rounds_do_not_wait_for_a_paused_worker(two, tmp_path, data, monkeypatch):
+    X, Y, folder, _ = data
+    model = ml.CorrLogClassifier(1e-3, 1e-3, threshold="zero", solver="fista", max_iter=60, tol=1e-7)
+    expected = ml.CorrLogClassifier(**model.get_params()).fit(X, Y)
+    monkeypatch.setattr(ml.dask, "_SECONDS_TO_STOP", 0.1)
+    pid = next(iter(two.run(os.getpid).values()))
+
+    def pause():
+        while not (tmp_path / "fit" / "rounds" / "00000009").exists():
+            time.sleep(0.005)
+        os.kill(pid, signal.SIGSTOP)
+
+    thread = threading.Thread(target=pause)
+    thread.start()
+    try:
+        got = ml.dask.fit(model, folder / "rows", client=two, checkpoint=tmp_path / "fit", n_pieces=4)
+    finally:
+        thread.join()
+        os.kill(pid, signal.SIGCONT)
+    got.save(tmp_path / "got")
+    expected.save(tmp_path / "expected")
+    assert (tmp_path / "got").read_bytes() == (tmp_path / "expected").read_bytes()
+
+
 @pytest.mark.parametrize("n_workers", [1, 3])
 def test_embeddings_and_rounds(tmp_path, data, n_workers):
     X, Y, folder, _ = data

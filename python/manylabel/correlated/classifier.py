@@ -388,7 +388,7 @@ class CorrLogClassifier(MultiLabelClassifier):
     ) -> tuple[float, float] | None:
         """Choose the parameters that are "auto", and learn a threshold by models without couplings.
 
-        The chosen penalties and `standardize` replace "auto" in `params`. If the threshold is not learned, or if no rows can be
+        The chosen values replace "auto" in `params`. If the threshold is not learned, or if no rows can be
         held out, the method returns None. Otherwise, it returns the threshold, and the ratio of predicted to
         true labels on the rows that the models are fitted to.
         """

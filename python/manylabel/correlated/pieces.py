@@ -1,8 +1,8 @@
 """Pieces of the fit of `CorrLogClassifier`.
 
-The fit consists of rounds, such as gradients. A gradient is a sum over all rows for all labels. Its units of work
-are groups of labels and of rows, so several processes can share a round. There is a single piece, which is the
-model after all rounds.
+The fit consists of rounds, such as gradients. A gradient is a sum over all rows for all labels. Its units of
+work are groups of labels and of rows, so several processes can share a round. There is a single piece, which
+is the model after all rounds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["CorrLogPieces"]
 
 # Names of the items of the result of the core, in order. An item is an array or a tuple of arrays.
-_FITTED = {
+_FITTED: dict[str, tuple[str, ...] | None] = {
     "coef": ("indptr", "indices", "data"),
     "intercept": None,
     "correlations": ("indptr", "indices", "data"),
@@ -94,7 +94,7 @@ class CorrLogPieces:
     def fit(self, first: int, end: int, report: Tell) -> Arrays:
         """Return the model, after all rounds."""
         X, Y, sample_weight = self._examples
-        fitted = self._task.take_model(known_ones(Y), (self._n_jobs, report))
+        fitted: tuple[Any, ...] = self._task.take_model(known_ones(Y), (self._n_jobs, report))
         arrays: Arrays = {}
         for (item, parts), values in zip(_FITTED.items(), fitted, strict=True):
             if parts is None:

@@ -93,8 +93,9 @@ class Pieces(Protocol):
 class Rounds(Protocol):
     """The rounds of a fit, between two of them.
 
-    A round is a computation on the training rows, such as a gradient, and the step that follows from its result.
-    The computation consists of units, which several processes can share. Each process takes the same step.
+    A round is a computation on the training rows, such as a gradient, and the step that follows from its
+    result. The computation consists of units, which several processes can share. Each process takes the same
+    step.
     """
 
     @property
@@ -146,7 +147,8 @@ def pieces_of(estimator: Any) -> type[Pieces]:
     if cut is None:
         raise TypeError(
             f"the fit of {type(estimator).__name__} cannot be divided into pieces; only the fits of "
-            "DiSMECClassifier, LabelTreeClassifier, BlockPartitionClassifier, CorrLogClassifier and Rembrandt can"
+            "DiSMECClassifier, LabelTreeClassifier, BlockPartitionClassifier, CorrLogClassifier and "
+            "Rembrandt can"
         )
     found: type[Pieces] = cut()
     return found

@@ -70,7 +70,7 @@ pub(crate) struct Fista<T, const N: usize> {
     /// curvature is then used instead of estimates.
     cautious: bool,
     /// Memory of the last run, which the next run reuses.
-    path: Option<Path<T, N>>,
+    path: Option<Box<Path<T, N>>>,
 }
 
 impl<T: Float, const N: usize> Stored for Fista<T, N> {
@@ -138,7 +138,7 @@ pub(crate) struct Run<T, const N: usize> {
     y: Iterate<T, N>,
     /// The last point where the objective was computed.
     look: Iterate<T, N>,
-    path: Path<T, N>,
+    path: Box<Path<T, N>>,
     /// A panel rests if no violation of its labels exceeds this number.
     rest: f64,
     stop: Stop,
@@ -260,7 +260,7 @@ impl<T: Float, const N: usize> Fista<T, N> {
     ) -> Result<Run<T, N>, Error> {
         let mut path = match self.path.take() {
             Some(path) => path,
-            None => Path::new(objective)?,
+            None => Box::new(Path::new(objective)?),
         };
         self.settle(&mut path, &y)?;
         Ok(Run {
@@ -298,7 +298,7 @@ impl<T: Float, const N: usize> Fista<T, N> {
                 if run.path.active.iter().all(|&active| active) && self.within(run.stop.tol) {
                     return Ok(self.end(run, true));
                 }
-                if run.n_iter % LOOK == 0 || run.is_last() {
+                if run.n_iter.is_multiple_of(LOOK) || run.is_last() {
                     run.looking = Looking::Back;
                     return Ok(Next::Pass(run));
                 }

@@ -163,6 +163,16 @@ impl<A: Stored, B: Stored> Stored for (A, B) {
     }
 }
 
+impl<T: Stored> Stored for Box<T> {
+    fn write(&self, out: &mut Vec<u8>) -> Result<(), Error> {
+        T::write(self, out)
+    }
+
+    fn read(from: &mut &[u8]) -> Result<Self, Error> {
+        T::read(from).map(Self::new)
+    }
+}
+
 impl<T: Stored> Stored for Option<T> {
     fn write(&self, out: &mut Vec<u8>) -> Result<(), Error> {
         self.is_some().write(out)?;
@@ -229,6 +239,8 @@ pub(crate) fn write_all<T: Stored>(numbers: &[T], out: &mut Vec<u8>) -> Result<(
 mod tests {
     use super::*;
 
+    type Value = (Vec<(u32, Option<f32>)>, ([f64; 2], bool));
+
     #[test]
     fn values_are_read_as_they_were_written_and_damage_is_an_error() {
         let value = (
@@ -237,7 +249,6 @@ mod tests {
         );
         let mut bytes = Vec::new();
         value.write(&mut bytes).expect("fits");
-        type Value = (Vec<(u32, Option<f32>)>, ([f64; 2], bool));
         let mut from = &bytes[..];
         let got = Value::read(&mut from).expect("whole");
         assert!(from.is_empty());
