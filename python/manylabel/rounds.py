@@ -47,8 +47,11 @@ _LEAST_WORK = 1e9
 # With an automatic number of pieces, a shared round has at most this number of pieces.
 _MOST_PIECES = 16
 
-# Seconds to wait for other processes, in addition to the time of the own part.
+# Seconds to wait for other processes, in addition to twice the time of the own part.
 _PATIENCE = 0.1
+
+# A process whose results have been late in this number of successive rounds is not waited for.
+_MOST_LATE = 2
 
 # Seconds between two looks for results of other processes.
 _POLL = 0.001
@@ -104,9 +107,9 @@ class SharedRounds:
         self._least = least if self._n_processes > 1 else float("inf")
         # The first states of several processes are stored at different times. Later, only one process stores.
         self._due = time.monotonic() + _SECONDS + self._me
-        # The processes whose results this process does not wait for. At first, this is any other process,
-        # because it may not have started.
-        self._late = set(range(self._n_processes)) - {self._me}
+        # For each process, the number of successive rounds in which its results were late. At first, no process
+        # is waited for, because it may not have started.
+        self._n_late = [_MOST_LATE] * self._n_processes
 
     def run(self, tell: SumOfJobs) -> bool:
         """Make all rounds, beginning with the last stored state.
@@ -176,7 +179,6 @@ class SharedRounds:
         units = [piece * fit.n_units // n_pieces for piece in range(n_pieces + 1)]
         owned = [process * n_pieces // self._n_processes for process in range(self._n_processes + 1)]
         results = _Results(folder)
-        begun = time.monotonic()
 
         def compute(first: int, end: int) -> None:
             of_units = fit.compute(units[first], units[end], tell.restart())
@@ -189,9 +191,11 @@ class SharedRounds:
 
         own = range(owned[self._me], owned[self._me + 1])
         results.read()
+        begun = time.monotonic()
         if not results.has(own):
             compute(own.start, own.stop)
-        patient_until = time.monotonic() + (time.monotonic() - begun) + _PATIENCE
+        done = time.monotonic()
+        patient_until = done + 2 * (done - begun) + _PATIENCE
         # Each process computes late pieces in another order, so that few of them are computed twice.
         others = [
             (process, first + (step + self._me * n // self._n_processes) % n)
@@ -205,7 +209,7 @@ class SharedRounds:
             if self._end.exists() or self._continue(tell):
                 return
             impatient = time.monotonic() >= patient_until
-            late = [piece for process, piece in missing if impatient or process in self._late]
+            late = [piece for process, piece in missing if impatient or self._n_late[process] >= _MOST_LATE]
             if not late:
                 time.sleep(_POLL)
                 continue
@@ -214,7 +218,8 @@ class SharedRounds:
             while end in late and units[end] - units[first] < fit.n_threads:
                 end += 1
             compute(first, end)
-        self._late = set(range(self._n_processes)) - results.writers - {self._me}
+        for process in range(self._n_processes):
+            self._n_late[process] = 0 if process in results.writers else self._n_late[process] + 1
         fit.complete([results.found[piece] for piece in range(n_pieces)], tell.restart())
 
 

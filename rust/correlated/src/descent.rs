@@ -14,21 +14,23 @@
 //! quasi-Newton steps. FISTA continues from their result. If the quasi-Newton steps increased the
 //! objective, they are undone and not used again.
 //!
-//! **Rounds.** [`State`] has everything that is needed between two [rounds](crate::rounds), so that it can be
+//! **Rounds.** A [`State`] has everything that is needed between two [rounds](crate::rounds), so that it can be
 //! stored.
 
+mod state;
+
+use self::state::{End, Phase, Search, State};
 use crate::fista::{self, Fista};
 use crate::fit::Training;
-use crate::gradient::Pass;
 use crate::gram::Gram;
 use crate::iterate::Iterate;
 use crate::model::{Model, Start};
 use crate::objective::{Objective, Slope, risen};
 use crate::params::{Penalty, Solver};
 use crate::quasi_newton::{self, QuasiNewton};
-use crate::rounds::{Form, Found, Need, Rounds};
+use crate::rounds::{Form, Found, Rounds};
 use crate::stop::{Progress, Stop};
-use crate::stored::{Stored, damaged, stored, stored_variants};
+use crate::stored::{Stored, damaged};
 use crate::wide::Float;
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, reserved};
 use manylabel_sparse::Sparse;
@@ -69,119 +71,6 @@ pub(crate) struct Descent<T, const N: usize> {
     state: State<T, N>,
     /// One flag per panel (group of N labels). All flags are true.
     all: Vec<bool>,
-}
-
-/// What the present run of the solvers is for.
-#[derive(Clone, Copy)]
-enum Phase {
-    /// The whole fit, which has no couplings or all couplings.
-    Whole,
-    /// Independent regressions, before couplings are added.
-    Independent,
-    /// The objective with the couplings that have been found.
-    Search(Search),
-}
-
-/// The search for pairs of labels that need a coupling.
-#[derive(Clone, Copy)]
-struct Search {
-    /// The tolerance of the next run.
-    target: f64,
-    /// Whether the last run had the tolerance of the fit.
-    done: bool,
-    /// Whether the objective has all pairs.
-    all: bool,
-    /// Number of gradients that were left before the present run.
-    before: usize,
-}
-
-stored!([] Search { target, done, all, before });
-
-stored_variants!([] Phase {
-    0u8 Whole,
-    1u8 Independent,
-    2u8 Search(search),
-});
-
-/// The state between two rounds. Its variants are named after the next round.
-enum State<T, const N: usize> {
-    /// The second moments, for quasi-Newton steps from this point.
-    Moments(Iterate<T, N>),
-    /// A gradient of the quasi-Newton solver, which started at the first point.
-    Newton(Iterate<T, N>, quasi_newton::Run<T, N>),
-    /// The objective at the start of the quasi-Newton steps. The second point is their result.
-    Before(Iterate<T, N>, Iterate<T, N>),
-    /// The objective at the result of the quasi-Newton steps, which is the second point. The number is the objective
-    /// at their start.
-    After(Iterate<T, N>, Iterate<T, N>, f64),
-    /// The largest eigenvalue, for proximal gradient steps from this point.
-    Eigenvalue(Iterate<T, N>),
-    /// A pass of the proximal gradient solver.
-    Fista(fista::Run<T, N>),
-    /// The pairs that need a coupling at this point.
-    Pairs(Iterate<T, N>),
-    /// The same pairs, if the fit has not converged. The KKT violation includes them.
-    LastPairs(Iterate<T, N>),
-    /// The objective and the gradient at the solution, and whether the fit has converged.
-    Last(Iterate<T, N>, bool),
-    /// The fit has ended in single precision, and a fit in double precision starts from this point.
-    Rough(Iterate<T, N>),
-    /// The fit has ended.
-    End(End<T, N>),
-    /// A round has failed. The fit cannot continue.
-    Failed,
-}
-
-/// The solution.
-struct End<T, const N: usize> {
-    point: Iterate<T, N>,
-    converged: bool,
-    objective: f64,
-    violation: f64,
-}
-
-stored!([T: Float, const N: usize] End<T, N> { point, converged, objective, violation });
-
-stored_variants!([T: Float, const N: usize] State<T, N> {
-    0u8 Moments(point),
-    1u8 Newton(start, run),
-    2u8 Before(start, point),
-    3u8 After(start, point, before),
-    4u8 Eigenvalue(point),
-    5u8 Fista(run),
-    6u8 Pairs(point),
-    7u8 LastPairs(point),
-    8u8 Last(point, converged),
-    9u8 Rough(point),
-    10u8 End(end),
-    11u8 Failed,
-});
-
-impl<T: Float, const N: usize> State<T, N> {
-    /// Returns the computation of the next round. `all` has one flag per panel (group of N labels), and all flags are
-    /// true. `pair` is the penalty of the couplings.
-    fn need<'a>(&'a self, all: &'a [bool], pair: Option<Penalty>) -> Need<'a, T, N> {
-        let value_at = |at| {
-            Need::Pass(Pass {
-                active: all,
-                at,
-                with_loss: true,
-            })
-        };
-        match self {
-            Self::Moments(_) => Need::Moments,
-            Self::Newton(_, run) => Need::Pass(run.pass()),
-            Self::Before(at, _) | Self::After(_, at, _) | Self::Last(at, _) => value_at(at),
-            Self::Eigenvalue(_) => Need::Eigenvalue,
-            Self::Fista(run) => Need::Pass(run.pass(all)),
-            // Each coupling is in the losses of its two labels, so it has two slopes. If both are below `l1 / 2`,
-            // they sum to less than `l1`, so a coupling of zero is optimal.
-            Self::Pairs(at) | Self::LastPairs(at) => {
-                Need::Pairs(at, pair.map_or(f64::INFINITY, |pair| pair.l1 / 2.0))
-            }
-            Self::Rough(_) | Self::End(_) | Self::Failed => Need::Nothing,
-        }
-    }
 }
 
 impl<const N: usize> Descent<f32, N> {

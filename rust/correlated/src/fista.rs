@@ -32,12 +32,15 @@
 //! solver stores about seven numbers per weight: w and y, the previous w and y, two gradients, and
 //! the last point where the objective was computed.
 
-use crate::gradient::Pass;
+mod run;
+
+use self::run::Looking;
+pub(crate) use self::run::{Next, Run};
 use crate::iterate::{Iterate, overwrite};
 use crate::objective::{Objective, Slope, risen};
 use crate::penalty::{Net, soft};
 use crate::stop::{Outcome, Progress, Stop};
-use crate::stored::{Stored, stored, stored_variants};
+use crate::stored::{Stored, stored};
 use crate::wide::{Float, Wide};
 use manylabel_base::{Error, Watch, collected, filled};
 use manylabel_simd::wide;
@@ -131,70 +134,6 @@ struct Path<T, const N: usize> {
 }
 
 stored!([T: Float, const N: usize] Path<T, N> { w, w_before, y_before, slope, slope_before, active, first });
-
-/// A run of the solver, from one pass over the rows to the next.
-pub(crate) struct Run<T, const N: usize> {
-    /// The point where the next gradient is computed.
-    y: Iterate<T, N>,
-    /// The last point where the objective was computed.
-    look: Iterate<T, N>,
-    path: Box<Path<T, N>>,
-    /// A panel rests if no violation of its labels exceeds this number.
-    rest: f64,
-    stop: Stop,
-    /// Number of gradients computed in this run.
-    n_iter: usize,
-    looking: Looking,
-}
-
-stored!([T: Float, const N: usize] Run<T, N> { y, look, path, rest, stop, n_iter, looking });
-
-/// Which pass over the rows is next.
-#[derive(Clone, Copy)]
-enum Looking {
-    /// The gradient at y.
-    Away,
-    /// The objective at the last point where it was computed, or at the start of the run.
-    Back,
-    /// The objective at w. The number is the objective at the last point.
-    Here(f64),
-}
-
-stored_variants!([] Looking {
-    0u8 Away,
-    1u8 Back,
-    2u8 Here(before),
-});
-
-/// What follows after a pass over the rows.
-pub(crate) enum Next<T, const N: usize> {
-    /// The run needs another pass.
-    Pass(Run<T, N>),
-    /// The run has ended.
-    End(Outcome<T, N>),
-}
-
-impl<T: Float, const N: usize> Run<T, N> {
-    /// Returns the pass over the rows that the run needs next. `all` has one flag per panel (group of N labels),
-    /// and all flags are true.
-    pub(crate) fn pass<'a>(&'a self, all: &'a [bool]) -> Pass<'a, T, N> {
-        let (active, at) = match self.looking {
-            Looking::Away => (&self.path.active[..], &self.y),
-            Looking::Back => (all, &self.look),
-            Looking::Here(_) => (all, &self.path.w),
-        };
-        Pass {
-            active,
-            at,
-            with_loss: !matches!(self.looking, Looking::Away),
-        }
-    }
-
-    /// Returns whether the limit on the number of gradients is reached.
-    fn is_last(&self) -> bool {
-        self.n_iter == self.stop.max_iter
-    }
-}
 
 /// The data of one panel of N labels. Each array has one row per feature and a last row for the
 /// intercepts.
