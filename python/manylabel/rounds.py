@@ -107,8 +107,10 @@ class SharedRounds:
         self._least = least if self._n_processes > 1 else float("inf")
         # The first states of several processes are stored at different times. Later, only one process stores.
         self._due = time.monotonic() + _SECONDS + self._me
-        # For each process, the number of successive rounds in which its results were late. At first, no process
-        # is waited for, because it may not have started.
+        # The number of rounds of the newest state that this process has stored or seen.
+        self._newest = -1
+        # For each process, the number of successive rounds in which its results were late. At first, no
+        # process is waited for, because it may not have started.
         self._n_late = [_MOST_LATE] * self._n_processes
 
     def run(self, tell: SumOfJobs) -> bool:
@@ -153,21 +155,25 @@ class SharedRounds:
             # Another process may have replaced the state by a newer one.
             if (arrays := read_arrays(path)) is not None:
                 self._fit.restore(arrays["state"], tell.restart())
+                self._newest = number
                 return True
         return False
 
     def _store(self) -> None:
-        """Store the state, unless another process has just stored one."""
+        """Store the state, unless another process has stored one since the last call."""
         begun = time.monotonic()
         states = self._states()
-        number = self._fit.n_rounds
-        if not states or states[-1][0] < number:
-            write_arrays(self._folder / f"state-{number:08}.npz", {"state": self._fit.state()})
-        for other, path in states:
-            if other < number:
+        if states and states[-1][0] > self._newest:
+            self._newest = states[-1][0]
+        else:
+            self._newest = self._fit.n_rounds
+            path = self._folder / f"state-{self._newest:08}.npz"
+            write_arrays(path, {"state": self._fit.state()})
+        for number, path in states:
+            if number < self._newest:
                 path.unlink(missing_ok=True)
         for path in self._folder.glob("[0-9]*"):
-            if int(path.name) < number:
+            if int(path.name) < self._newest:
                 shutil.rmtree(path, ignore_errors=True)
         now = time.monotonic()
         self._due = now + max(_SECONDS, (now - begun) / _SHARE_OF_STORING)

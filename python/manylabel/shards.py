@@ -113,7 +113,7 @@ def fit(
         needs the results of all pieces of the levels above. With `Rembrandt`, a piece needs the results of
         all pieces of the earlier regressions. If other machines have not finished some of these pieces, this
         call also fits them. With `CorrLogClassifier`, this call computes the i-th part of each round. If the
-        parts of other machines are late, it also computes them.
+        parts of other machines are late, it also computes them. Each of the calls returns the estimator.
     any_cpu : bool, default=False
         Whether machines with different types of CPU may share the folder. The last digits of the weights of a
         piece depend on the type of CPU of the machine that fitted the piece.

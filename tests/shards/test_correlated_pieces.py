@@ -19,18 +19,18 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 GIVEN = {"l2_features": 1e-3, "l2_pairs": 1e-3, "threshold": "zero"}
 VARIANTS = {
     "auto": {},
-    "fista": GIVEN | {"solver": "fista", "threshold": 0.5, "max_iter": 60},
+    "fista": GIVEN | {"solver": "fista", "threshold": 0.5, "max_iter": 40},
     "double": GIVEN | {"tol": 1e-7, "standardize": True},
     "no couplings": GIVEN | {"l2_pairs": np.inf},
     "no l1": {"epsilon": 0.0, "l2_features": 0.1, "coding": "pm1", "tol": 1e-3},
     "reference": GIVEN | {"solver": "reference", "max_iter": 30},
-    "not converged": GIVEN | {"max_iter": 28, "tol": 1e-9},
+    "not converged": GIVEN | {"max_iter": 27, "tol": 1e-9},
 }
 
 
 @pytest.fixture(scope="module")
 def data():
-    return with_empty_columns(500, 40, 100)
+    return with_empty_columns(300, 30, 100)
 
 
 def labels(data, variant):
@@ -68,7 +68,7 @@ def test_forms_of_data(tmp_path, data):
         "unknown": (X, unknown),
         "dense": (X.toarray(), Y.toarray()),
         "column": (X, Y[:, [0]].toarray()[:, 0]),
-        "constant": (X, sparse.csr_array(np.ones((500, 2)))),
+        "constant": (X, sparse.csr_array(np.ones((300, 2)))),
         "folder": (tmp_path / "rows", None),
     }.items():
         rows = load_xc(tmp_path / "data.txt") if targets is None else (features, targets)
@@ -125,7 +125,7 @@ def test_a_fit_continues_from_its_last_state(tmp_path, data, monkeypatch):
 @pytest.mark.parametrize("stores", [False, True])
 def test_processes_share_the_rounds(tmp_path, data, monkeypatch, stores):
     X, Y = data
-    model = ml.CorrLogClassifier(**GIVEN, solver="fista", max_iter=40)
+    model = ml.CorrLogClassifier(**GIVEN, solver="fista", max_iter=20)
     expected = saved(ml.CorrLogClassifier(**model.get_params()).fit(X, Y), tmp_path / "expected")
     n_units = {}
     compute = pieces._Rounds.compute
@@ -165,9 +165,9 @@ def test_short_rounds_are_not_shared(tmp_path, data, monkeypatch):
 
 def test_damaged_files(tmp_path, data, monkeypatch):
     X, Y = data
-    model = ml.CorrLogClassifier(**GIVEN)
-    expected = saved(ml.CorrLogClassifier(**GIVEN).fit(X, Y), tmp_path / "expected")
-    for number in range(50):
+    model = ml.CorrLogClassifier(**GIVEN, max_iter=5)
+    expected = saved(ml.CorrLogClassifier(**model.get_params()).fit(X, Y), tmp_path / "expected")
+    for number in range(20):
         folder = tmp_path / "results" / "rounds" / f"{number:08}"
         folder.mkdir(parents=True)
         (folder / "1-2.npz").write_bytes(b"PK")

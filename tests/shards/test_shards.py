@@ -307,7 +307,7 @@ def fit_and_save(model, rows, folder, path):
         ml.DiSMECClassifier(random_state=0),
         ml.LabelTreeClassifier(max_leaf=9, branching=6, random_state=0),
         ml.Rembrandt(200, solver="cg", random_state=0),
-        ml.CorrLogClassifier(1e-3, 1e-3, threshold="zero", solver="fista", tol=1e-7),
+        ml.CorrLogClassifier(1e-3, 1e-3, threshold="zero", solver="fista", tol=1e-6),
     ],
     ids=["DiSMECClassifier", "LabelTreeClassifier", "Rembrandt", "CorrLogClassifier"],
 )
