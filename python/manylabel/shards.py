@@ -5,7 +5,8 @@ or of some of the components of a label embedding. Each finished piece is stored
 can be interrupted at any time. If it is started again, it continues with the finished pieces. Several
 processes or machines that share the folder can fit different pieces. If all of them have the same type of
 CPU, the fitted model is exactly the same as the model of the method ``fit``. The fit of a `CorrLogClassifier`
-consists of rounds instead, which the processes share; see `manylabel.rounds`.
+consists of many short rounds instead. Its state is stored from time to time, and the processes share each
+long round.
 
 The folder has the file ``fit.json`` with the parameters of the estimator, checksums of the data and the type
 of the CPU. The file ``choice.npz`` has the values that all pieces share, such as the chosen value of a
