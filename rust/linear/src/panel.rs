@@ -25,14 +25,6 @@ pub(crate) type Sums = [f64; LANES];
 /// One `f32` for each label of a panel (a group of sixteen labels).
 pub(crate) type Lanes = manylabel_simd::Lanes<f32, LANES>;
 
-/// Returns the lanes in which the number exceeds `bound`.
-#[inline(always)]
-pub(crate) fn above(lanes: &Lanes, bound: f32) -> Mask {
-    (0..LANES).fold(0, |mask, lane| {
-        mask | Mask::from(lanes.0[lane] > bound) << lane
-    })
-}
-
 /// Returns `Σ_j row_j p_j` for one sparse row, computed with four partial sums.
 #[inline(always)]
 fn row_times_panel(cols: &[u32], vals: &[f32], p: &[Lanes]) -> Lanes {
@@ -72,26 +64,6 @@ pub(crate) fn times_panel(x: CsrRef<'_>, first: usize, p: &[Lanes], out: &mut [L
     for (i, out) in out.iter_mut().enumerate() {
         let (cols, vals) = x.row(first + i);
         *out = row_times_panel(cols, vals, p);
-    }
-}
-
-/// [`interleave`] copies this many numbers of one label before it turns to the next label. It then writes to
-/// 4 KiB of the panel at a time, which stay in the first-level cache.
-const INTERLEAVED_AT_ONCE: usize = 64;
-
-/// Copies the weights of up to sixteen labels to the lanes of a panel. `weights` has one slice for each
-/// label, with at least as many numbers as the panel has rows. The other lanes do not change.
-pub(crate) fn interleave<'a>(
-    weights: &(impl Iterator<Item = &'a [f32]> + Clone),
-    panel: &mut [Lanes],
-) {
-    for (at, panel) in panel.chunks_mut(INTERLEAVED_AT_ONCE).enumerate() {
-        let first = at * INTERLEAVED_AT_ONCE;
-        for (lane, weights) in weights.clone().enumerate() {
-            for (row, &weight) in panel.iter_mut().zip(&weights[first..]) {
-                row.0[lane] = weight;
-            }
-        }
     }
 }
 

@@ -18,12 +18,12 @@ use crate::arrays::{Arrays, range};
 use crate::fit::{Beams, NODES_PER_THREAD, Reach, checked, count_labels, outputs};
 use crate::held::{rows_of_nodes, textbook};
 use crate::model::{ChunkOwned, Model};
-use crate::node::{Desk, Examples, Relay};
+use crate::node::{Desk, Examples, Relay, effort};
 use crate::params::{Checked, Precision};
 use crate::weights::WeightsOwned;
 use manylabel_base::range::{same, same_rows};
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, parts, push, reserved};
-use manylabel_linear::dismec::{Effort, Factors, Outputs, Spare, Targets};
+use manylabel_linear::dismec::{Factors, Outputs, Spare, Targets};
 use manylabel_sparse::{CsrOwned, Sparse};
 use rayon::prelude::*;
 use std::sync::atomic::AtomicUsize;
@@ -156,7 +156,7 @@ impl Checked {
                 x: x.view(),
                 weights,
                 linear: &linear,
-                effort: &Effort::OF_BLOCK,
+                effort: effort(model.n_trees()),
             },
             watch,
         )?;

@@ -32,6 +32,15 @@ pub(crate) struct Examples<'a> {
     pub(crate) effort: &'a Effort,
 }
 
+/// Returns the settings of the solver for rare labels in the nodes of `n_trees` trees.
+pub(crate) fn effort(n_trees: usize) -> &'static Effort {
+    if n_trees > 1 {
+        &Effort::OF_ONE_OF_SEVERAL_BLOCKS
+    } else {
+        &Effort::OF_BLOCK
+    }
+}
+
 /// The training set, the trees and the parameters. All nodes use the same ones.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Training<'a> {

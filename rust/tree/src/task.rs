@@ -11,13 +11,13 @@ use crate::fit::{Beams, NODES_PER_THREAD, Reach, count_labels, empty, outputs};
 use crate::grow::{Forest, Span};
 use crate::held::{HeldOut, rows_of_nodes, textbook};
 use crate::model::Model;
-use crate::node::{Desk, Examples, Fitted, Probe, Relay, Training};
+use crate::node::{Desk, Examples, Fitted, Probe, Relay, Training, effort};
 use crate::params::{Checked, Combine, Negatives, Params};
 use crate::vectors::{label_vectors, unit_vectors};
 use crate::weights::WeightsOwned;
 use manylabel_base::range::{ensure, same, same_rows};
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, parts, push};
-use manylabel_linear::dismec::{self, Effort, Loss, Outputs, Solver, Spare, Targets};
+use manylabel_linear::dismec::{self, Loss, Outputs, Solver, Spare, Targets};
 use manylabel_sparse::{CsrOwned, Labels, Stored};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -424,7 +424,7 @@ impl Task<'_> {
                 x: self.x.view(),
                 weights: self.weights,
                 linear: &self.linear,
-                effort: &Effort::OF_BLOCK,
+                effort: effort(self.params.n_trees),
             },
             labels: &self.outputs,
             forest: &self.forest,

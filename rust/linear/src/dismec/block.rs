@@ -94,6 +94,10 @@ impl Checked {
         let (frequent, rare) = labels.split_at(rare);
         let scored = forgotten.filter(|forgotten| forgotten.scored.n_rows() > 0);
         let unseen = scored.map(|forgotten| Unseen::of_rows(&problem, forgotten.rows));
+        let others_dot = scored.map(|forgotten| {
+            let rows = forgotten.scored.view();
+            problem.common.others_dots(rows, &problem.mean)
+        });
         let fit = Fit {
             start,
             carries: block.carries,
@@ -104,6 +108,7 @@ impl Checked {
             scored: scored
                 .map(|forgotten| forgotten.scored)
                 .zip(unseen.transpose()?),
+            others_dot: others_dot.transpose()?.unwrap_or_default(),
             spaces: Spaces::default(),
             watch,
         };
@@ -162,6 +167,8 @@ struct Fit<'a> {
     /// The rows to score, and the rows to which the copy of the weights is not fitted; `None` if there
     /// are no rows to score.
     scored: Option<(&'a CsrOwned, Unseen)>,
+    /// The dot product of each row to score and the mean row without common features; see `Common`.
+    others_dot: Vec<f32>,
     /// The workspaces of the solvers.
     spaces: Spaces,
     /// Counts finished labels.
@@ -192,16 +199,20 @@ impl Fit<'_> {
                 let n_iter =
                     active::solve(problem, labels, from, &params.0, self.effort, space, watch)?;
                 let carried = self.carried(labels, |lane| space.carry(lane))?;
-                let solved =
-                    params.prune_panel(problem, labels, &n_iter, |lane| Ok(space.weights(lane)))?;
+                let kept = |lane, prune| space.kept(problem, lane, prune);
+                let solved = params.prune_panel(problem, labels, &n_iter, kept)?;
                 let Some(unseen) = unseen else {
                     return Ok((solved, Vec::new(), carried));
                 };
                 let halves = labels.chunks(LANES).enumerate().map(|(half, labels)| {
                     let labels = (half * LANES, labels);
-                    let tell = |_, _: &[f32; LANES]| Ok(());
-                    active::unlearn(problem, unseen, labels, &params.0, space, watch, tell)?;
-                    self.scores(space.unlearned())
+                    active::unlearn(problem, unseen, labels, &params.0, space, watch)?;
+                    let (weights, kappas) = space.unlearned();
+                    let mut scores = self.scores(weights)?;
+                    for (scores, &dot) in scores.iter_mut().zip(&self.others_dot) {
+                        scores.add_scaled(-dot, kappas);
+                    }
+                    Ok(scores)
                 });
                 Ok((solved, few::<_, Result<_, _>>(halves)?, carried))
             })
@@ -211,8 +222,8 @@ impl Fit<'_> {
                 let rule = (params.0.tol, params.0.max_iter);
                 let n_iter = optimum::solve(problem, columns, labels, from, rule, space, watch)?;
                 let carried = self.carried(labels, |lane| space.carry(lane))?;
-                let solved =
-                    params.prune_panel(problem, labels, &n_iter, |lane| space.weights(lane))?;
+                let kept = |lane, prune| space.kept(problem.features.len(), lane, prune);
+                let solved = params.prune_panel(problem, labels, &n_iter, kept)?;
                 if let Some(unseen) = unseen {
                     let sizes = (labels.len(), n_iter.into_iter().max().unwrap_or(0));
                     let tell = |_, _: &[f32; LANES]| Ok(());

@@ -1,7 +1,7 @@
 //! Defines settings of the solver for rare labels. They limit how many negative rows the solver
 //! uses.
 
-/// Settings of the solver for rare labels; see `active.rs`.
+/// Settings of the solver for rare labels; see `active/mod.rs`.
 ///
 /// The solver uses only a working set of rows: all positive rows of the label, and a limited number
 /// of negative rows. A search scores all rows and finds negative rows that violate the margin.
@@ -38,6 +38,8 @@ pub struct Effort {
     /// The largest number of violators that a search keeps for each label, divided by the number of
     /// rows in a portion.
     pub(crate) joins_kept: usize,
+    /// The smallest number of violators that a search keeps, if there are enough.
+    pub(crate) min_kept: usize,
     /// The tolerance of a run of coordinate descent, divided by `tol`. The run has converged if the
     /// largest and the smallest projected dual gradient differ by at most this tolerance.
     pub(crate) dual_tol: f64,
@@ -58,6 +60,7 @@ impl Effort {
         join_per_positive: 2,
         min_join: 100,
         joins_kept: 8,
+        min_kept: 800,
         dual_tol: 30.0,
     };
 
@@ -75,10 +78,28 @@ impl Effort {
     /// The settings for blocks (selections of rows). A block has few rows with many features. For a
     /// block, the solver for rare labels is therefore faster than a solver that uses all rows, even
     /// for labels that a few percent of the rows have.
+    ///
+    /// Most rows of a block are similar to the rows of its labels, so a label needs fewer of them than of all rows. With
+    /// portions of 50 instead of 100 rows, one label tree takes 16 percent less time on citeulike-t and on a planted
+    /// set with 143,000 labels. The precision at 1 is lower by 0.1 on citeulike-t (mean of three seeds) and the same on
+    /// the planted set. With 25, it is lower by another 0.1 on the planted set.
     pub const OF_BLOCK: Self = Self {
         few: 300,
         rare_if_few: 5,
         fills_panels: true,
+        min_join: 50,
+        min_kept: 200,
         ..Self::FULL
+    };
+
+    /// The settings for blocks of a model that takes the mean of the scores of several blocks for each label. The mean
+    /// is less sensitive to the choice of negative rows, so portions are smaller. With these settings and three label
+    /// trees, the fit takes about 15 percent less time on citeulike-t and yso-finna-en. The precision at 1 changes by
+    /// less than 0.1 on delicious, citeulike-t and yso-finna-en, and by less than 0.15 on eurlex57k.
+    pub const OF_ONE_OF_SEVERAL_BLOCKS: Self = Self {
+        min_join: 25,
+        join_per_positive: 1,
+        min_kept: 100,
+        ..Self::OF_BLOCK
     };
 }

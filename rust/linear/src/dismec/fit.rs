@@ -52,8 +52,9 @@ impl Checked {
     /// > 0. `watch` counts finished labels. The fit runs on all threads of the pool.
     ///
     /// A step takes O(nnz(X)) time for sixteen labels. The copy of X takes 8 bytes per stored value, or 16
-    /// bytes if some labels are not rare. Each thread takes up to 512 bytes per feature (640 bytes with unknown
-    /// pairs) and 200 bytes per row, and in a search up to 256 bytes per row more. The weights that remain after pruning take additional memory.
+    /// bytes if some labels are not rare. Each thread takes 200 bytes per row and 140 bytes per feature. For labels with
+    /// many rows in the working set, it takes up to 650 bytes per feature (780 bytes with unknown pairs), and in a
+    /// search up to 256 bytes per row more. The weights that remain after pruning take additional memory.
     ///
     /// # Errors
     ///
@@ -114,69 +115,106 @@ impl Checked {
         Ok((labels, n_frequent))
     }
 
-    /// Drops the small weights of the labels of a panel that was just solved. `weights(lane)` returns the weights of
-    /// one label.
+    /// Drops the small weights of the labels of a panel that was just solved. `kept(lane, prune)` returns the weights
+    /// of one label that are not dropped.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if there is not enough memory, or any error of `weights`.
-    pub(super) fn prune_panel<W: AsRef<[f32]>>(
+    /// Returns [`Error::TooLarge`] if there is not enough memory, or any error of `kept`.
+    pub(super) fn prune_panel(
         &self,
         problem: &Problem<'_>,
         labels: &[u32],
         n_iter: &[usize],
-        weights: impl Fn(usize) -> Result<W, Error>,
+        mut kept: impl FnMut(usize, f32) -> Result<Kept, Error>,
     ) -> Result<Vec<Solved>, Error> {
         let lanes = labels.iter().zip(n_iter).enumerate();
-        few(lanes.map(|(lane, (&label, n_iter))| {
-            self.prune(problem, label, weights(lane)?.as_ref(), *n_iter)
+        few(lanes.map(|(lane, (&label, &n_iter))| {
+            let Kept { weights, intercept } = kept(lane, self.0.prune as f32)?;
+            let features = weights
+                .iter()
+                .map(|&(col, _)| problem.features[col as usize]);
+            let values = weights.iter().map(|&(_, weight)| weight);
+            Ok(Solved {
+                label,
+                features: collected("number of weights", features)?,
+                weights: collected("number of weights", values)?,
+                intercept,
+                n_iter: n_iter as u32,
+            })
         }))
     }
+}
 
-    /// Keeps those weights of one label that are not 0 and have an absolute value of at least `prune`. The
-    /// intercept is always kept.
+/// The weights of one label that are not dropped.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    /// Columns of [`Problem::x`] with their weights, without the column of the intercept.
+    pub(super) weights: Vec<(u32, f32)>,
+    /// The intercept, which is always kept.
+    pub(super) intercept: f32,
+}
+
+impl Kept {
+    /// Takes the weight of a column, if it is not 0 and has an absolute value of at least `prune`. Column `n_features`
+    /// is the intercept.
     ///
-    /// Most weights are dropped. So the weights are read in groups, and most groups take one
-    /// comparison per weight.
-    fn prune(
-        &self,
-        problem: &Problem<'_>,
-        label: u32,
-        weights: &[f32],
-        n_iter: usize,
-    ) -> Result<Solved, Error> {
-        const GROUP: usize = 16;
-        let prune = self.0.prune as f32;
-        let is_kept = |weight: f32| weight != 0.0 && weight.abs() >= prune;
-        let (of_features, intercept) = weights.split_at(problem.features.len());
-        let mut solved = Solved {
-            label,
-            features: Vec::new(),
-            weights: Vec::new(),
-            intercept: intercept.first().copied().unwrap_or(0.0),
-            n_iter: n_iter as u32,
-        };
-        let groups = problem
-            .features
-            .chunks(GROUP)
-            .zip(of_features.chunks(GROUP));
-        for (features, weights) in groups {
-            let n_kept: u32 = weights
-                .iter()
-                .map(|&weight| u32::from(is_kept(weight)))
-                .sum();
-            if n_kept == 0 {
-                continue;
-            }
-            for (&feature, &weight) in features.iter().zip(weights) {
-                if is_kept(weight) {
-                    push("number of weights", &mut solved.features, feature)?;
-                    push("number of weights", &mut solved.weights, weight)?;
-                }
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if there is not enough memory.
+    pub(super) fn push(
+        &mut self,
+        col: u32,
+        weight: f32,
+        n_features: usize,
+        prune: f32,
+    ) -> Result<(), Error> {
+        if col as usize == n_features {
+            self.intercept = weight;
+        } else if is_kept(weight, prune) {
+            push("number of weights", &mut self.weights, (col, weight))?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns true if a weight is not dropped.
+#[inline]
+fn is_kept(weight: f32, prune: f32) -> bool {
+    weight != 0.0 && weight.abs() >= prune
+}
+
+/// Returns those of the weights of all columns that are not 0 and have an absolute value of at least `prune`. The
+/// first `n_features` weights belong to features. The intercept, if any, follows them.
+///
+/// Most weights are dropped. So the weights are read in groups, and most groups take one
+/// comparison per weight.
+///
+/// # Errors
+///
+/// Returns [`Error::TooLarge`] if there is not enough memory.
+pub(super) fn large(
+    mut weights: impl Iterator<Item = f32>,
+    n_features: usize,
+    prune: f32,
+) -> Result<Kept, Error> {
+    const GROUP: usize = 16;
+    let mut kept = Kept::default();
+    let mut group = [0.0; GROUP];
+    for first in (0..n_features).step_by(GROUP) {
+        let group = &mut group[..GROUP.min(n_features - first)];
+        for (into, weight) in group.iter_mut().zip(&mut weights) {
+            *into = weight;
+        }
+        let n_kept: u32 = group.iter().map(|&w| u32::from(is_kept(w, prune))).sum();
+        if n_kept > 0 {
+            for (col, &weight) in (first as u32..).zip(&*group) {
+                kept.push(col, weight, n_features, prune)?;
             }
         }
-        Ok(solved)
     }
+    kept.intercept = weights.next().unwrap_or(0.0);
+    Ok(kept)
 }
 
 /// Collects the weights of some labels into one matrix, stored by label; shape (labels, `n_features`). `labels` must

@@ -48,7 +48,8 @@
 //! | `problem.rs` | X, its transpose and the sums that all labels share |
 //! | `start.rs` | weights of an earlier fit, from which `optimum` begins |
 //! | `targets.rs` | the labels of the rows, unknown pairs of row and label, and factors of the costs |
-//! | `optimum.rs`, `active.rs` | the two solvers |
+//! | `optimum.rs`, `active/` | the two solvers |
+//! | `packed.rs` | approximate scores of all rows for thirty-two labels |
 //! | `dense/` | the fit to dense features |
 //! | `logistic.rs` | the logistic loss, for the steps of `optimum` |
 //! | `unseen.rs` | scores of held-out rows, and the threshold |

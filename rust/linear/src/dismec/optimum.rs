@@ -25,6 +25,7 @@
 //! An unknown pair of row and label is a negative pair with the score [`UNKNOWN_SCORE`], which steps do not change.
 //! So it has no loss, and the loops over rows need no test for unknown pairs.
 
+use super::fit::{Kept, large};
 use super::logistic;
 use super::params::Loss;
 use super::problem::{Columns, Problem};
@@ -32,7 +33,7 @@ use super::start::{Carry, Start};
 use super::targets::UNKNOWN_SCORE;
 use super::unseen::Unseen;
 use crate::panel::{LANES, Lanes, Mask, Sums, times_panel};
-use manylabel_base::{Error, Watch, collected, filled, push};
+use manylabel_base::{Error, Watch, filled, push};
 use manylabel_simd::{STRETCH, wide};
 use manylabel_sparse::CsrRef;
 
@@ -132,15 +133,15 @@ impl Workspace {
         })
     }
 
-    /// Returns the weights of one of the sixteen labels, in the order of the columns of
-    /// `Problem::x`.
+    /// Returns the weights of one of the sixteen labels that are not 0 and have an absolute value of at least `prune`,
+    /// and the intercept, which follows `n_features` weights.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if the weights do not fit in memory.
-    pub(crate) fn weights(&self, lane: usize) -> Result<Vec<f32>, Error> {
+    /// Returns [`Error::TooLarge`] if there is not enough memory.
+    pub(crate) fn kept(&self, n_features: usize, lane: usize, prune: f32) -> Result<Kept, Error> {
         let weights = self.weights.iter().map(|weights| weights.0[lane]);
-        collected("number of features", weights)
+        large(weights, n_features, prune)
     }
 
     /// Returns the state of one of the sixteen labels that [`solve`] has just solved. Weights with an absolute value

@@ -51,8 +51,9 @@ impl Packed {
     }
 }
 
-/// The weights of one label: `w − κ m`, with the weights w, the factor κ, and the vector m of all labels.
-pub(crate) type Shifted<'a> = (&'a [f32], f32);
+/// The weights of one label are `w − κ m`, with the weights w, the factor κ, and the vector m of all labels. w is
+/// `None` if [`pack_listed`] will write it.
+pub(crate) type Shifted<'a> = (Option<&'a [f32]>, f32);
 
 /// Copies the weights of up to thirty-two labels to a panel. `labels` and `mean` have at least as many numbers as the
 /// panel has rows. The weights of missing labels become 0.
@@ -63,14 +64,19 @@ pub(crate) fn pack(labels: &[Shifted<'_>], mean: &[f32], panel: &mut [Packed]) {
     /// The weights of two labels that are copied before those of the next two labels. The copies stay in the
     /// first-level cache.
     const AT_ONCE: usize = 64;
+    const ZEROS: [f32; AT_ONCE] = [0.0; AT_ONCE];
     for (at, panel) in panel.chunks_mut(AT_ONCE).enumerate() {
         let first = at * AT_ONCE;
         let mean = &mean[first..first + panel.len()];
         for lane in 0..LANES {
-            let none: Shifted<'_> = (mean, 1.0);
-            let (low, low_factor) = labels.get(lane).map_or(none, |of| (&of.0[first..], of.1));
-            let high = labels.get(lane + LANES);
-            let (high, high_factor) = high.map_or(none, |of| (&of.0[first..], of.1));
+            let of_label = |lane: usize| {
+                let &(weights, factor) = labels.get(lane).unwrap_or(&(None, 0.0));
+                (
+                    weights.map_or(&ZEROS[..], |weights| &weights[first..]),
+                    factor,
+                )
+            };
+            let ((low, low_factor), (high, high_factor)) = (of_label(lane), of_label(lane + LANES));
             // The words are computed in a loop of their own, which the compiler vectorizes.
             let mut words = [0; AT_ONCE];
             let of_labels = low.iter().zip(high).zip(mean);
@@ -86,10 +92,64 @@ pub(crate) fn pack(labels: &[Shifted<'_>], mean: &[f32], panel: &mut [Packed]) {
     }
 }
 
-/// Computes the scores of the rows `first..first + out.len()` of `x`. The time is O(32 · number of entries of these
-/// rows).
+/// Does the same as [`pack`] for labels without w, if m is 0 except for the given features.
 #[wide]
-pub(crate) fn times_packed(x: CsrRef<'_>, first: usize, panel: &[Packed], out: &mut [Scores]) {
+pub(crate) fn pack_means(
+    factors: &Scores,
+    (features, mean): (&[u32], &[f32]),
+    panel: &mut [Packed],
+) {
+    panel.fill(Packed::default());
+    for &feature in features {
+        let mean = mean[feature as usize];
+        let row = &mut panel[feature as usize];
+        for lane in 0..LANES {
+            let low = rounded(0.0 - factors[0].0[lane] * mean);
+            let high = rounded(0.0 - factors[1].0[lane] * mean);
+            row.0[lane] = low | high << 16;
+        }
+    }
+}
+
+/// Writes the weights of one label to a panel, for the features that have a weight.
+pub(crate) fn pack_listed(
+    label: usize,
+    weights: impl Iterator<Item = (u32, f32)>,
+    factor: f32,
+    mean: &[f32],
+    panel: &mut [Packed],
+) {
+    let (lane, shift) = (label % LANES, label / LANES * 16);
+    for (feature, weight) in weights {
+        let word = &mut panel[feature as usize].0[lane];
+        let new = rounded(weight - factor * mean[feature as usize]);
+        *word = *word & !(0xffff << shift) | new << shift;
+    }
+}
+
+/// Returns the labels whose scores exceed `bound`, for each row.
+#[wide]
+pub(crate) fn above(scores: &[Scores], bound: f32, out: &mut [Group]) {
+    for (out, [low, high]) in out.iter_mut().zip(scores) {
+        let mut group = 0;
+        for lane in 0..LANES {
+            group |= Group::from(low.0[lane] > bound) << lane;
+            group |= Group::from(high.0[lane] > bound) << (lane + LANES);
+        }
+        *out = group;
+    }
+}
+
+/// Computes the scores of the rows `first..first + out.len()` of `x`. `factors` times the number of the row in `offsets`
+/// is subtracted from the scores of a row. The time is O(32 · number of entries of these rows).
+#[wide]
+pub(crate) fn times_packed(
+    x: CsrRef<'_>,
+    first: usize,
+    panel: &[Packed],
+    (factors, offsets): (&Scores, &[f32]),
+    out: &mut [Scores],
+) {
     for (i, out) in out.iter_mut().enumerate() {
         let (cols, values) = x.row(first + i);
         // Two sums for each half, so that no addition waits for the previous addition.
@@ -105,6 +165,8 @@ pub(crate) fn times_packed(x: CsrRef<'_>, first: usize, panel: &[Packed], out: &
         }
         a.add(&b);
         c.add(&d);
+        a.add_scaled(-offsets[first + i], &factors[0]);
+        c.add_scaled(-offsets[first + i], &factors[1]);
         *out = [a, c];
     }
 }
@@ -145,11 +207,43 @@ mod tests {
                     .collect()
             })
             .collect();
-        let labels: Vec<Shifted<'_>> = shifted.iter().map(|of| (&of[..], 0.5)).collect();
+        let labels: Vec<Shifted<'_>> = shifted.iter().map(|of| (Some(&of[..]), 0.5)).collect();
         let mut panel = vec![Packed([u32::MAX; LANES]); n_cols];
         pack(&labels, &mean, &mut panel);
+        // The same labels with a list of weights each.
+        let listed: Vec<Shifted<'_>> = (0..n_labels).map(|_| (None, 0.5)).collect();
+        let mut of_lists = vec![Packed([u32::MAX; LANES]); n_cols];
+        pack(&listed, &mean, &mut of_lists);
+        let mut of_means = vec![Packed([u32::MAX; LANES]); n_cols];
+        let factors = std::array::from_fn(|half| {
+            manylabel_simd::Lanes(std::array::from_fn(|lane| {
+                if half * LANES + lane < n_labels {
+                    0.5
+                } else {
+                    0.0
+                }
+            }))
+        });
+        let features: Vec<u32> = (0..n_cols as u32).collect();
+        pack_means(&factors, (&features, &mean), &mut of_means);
+        for panel_of_lists in [&mut of_lists, &mut of_means] {
+            for (label, weights) in shifted.iter().enumerate() {
+                let listed = (0..).zip(weights.iter().copied());
+                pack_listed(label, listed, 0.5, &mean, panel_of_lists);
+            }
+            for (got, expected) in panel_of_lists.iter().zip(&panel) {
+                assert_eq!(got.0, expected.0);
+            }
+        }
         let mut scores = vec![Scores::default(); n_rows - 1];
-        times_packed(x.view(), 1, &panel, &mut scores);
+        let offsets: Vec<f32> = (0..n_rows).map(|row| row as f32).collect();
+        times_packed(
+            x.view(),
+            1,
+            &panel,
+            (&[manylabel_simd::Lanes([2.0; LANES]); 2], &offsets),
+            &mut scores,
+        );
         for (row, scores) in (1..).zip(&scores) {
             let (cols, values) = x.row(row);
             for label in 0..GROUP {
@@ -162,7 +256,7 @@ mod tests {
                 });
                 let (exact, size) =
                     terms.fold((0.0, 0.0), |sum, term| (sum.0 + term.0, sum.1 + term.1));
-                let got = f64::from(scores[label / LANES].0[label % LANES]);
+                let got = f64::from(scores[label / LANES].0[label % LANES] + 2.0 * row as f32);
                 assert!((got - exact).abs() <= size / 500.0 + 1e-3, "{got} {exact}");
             }
         }

@@ -266,8 +266,8 @@ impl<'a> Task<'a> {
             let rule = (params.0.tol, params.0.max_iter);
             let start = self.start.as_ref();
             let n_iter = optimum::solve(problem, columns, labels, start, rule, space, watch)?;
-            let solved =
-                params.prune_panel(problem, labels, &n_iter, |lane| space.weights(lane))?;
+            let kept = |lane, prune| space.kept(problem.features.len(), lane, prune);
+            let solved = params.prune_panel(problem, labels, &n_iter, kept)?;
             let unseen = self.unseen.as_ref().zip(tally);
             if let (Some((unseen, tally)), Some(weight)) = (unseen, self.samples.0.weight(panel)) {
                 let sizes = (labels.len(), n_iter.into_iter().max().unwrap_or(0));
@@ -299,23 +299,17 @@ impl<'a> Task<'a> {
                 space,
                 watch,
             )?;
-            let solved =
-                params.prune_panel(problem, labels, &n_iter, |lane| Ok(space.weights(lane)))?;
+            let kept = |lane, prune| space.kept(problem, lane, prune);
+            let solved = params.prune_panel(problem, labels, &n_iter, kept)?;
             for (half, labels) in labels.chunks(LANES).enumerate() {
                 let unseen = self.unseen.as_ref().zip(tally);
                 let weight = self.samples.1.weight(GROUP / LANES * panel + half);
                 if let (Some((unseen, tally)), Some(weight)) = (unseen, weight) {
                     let labels_of_half = (half * LANES, labels);
+                    let params = &params.0;
+                    active::unlearn(problem, unseen, labels_of_half, params, space, watch)?;
                     unseen.count(problem, labels.len(), weight, tally, |tell| {
-                        active::unlearn(
-                            problem,
-                            unseen,
-                            labels_of_half,
-                            &params.0,
-                            space,
-                            watch,
-                            tell,
-                        )
+                        active::score_unseen(problem, unseen, labels_of_half, space, watch, tell)
                     })?;
                 }
             }

@@ -1,0 +1,210 @@
+//! Stores the weights of a label and reads the rows of its working set.
+//!
+//! The working set of most labels has a few hundred rows, which have entries in few of the features. *Compact*
+//! weights belong only to these features, in the order in which the features first occur in the rows. The rows are
+//! copied, and the numbers of features are replaced by positions in this list. So coordinate descent reads a few
+//! kilobytes again and again, which stay in the first two levels of the cache. Weights for all features would be
+//! spread over much more memory.
+//!
+//! *Full* weights belong to all features, and rows are read from X. A label has full weights if its working set has
+//! more entries than X has features, or if it has unknown rows.
+
+use crate::dismec::problem::Problem;
+use manylabel_base::{Error, extend, filled, push};
+
+/// Marks features that are not in the list of a label.
+pub(super) const NOWHERE: u32 = u32::MAX;
+
+/// Name of growing vectors in error messages about memory.
+const ENTRIES: &str = "number of entries of the working set";
+
+/// The weights of one label. They are sums of rows of the working set.
+#[derive(Debug, Default)]
+pub(super) struct Weights {
+    /// The weight of each feature in `features`, or of all features.
+    values: Vec<f32>,
+    /// The features of compact weights. Empty if weights are full.
+    features: Vec<u32>,
+    /// Whether all features have a weight.
+    is_full: bool,
+    /// For compact weights, the range of each row of the working set in `cols` and `entries`.
+    spans: Vec<(usize, usize)>,
+    /// Positions in `features`.
+    cols: Vec<u32>,
+    /// The values of the rows.
+    entries: Vec<f32>,
+}
+
+impl Weights {
+    /// Removes all rows. The weights are compact, and there are none.
+    pub(super) fn clear(&mut self) {
+        self.values.clear();
+        self.features.clear();
+        self.spans.clear();
+        self.cols.clear();
+        self.entries.clear();
+        self.is_full = false;
+    }
+
+    /// Adds a row to the rows that can be read. Features that did not occur before get the weight 0. `place` has the
+    /// position of each feature in the list of the label, or [`NOWHERE`].
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if there is not enough memory.
+    pub(super) fn take_in(
+        &mut self,
+        problem: &Problem<'_>,
+        row: u32,
+        place: &mut [u32],
+    ) -> Result<(), Error> {
+        if self.is_full {
+            return Ok(());
+        }
+        let (cols, values) = problem.x.row(row as usize);
+        let begin = self.cols.len();
+        if begin + cols.len() > problem.dim() {
+            self.unmount(place);
+            return self.fill_up(problem.dim());
+        }
+        for &feature in cols {
+            let place = &mut place[feature as usize];
+            if *place == NOWHERE {
+                *place = self.features.len() as u32;
+                push(ENTRIES, &mut self.features, feature)?;
+                push(ENTRIES, &mut self.values, 0.0)?;
+            }
+        }
+        let places = cols.iter().map(|&feature| place[feature as usize]);
+        extend(ENTRIES, &mut self.cols, places)?;
+        extend(ENTRIES, &mut self.entries, values.iter().copied())?;
+        push(ENTRIES, &mut self.spans, (begin, self.cols.len()))
+    }
+
+    /// Makes the weights full.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if there is not enough memory.
+    pub(super) fn fill_up(&mut self, dim: usize) -> Result<(), Error> {
+        let mut full = filled("number of features", 0.0, dim)?;
+        self.add_to(&mut full);
+        self.clear();
+        self.is_full = true;
+        self.values = full;
+        Ok(())
+    }
+
+    /// Writes the position of each feature of compact weights to `place`.
+    pub(super) fn mount(&self, place: &mut [u32]) {
+        for (at, &feature) in (0..).zip(&self.features) {
+            place[feature as usize] = at;
+        }
+    }
+
+    /// Writes [`NOWHERE`] to `place` for each feature of compact weights.
+    pub(super) fn unmount(&self, place: &mut [u32]) {
+        for &feature in &self.features {
+            place[feature as usize] = NOWHERE;
+        }
+    }
+
+    /// Returns the row at a position of the working set, as positions in [`values`](Self::values) and values. `row` is
+    /// the number of this row in X.
+    #[inline]
+    pub(super) fn row<'a>(
+        &'a self,
+        problem: &'a Problem<'_>,
+        at: usize,
+        row: u32,
+    ) -> (&'a [u32], &'a [f32]) {
+        if self.is_full {
+            return problem.x.row(row as usize);
+        }
+        let (begin, end) = self.spans[at];
+        (&self.cols[begin..end], &self.entries[begin..end])
+    }
+
+    /// Returns the dot product of the weights and the row at a position of the working set.
+    #[inline]
+    pub(super) fn dot(&self, problem: &Problem<'_>, at: usize, row: u32) -> f32 {
+        let (cols, values) = self.row(problem, at, row);
+        sparse_dot(cols, values, &self.values)
+    }
+
+    /// Adds `scale` times the row at a position of the working set to the weights.
+    #[inline]
+    pub(super) fn add_row(&mut self, problem: &Problem<'_>, at: usize, row: u32, scale: f32) {
+        let (cols, values) = if self.is_full {
+            problem.x.row(row as usize)
+        } else {
+            let (begin, end) = self.spans[at];
+            (&self.cols[begin..end], &self.entries[begin..end])
+        };
+        for (&col, &value) in cols.iter().zip(values) {
+            self.values[col as usize] += scale * value;
+        }
+    }
+
+    /// Moves the row at position `from` to the position `to`, which is not larger.
+    pub(super) fn move_row(&mut self, from: usize, to: usize) {
+        if !self.is_full {
+            self.spans[to] = self.spans[from];
+        }
+    }
+
+    /// Drops the rows from position `n_rows` on.
+    pub(super) fn truncate(&mut self, n_rows: usize) {
+        self.spans.truncate(n_rows);
+    }
+
+    /// Returns the weights of all features, or `None` if they are compact.
+    pub(super) fn full(&self) -> Option<&[f32]> {
+        self.is_full.then_some(&self.values[..])
+    }
+
+    /// Adds `scale` times a vector over all features to full weights.
+    pub(super) fn shift(&mut self, scale: f32, by: &[f32]) {
+        for (value, by) in self.values.iter_mut().zip(by) {
+            *value += scale * by;
+        }
+    }
+
+    /// Returns the features of compact weights and their weights.
+    pub(super) fn listed(&self) -> impl Iterator<Item = (u32, f32)> {
+        let features = self.features.iter().copied();
+        features.zip(self.values.iter().copied())
+    }
+
+    /// Adds compact weights to a vector over all features.
+    pub(super) fn add_to(&self, full: &mut [f32]) {
+        for (feature, weight) in self.listed() {
+            full[feature as usize] += weight;
+        }
+    }
+
+    /// Writes 0 to a vector over all features, for each feature of compact weights.
+    pub(super) fn clear_from(&self, full: &mut [f32]) {
+        for &feature in &self.features {
+            full[feature as usize] = 0.0;
+        }
+    }
+}
+
+/// Returns `Σ_j values_j w[cols_j]`. Four partial sums are used, so that no addition waits for the
+/// previous addition.
+#[inline]
+pub(super) fn sparse_dot(cols: &[u32], values: &[f32], w: &[f32]) -> f32 {
+    let (mut a, mut b, mut c, mut d) = (0.0f32, 0.0f32, 0.0f32, 0.0f32);
+    let (cols4, values4) = (cols.chunks_exact(4), values.chunks_exact(4));
+    for (&col, &value) in cols4.remainder().iter().zip(values4.remainder()) {
+        a += value * w[col as usize];
+    }
+    for (col, value) in cols4.zip(values4) {
+        a += value[0] * w[col[0] as usize];
+        b += value[1] * w[col[1] as usize];
+        c += value[2] * w[col[2] as usize];
+        d += value[3] * w[col[3] as usize];
+    }
+    (a + b) + (c + d)
+}
