@@ -76,10 +76,15 @@ def test_one_leaf_scored_by_leaf_is_dismec(solver, loss):
     Y = Y[:, (counts > 0) & (counts < (20 if solver == "fast" else 2000))]
     params = {"threshold": "zero", "prune": 0.01, "normalize": "rows", "random_state": 0}
     params |= {"solver": solver, "loss": loss}
-    tree = LabelTreeClassifier(1.0, max_leaf=400, combine="leaf", **params).fit(X, Y)
-    flat = DiSMECClassifier(1.0, **params).fit(X, Y)
+    tree = LabelTreeClassifier(1.0, max_leaf=400, combine="leaf", **params).fit(X, Y).decision_function(X)
+    flat = DiSMECClassifier(1.0, **params).fit(X, Y).decision_function(X)
     assert Y.shape[1] > 50
-    np.testing.assert_array_equal(tree.decision_function(X), flat.decision_function(X))
+    if (solver, loss) != ("fast", "squared_hinge"):
+        np.testing.assert_array_equal(tree, flat)
+        return
+    # For rare labels, the leaf uses fewer negative rows. Both scores approximate those of the exact solver.
+    exact = DiSMECClassifier(1.0, **params | {"solver": "exact"}).fit(X, Y).decision_function(X)
+    assert np.abs(tree - exact).mean() < 1.25 * np.abs(flat - exact).mean() < 0.1
 
 
 def test_a_wide_beam_scores_all_labels(planted, fitted):
