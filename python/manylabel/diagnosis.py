@@ -196,7 +196,8 @@ def doctor(
     - labels with the same rows;
     - rows with the same features and different labels;
     - rows with the same features and the same labels;
-    - folds whose training rows or test rows lack a label, if the label has at least one row per fold;
+    - folds whose training rows or test rows lack a label. Labels with fewer rows than there are folds do not
+      count;
     - rows without labels, and rows without features;
     - labels with fewer than 5 rows;
     - features with only one value.

@@ -250,7 +250,8 @@ def _pecos_nodes(
         )
     if n_outputs != weights.shape[1]:
         raise ValueError(
-            f"{folder}: expected a cluster for each of {weights.shape[1]} outputs, got {n_outputs}"
+            f"{folder}: expected clusters of {weights.shape[1]} outputs, as in the weights, got clusters of "
+            f"{n_outputs} outputs"
         )
     if np.bincount(clusters.indices, minlength=n_outputs).max(initial=0) > 1:
         raise ValueError(f"{folder}: expected each label in one cluster, got a label in several clusters")

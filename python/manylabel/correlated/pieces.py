@@ -1,8 +1,8 @@
 """Pieces of the fit of `CorrLogClassifier`.
 
-The fit consists of rounds, such as gradients. A gradient is a sum over all rows for all labels. Its units of
-work are groups of labels and of rows, so several processes can share a round. There is a single piece, which
-is the model after all rounds.
+The fit consists of rounds, such as gradients. A gradient is a sum over all rows for all labels. Several
+processes can share a round: a unit of work has a group of labels and a group of rows. The folder gets one
+file for the whole model, after the last round.
 """
 
 from __future__ import annotations

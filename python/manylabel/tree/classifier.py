@@ -655,10 +655,10 @@ class LabelTreeClassifier(EditableLabels):
         the leaves. The second search is the search of `fit`, and finds negative rows. A new label is fitted
         together with other new labels of its leaf if every row that has the label reaches this leaf in the
         second search. All other new labels are fitted one by one, in a few passes over the rows that reach
-        their leaf. This takes more time, in proportion to the number of rows and labels of the leaf. For
-        example, adding 428 labels to a model of eurlex57k with 3,843 labels takes half as long as fitting all
-        labels. The arrays of the weights are copied, so the method needs memory for a second model, with 4
-        bytes for each weight.
+        their leaf. This takes more time for leaves with more rows and more labels. For example, adding 428
+        labels to a model of eurlex57k with 3,843 labels takes half as long as fitting all labels. The arrays
+        of the weights are copied, so the method needs memory for a second model, with 4 bytes for each
+        weight.
 
         Examples
         --------
