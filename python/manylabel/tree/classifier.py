@@ -132,8 +132,8 @@ class LabelTreeClassifier(EditableLabels):
     path_weight : float or "auto", default="auto"
         Exponent of the probability of the leaf, with ``combine="product"``; finite and >= 0. The probability
         of a leaf is the product of the probabilities of all nodes on the path from the root to the leaf. With
-        0, the path does not influence the score. "auto" tries eight values from 0 to 1, and chooses the value
-        with the best rankings of held-out rows (see Notes).
+        0, the path does not influence the score. "auto" tries eight values from 0 to 1, and chooses the
+        smallest value with nearly the best rankings of held-out rows (see Notes).
     prune : float or "auto", default="auto"
         Weights with an absolute value below `prune` are set to zero; finite and >= 0. "auto" is 0.1 if ``C_``
         is at least 1. Otherwise, it is ``0.1 * sqrt(C_)``, because a smaller C gives smaller weights.
@@ -310,11 +310,12 @@ class LabelTreeClassifier(EditableLabels):
     held-out rows is also limited such that they reach at most about four million labels in total. The
     classifiers are not fitted again from the start. Instead, after the fit of a node, a few solver steps
     adapt a copy of its weights to the rows that are not held out. This copy scores the held-out rows. The
-    weights of the model do not change. `path_weight_` is the value with the largest sum of the precisions at
-    1, 3 and 5 on the held-out rows. `threshold_` is the score at which the number of predicted labels of
-    these rows equals the number of their true labels. If the held-out rows have fewer than 200 labels in
-    total, `path_weight_` is 1. If the held-out rows have fewer than ten labels in total, the threshold is the
-    same as with "zero".
+    weights of the model do not change. Values of `path_weight` are compared by the sum of the precisions at
+    1, 3 and 5 on the held-out rows. `path_weight_` is the smallest value whose sum is within 0.1 percent of
+    the largest sum. If all sums are equal, it is 1. `threshold_` is the score at which the number of
+    predicted labels of these rows equals the number of their true labels. If the held-out rows have fewer
+    than 200 labels in total, `path_weight_` is 1. If the held-out rows have fewer than ten labels in total,
+    the threshold is the same as with "zero".
 
     With ``weights="float16"``, the relative error of a weight is at most ``2**-11``. If the absolute value of
     the weight is below ``2**-14``, the absolute error is at most ``2**-25`` instead. With ``weights="int8"``,

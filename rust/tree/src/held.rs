@@ -6,8 +6,8 @@
 //! the model do not change.
 //!
 //! The adapted weights score the held-out rows. Level by level, the scores decide which nodes these rows are
-//! sent to, as in a prediction. The exponent is the one with the best rankings of the held-out rows. At the
-//! cut, the number of predicted labels of the held-out rows equals the number of their true labels.
+//! sent to, as in a prediction. The exponent is the smallest one with nearly the best rankings of the held-out
+//! rows. At the cut, the number of predicted labels of the held-out rows equals the number of their true labels.
 
 use crate::model::Model;
 use crate::params::{Combine, Params};
@@ -31,7 +31,7 @@ const FEWEST_POSITIVES: usize = 10;
 const FEWEST_TO_RANK: usize = 200;
 
 /// The exponents of the probability of the leaf that are compared. On five data sets, the best exponents were
-/// from 0 to 1. The exponent 1 comes first, because it is the product rule of Parabel and PECOS.
+/// from 0 to 1. They are in decreasing order. The exponent 1 is the product rule of Parabel and PECOS.
 const PATH_WEIGHTS: [f64; 8] = [1.0, 0.7, 0.5, 0.35, 0.2, 0.1, 0.05, 0.0];
 
 /// The smallest exponent is chosen whose rankings reach this share of the best. Held-out rows favour large exponents a
@@ -267,7 +267,7 @@ impl HeldOut {
     }
 
     /// Returns the combination with the smallest exponent of the path whose rankings of the held-out rows are
-    /// nearly as good as the best ([`AS_GOOD`]). If no exponent is better than the one of [`textbook`], that one is
+    /// nearly as good as the best ([`AS_GOOD`]). If all exponents are equally good, the one of [`textbook`] is
     /// returned.
     ///
     /// Returns [`textbook`] if the rows have fewer than [`FEWEST_TO_RANK`] labels. Each row is ranked by the
@@ -305,16 +305,13 @@ impl HeldOut {
             }
         }
         let best = totals.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        if totals[0] >= best {
+        // Without a choice, as in a tree of one leaf, the product rule is the usual one.
+        if totals.iter().all(|&total| total >= best) {
             return Ok(textbook());
         }
-        let is_as_good = |&(total, _): &(f64, f64)| total >= AS_GOOD * best;
-        let mut as_good = totals.into_iter().zip(PATH_WEIGHTS).filter(is_as_good);
-        let smallest = as_good
-            .next_back()
-            .map_or(1.0, |(_, path_weight)| path_weight);
+        let as_good = totals.iter().rposition(|&total| total >= AS_GOOD * best);
         Ok(Combine::Product {
-            path_weight: smallest,
+            path_weight: PATH_WEIGHTS[as_good.unwrap_or(0)],
         })
     }
 

@@ -10,7 +10,7 @@
 ///
 /// `DiSMEC` uses [`FULL`](Self::FULL). Some models fit each label to a selection of rows. Most of
 /// the selected rows are similar to the rows that have the label. Such models can use
-/// [`OF_BLOCK`](Self::OF_BLOCK).
+/// [`OF_BLOCK`](Self::OF_BLOCK), or [`OF_ONE_OF_SEVERAL_BLOCKS`](Self::OF_ONE_OF_SEVERAL_BLOCKS).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Effort {
     /// A label is rare if fewer than one in `rare` of the rows for which it is known is positive.
@@ -35,8 +35,8 @@ pub struct Effort {
     pub(crate) join_per_positive: usize,
     /// The smallest number of negative rows in a portion, if there are enough violators.
     pub(crate) min_join: usize,
-    /// The largest number of violators that a search keeps for each label, divided by the number of
-    /// rows in a portion.
+    /// The largest number of violators that a search keeps for each label, divided by `join_per_positive` times the
+    /// number of positive rows of the label. It keeps at least `min_kept` of them.
     pub(crate) joins_kept: usize,
     /// The smallest number of violators that a search keeps, if there are enough.
     pub(crate) min_kept: usize,

@@ -77,8 +77,8 @@ const BACKGROUND_EVERY: usize = 16;
 const PASSES_TO_UNLEARN: usize = 3;
 
 /// A label carries at most `n₊ + max(4 n₊, 200)` rows to a fit to similar rows, where n₊ is the number of its positive
-/// rows. Negative rows with large dual variables are preferred. These are two portions of
-/// [`Effort::OF_BLOCK`](super::Effort::OF_BLOCK).
+/// rows. Negative rows with large dual variables are preferred. This is more than a label with few positive rows has
+/// in one search of [`Effort::OF_ONE_OF_SEVERAL_BLOCKS`](super::Effort::OF_ONE_OF_SEVERAL_BLOCKS).
 const CARRIED_PER_POSITIVE: usize = 4;
 
 /// See [`CARRIED_PER_POSITIVE`].
@@ -100,7 +100,7 @@ pub(crate) struct Workspace {
     packed: Vec<Packed>,
     /// The approximate scores of up to [`ROWS_PER_STEP`] rows.
     scores: Vec<Scores>,
-    /// The labels for which these rows violate the margin.
+    /// For each row in `scores`, the labels for which it violates the margin.
     violators: Vec<Group>,
     /// The weights of sixteen labels, interleaved for scoring held-out rows; shape (dim). It is empty until the
     /// first call of [`unlearn`].
@@ -259,6 +259,8 @@ pub(crate) fn solve(
     } = space;
     let lanes = &mut lanes[..labels.len()];
     in_play.fill(0);
+    // A fit that failed for lack of memory may have left positions.
+    place.fill(NOWHERE);
     let mut n_started = 0;
     for (at, (lane, &label)) in lanes.iter_mut().zip(labels).enumerate() {
         lane.begin(problem, label, place)?;

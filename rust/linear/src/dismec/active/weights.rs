@@ -7,7 +7,8 @@
 //! spread over much more memory.
 //!
 //! *Full* weights belong to all features, and rows are read from X. A label has full weights if its working set has
-//! more entries than X has features, or if it has unknown rows.
+//! more entries than X has features, or if it has unknown rows, because the mean row of its known rows has all features.
+//! A label keeps full weights until its fit ends.
 
 use crate::dismec::problem::Problem;
 use manylabel_base::{Error, extend, filled, push};
@@ -89,9 +90,11 @@ impl Weights {
     pub(super) fn fill_up(&mut self, dim: usize) -> Result<(), Error> {
         let mut full = filled("number of features", 0.0, dim)?;
         self.add_to(&mut full);
-        self.clear();
-        self.is_full = true;
-        self.values = full;
+        *self = Self {
+            values: full,
+            is_full: true,
+            ..Self::default()
+        };
         Ok(())
     }
 
@@ -165,6 +168,10 @@ impl Weights {
 
     /// Adds `scale` times a vector over all features to full weights.
     pub(super) fn shift(&mut self, scale: f32, by: &[f32]) {
+        debug_assert!(
+            self.is_full,
+            "the positions of compact weights are not features"
+        );
         for (value, by) in self.values.iter_mut().zip(by) {
             *value += scale * by;
         }
