@@ -281,9 +281,10 @@ pub(crate) fn solve(
         effort.searches
     };
     for _ in 0..searches {
-        pack_lanes(problem, lanes, packed);
+        let kappas = kappas(lanes);
+        pack_lanes(problem, lanes, &kappas, packed);
         let memory = (&packed[..], &mut scores[..], &mut violators[..]);
-        search(problem, effort, lanes, memory, in_play, watch)?;
+        search(problem, effort, (lanes, &kappas), memory, in_play, watch)?;
         for lane in &mut *lanes {
             lane.rescore_found(problem, lane.n_joining(effort), full);
         }
@@ -401,14 +402,14 @@ pub(crate) fn score_unseen(
 }
 
 /// Rounds the weights of up to thirty-two labels and copies them to a panel.
-fn pack_lanes(problem: &Problem<'_>, lanes: &mut [Lane], packed: &mut [Packed]) {
+fn pack_lanes(problem: &Problem<'_>, lanes: &mut [Lane], kappas: &Scores, packed: &mut [Packed]) {
     let common = &problem.common;
     for lane in lanes.iter_mut() {
         lane.shift(-lane.kappa as f32);
     }
     if lanes.iter().all(|lane| lane.weights.full().is_none()) {
         let means = (&common.features[..], &common.mean[..]);
-        pack_means(&kappas(lanes), means, packed);
+        pack_means(kappas, means, packed);
     } else {
         let labels = lanes
             .iter()
@@ -437,12 +438,11 @@ fn kappas(lanes: &[Lane]) -> Scores {
 fn search(
     problem: &Problem<'_>,
     effort: &Effort,
-    lanes: &mut [Lane],
+    (lanes, kappas): (&mut [Lane], &Scores),
     (packed, scores, violators): (&[Packed], &mut [Scores], &mut [Group]),
     in_play: &[Group],
     watch: &Watch,
 ) -> Result<(), Error> {
-    let kappas = kappas(lanes);
     for lane in lanes.iter_mut() {
         lane.found.clear();
     }
@@ -452,7 +452,7 @@ fn search(
         watch.step(0)?;
         let n_rows = ROWS_PER_STEP.min(problem.n_rows() - first);
         let scores = &mut scores[..n_rows];
-        let offsets = (&kappas, &problem.common.others_dot[..]);
+        let offsets = (kappas, &problem.common.others_dot[..]);
         times_packed(problem.x.view(), first, packed, offsets, scores);
         let violators = &mut violators[..n_rows];
         above(scores, MARGIN - 1.0 - SLACK, violators);

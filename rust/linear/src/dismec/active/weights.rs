@@ -26,14 +26,34 @@ pub(super) struct Weights {
     values: Vec<f32>,
     /// The features of compact weights. Empty if weights are full.
     features: Vec<u32>,
+    /// The rows of the working set.
+    rows: Rows,
+}
+
+/// The rows of a working set. They are copied if weights are compact, and are those of X otherwise.
+#[derive(Debug, Default)]
+struct Rows {
     /// Whether all features have a weight.
     is_full: bool,
     /// For compact weights, the range of each row of the working set in `cols` and `entries`.
     spans: Vec<(usize, usize)>,
-    /// Positions in `features`.
+    /// Positions in [`Weights::features`].
     cols: Vec<u32>,
     /// The values of the rows.
     entries: Vec<f32>,
+}
+
+impl Rows {
+    /// Returns the row at a position of the working set, as positions in [`Weights::values`] and values. `row` is
+    /// the number of this row in X.
+    #[inline]
+    fn get<'a>(&'a self, problem: &'a Problem<'_>, at: usize, row: u32) -> (&'a [u32], &'a [f32]) {
+        if self.is_full {
+            return problem.x.row(row as usize);
+        }
+        let (begin, end) = self.spans[at];
+        (&self.cols[begin..end], &self.entries[begin..end])
+    }
 }
 
 impl Weights {
@@ -41,10 +61,10 @@ impl Weights {
     pub(super) fn clear(&mut self) {
         self.values.clear();
         self.features.clear();
-        self.spans.clear();
-        self.cols.clear();
-        self.entries.clear();
-        self.is_full = false;
+        self.rows.spans.clear();
+        self.rows.cols.clear();
+        self.rows.entries.clear();
+        self.rows.is_full = false;
     }
 
     /// Adds a row to the rows that can be read. Features that did not occur before get the weight 0. `place` has the
@@ -59,11 +79,11 @@ impl Weights {
         row: u32,
         place: &mut [u32],
     ) -> Result<(), Error> {
-        if self.is_full {
+        if self.rows.is_full {
             return Ok(());
         }
         let (cols, values) = problem.x.row(row as usize);
-        let begin = self.cols.len();
+        let begin = self.rows.cols.len();
         if begin + cols.len() > problem.dim() {
             self.unmount(place);
             return self.fill_up(problem.dim());
@@ -77,9 +97,9 @@ impl Weights {
             }
         }
         let places = cols.iter().map(|&feature| place[feature as usize]);
-        extend(ENTRIES, &mut self.cols, places)?;
-        extend(ENTRIES, &mut self.entries, values.iter().copied())?;
-        push(ENTRIES, &mut self.spans, (begin, self.cols.len()))
+        extend(ENTRIES, &mut self.rows.cols, places)?;
+        extend(ENTRIES, &mut self.rows.entries, values.iter().copied())?;
+        push(ENTRIES, &mut self.rows.spans, (begin, self.rows.cols.len()))
     }
 
     /// Makes the weights full.
@@ -92,7 +112,10 @@ impl Weights {
         self.add_to(&mut full);
         *self = Self {
             values: full,
-            is_full: true,
+            rows: Rows {
+                is_full: true,
+                ..Rows::default()
+            },
             ..Self::default()
         };
         Ok(())
@@ -112,38 +135,17 @@ impl Weights {
         }
     }
 
-    /// Returns the row at a position of the working set, as positions in [`values`](Self::values) and values. `row` is
-    /// the number of this row in X.
-    #[inline]
-    pub(super) fn row<'a>(
-        &'a self,
-        problem: &'a Problem<'_>,
-        at: usize,
-        row: u32,
-    ) -> (&'a [u32], &'a [f32]) {
-        if self.is_full {
-            return problem.x.row(row as usize);
-        }
-        let (begin, end) = self.spans[at];
-        (&self.cols[begin..end], &self.entries[begin..end])
-    }
-
     /// Returns the dot product of the weights and the row at a position of the working set.
     #[inline]
     pub(super) fn dot(&self, problem: &Problem<'_>, at: usize, row: u32) -> f32 {
-        let (cols, values) = self.row(problem, at, row);
+        let (cols, values) = self.rows.get(problem, at, row);
         sparse_dot(cols, values, &self.values)
     }
 
     /// Adds `scale` times the row at a position of the working set to the weights.
     #[inline]
     pub(super) fn add_row(&mut self, problem: &Problem<'_>, at: usize, row: u32, scale: f32) {
-        let (cols, values) = if self.is_full {
-            problem.x.row(row as usize)
-        } else {
-            let (begin, end) = self.spans[at];
-            (&self.cols[begin..end], &self.entries[begin..end])
-        };
+        let (cols, values) = self.rows.get(problem, at, row);
         for (&col, &value) in cols.iter().zip(values) {
             self.values[col as usize] += scale * value;
         }
@@ -151,25 +153,25 @@ impl Weights {
 
     /// Moves the row at position `from` to the position `to`, which is not larger.
     pub(super) fn move_row(&mut self, from: usize, to: usize) {
-        if !self.is_full {
-            self.spans[to] = self.spans[from];
+        if !self.rows.is_full {
+            self.rows.spans[to] = self.rows.spans[from];
         }
     }
 
     /// Drops the rows from position `n_rows` on.
     pub(super) fn truncate(&mut self, n_rows: usize) {
-        self.spans.truncate(n_rows);
+        self.rows.spans.truncate(n_rows);
     }
 
     /// Returns the weights of all features, or `None` if they are compact.
     pub(super) fn full(&self) -> Option<&[f32]> {
-        self.is_full.then_some(&self.values[..])
+        self.rows.is_full.then_some(&self.values[..])
     }
 
     /// Adds `scale` times a vector over all features to full weights.
     pub(super) fn shift(&mut self, scale: f32, by: &[f32]) {
         debug_assert!(
-            self.is_full,
+            self.rows.is_full,
             "the positions of compact weights are not features"
         );
         for (value, by) in self.values.iter_mut().zip(by) {
