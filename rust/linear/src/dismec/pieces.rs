@@ -270,7 +270,8 @@ impl<'a> Task<'a> {
             let solved = params.prune_panel(problem, labels, &n_iter, kept)?;
             let unseen = self.unseen.as_ref().zip(tally);
             if let (Some((unseen, tally)), Some(weight)) = (unseen, self.samples.0.weight(panel)) {
-                let sizes = (labels.len(), n_iter.into_iter().max().unwrap_or(0));
+                let n_steps = optimum::steps_to_unlearn(n_iter.into_iter().max().unwrap_or(0));
+                let sizes = (labels.len(), n_steps);
                 unseen.count(problem, labels.len(), weight, tally, |tell| {
                     optimum::unlearn(problem, columns, unseen, sizes, space, watch, tell)
                 })?;

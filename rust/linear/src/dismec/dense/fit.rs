@@ -6,7 +6,7 @@ use super::group::{Group, LANES, size};
 use super::moments::Moments;
 use super::start::{Begun, Start, begin};
 use crate::cut::Tally;
-use crate::dismec::optimum::{STEPS_PER_STEP_TO_UNLEARN, STEPS_TO_UNLEARN};
+use crate::dismec::optimum::steps_to_unlearn;
 use crate::dismec::problem::{check_magnitude, costs};
 use crate::dismec::unseen::{Sample, Unseen};
 use crate::dismec::{Checked, Effort, Loss, Solver, Targets};
@@ -281,8 +281,7 @@ fn drop_scores(
         }
     }
     let n_steps = lanes.iter().map(|&lane| n_iter[lane]).max().unwrap_or(0) as usize;
-    let (least, most) = STEPS_TO_UNLEARN;
-    let n_steps = (n_steps / STEPS_PER_STEP_TO_UNLEARN).clamp(least, most);
+    let n_steps = steps_to_unlearn(n_steps);
     let stop = filled("number of labels", 0.0, lanes.len())?;
     sample.score(problem, watch)?;
     let costs = (&unseen.cost[..], unseen.total_cost);
