@@ -23,6 +23,7 @@ VARIANTS = {
     "float16": {"weights": "float16"},
     "int8": {"weights": "int8"},
     "not scaled": {"normalize": False, "fit_intercept": False},
+    "columns": {"normalize": "columns"},
 }
 
 

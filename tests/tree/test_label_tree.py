@@ -253,6 +253,7 @@ def test_logistic_scores_obey_the_chain_rule():
         path_weight=1.0,
         threshold=0.0,
         prune=0.0,
+        normalize="rows",
         tol=1e-5,
         random_state=0,
     ).fit(X, Y)

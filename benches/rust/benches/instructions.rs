@@ -509,8 +509,14 @@ fn rank_by_trees(n_trees: usize, n_rows: usize) -> Kernel {
             .expect("small"),
     );
     let scorer = leaked(
-        tree::Scorer::new(model.arrays(), params.beam, model.combine, 0.0, true)
-            .expect("lengths agree"),
+        tree::Scorer::new(
+            model.arrays(),
+            params.beam,
+            model.combine,
+            0.0,
+            tree::Scaling::Rows,
+        )
+        .expect("lengths agree"),
     );
     let (x, _, _) = examples(Text { n: n_rows, ..TREE }.examples(1));
     kernel(move || scorer.topk(x.into(), 5, watch()))

@@ -5,7 +5,7 @@ use criterion::{
 };
 use manylabel_base::Watch;
 use manylabel_benches::{Text, measure_rankings, on_one_thread};
-use manylabel_tree::{Params, Scorer};
+use manylabel_tree::{Params, Scaling, Scorer};
 
 /// Several levels of small nodes. The labels are fewer than in real data, so the leaves are smaller too.
 fn params(n_trees: usize) -> Params {
@@ -42,8 +42,14 @@ fn predict(criterion: &mut Criterion) {
         let model = checked
             .fit(x.view().into(), &y.owned(), None, None, &Watch::new())
             .expect("small");
-        let scorer = Scorer::new(model.arrays(), params.beam, model.combine, 0.0, true)
-            .expect("lengths agree");
+        let scorer = Scorer::new(
+            model.arrays(),
+            params.beam,
+            model.combine,
+            0.0,
+            Scaling::Rows,
+        )
+        .expect("lengths agree");
         measure_rankings(&mut group, name, "", (text, 1), &scorer);
     }
 }

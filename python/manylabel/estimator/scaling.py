@@ -18,6 +18,7 @@ __all__ = [
     "core_table",
     "holds_measurements",
     "inverse_deviations",
+    "scaled_columns",
     "unscaled_weights",
 ]
 
@@ -56,6 +57,26 @@ def inverse_deviations(X: csr_array, sample_weight: NDArray[np.float32] | None) 
     variances = np.maximum(squares + np.maximum(absent, 0.0) * means**2, 0.0) / total
     varies = variances > _CONSTANT * means**2
     return np.where(varies, 1 / np.sqrt(np.where(varies, variances, 1.0)), 0.0)
+
+
+def scaled_columns(
+    X: csr_array, columns: tuple[NDArray[np.float64], NDArray[np.float64]] | None
+) -> csr_array:
+    """Return X with scaled columns: each value x becomes ``(x - shift) * scale``.
+
+    Parameters
+    ----------
+    X : csr_array of shape (n_samples, n_features)
+        Features.
+    columns : tuple of two ndarrays of shape (n_features,), dtype float64, or None
+        The shift and the scale of each column; see `ScaledFeatures.columns`. If None, X is returned.
+
+    Returns
+    -------
+    csr_array of shape (n_samples, n_features), dtype float32
+        The scaled features. All entries of columns with a shift are stored.
+    """
+    return X if columns is None else core_rows(_core.scale_columns(X, *columns), X.shape)
 
 
 class ScaledFeatures:

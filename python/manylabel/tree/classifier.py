@@ -21,7 +21,7 @@ from manylabel.estimator.explanation import Explained
 from manylabel.estimator.parameters import check_count, fixed_threshold, n_threads
 from manylabel.estimator.progress import Progress, Tell, reported
 from manylabel.estimator.registry import register
-from manylabel.estimator.scaling import holds_measurements
+from manylabel.estimator.scaling import ScaledFeatures, scaled_columns
 from manylabel.estimator.schema import Array, Scalar, Schema
 from manylabel.estimator.surgery import EditableLabels
 from manylabel.estimator.validation import check_training_set, known_ones
@@ -57,6 +57,9 @@ def _leaf_size(n_labels: int, beam: int) -> int:
 
 # The largest number of labels of a leaf. The position of a label in its leaf is stored in 16 bits.
 _MOST_OUTPUTS = 2**16 - 1
+
+# The attributes that exist only if columns are scaled.
+_COLUMNS = ("column_shift_", "column_scale_")
 
 
 def _least_weight(params: dict[str, Any]) -> float:
@@ -154,10 +157,14 @@ class LabelTreeClassifier(EditableLabels):
         With ``combine="leaf"``, this score is 0. With ``combine="product"``, this score is the logarithm of
         the probability of the label (see Notes): -1 with the squared hinge loss, and ``log(0.5)`` with the
         logistic loss.
-    normalize : {"auto", "rows"} or bool, default="auto"
-        Whether to scale the rows. "rows" or True scales every row to unit Euclidean length, in `fit` and in
-        predictions. This is usually best for text data. False does not scale the rows. "auto" is False if
-        more than an eighth of the values of X are nonzero, and "rows" otherwise.
+    normalize : {"auto", "rows", "columns"} or bool, default="auto"
+        Scaling of the features, in `fit` and in predictions. "rows" or True scales every row to unit
+        Euclidean length. This scaling suits text data. "columns" scales each column to unit variance over the
+        training rows. It then divides all columns by the square root of the number of columns that are not
+        constant, so that the training rows have a mean squared length of about 1. Columns with mostly nonzero
+        values are also centered if an intercept is fitted. This scaling suits measurements, which have
+        different units. False does not scale the features. "auto" is "columns" if more than an eighth of the
+        values of X are nonzero, and "rows" otherwise.
     solver : {"fast", "exact"}, default="fast"
         Solver for the weights. "exact" computes the optimum of every linear classifier over the rows of its
         node, within `tol`. "fast" approximates the optimum for rare children and labels, in the same way as
@@ -185,6 +192,10 @@ class LabelTreeClassifier(EditableLabels):
         predicted labels have positive scores.
     normalize_ : bool
         Whether rows are scaled to unit length before they are scored.
+    column_shift_, column_scale_ : ndarray of shape (n_features,), dtype float64
+        Scaling of the columns. Before a row is scored, the value ``x`` of a column becomes
+        ``(x - column_shift_) * column_scale_``. The shift of a column that is not centered is 0. The scale of
+        a constant column is 0. The attributes exist only if `normalize` scales the columns.
     by_leaf_ : bool
         Whether the score of a label is its margin. The value is True if `combine` is "leaf".
     logistic_ : bool
@@ -363,7 +374,7 @@ class LabelTreeClassifier(EditableLabels):
         weights=kinds.Choice("float32", "float16", "int8"),
         fit_intercept=kinds.Flag(),
         threshold=kinds.Threshold(),
-        normalize=kinds.Either("auto", "rows", kinds.Flag()),
+        normalize=kinds.Normalization(),
         solver=kinds.Choice("fast", "exact"),
         tol=kinds.Number(above=0),
         max_iter=kinds.Count(1),
@@ -375,6 +386,8 @@ class LabelTreeClassifier(EditableLabels):
         C_=Scalar(float),
         threshold_=Scalar(float, finite=True),
         normalize_=Scalar(bool),
+        column_shift_=Array(("n_features",), "f8", optional=True),
+        column_scale_=Array(("n_features",), "f8", optional=True),
         by_leaf_=Scalar(bool),
         logistic_=Scalar(bool, optional=True),  # missing in files of version 0.1
         path_weight_=Scalar(float, finite=True),
@@ -430,7 +443,7 @@ class LabelTreeClassifier(EditableLabels):
         weights: Literal["float32", "float16", "int8"] = "float32",
         fit_intercept: bool = True,
         threshold: float | Literal["auto", "zero"] = "auto",
-        normalize: bool | Literal["auto", "rows"] = "auto",
+        normalize: bool | Literal["auto", "rows", "columns"] = "auto",
         solver: Literal["fast", "exact"] = "fast",
         tol: float = 0.01,
         max_iter: int = 1000,
@@ -489,11 +502,11 @@ class LabelTreeClassifier(EditableLabels):
         costs = label_costs(n_labels, label_weight, propensities)
         total = len(np.unique(known_ones(y).indices))
         with reported(total, "label", params["verbose"], progress) as report:
-            params, vectors = self._settled_params(params, X, y, sample_weight, costs, report)
+            params, scaled, vectors = self._settled_params(params, X, y, sample_weight, costs, report)
             attributes, cut, n_iter, n_unfinished = fitted_trees(
-                X, y, sample_weight, costs, params, vectors, report
+                scaled.X, y, sample_weight, costs, params, vectors, report
             )
-        self._set_fitted(attributes, cut, n_iter, params, n_labels)
+        self._set_fitted(attributes, cut, n_iter, params, n_labels, scaled.columns)
         self.sparse_output_ = sparse_output
         self._warn_of_unfinished(n_unfinished, stacklevel=4)
 
@@ -511,16 +524,13 @@ class LabelTreeClassifier(EditableLabels):
         sample_weight: NDArray[np.float32] | None,
         costs: LabelCosts | None,
         report: Tell,
-    ) -> tuple[dict[str, Any], Any]:
-        """Return the parameters for the core, and the vectors of the labels if they are not sums of rows.
+    ) -> tuple[dict[str, Any], ScaledFeatures, Any]:
+        """Return the parameters for the core, the scaled features, and the vectors of the labels.
 
-        `params` are the checked parameters of the estimator.
+        The vectors are None if they are sums of rows. `params` are the checked parameters of the estimator.
         """
         params = dict(params)
-        by_row = params["normalize"]
-        if by_row == "auto":
-            by_row = not holds_measurements(X)
-        params["normalize"] = bool(by_row)
+        scaled = ScaledFeatures(X, sample_weight, params["normalize"], center=params["fit_intercept"])
         total = len(np.unique(known_ones(Y).indices))
         if params["max_leaf"] == "auto":
             params["max_leaf"] = _leaf_size(total, params["beam"])
@@ -531,14 +541,15 @@ class LabelTreeClassifier(EditableLabels):
                 solver=params["solver"],
                 tol=params["tol"],
                 max_iter=params["max_iter"],
-                normalize=params["normalize"],
+                normalize="columns" if scaled.columns is not None else scaled.by_row,
             )
             params["C"] = flat._settled(X, Y, sample_weight, params["n_jobs"], report, costs).C
-        params = self._core_params(params)
+        params = self._core_params(params | {"normalize": scaled.by_row})
         vectors = None
         if params["label_vectors"] == "rembrandt" and total > params["max_leaf"]:
-            vectors = _reduced_vectors(normalize(X) if by_row else X, Y, sample_weight, params)
-        return params, vectors
+            rows = normalize(X) if scaled.by_row else scaled.X
+            vectors = _reduced_vectors(rows, Y, sample_weight, params)
+        return params, scaled, vectors
 
     def _set_fitted(
         self,
@@ -547,11 +558,14 @@ class LabelTreeClassifier(EditableLabels):
         n_iter: int,
         params: dict[str, Any],
         n_labels: int,
+        columns: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
     ) -> None:
         """Set the fitted attributes, except those that depend on the form of Y."""
         # An earlier fit may have set these attributes.
-        for name in ("node_scale_", "leaf_scale_", "label_changes_", "margin_power_"):
+        for name in (*_COLUMNS, "node_scale_", "leaf_scale_", "label_changes_", "margin_power_"):
             self.__dict__.pop(name, None)
+        if columns is not None:
+            self.column_shift_, self.column_scale_ = columns
         for name, value in attributes.items():
             setattr(self, name, value)
         of_product = float(np.log(0.5)) if params["loss"] == "logistic" else -1.0
@@ -643,10 +657,10 @@ class LabelTreeClassifier(EditableLabels):
         For both values of `negatives`, the classifier of a new label is fitted to two groups of rows: the
         rows that have the label, and the rows that reach its leaf in the search that `fit` uses to find
         negative rows. The fit uses `C_` and the parameters `prune`, `fit_intercept`, `solver`, `tol`,
-        `max_iter`, `beam` and `random_state`, and the loss of the model. Rows are scaled if `normalize_` is
-        True. `threshold_` and `path_weight_` do not change. `n_iter_` increases if a new classifier needs
-        more steps. With a fixed `random_state`, the result does not depend on `n_jobs`. One call with several
-        labels gives the same result as a separate call for each label.
+        `max_iter`, `beam` and `random_state`, and the loss of the model. The features are scaled in the same
+        way as in `fit`. `threshold_` and `path_weight_` do not change. `n_iter_` increases if a new
+        classifier needs more steps. With a fixed `random_state`, the result does not depend on `n_jobs`. One
+        call with several labels gives the same result as a separate call for each label.
 
         The trees do not change, so the nodes on the path to a leaf do not learn from the new labels, and
         leaves can grow beyond `max_leaf`. Fit the model again if rankings become worse or predictions become
@@ -689,7 +703,7 @@ class LabelTreeClassifier(EditableLabels):
         with reported(len(np.unique(known_ones(Y).indices)), "label", params["verbose"], progress) as report:
             attributes, n_iter, n_unfinished = _core.tree_add_labels(
                 self,
-                (X, Y, sample_weight),
+                (self._scaled(X), Y, sample_weight),
                 None if costs is None else (costs.positive, costs.negative),
                 params,
                 (params["n_jobs"], report),
@@ -708,8 +722,20 @@ class LabelTreeClassifier(EditableLabels):
         self.leaf_labels_ = new[self.leaf_labels_[kept]]
 
     def _explained(self, x: csr_array, label: int, names: Sequence[str]) -> Explained:
+        x = self._scaled(x)
         values = unit_length(x.data) if self._normalizes_rows else x.data.astype(np.float64)
         return explained(self, x.indices, values, label, names)
+
+    def _scaled(self, X: csr_array) -> csr_array:
+        """Scale the columns of X, if the columns of the training rows were scaled."""
+        columns = self._columns
+        return scaled_columns(X, columns if len(columns[1]) else None)
+
+    @property
+    def _columns(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The shift and the scale of each column. Both arrays are empty if columns are not scaled."""
+        none = np.empty(0, np.float64)
+        return getattr(self, "column_shift_", none), getattr(self, "column_scale_", none)
 
     @property
     def _beam(self) -> int:

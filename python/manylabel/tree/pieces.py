@@ -19,6 +19,7 @@ from manylabel.datasets.rows import folder_of
 from manylabel.estimator.costs import LabelCosts
 from manylabel.estimator.pieces import Arrays, plain
 from manylabel.estimator.progress import Tell
+from manylabel.estimator.scaling import scaled_columns
 from manylabel.linear.prepared import original_rows
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class TreePieces:
     ) -> None:
         params = _params(estimator, choice)
         self._n_jobs = params["n_jobs"]
+        X = scaled_columns(X, _columns(choice))
         self._task = _task(X, Y, sample_weight, costs, params, choice, None, report)
         self._levels = choice["levels"].tolist()
 
@@ -62,14 +64,17 @@ class TreePieces:
     ) -> Arrays:
         """Choose the values that all pieces share: parameters, and the trees."""
         checked = estimator.parameters.check(estimator)
-        params, vectors = estimator._settled_params(checked, X, Y, sample_weight, costs, report)
-        task = _task(X, Y, sample_weight, costs, params, None, vectors, report)
-        return {
+        params, scaled, vectors = estimator._settled_params(checked, X, Y, sample_weight, costs, report)
+        task = _task(scaled.X, Y, sample_weight, costs, params, None, vectors, report)
+        choice = {
             "C": np.float64(params["C"]),
             "by_row": np.bool_(params["normalize"]),
             "max_leaf": np.int64(params["max_leaf"]),
             **task.trees(),
         }
+        if scaled.columns is not None:
+            choice["shift"], choice["scale"] = scaled.columns
+        return choice
 
     @property
     def n_units(self) -> int:
@@ -106,7 +111,7 @@ class TreePieces:
         )
         attributes["path_weight_"] = float(learned["path_weight"])
         cut = float(learned["cut"]) if "cut" in learned else None
-        estimator._set_fitted(attributes, cut, n_iter, params, shape[0])
+        estimator._set_fitted(attributes, cut, n_iter, params, shape[0], _columns(choice))
         estimator._warn_of_unfinished(n_unfinished, stacklevel=5)
 
 
@@ -142,6 +147,11 @@ def fitted_trees(
     path_weight, cut = task.learn(waiting)
     attributes, n_iter, n_unfinished = task.take_model(waiting)
     return attributes | {"path_weight_": path_weight}, cut, n_iter, n_unfinished
+
+
+def _columns(choice: Arrays) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """Return the shift and the scale of each column, or None if columns are not scaled."""
+    return (choice["shift"], choice["scale"]) if "shift" in choice else None
 
 
 def _params(estimator: LabelTreeClassifier, choice: Arrays) -> dict[str, Any]:

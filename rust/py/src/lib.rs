@@ -80,7 +80,7 @@ pub mod _core {
     #[pymodule_export]
     use crate::leml::{fit_leml, low_rank_scorer};
     #[pymodule_export]
-    use crate::linear::{fit_dismec, linear_scorer, standardize_columns};
+    use crate::linear::{fit_dismec, linear_scorer, scale_columns, standardize_columns};
     #[pymodule_export]
     use crate::link::{check_link, fit_link, link_scorer};
     #[pymodule_export]

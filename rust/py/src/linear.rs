@@ -9,11 +9,12 @@ use crate::params::{Named, from_named};
 use crate::pieces::PyPrepared;
 use crate::run::{Job, run};
 use crate::scorer::{Scorer, Source};
+use manylabel_base::range::{ensure, same};
 use manylabel_base::{Error, collected};
 use manylabel_linear as linear;
 use manylabel_linear::dismec::{Checked, Loss, Params, Solver, Start, Targets};
 use manylabel_score::Model;
-use manylabel_sparse::{ColumnScaling, with_sparse};
+use manylabel_sparse::{ColumnScaling, ScaledColumns, with_sparse};
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 
@@ -64,6 +65,45 @@ pub(crate) fn standardize_columns<'py>(
         handed(py, scaling.shift)?,
         handed(py, scaling.scale)?,
     ))
+}
+
+/// Scales columns with known shifts and scales, as [`standardize_columns`] does. Returns the arrays of the scaled
+/// matrix.
+#[pyfunction]
+pub(crate) fn scale_columns<'py>(
+    py: Python<'py>,
+    x: PyCsr<'py>,
+    shift: PyReadonlyArray1<'py, f64>,
+    scale: PyReadonlyArray1<'py, f64>,
+) -> PyResult<CsrArrays<'py>> {
+    let (shift, scale) = (shift.as_slice()?, scale.as_slice()?);
+    let x = x.unchecked("X")?;
+    let scaled = run(py, 1, None, |watch| {
+        with_sparse!(x.sparse()?, |x| {
+            let columns = scaled_columns(shift, scale)?;
+            same("number of scaled columns", x.n_cols(), columns.n_cols())?;
+            columns.apply(x, watch)
+        })
+    })?;
+    csr_arrays(py, scaled)
+}
+
+/// Borrows the shifts and scales of columns.
+///
+/// # Errors
+///
+/// Returns [`Error::Shape`] if there are not equally many of them, and [`Error::Param`] if a number is not finite.
+pub(crate) fn scaled_columns<'a>(
+    shift: &'a [f64],
+    scale: &'a [f64],
+) -> Result<ScaledColumns<'a>, Error> {
+    same("number of scales", shift.len(), scale.len())?;
+    for (name, numbers) in [("column_shift_", shift), ("column_scale_", scale)] {
+        let wrong = numbers.iter().find(|number| !number.is_finite());
+        let got = wrong.copied().unwrap_or_default();
+        ensure(name, wrong.is_none(), "finite", got)?;
+    }
+    ScaledColumns::new(shift, scale)
 }
 
 /// Fits DiSMEC. `prepared` has the rows of X that [`scale_rows`](crate::pieces::scale_rows) has written, or None to

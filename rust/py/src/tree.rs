@@ -4,7 +4,7 @@
 use crate::arrays::handed;
 use crate::csr::{Examples, PyCsr, PyFactors, Unchecked};
 use crate::held::{Held, HeldHalf};
-use crate::linear::loss;
+use crate::linear::{loss, scaled_columns};
 use crate::params::Named;
 use crate::run::Job;
 use crate::scorer::{Scorer, Source};
@@ -12,7 +12,7 @@ use manylabel_base::Error;
 use manylabel_linear::dismec::{self, Solver, Targets};
 use manylabel_score::Model;
 use manylabel_tree::{
-    Arrays, Checked, Combine, Link, Negatives, Params, Precision, Weights, WeightsOwned,
+    Arrays, Checked, Combine, Link, Negatives, Params, Precision, Scaling, Weights, WeightsOwned,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -228,6 +228,9 @@ pub(crate) struct PyTree {
     threshold: f32,
     #[pyo3(attribute("_normalizes_rows"))]
     normalize: bool,
+    /// The shift and the scale of each column. Both arrays are empty if columns are not scaled.
+    #[pyo3(attribute("_columns"))]
+    columns: (Held<f64>, Held<f64>),
     /// The parameter `beam`, already checked.
     #[pyo3(attribute("_beam"))]
     beam: usize,
@@ -282,12 +285,18 @@ impl Source for PyTree {
                 path_weight: self.path_weight,
             }
         };
+        let (shift, scale) = (&self.columns.0[..], &self.columns.1[..]);
+        let scaling = match self.normalize {
+            true => Scaling::Rows,
+            false if shift.is_empty() && scale.is_empty() => Scaling::None,
+            false => Scaling::Columns(scaled_columns(shift, scale)?),
+        };
         Ok(Box::new(manylabel_tree::Scorer::new(
             self.arrays(),
             self.beam,
             combine,
             self.threshold,
-            self.normalize,
+            scaling,
         )?))
     }
 }

@@ -13,7 +13,7 @@
 //! | [`Features`] | a [`CsrView`] or [`DenseView`]; input of predictions | the Python bindings |
 //! | [`CsrOwned`] | an owned matrix of `u32` columns and `f32` values | solvers |
 //! | [`RowBlocks`] | a copy for products with dense matrices | `pls`, LEML, `correlated` |
-//! | [`ColumnScaling`] | shifts and scales that give columns unit variance | estimators that standardize |
+//! | [`ColumnScaling`], [`ScaledColumns`] | shifts and scales that give columns unit variance | estimators that standardize |
 //! | [`TopK`], [`Picked`] | the best scores of a row; the rows of a sparse result | scoring |
 //!
 //! The structure of a borrowed matrix is checked once, by [`CsrView::new`], in one pass over its indices. All
@@ -77,7 +77,7 @@ pub use manylabel_simd::{LANES, Lanes};
 pub use owned::CsrOwned;
 pub use picked::Picked;
 pub use scalar::{Index, Real, Value, from_half};
-pub use standardize::ColumnScaling;
+pub use standardize::{ColumnScaling, ScaledColumns};
 pub use stored::{CsrMut, CsrRef, Stored, scale_into};
 pub use table::{Table, TableRows};
 pub use topk::TopK;

@@ -133,6 +133,50 @@ impl ColumnScaling {
         })
     }
 
+    /// Returns the scaled matrix; see [`ScaledColumns::apply`].
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`ScaledColumns::apply`].
+    ///
+    /// # Panics
+    ///
+    /// Panics if `x` has more columns than the scaling.
+    pub fn apply<I: Index, T: Value>(
+        &self,
+        x: CsrView<'_, I, T>,
+        watch: &Watch,
+    ) -> Result<CsrOwned, Error> {
+        ScaledColumns::new(&self.shift, &self.scale)?.apply(x, watch)
+    }
+}
+
+/// Columns whose shifts and scales are known. It scales rows one at a time.
+#[derive(Debug, Clone)]
+pub struct ScaledColumns<'a> {
+    /// The shift of each column; see [`ColumnScaling::shift`].
+    shift: &'a [f64],
+    /// The scale of each column; see [`ColumnScaling::scale`].
+    scale: &'a [f64],
+    /// The columns whose shift is not 0, in increasing order.
+    centred: Vec<usize>,
+}
+
+impl<'a> ScaledColumns<'a> {
+    /// Borrows the shifts and scales of all columns. Both slices have one entry for each column.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if there is not enough memory for a number per column.
+    pub fn new(shift: &'a [f64], scale: &'a [f64]) -> Result<Self, Error> {
+        let shifted = (0..shift.len()).filter(|&col| shift[col] != 0.0);
+        Ok(Self {
+            shift,
+            scale,
+            centred: collected("number of columns", shifted)?,
+        })
+    }
+
     /// Returns the scaled matrix, with the columns of each row in increasing order.
     ///
     /// All entries of centred columns are stored. If the row weights are equal, centring at most doubles the
@@ -152,15 +196,14 @@ impl ColumnScaling {
         x: CsrView<'_, I, T>,
         watch: &Watch,
     ) -> Result<CsrOwned, Error> {
-        let shifted = (0..x.n_cols()).filter(|&col| self.shift[col] != 0.0);
-        let centred = collected("number of columns", shifted)?;
         let too_large = || Error::TooLarge {
             what: "X",
             got: "the number of standardized values exceeds 64 bits".into(),
         };
         // `room` is an upper bound of the number of stored values in the result. It counts all entries of
         // centred columns and all stored values of `x`.
-        let room = centred
+        let room = self
+            .centred
             .len()
             .checked_mul(x.n_rows())
             .and_then(|cells| cells.checked_add(x.nnz()))
@@ -177,28 +220,51 @@ impl ColumnScaling {
                 watch.step(0)?;
             }
             let (cols, values) = x.row(row);
-            let mut absent = centred.iter().copied().peekable();
-            let mut push = |col: usize, value: f64| {
-                let scaled = ((value - self.shift[col]) * self.scale[col]) as f32;
-                if scaled != 0.0 {
-                    out.indices.push(col as u32);
-                    out.values.push(scaled);
-                }
-            };
-            for (col, value) in cols.iter().zip(values) {
-                let col = col.get();
-                while let Some(before) = absent.next_if(|&centred| centred < col) {
-                    push(before, 0.0);
-                }
-                absent.next_if_eq(&col);
-                push(col, value.f64());
-            }
-            for col in absent {
-                push(col, 0.0);
+            for (col, value) in self.row(cols, values) {
+                out.indices.push(col);
+                out.values.push(value);
             }
             out.indptr[row + 1] = out.indices.len();
         }
         Ok(out)
+    }
+
+    /// Returns the number of columns.
+    pub fn n_cols(&self) -> usize {
+        self.shift.len()
+    }
+
+    /// Returns the entries of a scaled row, in increasing order of column. All entries of centred columns are
+    /// returned, also those that are not stored in the given row. Entries that are 0 after scaling are left out.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the row has an entry in a column that has no scale.
+    pub fn row<I: Index, T: Value>(
+        &self,
+        cols: &[I],
+        values: &[T],
+    ) -> impl Iterator<Item = (u32, f32)> {
+        let mut absent = self.centred.iter().copied().peekable();
+        let stored = cols.iter().map(|col| col.get());
+        let mut stored = stored
+            .zip(values.iter().map(|value| value.f64()))
+            .peekable();
+        let entries = std::iter::from_fn(move || {
+            let next = stored.peek().map_or(usize::MAX, |&(col, _)| col);
+            if let Some(col) = absent.next_if(|&col| col < next) {
+                return Some((col, 0.0));
+            }
+            absent.next_if_eq(&next);
+            stored.next()
+        });
+        let scaled = |(col, value): (usize, f64)| {
+            (
+                col as u32,
+                ((value - self.shift[col]) * self.scale[col]) as f32,
+            )
+        };
+        entries.map(scaled).filter(|&(_, value)| value != 0.0)
     }
 }
 

@@ -56,14 +56,14 @@
 //! use manylabel_base::Watch;
 //! use manylabel_score::Model;
 //! use manylabel_sparse::{CsrOwned, CsrView};
-//! use manylabel_tree::{Params, Scorer};
+//! use manylabel_tree::{Params, Scaling, Scorer};
 //!
 //! // Four rows, four features and four labels. Row j has feature j and label j.
 //! let eye = CsrView::new("X", &[0i32, 1, 2, 3, 4], &[0, 1, 2, 3], &[1.0f32; 4], 4)?;
 //! let params = Params { max_leaf: 2, branching: 2, ..Params::default() };
 //! let labels = CsrOwned::from_view(eye, false)?;
 //! let model = params.check()?.fit(eye.into(), &labels, None, None, &Watch::new())?;
-//! let scorer = Scorer::new(model.arrays(), 10, model.combine, 0.0, true)?;
+//! let scorer = Scorer::new(model.arrays(), 10, model.combine, 0.0, Scaling::Rows)?;
 //! let top = scorer.topk(eye.into(), 1, &Watch::new())?;
 //! assert_eq!(top.indices, [0, 1, 2, 3]);
 //! # Ok::<(), manylabel_base::Error>(())
@@ -101,7 +101,7 @@ pub use arrays::Arrays;
 pub use carry::States;
 pub use model::Model;
 pub use params::{Checked, Combine, MOST_OUTPUTS, Negatives, Params, Precision};
-pub use predict::Scorer;
+pub use predict::{Scaling, Scorer};
 pub use probability::Link;
 pub use task::{Piece, Task, TreeArrays, Trees, joined};
 pub use weights::{Weights, WeightsOwned};

@@ -8,10 +8,10 @@
 use crate::arrays::Arrays;
 use crate::params::Combine;
 use crate::walk::Walk;
-use manylabel_base::range::ensure;
+use manylabel_base::range::{ensure, same};
 use manylabel_base::{Error, collected, filled};
 use manylabel_score::{Model, Options, Purpose, Rows, Search, Task};
-use manylabel_sparse::{CsrView, Features, Index, Picked, TopK, Value, with_sparse};
+use manylabel_sparse::{CsrView, Features, Index, Picked, ScaledColumns, TopK, Value, with_sparse};
 use std::ops::Range;
 
 /// The largest number of rows that are sent down the trees together. Many of these rows visit the same
@@ -44,8 +44,19 @@ pub struct Scorer<'a> {
     combine: Combine,
     /// The threshold, which is subtracted from all scores.
     threshold: f32,
-    /// True if rows are scaled to unit length before they are scored.
-    normalize: bool,
+    /// How rows are scaled before they are scored.
+    scaling: Scaling<'a>,
+}
+
+/// How rows are scaled before they are scored.
+#[derive(Debug, Clone)]
+pub enum Scaling<'a> {
+    /// Rows are not scaled.
+    None,
+    /// Rows are scaled to unit length.
+    Rows,
+    /// Each column has a shift and a scale.
+    Columns(ScaledColumns<'a>),
 }
 
 /// The methods of [`Model`] compute predictions.
@@ -55,16 +66,24 @@ impl<'a> Scorer<'a> {
     /// # Errors
     ///
     /// Returns the same errors as [`Arrays::check`]. Also returns [`Error::Param`] if the exponent of the path
-    /// is not finite or negative.
+    /// is not finite or negative, and [`Error::Shape`] if `scaling` has another number of columns than the model has
+    /// features.
     pub fn new(
         arrays: Arrays<'a>,
         beam: usize,
         combine: Combine,
         threshold: f32,
-        normalize: bool,
+        scaling: Scaling<'a>,
     ) -> Result<Self, Error> {
         combine.check()?;
         arrays.check()?;
+        if let Scaling::Columns(columns) = &scaling {
+            same(
+                "number of scaled columns",
+                arrays.n_features,
+                columns.n_cols(),
+            )?;
+        }
         let leaf_sizes = (0..arrays.n_nodes()).map(|node| arrays.labels(node).len());
         Ok(Self {
             arrays,
@@ -73,7 +92,7 @@ impl<'a> Scorer<'a> {
             beam,
             combine,
             threshold,
-            normalize,
+            scaling,
         })
     }
 
@@ -164,13 +183,18 @@ impl<I: Index, T: Value> Batch<'_, '_, I, T> {
             arrays,
             combine,
             threshold,
-            normalize,
+            scaling,
             ..
         } = self.scorer;
         walk.clear();
         for row in rows {
-            let (unit, norm) = self.x.row_divisors(row, *normalize);
             let (cols, values) = self.x.row(row);
+            if let Scaling::Columns(columns) = scaling {
+                walk.add_entries(columns.row(cols, values))?;
+                continue;
+            }
+            let by_row = matches!(scaling, Scaling::Rows);
+            let (unit, norm) = self.x.row_divisors(row, by_row);
             walk.add_row(
                 cols.iter().map(|col| col.get() as u32),
                 values

@@ -339,12 +339,11 @@ impl Checked {
                 let is_seen = |&label: &u32| !rows.row(label as usize).0.is_empty();
                 let labels = (0..n_labels as u32).filter(is_seen);
                 let labels = collected("number of labels", labels)?;
-                let vectors = match vectors {
-                    Some(vectors) => unit_vectors(vectors, labels.len())?,
-                    None => {
-                        let held = held.as_ref().map_or(&[][..], |held| &held.rows);
-                        label_vectors(x.view(), rows, held, &labels, watch)?
-                    }
+                let vectors = if let Some(vectors) = vectors {
+                    unit_vectors(vectors, labels.len())?
+                } else {
+                    let held = held.as_ref().map_or(&[][..], |held| &held.rows);
+                    label_vectors(x.view(), rows, held, &labels, watch)?
                 };
                 Forest::grow(&vectors, &labels, params, watch)?
             }

@@ -151,6 +151,22 @@ impl Walk {
         push("number of rows", &mut self.ends, self.cols.len())
     }
 
+    /// Adds a row to the group. `entries` has the features of the row, in increasing order, and their values.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if memory is short.
+    pub(crate) fn add_entries(
+        &mut self,
+        entries: impl IntoIterator<Item = (u32, f32)>,
+    ) -> Result<(), Error> {
+        for (col, value) in entries {
+            push("features of some rows", &mut self.cols, col)?;
+            push("features of some rows", &mut self.values, value)?;
+        }
+        push("number of rows", &mut self.ends, self.cols.len())
+    }
+
     /// Returns the number of rows of the group.
     fn n_rows(&self) -> usize {
         self.ends.len()
