@@ -37,7 +37,7 @@ __all__ = ["LabelTreeClassifier"]
 # weights that P@1 falls from 40.8 to 39.7.
 _MOST_PRUNE = 0.1
 
-# Larger leaves rank better up to 400 labels (citeulike-t, yso-finna-en). But a beam of 7 nodes saves little
+# Larger leaves rank better up to 400 labels (citeulike-t, yso-finna-en). But a beam of 10 nodes saves little
 # time if there are few leaves. On eurlex57k with 4,108 labels, the fit takes 1.5 times as long with leaves of
 # 400 labels as with leaves of 129. P@1, P@3 and P@5 are then up to 0.3 points higher with one tree, and up to
 # 0.25 points lower with three.
@@ -105,10 +105,10 @@ class LabelTreeClassifier(EditableLabels):
         at most 400. If Y has fewer than ``200 * beam`` labels, "auto" is 400. On such data, a row reaches
         most of the leaves of a tree with smaller leaves, so smaller leaves save little time. Labels that
         occur in no training row are not counted.
-    beam : int, default=7
+    beam : int, default=10
         Number of nodes per level of a tree to which a prediction sends a row; >= 1. Larger values take more
         time and may find better labels. `predict_topk` can use another value without a new fit. `fit` sends a
-        row to up to ``2 * beam`` nodes of each level to find negative examples (see Notes).
+        row to up to ``1.5 * beam`` nodes of each level to find negative examples (see Notes).
     balanced : bool, default=True
         Whether the tree is balanced. If True, the numbers of labels of two leaves differ by at most 1. If
         False, the sizes of the clusters depend on the data, and leaves can be at different depths.
@@ -122,7 +122,7 @@ class LabelTreeClassifier(EditableLabels):
         Rows that are the negative examples of a classifier. With "siblings", the negative examples are the
         rows that have another label of the same node, or a label below another child of the same node, as in
         [1]_. With "routed", further negative examples are the rows that reach the node when the tree is
-        searched. In this search, a row reaches up to ``2 * beam`` nodes of each level (see Notes). With
+        searched. In this search, a row reaches up to ``1.5 * beam`` nodes of each level (see Notes). With
         "siblings", the fit is faster, but rankings are usually worse.
     loss : {"squared_hinge", "logistic"}, default="squared_hinge"
         Loss of the linear classifiers. With "logistic", each classifier is an L2-regularized logistic
@@ -267,7 +267,7 @@ class LabelTreeClassifier(EditableLabels):
     level, from the root down. A node is fitted to the rows that have a label below the node. With
     ``negatives="routed"``, the node is also fitted to all other rows that reach the node when the tree is
     searched. In this search, a row reaches the `beam` best nodes of a level, as in a prediction, and up to
-    `beam` further nodes. A further node is reached only if its probability is at least ``exp(-7)`` times the
+    ``beam / 2`` further nodes. A further node is reached only if its probability is at least ``exp(-7)`` times the
     probability of the best node. The negative rows of a label therefore include all rows without the label
     that reach its leaf in a prediction, and some rows that almost reach its leaf. Without the further nodes,
     P@1 on citeulike-t is 0.9 points lower (mean of three seeds), because new rows spread over more leaves
@@ -432,7 +432,7 @@ class LabelTreeClassifier(EditableLabels):
         n_trees: int = 1,
         branching: int = 512,
         max_leaf: int | Literal["auto"] = "auto",
-        beam: int = 7,
+        beam: int = 10,
         balanced: bool = True,
         label_vectors: Literal["rows", "rembrandt"] = "rows",
         negatives: Literal["routed", "siblings"] = "routed",

@@ -97,6 +97,7 @@ impl Effort {
     /// these settings and three label trees, the fit takes about 15 percent less time on citeulike-t. The precision at
     /// 1 changes by less than 0.15 on delicious, citeulike-t and eurlex57k, and is not lower on yso-finna-en.
     pub const OF_ONE_OF_SEVERAL_BLOCKS: Self = Self {
+        join_per_positive: 1,
         min_join: 25,
         min_kept: 100,
         ..Self::OF_BLOCK
