@@ -118,9 +118,9 @@ def read_arrays(path: Path) -> dict[str, Any] | None:
 def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
     """Lock a file while the body of a ``with`` statement runs.
 
-    A process that calls this function for the same file in the meantime waits or gets an error, depending on
-    `wait`. The operating system releases the lock when the process ends, even if the process is killed. The
-    file itself is not removed. On Windows, and on file systems without locks, nothing is locked.
+    If another process has locked the file, the function waits or raises an error, depending on `wait`. The
+    operating system releases the lock when the process ends, even if the process is killed. The file itself
+    is not removed. On Windows, and on file systems without locks, nothing is locked.
 
     Parameters
     ----------

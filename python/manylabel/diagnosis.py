@@ -165,7 +165,8 @@ def doctor(
         0/1 indicator matrix of the training rows. If Y is a data frame, its column names are the names of the
         labels. Unknown entries, marked by NaN, count as 0.
     X_test, Y_test : array-like or sparse matrix, default=None
-        Features and labels of the test rows, to look for faults of the split.
+        Features and labels of the test rows. If they are given, the function also looks for faults of the
+        split.
     cv : int, splitter or iterable, default=5
         The folds of a cross-validation, in which the function looks for missing labels. An int is a number of
         folds, each of which contains consecutive rows. Otherwise, pass a splitter of scikit-learn, or an

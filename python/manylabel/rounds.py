@@ -1,8 +1,9 @@
 """Rounds of a fit that are stored in a folder, and that several processes share.
 
-The fits of some estimators consist of many short rounds, such as gradients. A file for each round would take
-longer than the round. The state of the fit is therefore stored from time to time, and a fit that is started
-again continues from the last stored state. The result does not depend on when states are stored.
+The fits of some estimators consist of many short rounds. For example, a round computes a gradient. Writing a
+file for each round would take longer than the round. The state of the fit is therefore stored from time to
+time. A fit that is started again continues from the last stored state. The result does not depend on when
+states are stored.
 
 If several processes fit the same model, they share the work of each long round. Each process has the complete
 state and computes its part of the units of a round. It writes the results to the folder, and takes the step
@@ -10,9 +11,9 @@ of the round when the results of all units are there. All processes take the sam
 long: if results of another process are late, it computes them too. Short rounds are not shared, because an
 exchange of files takes longer. Each process then computes all units.
 
-The subfolder ``rounds`` has the last states, such as ``state-00000120.npz``. For each round since then that
-was shared, it has a folder with the results, such as ``00000121/0-0.npz``. The subfolder is removed at the
-end of the fit.
+The subfolder ``rounds`` has the last states, such as ``state-00000120.npz``. It also has the results of each
+shared round since then, in files such as ``00000121/0-0.npz``. The subfolder is removed at the end of the
+fit.
 """
 
 from __future__ import annotations

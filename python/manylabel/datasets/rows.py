@@ -113,8 +113,8 @@ def convert(
     ValueError
         If an argument is not valid, if a file is malformed, or if files have different numbers of features or
         labels. The error is also raised if the folder was written from other files or with other arguments,
-        or if it contains files that this function did not write. The message states the file or the folder,
-        and the line in a text file.
+        or if it contains files that this function did not write. The message states the file or the folder.
+        For a text file, it also states the line.
     OSError
         If a file cannot be read or written. If the disk is full, free some space and call the function again.
     ModuleNotFoundError
@@ -336,7 +336,7 @@ def checksum_of(X: Any) -> str | None:
 def folder_of(matrix: Any, name: str = "X") -> FilePath | None:
     """Return the folder that the arrays of a matrix are memory-mapped from, or None.
 
-    The result is None if `matrix` is not the complete matrix X (or Y, if `name` is "Y") of a folder.
+    `name` is "X" or "Y". The result is None if `matrix` is not the complete matrix of this name of a folder.
     """
     if not isinstance(matrix, sparse.csr_array):
         return None

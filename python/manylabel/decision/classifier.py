@@ -46,7 +46,7 @@ class DecisionClassifier(LabelCalibrator):
         The rule that chooses the labels, such as ``Thresholds("macro_f1")``. With `RiskControl`, `cv` must be
         a fraction and `refit` must be False, or `cv` must be "prefit". Half of the held-out rows are then
         used to calibrate the probabilities, and the other half to fit the rule. The guarantee of
-        `RiskControl` requires all of this.
+        `RiskControl` holds only under these conditions.
 
     Attributes
     ----------

@@ -150,12 +150,13 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     If Y has unknown entries (NaN), `fit` replaces them by their predictions ``XWU'``. Unknown entries have
     the value 0 until the last of the `n_iter` passes, which replaces them for the first time. `fit` then
     computes U and W. After that, it repeatedly predicts the unknown entries again and computes W again. It
-    stops when the root mean square of the estimated errors of the predictions is at most one percent of the
-    root mean square of the predictions, or when W has been computed ten times. Usually, W is computed two or
-    three times. If Y has changed by more than five percent since U was computed, `fit` makes another pass for
-    U. The penalties are chosen with the value 0 for unknown entries. With one percent of unknown entries, the
-    fit takes about 10 percent longer. If there are as many components as labels, the results converge to the
-    regression on the known entries. With ``embedding="pca"``, Y is not used.
+    stops when the estimated errors of the predictions are small: their root mean square is at most one
+    percent of the root mean square of the predictions. It also stops when W has been computed ten times.
+    Usually, W is computed two or three times. If Y has changed by more than five percent since U was
+    computed, `fit` makes another pass for U. The penalties are chosen with the value 0 for unknown entries.
+    With one percent of unknown entries, the fit takes about 10 percent longer. If there are as many
+    components as labels, the results converge to the regression on the known entries. With
+    ``embedding="pca"``, Y is not used.
 
     Let m = n_components + n_oversamples and q = n_iter. Let t be the number of conjugate gradient steps, and
     nnz the number of nonzero values of a matrix. With "cg", the fit takes O((q + 2) (nnz(Y) + nnz(X) t) m + q

@@ -262,13 +262,13 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
             Weights of the labels, > 0. The loss of a label is multiplied by its weight, as if the label had
             its own value of `C`. None means equal weights.
         propensities : array-like of shape (n_labels,), default=None
-            Propensities of the labels, > 0 and <= 1. The propensity of a label is the probability that a row
-            to which the label applies has the label in Y. `manylabel.metrics.propensities` estimates
-            propensities. In rows that have a label, the loss of the label is multiplied by ``2/p - 1``, where
-            p is the propensity of the label. With this factor, the loss is a convex upper bound of an
-            unbiased estimate of the loss on complete labels [2]_. Rare labels then get higher scores. If C is
-            chosen by rankings, a correct prediction of a label counts ``1/p`` times its weight. None means
-            that Y is complete.
+            Propensities of the labels, > 0 and <= 1. Y may lack some true labels of a row. The propensity of
+            a label is the probability that Y has the label for a row in which it is true.
+            `manylabel.metrics.propensities` estimates propensities. In rows that have a label, the loss of
+            the label is multiplied by ``2/p - 1``, where p is the propensity of the label. With this factor,
+            the loss is a convex upper bound of an unbiased estimate of the loss on complete labels [2]_. Rare
+            labels then get higher scores. If C is chosen by rankings, a correct prediction of a label counts
+            ``1/p`` times its weight. None means that Y is complete.
         """
         with self._fitting(y) as (built, Y):
             built._fit(X, Y, sample_weight, progress, label_weight=label_weight, propensities=propensities)

@@ -87,8 +87,8 @@ class BlockPartitionClassifier(BlockClassifier):
         Maximum number of labels per block; >= 1. None means no limit.
     n_routes : int or "auto", default="auto"
         Number of blocks that a row is routed to; >= 1. If `n_blocks`, `lam`, `max_labels` and `mode` have
-        their default values, "auto" means one to three blocks. Otherwise, it means one block. To choose from
-        one to three blocks, let t be the sum of the probabilities of the three most probable blocks of a row.
+        their default values, "auto" means one to three blocks. Otherwise, it means one block. If one to three
+        blocks are possible, let t be the sum of the probabilities of the three most probable blocks of a row.
         The row is routed to the smallest number of most probable blocks whose probabilities sum to at least
         ``0.9 t``. If rows may be routed to more than one block, the scores of the blocks are merged. The
         merged score of a label is the logit of ``sum_l p_l / (1 + exp(-s_l))``, a sum over those blocks l of
@@ -155,8 +155,8 @@ class BlockPartitionClassifier(BlockClassifier):
     objective_ : float
         Final value of the objective of the partition.
     objective_history_ : ndarray of shape (n_half_steps,), dtype float64
-        Value of the objective after each optimization of the labels or of the rows of the blocks, for the
-        smallest weight in `lams_`.
+        Value of the objective after each half step of the partition, for the smallest weight in `lams_`. A
+        half step optimizes either the rows or the labels of the blocks.
     n_iter_ : int
         Number of rounds of the partition.
     captured_ : float
@@ -203,11 +203,11 @@ class BlockPartitionClassifier(BlockClassifier):
     paragraph.
 
     With the default parameters, there is only one block if there are fewer than 10,000 rows or fewer than
-    1,000 labels. Then `lam` is 0 and the block has all labels, so the model is `estimator` itself.
-    On such data, several blocks would be less accurate
-    and would save little time. If there are more rows and labels, but the router is not accurate enough,
-    `lam` is chosen so that the block has only the most frequent labels. These labels have 97 % of the
-    positive entries of Y. With ``n_blocks=1`` and ``mode="rule"``, `lam` is 0.
+    1,000 labels. Then `lam` is 0 and the block has all labels, so the model is `estimator` itself. On such
+    data, several blocks would be less accurate and would save little time. If there are more rows and labels,
+    but the router is not accurate enough, `lam` is chosen so that the block has only the most frequent
+    labels. These labels have 97 % of the positive entries of Y. With ``n_blocks=1`` and ``mode="rule"``,
+    `lam` is 0.
 
     With ``mode="accuracy"`` and ``mode="speed"``, ``lam="auto"`` compares eight candidates for `lam`. Each
     candidate is chosen like `lam` with ``mode="rule"``, but with another percentage, from 35 to 99 %. In each
