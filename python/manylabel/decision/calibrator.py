@@ -287,7 +287,7 @@ class LabelCalibrator(MultiLabelClassifier):
         X, y, sample_weight = check_training_set(self, X, y, sample_weight, dense=True, unknown=True)
         self.__dict__.pop("cv_", None)  # an earlier fit may have set it
         if cv != "prefit" and not params["refit"] and isinstance(cv, int):
-            raise ValueError(f'`cv` must be a fraction or "prefit" if `refit` is False, got {cv}')
+            raise ValueError(f'`cv` must be a fraction, "auto" or "prefit" if `refit` is False, got {cv}')
         fitting = _Fitting(self.estimator, params, dense, progress)
         n_rows, n_labels = y.shape
         if cv == "prefit":

@@ -105,8 +105,8 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     Attributes
     ----------
     coef_ : csc_array or ndarray, of shape (n_labels, n_features), dtype float32
-        Weights. If X was sparse in `fit`, they are a CSC array, because predictions read the weights feature
-        by feature. If X was dense and `loss` is "squared_hinge", they are an ndarray.
+        Weights. They are an ndarray if X was dense in `fit` and `loss` is "squared_hinge". Otherwise, they
+        are a CSC array, because predictions read the weights feature by feature.
     intercept_ : ndarray of shape (n_labels,), dtype float32
         Intercepts minus the given or learned threshold (`threshold_`). Labels that occur in no training row
         have the intercept -inf, so that they are never predicted.

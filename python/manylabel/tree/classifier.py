@@ -84,7 +84,8 @@ class LabelTreeClassifier(EditableLabels):
     C : float or "auto", default="auto"
         Weight of the loss relative to the regularization, in each linear classifier; finite and > 0. Smaller
         values regularize more strongly. "auto" is the value that `DiSMECClassifier` would choose for the same
-        data and `loss`. To find this value, one-vs-rest classifiers are fitted to a sample of the data.
+        data, with the same `loss` and the same scaling of the rows. To find this value, one-vs-rest
+        classifiers are fitted to a sample of the data.
     n_trees : int, default=1
         Number of trees; >= 1. The trees have different seeds, and their probabilities are averaged. Rankings
         are slightly better with three trees than with one tree. The size of the model is proportional to
