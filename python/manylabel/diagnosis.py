@@ -537,12 +537,12 @@ def _advice(given: Any, X: csr_array, Y: csr_array) -> tuple[str, str]:
     if filled > 1 / 8 and n_seen <= 100:
         return (
             "BoostedRulesClassifier(random_state=0)",
-            f"the features are mostly nonzero, and {n_seen:,} labels are few enough for nonlinear rules.",
+            f"more than an eighth of X is nonzero, and {n_seen:,} labels are few enough for nonlinear rules.",
         )
     if filled > 1 / 8 and n_seen <= 2000:
         return (
             "SmoothLinkClassifier(random_state=0)",
-            f"the features are mostly nonzero, and a nonlinear model is possible with {n_seen:,} labels.",
+            f"more than an eighth of X is nonzero, and a nonlinear model is possible with {n_seen:,} labels.",
         )
     if n_seen > 10_000:
         return (

@@ -203,7 +203,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     penalties. For each penalty, `fit` computes the leverages and one regression with 32 target columns. With
     "cholesky" and "dual", the fit makes two or three factorizations for each penalty. With "cg", a second
     regression with 64 random target columns estimates the leverages. The standard deviation of these
-    estimates is at most 0.06.
+    estimates is at most 1/16.
 
     The code of the authors of [1]_ and [2]_ uses ``l2_final=1e-6`` and ``n_iter=2`` for all data sets. For
     the data set LSHTC, the code divides each row by its sum and uses

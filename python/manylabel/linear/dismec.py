@@ -163,21 +163,22 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
 
     With the squared hinge loss, a dense X is used as it is, with dtype float16, float32 or float64 and in any
     memory order. It may be memory-mapped from a ``.npy`` file. The fit reads X in blocks of rows, and
-    computes matrix products for up to 64 labels at once. In addition to X and the weights, the fit takes
-    about a fifth of the memory of X in float32, or up to 100 MB if this is more. For a dense X, the solver
-    "fast" also minimizes the objective of every label over all rows. It differs from "exact" only in the
-    tolerance for rare labels, which is ten times as large. The weights can therefore differ slightly from the
-    weights for a sparse X with the same values. With the logistic loss, the fit makes a sparse copy of a
-    dense X.
+    computes matrix products for up to 64 labels at once. In addition to X and the weights, the fit usually
+    takes about a fifth of the memory of X in float32, and at most about half of it. For a small X, it takes
+    up to 100 MB. For a dense X, the solver "fast" also minimizes the objective of every label over all rows.
+    It differs from "exact" only in the tolerance for rare labels, which is ten times as large. The weights
+    can therefore differ slightly from the weights for a sparse X with the same values. With the logistic
+    loss, the fit makes a sparse copy of a dense X.
 
     The following paragraphs are about a sparse X.
 
-    The solver processes 16 labels at once. A step for these 16 labels takes O(nnz(X)) time, where nnz(X) is
-    the number of nonzero values of X. In addition to the weights, the fit takes 8 bytes of memory per stored
-    value of X, or 16 bytes if some labels are not rare. Each thread takes up to 200 bytes per row. It takes
-    140 to 650 bytes per feature (780 bytes if Y has unknown entries), depending on the number of rows of rare
-    labels. The fit allocates no dense array of shape (n_samples, n_labels) or (n_labels, n_features). The
-    result of `decision_function` is a dense array. The result of `predict` is dense if Y was dense in `fit`.
+    The solver processes 16 labels at once, or 32 labels if they are rare. A step for these labels takes
+    O(nnz(X)) time, where nnz(X) is the number of nonzero values of X. In addition to the weights, the fit
+    takes 8 bytes of memory per stored value of X, or 16 bytes if some labels are not rare. Each thread takes
+    200 to 460 bytes per row. It also takes 140 to 650 bytes per feature (780 bytes if Y has unknown entries).
+    Both numbers grow with the number of rows of the rare labels. The fit allocates no dense array of shape
+    (n_samples, n_labels) or (n_labels, n_features). The result of `decision_function` is a dense array. The
+    result of `predict` is dense if Y was dense in `fit`.
 
     On the data sets bibtex, delicious and eurlex57k with ``C=1``, the precision at 1, 3 and 5 differs by less
     than 0.2 percentage points between the solvers "fast" and "exact". If C is much larger than 1, use

@@ -256,13 +256,13 @@ class LabelTreeClassifier(EditableLabels):
     same way, until there is one cluster for each child of the node. The classifiers are fitted level by
     level, from the root down. A node is fitted to the rows that have a label below the node. With
     ``negatives="routed"``, the node is also fitted to all other rows that reach the node when the tree is
-    searched. In this search, a row reaches the `beam` best nodes of a level, as in a prediction, and up to
-    `beam` further nodes. A further node is reached only if its probability is at least ``exp(-7)`` times the
-    probability of the best node. The negative rows of a label therefore include all rows without the label
-    that reach its leaf in a prediction, and some rows that almost reach its leaf. Without the further nodes,
-    P@1 on citeulike-t is 0.9 points lower (mean of three seeds), because new rows spread over more leaves
-    than the rows of `fit`. On eurlex57k and yso-finna-en, the difference is about 0.1 points or less. The
-    classifiers minimize the same objective as `DiSMECClassifier`.
+    searched. In this search, a row reaches up to ``2 * beam`` nodes of a level, instead of `beam` nodes in a
+    prediction. It reaches only nodes whose probability is at least ``exp(-7)`` times the probability of the
+    best node. The negative rows of a label therefore also include rows that almost reach its leaf in a
+    prediction. With `beam` nodes instead of ``2 * beam``, P@1 on citeulike-t is 0.9 points lower (mean of
+    three seeds), because new rows spread over more leaves than the rows of `fit`. On eurlex57k and
+    yso-finna-en, the difference is about 0.1 points or less. The classifiers minimize the same objective as
+    `DiSMECClassifier`.
 
     With ``solver="fast"`` and the squared hinge loss, the fit of a label in the second and any later tree
     starts from the result of the label in the previous tree. A rare label starts from its dual variables, and
