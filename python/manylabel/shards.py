@@ -77,8 +77,8 @@ def fit(
 
     A piece is a part of the fit, such as the fit of a group of labels.
 
-    If the call is interrupted or the process is killed, make the same call again. It continues with the
-    finished pieces. Only the piece that was being fitted is lost.
+    If the call is interrupted or the process is killed, make the same call again. This call then continues
+    with the finished pieces. Only the piece that was being fitted is lost.
 
     Parameters
     ----------

@@ -390,7 +390,7 @@ class Model:
         return list(zip(top.indices[order].tolist(), probabilities.tolist(), strict=True))
 
     def init_prediction_thread_pool(self, n_threads: int | None) -> None:
-        """Set the parameter `n_jobs` of `classifier`, which is its number of threads.
+        """Set the number of threads of `classifier`, which is its parameter `n_jobs`.
 
         The method `predict` of this class is not affected. It scores a single row with one thread.
 
@@ -409,7 +409,7 @@ class Model:
     def densify_weights(self, max_sparse_density: float = 0.1, n_threads: int | None = None) -> None:
         """Check the arguments, and do nothing else.
 
-        In omikuji, this method converts weights to dense arrays, which makes predictions faster.
+        In omikuji, this method converts weights to dense arrays to make predictions faster.
         `LabelTreeClassifier` finds weights with hash tables, so it needs no dense arrays.
 
         Parameters

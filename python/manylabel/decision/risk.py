@@ -37,10 +37,10 @@ class RiskControl(DecisionRule):
     alpha : float, default=0.1
         Limit of the risk, > 0 and < 1.
     risk : {"false_negative_rate", "false_discovery_rate"}, default="false_negative_rate"
-        The risk of a row. "false_negative_rate" is the fraction of the true labels that are not chosen, which
-        is 0 for a row without labels. The chosen sets are then as small as the guarantee allows.
-        "false_discovery_rate" is the fraction of the chosen labels that are not true, which is 0 if no label
-        is chosen. The chosen sets are then as large as the guarantee allows.
+        The risk of a row. "false_negative_rate" is the fraction of the true labels that are not chosen. It is
+        0 for a row without labels. With this risk, the chosen sets are as small as the guarantee allows.
+        "false_discovery_rate" is the fraction of the chosen labels that are not true. It is 0 if no label is
+        chosen. With this risk, the chosen sets are as large as the guarantee allows.
     guarantee : {"expectation", "probability"}, default="expectation"
         Kind of the guarantee. With "expectation", the risk of a new row is at most `alpha` on average over
         random draws of the calibration rows and the new row (conformal risk control [1]_). With

@@ -147,8 +147,8 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
 
     Notes
     -----
-    If Y has unknown entries (NaN), `fit` replaces them by their predictions ``XWU'``. Unknown entries have
-    the value 0 until the last of the `n_iter` passes, which replaces them for the first time. `fit` then
+    If Y has unknown entries (NaN), `fit` replaces them by their predictions ``XWU'``. At first, unknown
+    entries have the value 0. The last of the `n_iter` passes replaces them for the first time. `fit` then
     computes U and W. After that, it repeatedly predicts the unknown entries again and computes W again. It
     stops when the estimated errors of the predictions are small: their root mean square is at most one
     percent of the root mean square of the predictions. It also stops when W has been computed ten times.
@@ -174,7 +174,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     The fit forms no array of shape (n_samples, n_labels). It forms an array of shape (n_labels, n_labels)
     only if `n_components` is a float and there are at most 5000 labels.
 
-    If X has the dtype float32, the fit computes in float32, which halves time and memory. Only the
+    If X has the dtype float32, the fit computes in float32, and takes half the time and memory. Only the
     orthogonalization is computed in float64. If X has any other dtype, the whole fit computes in float64.
     With "cg", each thread solves the equations of 32 components together. A fit with few components therefore
     uses few threads.

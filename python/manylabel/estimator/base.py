@@ -690,9 +690,9 @@ def _empty(shape: tuple[int, int]) -> Any:
 def core_rows(arrays: tuple[Any, Any, Any], shape: tuple[int, int]) -> csr_array:
     """Make a CSR array from the arrays (indptr, indices, data) that the Rust core returns.
 
-    The Rust core returns valid indices of the right type. scipy's constructor would check the indices again,
-    which takes longer than scoring a row. To avoid this check, the arrays are assigned to a copy of an empty
-    matrix.
+    The Rust core returns valid indices of the right type. scipy's constructor would check the indices again.
+    This check takes longer than scoring a row. To avoid the check, the arrays are assigned to a copy of an
+    empty matrix.
     """
     matrix: csr_array = copy(_empty(shape))
     matrix.indptr, matrix.indices, matrix.data = arrays

@@ -114,10 +114,10 @@ class Rounds(Protocol):
         ...
 
     def advance(self, least: float, seconds: float, report: Tell) -> None:
-        """Make rounds in this process.
+        """Carry out rounds in this process.
 
-        The method returns when `seconds` have passed, when there is no further round, or when the next round
-        has several units and at least `least` multiplications.
+        The method returns when `seconds` have passed, or when there is no further round. It also returns
+        before a round that is worth sharing: a round with several units and at least `least` multiplications.
         """
 
     def compute(self, first: int, end: int, report: Tell) -> list[NDArray[np.uint8]]:

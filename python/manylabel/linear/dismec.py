@@ -152,8 +152,8 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
       A step is an improvement if it increases the mean of the precisions at 1, 3 and 5 by more than 0.2 %,
       and by more than the standard error of this increase. After the search, a parabola is fitted to the mean
       precisions at the best value of C and at the next smaller and the next larger value. C becomes the value
-      at which the parabola is highest, but it changes by at most the factor ``10**0.25``, which is half a
-      step.
+      at which the parabola is highest. In this last change, C changes by at most the factor ``10**0.25``,
+      half a step of the search.
     - Otherwise C is chosen by the loss on the held-out rows. The search starts at ``C=1``. A step is an
       improvement if it lowers the loss by more than 2 %.
 

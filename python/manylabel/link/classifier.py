@@ -231,10 +231,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
       With "softmax" or early stopping, there is one group of all labels.
     - With "newton-cg", 320 n bytes for each thread.
 
-    `max_memory` limits only the memory for the fit of the link. The Notes of `Rembrandt` describe the memory
-    of the embedding, which is fitted in float64. If more than half of the values of X are nonzero, a dense
-    copy of X takes 8 additional bytes per value of X. Predictions are computed for one block of rows at a
-    time.
+    `max_memory` limits only the memory for the fit of the link. The embedding is fitted in float64. The Notes
+    of `Rembrandt` describe its memory. If more than half of the values of X are nonzero, a dense copy of X
+    takes 8 additional bytes per value of X. Predictions are computed for one block of rows at a time.
 
     The embedding predicts its own training rows better than new rows, especially if there are few training
     rows. A link that is fitted to such predictions overfits. With ``l2="auto"``, the link is therefore fitted

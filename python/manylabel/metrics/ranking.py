@@ -440,10 +440,10 @@ def check_k(k: Any) -> NDArray[np.int64]:
 
 
 def check_pair(Y_true: Matrix, scores: Matrix, name: str = "scores") -> tuple[csr_array, Any]:
-    """Check true labels and predictions, and return both as canonical matrices.
+    """Check true labels and predictions, and return both.
 
-    The stored values of the labels are 1, or NaN for unknown entries. `name` is the name of the predictions
-    in error messages.
+    Sparse matrices are returned with sorted and unique indices. The stored values of the labels are 1, or NaN
+    for unknown entries. `name` is the name of the predictions in error messages.
     """
     Y = _check_indicator(Y_true, "Y_true")
     checked = _check_matrix(scores, name)

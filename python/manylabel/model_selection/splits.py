@@ -193,7 +193,7 @@ def stratified_parts(Y: csr_array, shares: NDArray[np.float64], random_state: An
     Parameters
     ----------
     Y : csr_array of shape (n_samples, n_labels)
-        Canonical indicator matrix.
+        Indicator matrix, with sorted and unique indices.
     shares : ndarray of shape (n_parts,)
         Fraction of the rows that each part gets. The sum is 1.
     random_state : int, RandomState instance, None or `_IN_ORDER`

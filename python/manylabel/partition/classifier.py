@@ -60,8 +60,8 @@ class BlockPartitionClassifier(BlockClassifier):
     `fit` partitions the rows and labels into blocks in the same way as `BlockPartitioner`. For each block, it
     fits a clone of `estimator` to the rows and labels of the block. It also fits a router, which predicts the
     block of a row from the features by one-vs-rest logistic regressions. A prediction for a row computes only
-    the scores of the labels in one block or in a few blocks. This takes only a fraction of the time of
-    scoring all labels [1]_.
+    the scores of the labels in one block or in a few blocks. Such a prediction takes only a fraction of the
+    time of scoring all labels [1]_.
 
     Parameters
     ----------

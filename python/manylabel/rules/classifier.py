@@ -87,8 +87,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Maximum number of bins for each sign of the step; >= `min_bins`. None means no limit.
     hessian : {"paper", "restricted"}, default="paper"
         Whether Newton steps use mixed second derivatives of the loss, which are derivatives with respect to
-        two different labels of the same bin. "paper" ignores mixed derivatives, as in [2]_, which gives
-        shorter steps. "restricted" uses mixed derivatives. This parameter has an effect only with label
+        two different labels of the same bin. "paper" ignores mixed derivatives, as in [2]_. The steps are
+        then shorter. "restricted" uses mixed derivatives. This parameter has an effect only with label
         binning and the example-wise loss.
     step : {"auto", "newton", "safeguarded"}, default="auto"
         Length of a step. "newton" takes the full Newton step. "safeguarded" halves the Newton step until the
