@@ -43,8 +43,8 @@ class DecisionClassifier(LabelCalibrator):
     Parameters
     ----------
     decision : DecisionRule
-        The rule that chooses the labels, such as ``Thresholds("macro_f1")``. With `RiskControl`, there are
-        two possibilities: `refit` is False and `cv` is a fraction or "auto", or `cv` is "prefit". Half of the
+        The rule that chooses the labels, such as ``Thresholds("macro_f1")``. With `RiskControl`, `refit` must
+        be False, and `cv` must be a fraction or "auto". Alternatively, `cv` may be "prefit". Half of the
         held-out rows are then used to calibrate the probabilities, and the other half to fit the rule. The
         guarantee of `RiskControl` holds only under these conditions.
 

@@ -63,11 +63,11 @@ class RiskControl(DecisionRule):
     -----
     With "expectation", let R(b) be the mean risk of the n calibration rows with the bound b. `bound_` is the
     largest b with ``(n R(b) + 1) / (n + 1) <= alpha``. With "probability", the bounds of a fixed list are
-    tested one after another, starting with the most cautious bound (the lowest for the false negative rate,
-    the highest for the false discovery rate). A test computes the Hoeffding-Bentkus p-value [2]_ of the
-    hypothesis that the risk exceeds `alpha`. The tests end at the first p-value above `delta`, and the bound
-    of the previous test is used. No correction for multiple tests is needed, since the order of the tests is
-    fixed.
+    tested one after another. The first bound is the most cautious one: the lowest for the false negative
+    rate, and the highest for the false discovery rate. A test computes the Hoeffding-Bentkus p-value [2]_ of
+    the hypothesis that the risk exceeds `alpha`. The tests end at the first p-value above `delta`, and the
+    bound of the previous test is used. No correction for multiple tests is needed, since the order of the
+    tests is fixed.
 
     The p-values hold for all distributions of the risk. With "probability", the bound is therefore more
     cautious than necessary. In a simulation with the false negative rate and ``delta=0.1``, the chosen sets

@@ -189,13 +189,13 @@ class BlockPartitionClassifier(BlockClassifier):
     to all labels that occur in these rows.
 
     If the fit time of `estimator` increases with the number of rows and labels, a fit with the default
-    parameters takes at most as long as a fit of `estimator` to all rows and labels. With ``n_blocks="auto"``
-    and ``mode="rule"``, `fit` starts with the largest number of blocks, up to 4, for which there are at least
-    5,000 rows and 500 labels per block. A row that is routed to a wrong block usually gets wrong labels.
-    `fit` therefore tests the router on 2,000 held-out rows, or on a tenth of the rows if a tenth is less than
-    2,000. Each test takes as long as one fit of the router. If the router finds the right block for less than
-    92 % of the held-out rows, the number of blocks is halved. The test is repeated with the new number of
-    blocks.
+    parameters usually takes at most as long as a fit of `estimator` to all rows and labels. With
+    ``n_blocks="auto"`` and ``mode="rule"``, `fit` starts with the largest number of blocks, up to 4, for
+    which there are at least 5,000 rows and 500 labels per block. A row that is routed to a wrong block
+    usually gets wrong labels. `fit` therefore tests the router on 2,000 held-out rows, or on a tenth of the
+    rows if a tenth is less than 2,000. Each test takes as long as one fit of the router. If the router finds
+    the right block for less than 92 % of the held-out rows, the number of blocks is halved. The test is
+    repeated with the new number of blocks.
 
     A larger `lam` removes more labels from the blocks, and the rarest labels are removed first. With
     ``mode="rule"``, `lam` is about the largest weight with which a single block of all rows has at least 95 %
@@ -219,9 +219,9 @@ class BlockPartitionClassifier(BlockClassifier):
 
     If `n_blocks` is also "auto", the first number of blocks is the number that `BlockPartitioner` finds with
     its default value of `lam`. The number is halved until at least one candidate is accurate enough in all
-    folds, or until the number is 1. A candidate is accurate enough if P@1, P@3 and P@5 are each at most 1
-    percentage point ("accuracy") or 2 percentage points ("speed") lower than with `estimator` alone. For this
-    comparison, both modes fit `estimator` to all labels five times.
+    folds, or until the number is 1. With ``mode="accuracy"``, a candidate is accurate enough if P@1, P@3 and
+    P@5 are each at most 1 percentage point lower than with `estimator` alone. With ``mode="speed"``, the
+    limit is 2 percentage points. For this comparison, both modes fit `estimator` to all labels five times.
 
     References
     ----------

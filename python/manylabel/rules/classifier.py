@@ -212,8 +212,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     If two fits differ only in `n_rules`, the shorter list of rules is the beginning of the longer list.
 
     The effect of a rule on a label is the absolute value of the head score of the label, times the coverage
-    of the rule. The importance of a label is the sum of the effects of all rules, except the default rule, on
-    the label. The importance of a feature is a sum over all conditions on the feature. Each condition of a
+    of the rule. The importance of a label is the sum of the effects of the rules on the label, without the
+    default rule. The importance of a feature is a sum over all conditions on the feature. Each condition of a
     rule contributes the sum of the effects of the rule on all labels, divided by the number of conditions of
     the rule. `label_importances_` and `feature_importances_` are scaled so that each array sums to 1. If the
     default rule is the only rule, all importances are 0.
