@@ -8,9 +8,9 @@ A process locks its temporary file while it writes. The operating system release
 ends, even if the process is killed. If a temporary file has no lock, the process that wrote it was killed.
 The next call of `written_aside` for the same directory removes such a file.
 
-Windows does not have these locks, but does not let a process remove an open file. However, `written_aside`
-must close a temporary file before it renames the file. Between these two steps, another process could remove
-the file. On Windows, `written_aside` therefore removes only temporary files that are at least a day old.
+On Windows, these locks do not exist, but an open file cannot be removed. However, `written_aside` must close
+a temporary file before it renames the file. Between these two steps, another process could remove the file.
+On Windows, `written_aside` therefore removes only temporary files that are at least a day old.
 """
 
 from __future__ import annotations

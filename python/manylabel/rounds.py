@@ -116,7 +116,7 @@ class SharedRounds:
         self._n_late = [_MOST_LATE] * self._n_processes
 
     def run(self, tell: SumOfJobs) -> bool:
-        """Make all rounds, beginning with the last stored state.
+        """Carry out all rounds, starting from the last stored state.
 
         Returns
         -------

@@ -336,7 +336,7 @@ def checksum_of(X: Any) -> str | None:
 def folder_of(matrix: Any, name: str = "X") -> FilePath | None:
     """Return the folder that the arrays of a matrix are memory-mapped from, or None.
 
-    `name` is "X" or "Y". The result is None if `matrix` is not the complete matrix of this name of a folder.
+    `name` is "X" or "Y". The result is None if `matrix` is not the complete X or Y of a folder.
     """
     if not isinstance(matrix, sparse.csr_array):
         return None

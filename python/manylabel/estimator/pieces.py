@@ -93,9 +93,9 @@ class Pieces(Protocol):
 class Rounds(Protocol):
     """A fit that consists of rounds, in the state after some of these rounds.
 
-    A round is a computation on the training rows, such as a gradient, and the step that follows from its
-    result. The computation consists of units, which several processes can share. Each process takes the same
-    step.
+    Each round first computes something on the training rows, such as a gradient. It then takes a step that
+    follows from the result. The computation consists of units, which several processes can share. Each
+    process takes the same step.
     """
 
     @property
