@@ -295,7 +295,7 @@ class Folder:
 
     @property
     def costs(self) -> LabelCosts | None:
-        """The weights and propensities of the labels, or None if neither were given."""
+        """The weights and propensities of the labels, or None if neither is given."""
         costs = read_arrays(self.path / "costs.npz")
         return None if costs is None else LabelCosts(**costs)
 

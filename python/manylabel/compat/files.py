@@ -1,4 +1,4 @@
-"""Functions for all readers of models of other programs: they read arrays, and check the finished model.
+"""Functions that read arrays and check finished models, for the modules that read models of other programs.
 
 Errors about malformed files are ValueErrors that name the file.
 """

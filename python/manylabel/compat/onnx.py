@@ -63,7 +63,7 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
     ------
     TypeError
         If the class of the model cannot be exported; the message lists the classes that can be exported.
-        Also if the first step of a pipeline takes texts.
+        The error is also raised if the first step of a pipeline takes texts.
     ValueError
         If the dense weights take more than 2 GB, the size limit of an ONNX file.
     sklearn.exceptions.NotFittedError

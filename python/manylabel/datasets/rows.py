@@ -87,10 +87,10 @@ def convert(
         unknown extension have the format "xc".
     n_features : int or None, default=None
         Number of features. None means the number that the files state. If they do not state it, None means
-        the smallest number that includes all features of the files.
+        the largest column index of a feature plus 1.
     n_labels : int or None, default=None
         Number of labels. None means the number that the files state. If they do not state it, None means the
-        smallest number that includes all labels of the files.
+        largest column index of a label plus 1.
     zero_based : bool, default=False
         Whether the features of svmlight files are numbered from 0. If False, they are numbered from 1. Labels
         are always numbered from 0.

@@ -197,7 +197,7 @@ def stratified_parts(Y: csr_array, shares: NDArray[np.float64], random_state: An
     shares : ndarray of shape (n_parts,)
         Fraction of the rows that each part gets. The sum is 1.
     random_state : int, RandomState instance, None or `_IN_ORDER`
-        Seed of the order in which the rows of a label are assigned.
+        Seed of the order in which the rows of a label are assigned. `_IN_ORDER` means their order in Y.
 
     Returns
     -------

@@ -334,8 +334,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
             A pair ``(X_eval, y_eval)`` of further rows for early stopping, in the same formats as X and y.
             The fit stops when the loss on the further rows no longer falls. No rows of X are held out in this
             case. No rule is fitted to the further rows. However, with ``search="fast"``, the thresholds that
-            are tried also depend on the values in the further rows. None means that rows of X are held out.
-            `eval_set` requires ``early_stopping=True``.
+            are tried also depend on the values in the further rows. `eval_set` requires
+            ``early_stopping=True``. With ``early_stopping=True`` and without `eval_set`, rows of X are held
+            out.
         """
         self._refuse_label_weight(label_weight)
         with self._fitting(y) as (built, Y):
