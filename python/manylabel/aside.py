@@ -8,9 +8,9 @@ A process locks its temporary file while it writes. The operating system release
 ends, even if the process is killed. If a temporary file has no lock, the process that wrote it was killed.
 The next call of `written_aside` for the same directory removes such a file.
 
-Windows does not have these locks, but does not let a process remove an open file. However, `written_aside`
-must close a temporary file before it renames the file. Between these two steps, another process could remove
-the file. On Windows, `written_aside` therefore removes only temporary files that are at least a day old.
+On Windows, these locks do not exist, but an open file cannot be removed. However, `written_aside` must close
+a temporary file before it renames the file. Between these two steps, another process could remove the file.
+On Windows, `written_aside` therefore removes only temporary files that are at least a day old.
 """
 
 from __future__ import annotations
@@ -118,9 +118,9 @@ def read_arrays(path: Path) -> dict[str, Any] | None:
 def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
     """Lock a file while the body of a ``with`` statement runs.
 
-    A process that calls this function for the same file in the meantime waits or gets an error, depending on
-    `wait`. The operating system releases the lock when the process ends, even if the process is killed. The
-    file itself is not removed. On Windows, and on file systems without locks, nothing is locked.
+    If another process has locked the file, the function waits or raises an error, depending on `wait`. The
+    operating system releases the lock when the process ends, even if the process is killed. The file itself
+    is not removed. On Windows, and on file systems without locks, nothing is locked.
 
     Parameters
     ----------

@@ -78,8 +78,9 @@ def fit(
         The client of the cluster. None means the current client.
     checkpoint : str, path-like or None, default=None
         The folder of the finished pieces, which all workers must be able to reach. If the call is interrupted
-        or the scheduler is restarted, make the same call again with the same folder. It continues with the
-        finished pieces. None means a temporary folder, which usually only workers on this machine can reach.
+        or the scheduler is restarted, make the same call again with the same folder. This call then continues
+        with the finished pieces. None means a temporary folder, which usually only workers on this machine
+        can reach.
     n_pieces : int or "auto", default="auto"
         Number of pieces, as in `manylabel.shards.fit`.
     any_cpu : bool, default=False
@@ -103,7 +104,8 @@ def fit(
     ValueError
         If an argument is not valid, if there is no client, if a worker cannot reach the folder `checkpoint`
         or the folder of the data, or if a worker has another type of CPU than the machine on which the fit
-        was begun. The error is also raised in the cases that `manylabel.shards.fit` lists.
+        was begun (unless `any_cpu` is True). The error is also raised in the cases that
+        `manylabel.shards.fit` lists.
     Exception
         If the fit of a piece raises an error, this error is raised, and all other pieces are cancelled.
 

@@ -165,7 +165,8 @@ def doctor(
         0/1 indicator matrix of the training rows. If Y is a data frame, its column names are the names of the
         labels. Unknown entries, marked by NaN, count as 0.
     X_test, Y_test : array-like or sparse matrix, default=None
-        Features and labels of the test rows, to look for faults of the split.
+        Features and labels of the test rows. If they are given, the function also looks for faults of the
+        split.
     cv : int, splitter or iterable, default=5
         The folds of a cross-validation, in which the function looks for missing labels. An int is a number of
         folds, each of which contains consecutive rows. Otherwise, pass a splitter of scikit-learn, or an
@@ -536,12 +537,12 @@ def _advice(given: Any, X: csr_array, Y: csr_array) -> tuple[str, str]:
     if filled > 1 / 8 and n_seen <= 100:
         return (
             "BoostedRulesClassifier(random_state=0)",
-            f"the features are mostly nonzero, and {n_seen:,} labels are few enough for nonlinear rules.",
+            f"more than an eighth of X is nonzero, and {n_seen:,} labels are few enough for nonlinear rules.",
         )
     if filled > 1 / 8 and n_seen <= 2000:
         return (
             "SmoothLinkClassifier(random_state=0)",
-            f"the features are mostly nonzero, and a nonlinear model is possible with {n_seen:,} labels.",
+            f"more than an eighth of X is nonzero, and a nonlinear model is possible with {n_seen:,} labels.",
         )
     if n_seen > 10_000:
         return (

@@ -62,11 +62,11 @@ class Part(Schema):
         }
 
     def fitted(self, estimator: Any) -> dict[str, Any]:
-        """Return a dict of the fitted attributes of the estimator that this description contains."""
+        """Return a dict of the fitted attributes of the estimator, limited to those in this description."""
         return {name: vars(estimator)[name] for name in self.attributes if name in vars(estimator)}
 
     def check_params(self, estimator: Any) -> None:
-        """Check the parameters of an estimator as its own `fit` does, which may raise a ValueError."""
+        """Check the parameters of an estimator as its `fit` does. Raise ValueError if one is not valid."""
         if hasattr(estimator, "_parameter_constraints"):
             estimator._validate_params()
 

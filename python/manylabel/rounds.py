@@ -1,18 +1,20 @@
 """Rounds of a fit that are stored in a folder, and that several processes share.
 
-The fits of some estimators consist of many short rounds, such as gradients. A file for each round would take
-longer than the round. The state of the fit is therefore stored from time to time, and a fit that is started
-again continues from the last stored state. The result does not depend on when states are stored.
+The fits of some estimators consist of many short rounds. For example, a round computes a gradient. Writing a
+file for each round would take longer than the round. The state of the fit is therefore stored from time to
+time. A fit that is started again continues from the last stored state. The result does not depend on when
+states are stored.
 
-If several processes fit the same model, they share the work of each long round. Each process has the complete
-state and computes its part of the units of a round. It writes the results to the folder, and takes the step
-of the round when the results of all units are there. All processes take the same step. A process never waits
-long: if results of another process are late, it computes them too. Short rounds are not shared, because an
-exchange of files takes longer. Each process then computes all units.
+If several processes fit the same model, they share the work of each long round. The computation of a round is
+divided into parts. Each process has the complete state, computes one part, and writes the result to the
+folder. When the results of all parts are there, each process takes the step of the round, for example a step
+along the gradient. All processes take the same step. A process never waits long: if the result of another
+process is late, it computes this part too. Short rounds are not shared, because an exchange of files takes
+longer. Each process then computes all parts.
 
-The subfolder ``rounds`` has the last states, such as ``state-00000120.npz``. For each round since then that
-was shared, it has a folder with the results, such as ``00000121/0-0.npz``. The subfolder is removed at the
-end of the fit.
+The subfolder ``rounds`` has the last states, such as ``state-00000120.npz``. It also has the results of each
+shared round since then, in files such as ``00000121/0-0.npz``. The subfolder is removed at the end of the
+fit.
 """
 
 from __future__ import annotations
@@ -114,7 +116,7 @@ class SharedRounds:
         self._n_late = [_MOST_LATE] * self._n_processes
 
     def run(self, tell: SumOfJobs) -> bool:
-        """Make all rounds, beginning with the last stored state.
+        """Carry out all rounds, starting from the last stored state.
 
         Returns
         -------

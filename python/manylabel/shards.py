@@ -1,12 +1,11 @@
 """Fits that are divided into pieces and can be continued after an interruption.
 
-A piece is the fit of some of the labels, of some of the nodes of label trees, of the models of some blocks,
-or of some of the components of a label embedding. Each finished piece is stored as a file in a folder. A fit
-can be interrupted at any time. If it is started again, it continues with the finished pieces. Several
-processes or machines that share the folder can fit different pieces. If all of them have the same type of
-CPU, the fitted model is exactly the same as the model of the method ``fit``. The fit of a `CorrLogClassifier`
-consists of many short rounds instead. Its state is stored from time to time, and the processes share each
-long round.
+A piece is a part of the fit: some labels, some nodes of label trees, the models of some blocks, or some
+components of a label embedding. Each finished piece is stored as a file in a folder. A fit can be interrupted
+at any time. If it is started again, it continues with the finished pieces. Several processes or machines that
+share the folder can fit different pieces. If all of them have the same type of CPU, the fitted model is
+exactly the same as the model of the method ``fit``. The fit of a `CorrLogClassifier` consists of many short
+rounds instead. The state of this fit is stored from time to time, and the processes share each long round.
 
 The folder has the file ``fit.json`` with the parameters of the estimator, checksums of the data and the type
 of the CPU. The file ``choice.npz`` has the values that all pieces share, such as the chosen value of a
@@ -78,8 +77,8 @@ def fit(
 
     A piece is a part of the fit, such as the fit of a group of labels.
 
-    If the call is interrupted or the process is killed, make the same call again. It continues with the
-    finished pieces. Only the piece that was being fitted is lost.
+    If the call is interrupted or the process is killed, make the same call again. This call then continues
+    with the finished pieces. Only the piece that was being fitted is lost.
 
     Parameters
     ----------
@@ -103,7 +102,7 @@ def fit(
         of each level of the trees, and there are at most as many pieces as nodes. With
         `BlockPartitionClassifier`, there are at most as many pieces as blocks. With `Rembrandt`, `n_pieces`
         is the number of pieces of each regression, and there are at most as many pieces as groups of 32
-        components. A group is fitted by one thread, and an automatic piece has up to eight groups. With
+        components. A group is fitted by one thread. With "auto", a piece has up to eight groups. With
         `CorrLogClassifier`, `n_pieces` is the largest number of pieces into which each round is divided if
         several processes share it. With "auto", there are up to 16 pieces, and rounds that take less than
         about 0.1 seconds are not divided. For the other estimators, "auto" depends only on the data and the
@@ -114,7 +113,7 @@ def fit(
         needs the results of all pieces of the levels above. With `Rembrandt`, a piece needs the results of
         all pieces of the earlier regressions. If other machines have not finished some of these pieces, this
         call also fits them. With `CorrLogClassifier`, this call computes the i-th part of each round. If the
-        parts of other machines are late, it also computes them. Each of the calls returns the estimator.
+        parts of other machines are late, it also computes them. Each of the N calls returns the estimator.
     any_cpu : bool, default=False
         Whether machines with different types of CPU may share the folder. The last digits of the weights of a
         piece depend on the type of CPU of the machine that fitted the piece.
@@ -162,13 +161,13 @@ def fit(
     O(n_labels m^2) time for m random vectors. If the solver is not "cg", each call also factorizes the Gram
     matrix once for each penalty. The piece of a group of components has 32 numbers per label or feature.
 
-    The fit of a `CorrLogClassifier` consists of rounds. A round is usually a gradient, and the step that
-    follows from it. The state of the fit is stored every five seconds, or less often if this takes more than
-    a twentieth of the time. If the process is killed, the rounds since then are lost. A stored state has up
-    to seven numbers per feature and label, and the curvatures that quasi-Newton steps need. Each call needs
-    as much memory as the method ``fit``. If several processes share the folder, each of them copies X, takes
-    all steps, and reads the results of the others in each round. These results have one number per feature
-    and label, or up to 16 numbers if there are fewer than 500 labels. The folder should therefore be fast.
+    The fit of a `CorrLogClassifier` consists of rounds. A round usually computes a gradient and then takes a
+    step. The state of the fit is stored every five seconds, or less often if storing takes more than a
+    twentieth of the time. If the process is killed, the rounds since then are lost. A stored state has up to
+    seven numbers per feature and label, and the curvatures that quasi-Newton steps need. Each call needs as
+    much memory as the method ``fit``. If several processes share the folder, each of them copies X, takes all
+    steps, and reads the results of the others in each round. These results have one number per feature and
+    label, or up to 16 numbers if there are fewer than 500 labels. The folder should therefore be fast.
 
     Examples
     --------
@@ -296,7 +295,7 @@ class Folder:
 
     @property
     def costs(self) -> LabelCosts | None:
-        """The weights and propensities of the labels, or None if all are 1."""
+        """The weights and propensities of the labels, or None if neither is given."""
         costs = read_arrays(self.path / "costs.npz")
         return None if costs is None else LabelCosts(**costs)
 
@@ -323,7 +322,7 @@ class Folder:
 
     @property
     def stages(self) -> list[range]:
-        """The indices of the pieces of each stage. Pieces count from 0."""
+        """The indices of the pieces of each stage. The first piece has the index 0."""
         choice = self.choice
         assert choice is not None
         return [range(*bounds) for bounds in pairwise([*choice["stages"].tolist(), self.n_pieces])]

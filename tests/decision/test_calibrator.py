@@ -328,7 +328,7 @@ def test_bad_input(data):
         LabelCalibrator(dismec, cv=0.9999).fit(X, Y)
     with pytest.raises(ValueError, match="`cv` must be at most the number of rows, 600, got 601"):
         LabelCalibrator(dismec, cv=601).fit(X, Y)
-    with pytest.raises(ValueError, match='`cv` must be a fraction or "prefit" if `refit` is False, got 3'):
+    with pytest.raises(ValueError, match='`cv` must be a fraction, "auto" or "prefit" if `refit` is False'):
         LabelCalibrator(dismec, cv=3, refit=False).fit(X, Y)
     with pytest.raises(ValueError, match="`estimator` must be a multi-label classifier"):
         LabelCalibrator(3).fit(X, Y)
@@ -358,7 +358,7 @@ def test_risk_control_gets_rows_that_no_model_has_seen(data, tmp_path):
     dismec = ml.DiSMECClassifier(1.0, threshold="zero")
     rule = RiskControl(0.3)
     for wrong in ({}, {"cv": 3, "refit": False}):
-        with pytest.raises(ValueError, match="`refit` must be False and `cv` a fraction or"):
+        with pytest.raises(ValueError, match='`cv` must be "prefit", or a fraction with refit=False'):
             DecisionClassifier(dismec, rule, **wrong).fit(X, Y)
     model = DecisionClassifier(dismec, rule, cv=0.5, refit=False, n_candidates=25, random_state=0)
     model.fit(X, Y)

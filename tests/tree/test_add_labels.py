@@ -126,7 +126,8 @@ def test_new_labels_rank_about_as_well_as_in_a_full_fit(planted, n_trees):
         of_full, of_grown = (
             precision_at_k(truth, model.predict_topk(X_new, 5), k=(k,))[0] for model in (full, grown)
         )
-        assert of_grown > of_full - 0.01
+        # The standard error of the difference is about 0.01 with 600 rows.
+        assert of_grown > of_full - 0.02
     # The new labels alone: the fraction of their occurrences that the five best labels of a row have.
     with_new = truth[:, -3:].toarray() > 0
     found_full, found_grown = (

@@ -44,17 +44,17 @@ allow_learn     Whether ``annif learn`` is allowed, ``false`` by default. With `
                 contains the features of the documents, so that no document needs to be read again.
 =============== ==============================================================================================
 
-A ``label-tree`` is trained with its default `beam`. Suggestions use a `beam` of at least 20, which finds more
-of the correct subjects that are far down in the list of suggestions. If the project has the setting ``beam``,
-the value of this setting is used for training and for suggestions. With this backend, the default of
-``path_weight`` is 0.25.
+A ``label-tree`` is trained with its default `beam`. For suggestions, `beam` is at least 20 (see
+`LabelTreeClassifier`). The lower part of the list of suggestions then has more correct subjects. If the
+project has the setting ``beam``, the value of this setting is used for training and for suggestions. With
+this backend, the default of ``path_weight`` is 0.25.
 
 A setting that is a parameter of the classifier is passed to the classifier, for example ``n_trees=3`` or
 ``beam=10`` for ``label-tree``. The settings ``n_jobs`` and ``verbose`` are not passed.
 
 ``annif learn`` adds documents to a model. The weights of all subjects of these documents are fitted again, to
 the old and the new documents. The vocabulary, the weights of the words and the nodes of the tree do not
-change, but a subject that is fitted again may move to another leaf; see
+change. However, a subject that is fitted again may move to another leaf; see
 :meth:`manylabel.tagging.TextTagger.update`. Subjects that the model does not have are added. The scores of
 subjects that are not in the added documents do not change. The curves that convert scores to probabilities
 are not fitted again. An added subject uses the common curve of all subjects.

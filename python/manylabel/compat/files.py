@@ -1,4 +1,4 @@
-"""What the readers of models of other programs share: arrays in files, and the check of a finished model.
+"""Functions that read arrays and check finished models, for the modules that read models of other programs.
 
 Errors about malformed files are ValueErrors that name the file.
 """
@@ -48,7 +48,7 @@ def _naming(path: Path, wanted: str) -> Iterator[None]:
 def mapped_npy(path: Path) -> NDArray[Any]:
     """Map an array in NPY format into memory.
 
-    If the header states a larger array than the file has, this raises an error. No memory is allocated.
+    If the array in the header is larger than the file, the function raises an error and allocates no memory.
     """
     with _naming(path, "an array in NPY format"):
         array: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")

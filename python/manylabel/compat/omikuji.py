@@ -34,8 +34,9 @@ tree_structure_only        must be False
 train_trees_1_by_1         no effect on the result; the trees share all threads in any case
 linear_loss_type           must be ``LossType.HINGE``, the squared hinge loss
 linear_eps                 ``tol=linear_eps / 30``. This gives the same stopping rule for rare children and
-                           rare labels, which are fitted by dual coordinate descent. The others stop by the
-                           norm of the gradient; see ``tol`` of `DiSMECClassifier`.
+                           rare labels, which are fitted by dual coordinate descent. For other children and
+                           labels, the stopping rule uses the norm of the gradient; see ``tol`` of
+                           `DiSMECClassifier`.
 linear_c                   ``C``
 linear_weight_threshold    ``prune``
 linear_max_iter            must be positive, and has no effect: solvers stop at ``tol`` or after 1,000 steps
@@ -114,8 +115,8 @@ class LossType(Enum):
 class HyperParam:
     """Hyper-parameters of `Model.train_on_data`, with the names and defaults of omikuji.
 
-    The documentation of the module describes how they are converted. Setting an attribute that omikuji does
-    not have raises an AttributeError.
+    The documentation of the module describes how they are converted to parameters of `LabelTreeClassifier`.
+    Setting an attribute that omikuji does not have raises an AttributeError.
     """
 
     n_trees: int = 3
@@ -390,7 +391,7 @@ class Model:
         return list(zip(top.indices[order].tolist(), probabilities.tolist(), strict=True))
 
     def init_prediction_thread_pool(self, n_threads: int | None) -> None:
-        """Set the parameter `n_jobs` of `classifier`, which is its number of threads.
+        """Set the number of threads of `classifier`, which is its parameter `n_jobs`.
 
         The method `predict` of this class is not affected. It scores a single row with one thread.
 
@@ -409,7 +410,7 @@ class Model:
     def densify_weights(self, max_sparse_density: float = 0.1, n_threads: int | None = None) -> None:
         """Check the arguments, and do nothing else.
 
-        In omikuji, this method converts weights to dense arrays, which makes predictions faster.
+        In omikuji, this method converts weights to dense arrays to make predictions faster.
         `LabelTreeClassifier` finds weights with hash tables, so it needs no dense arrays.
 
         Parameters

@@ -63,7 +63,7 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
     ------
     TypeError
         If the class of the model cannot be exported; the message lists the classes that can be exported.
-        Also if the first step of a pipeline takes texts.
+        The error is also raised if the first step of a pipeline takes texts.
     ValueError
         If the dense weights take more than 2 GB, the size limit of an ONNX file.
     sklearn.exceptions.NotFittedError
@@ -77,10 +77,10 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
     lowest loss. If two label sets have this loss, up to the rounding of float64, the ONNX model and `predict`
     may predict different label sets.
 
-    The weights take 4 bytes for each pair of a feature and a label (`DiSMECClassifier`,
-    `PDSparseClassifier`), ``4 * rank`` bytes for each feature and each label (`LEMLClassifier`), or 8 bytes
-    for each pair of a rule and a label (`BoostedRulesClassifier`). With ``predictor="known-label-sets"``,
-    each pair of a known label set and a label takes 24 bytes more.
+    The weights of `DiSMECClassifier` and `PDSparseClassifier` take 4 bytes for each pair of a feature and a
+    label. The weights of `LEMLClassifier` take ``4 * rank`` bytes for each feature and each label. The rules
+    of `BoostedRulesClassifier` take 8 bytes for each pair of a rule and a label. With
+    ``predictor="known-label-sets"``, each pair of a known label set and a label takes an additional 24 bytes.
 
     Examples
     --------

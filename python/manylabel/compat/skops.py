@@ -10,9 +10,9 @@ skops does not trust by default: the classes of the estimators and scipy's spars
     skops.io.dump(model, "model.skops")
     model = skops.io.load("model.skops", trusted=trusted_types())
 
-If you do not need skops, use `manylabel.save`. `manylabel.load` maps the file into memory, which several
-processes can share, and checks the values of all fitted attributes. skops reads the arrays into the memory of
-each process and does not check their values.
+If you do not need skops, use `manylabel.save`. `manylabel.load` maps the file into memory, so several
+processes can share this memory. It also checks the values of all fitted attributes. In contrast, skops reads
+the arrays into the memory of each process and does not check their values.
 
 References
 ----------

@@ -164,7 +164,7 @@ def matching_threshold(count: Callable[[float], float], wanted: float, first: fl
 def weighted_count(counts: NDArray[Any], sample_weight: NDArray[Any] | None) -> float:
     """Return the sum of count times weight over all rows. `counts` has one count per row.
 
-    This function does not call BLAS, which ends the process if memory is short.
+    The function does not use BLAS, because BLAS ends the process if memory is short.
     """
     return float(counts.sum() if sample_weight is None else (counts * sample_weight.astype(np.float64)).sum())
 

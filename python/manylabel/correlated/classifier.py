@@ -105,13 +105,13 @@ class CorrLogClassifier(MultiLabelClassifier):
         steps, if possible. Quasi-Newton steps usually need at most a third of the gradient evaluations of
         "fista". They use the second moments of the features and labels. They require that `epsilon` is not 0.
         Let s be 1 plus the number of features that are not constant, plus the number of labels that occur in
-        some but not all rows. s must be at most 2,048 and at most half the number of rows, and ``s**2`` must
-        be at most about 8 times the number of nonzero values of X and Y. If a requirement is not met, or if
-        the quasi-Newton steps fail, "auto" is "fista". "reference" is the algorithm in the code of the
-        authors of [2]_. This algorithm starts with zero weights and takes at most 500 steps of fixed size.
-        After 20 steps, it stops as soon as a step changes the objective by less than a thousandth of its
-        value. This early stopping regularizes the model. With "reference", the penalty of a coupling is
-        ``l2_pairs * (2 c**2 + epsilon * abs(c))``, and `coding` must be "01".
+        some but not all rows. s must be at most 2,048 and at most half the number of rows. ``s**2`` must be
+        at most about 8 times the number of nonzero values of X and Y. If a requirement is not met, or if the
+        quasi-Newton steps fail, "auto" is "fista". "reference" is the algorithm in the code of the authors of
+        [2]_. This algorithm starts with zero weights and takes at most 500 steps of fixed size. After 20
+        steps, it stops as soon as a step changes the objective by less than a thousandth of its value. This
+        early stopping regularizes the model. With "reference", the penalty of a coupling is ``l2_pairs * (2
+        c**2 + epsilon * abs(c))``, and `coding` must be "01".
     standardize : bool or "auto", default="auto"
         Whether the penalties are computed for features that are scaled to unit variance. The fitted weights
         always apply to the unscaled features. "auto" is True if more than an eighth of the values of X are
@@ -217,9 +217,10 @@ class CorrLogClassifier(MultiLabelClassifier):
     number of true labels. With this threshold, the models also predict the labels of the rows that they were
     fitted to. The ratio of predicted to true labels on these rows is the target of the second step. The
     second step uses the final model, which has couplings and is fitted to all rows. It finds the threshold at
-    which the final model is close to the target on 128 to 512 training rows, or on all training rows if there
-    are fewer than 128. The threshold is 0 if Y has fewer than ten positive entries in the held-out rows, or
-    if the solver is "reference". To minimize the Hamming loss, use ``predict_proba(X) > 0.5``.
+    which this ratio of the final model is close to the target. The ratio is measured on 128 to 512 training
+    rows, or on all training rows if there are fewer than 128. The threshold is 0 if Y has fewer than ten
+    positive entries in the held-out rows, or if the solver is "reference". To minimize the Hamming loss, use
+    ``predict_proba(X) > 0.5``.
 
     References
     ----------

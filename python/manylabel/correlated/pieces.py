@@ -1,8 +1,8 @@
 """Pieces of the fit of `CorrLogClassifier`.
 
-The fit consists of rounds, such as gradients. A gradient is a sum over all rows for all labels. Several
-processes can share a round: a unit of work has a group of labels and a group of rows. The folder gets one
-file for the whole model, after the last round.
+The fit consists of rounds. In most rounds, a gradient is computed, which is a sum over all rows for each
+label. Several processes can share a round. Each of them computes a part for some of the labels and some of
+the rows. After the last round, one file with the whole model is written to the folder.
 """
 
 from __future__ import annotations

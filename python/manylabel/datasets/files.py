@@ -211,9 +211,9 @@ def load_arff(
         features and must be listed here.
     missing_labels : {"error", "absent", "unknown"}, default="error"
         What to do if the value of a label is missing (``?``). "error" raises a ValueError, "absent" treats
-        the label as absent, and "unknown" stores NaN in Y, which marks unknown entries. A hierarchical
-        attribute contains all labels of a row. If its value is missing, a ValueError is raised unless this
-        argument is "absent".
+        the label as absent, and "unknown" stores NaN in Y to mark an unknown entry. A hierarchical attribute
+        contains all labels of a row. If its value is missing, a ValueError is raised unless this argument is
+        "absent".
     return_names : bool, default=False
         Whether to also return the names of the features and labels.
 

@@ -87,10 +87,10 @@ def convert(
         unknown extension have the format "xc".
     n_features : int or None, default=None
         Number of features. None means the number that the files state. If they do not state it, None means
-        the smallest number that includes all features of the files.
+        the largest column index of a feature plus 1.
     n_labels : int or None, default=None
         Number of labels. None means the number that the files state. If they do not state it, None means the
-        smallest number that includes all labels of the files.
+        largest column index of a label plus 1.
     zero_based : bool, default=False
         Whether the features of svmlight files are numbered from 0. If False, they are numbered from 1. Labels
         are always numbered from 0.
@@ -113,8 +113,8 @@ def convert(
     ValueError
         If an argument is not valid, if a file is malformed, or if files have different numbers of features or
         labels. The error is also raised if the folder was written from other files or with other arguments,
-        or if it contains files that this function did not write. The message states the file or the folder,
-        and the line in a text file.
+        or if it contains files that this function did not write. The message states the file or the folder.
+        For a text file, it also states the line.
     OSError
         If a file cannot be read or written. If the disk is full, free some space and call the function again.
     ModuleNotFoundError
@@ -336,7 +336,7 @@ def checksum_of(X: Any) -> str | None:
 def folder_of(matrix: Any, name: str = "X") -> FilePath | None:
     """Return the folder that the arrays of a matrix are memory-mapped from, or None.
 
-    The result is None if `matrix` is not the complete matrix X (or Y, if `name` is "Y") of a folder.
+    `name` is "X" or "Y". The result is None if `matrix` is not the complete X or Y of a folder.
     """
     if not isinstance(matrix, sparse.csr_array):
         return None

@@ -154,9 +154,9 @@ class LabelCalibrator(MultiLabelClassifier):
     delicious               24,600                   -0.4 %
     ======================= ======================== ======================
 
-    On citeulike-t, five folds also raised P@1 by 1 percentage point. The more ones Y has, the smaller the
-    difference. A fit with five folds took 4 to 6.6 times as long as a fit without calibration. A fit with a
-    tenth of the rows took 1.4 to 2.1 times as long.
+    On citeulike-t, five folds also raised the precision at 1 by 1 percentage point. The more ones Y has, the
+    smaller the difference. A fit with five folds took 4 to 6.6 times as long as a fit without calibration. A
+    fit with a tenth of the rows took 1.4 to 2.1 times as long.
 
     The quality of the probabilities was measured on five public data sets with 159 to 24,522 labels, with
     DiSMEC, label trees and block partitions. The calibration error was computed with 15 bins. It was at most
@@ -167,8 +167,8 @@ class LabelCalibrator(MultiLabelClassifier):
 
     Labels have different curves, so probabilities and scores can rank labels differently. `predict_topk`
     ranks by scores, and `predict_proba_topk` ranks by probabilities. With label trees on citeulike-t, the two
-    methods had nearly the same P@5. The P@5 of `predict_proba_topk` was 0.2 percentage points lower if a
-    tenth of the rows was held out, and 0.2 percentage points higher with five folds.
+    methods had nearly the same precision at 5 (P@5). The P@5 of `predict_proba_topk` was 0.2 percentage
+    points lower if a tenth of the rows was held out, and 0.2 percentage points higher with five folds.
 
     If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The curves
     are fitted to the known entries of the held-out rows.
@@ -287,7 +287,7 @@ class LabelCalibrator(MultiLabelClassifier):
         X, y, sample_weight = check_training_set(self, X, y, sample_weight, dense=True, unknown=True)
         self.__dict__.pop("cv_", None)  # an earlier fit may have set it
         if cv != "prefit" and not params["refit"] and isinstance(cv, int):
-            raise ValueError(f'`cv` must be a fraction or "prefit" if `refit` is False, got {cv}')
+            raise ValueError(f'`cv` must be a fraction, "auto" or "prefit" if `refit` is False, got {cv}')
         fitting = _Fitting(self.estimator, params, dense, progress)
         n_rows, n_labels = y.shape
         if cv == "prefit":

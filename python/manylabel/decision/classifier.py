@@ -43,10 +43,10 @@ class DecisionClassifier(LabelCalibrator):
     Parameters
     ----------
     decision : DecisionRule
-        The rule that chooses the labels, such as ``Thresholds("macro_f1")``. With `RiskControl`, `cv` must be
-        a fraction and `refit` must be False, or `cv` must be "prefit". Half of the held-out rows are then
-        used to calibrate the probabilities, and the other half to fit the rule. The guarantee of
-        `RiskControl` requires all of this.
+        The rule that chooses the labels, such as ``Thresholds("macro_f1")``. With `RiskControl`, `refit` must
+        be False, and `cv` must be a fraction or "auto". Alternatively, `cv` may be "prefit". Half of the
+        held-out rows are then used to calibrate the probabilities, and the other half to fit the rule. The
+        guarantee of `RiskControl` holds only under these conditions.
 
     Attributes
     ----------
@@ -114,8 +114,8 @@ class DecisionClassifier(LabelCalibrator):
         if decision.needs_fresh_rows:
             if params["cv"] != "prefit" and (params["refit"] or isinstance(params["cv"], int)):
                 raise ValueError(
-                    f'`refit` must be False and `cv` a fraction or "prefit" if `decision` is '
-                    f"{type(decision).__name__}, got refit={self.refit} and cv={self.cv}; the guarantee of "
+                    f'`cv` must be "prefit", or a fraction with refit=False, if `decision` is '
+                    f"{type(decision).__name__}, got cv={self.cv} and refit={self.refit}; the guarantee of "
                     "this rule does not hold for a model that is fitted again"
                 )
             params["spare"] = True

@@ -29,11 +29,10 @@ class F1Inference(DecisionRule):
 
     The label probabilities can come from any classifier. For each label, the rows are sorted by decreasing
     probability, and the label is predicted for the first m rows. Let ``prior`` be the fraction of training
-    rows with the label. The expected F1 of the label on n rows is about
-    ``2 * (sum of the probabilities of the first m rows) / (n * prior + m)``. The number m that maximizes the
-    expected F1 is chosen [1]_. The label is also predicted for rows with the same probability as row m.
-    Predictions that maximize the expected F1 of every label also maximize the expected macro-F1, where
-    macro-F1 is the mean of F1 over all labels.
+    rows with the label. The expected F1 of the label on n rows is about ``2 * (sum of the probabilities of
+    the first m rows) / (n * prior + m)``. The number m that maximizes the expected F1 is chosen [1]_. The
+    label is also predicted for rows with the same probability as row m. These predictions also maximize the
+    expected macro-F1, because macro-F1 is the mean of the F1 of all labels.
 
     Parameters
     ----------

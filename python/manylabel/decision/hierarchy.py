@@ -55,7 +55,8 @@ class HierarchicalSets(DecisionRule):
     If a label has the same corrected probability as one of its parents, the parent is chosen first. For this
     purpose, the probability of the label is lowered to the next smaller float32 number.
 
-    The correction of a row takes a few minimum cuts, about 0.2 milliseconds for a row with 100 candidates.
+    The correction of a row computes a few minimum cuts. It takes about 0.2 milliseconds for a row with 100
+    candidates.
 
     References
     ----------

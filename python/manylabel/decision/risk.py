@@ -37,10 +37,10 @@ class RiskControl(DecisionRule):
     alpha : float, default=0.1
         Limit of the risk, > 0 and < 1.
     risk : {"false_negative_rate", "false_discovery_rate"}, default="false_negative_rate"
-        The risk of a row. "false_negative_rate" is the fraction of the true labels that are not chosen, which
-        is 0 for a row without labels. The chosen sets are then as small as the guarantee allows.
-        "false_discovery_rate" is the fraction of the chosen labels that are not true, which is 0 if no label
-        is chosen. The chosen sets are then as large as the guarantee allows.
+        The risk of a row. "false_negative_rate" is the fraction of the true labels that are not chosen. It is
+        0 for a row without labels. With this risk, the chosen sets are as small as the guarantee allows.
+        "false_discovery_rate" is the fraction of the chosen labels that are not true. It is 0 if no label is
+        chosen. With this risk, the chosen sets are as large as the guarantee allows.
     guarantee : {"expectation", "probability"}, default="expectation"
         Kind of the guarantee. With "expectation", the risk of a new row is at most `alpha` on average over
         random draws of the calibration rows and the new row (conformal risk control [1]_). With
@@ -63,11 +63,11 @@ class RiskControl(DecisionRule):
     -----
     With "expectation", let R(b) be the mean risk of the n calibration rows with the bound b. `bound_` is the
     largest b with ``(n R(b) + 1) / (n + 1) <= alpha``. With "probability", the bounds of a fixed list are
-    tested one after another, starting with the most cautious bound (the lowest for the false negative rate,
-    the highest for the false discovery rate). A test computes the Hoeffding-Bentkus p-value [2]_ of the
-    hypothesis that the risk exceeds `alpha`. The tests end at the first p-value above `delta`, and the bound
-    of the previous test is used. No correction for multiple tests is needed, since the order of the tests is
-    fixed.
+    tested one after another. The first bound is the most cautious one: the lowest for the false negative
+    rate, and the highest for the false discovery rate. A test computes the Hoeffding-Bentkus p-value [2]_ of
+    the hypothesis that the risk exceeds `alpha`. The tests end at the first p-value above `delta`, and the
+    bound of the previous test is used. No correction for multiple tests is needed, since the order of the
+    tests is fixed.
 
     The p-values hold for all distributions of the risk. With "probability", the bound is therefore more
     cautious than necessary. In a simulation with the false negative rate and ``delta=0.1``, the chosen sets

@@ -198,8 +198,8 @@ class Costs(DecisionRule):
     Parameters
     ----------
     false_positive, false_negative : float, default=1.0
-        The two costs, finite and > 0. With equal costs, labels with probabilities above 1/2 are chosen, which
-        minimizes the expected Hamming loss.
+        The two costs, finite and > 0. With equal costs, labels with probabilities above 1/2 are chosen. This
+        choice minimizes the expected Hamming loss.
 
     Examples
     --------

@@ -66,18 +66,17 @@ class Thresholds(DecisionRule):
     At most one of `precision`, `recall` and `labels_per_row` may be given. All of them choose one bound for
     all labels.
 
-    `fit` leaves out the unknown entries of Y (NaN). With `labels_per_row`, `fit` does not use Y,
-    so it also counts chosen labels whose entry in Y is unknown.
+    `fit` leaves out the unknown entries of Y (NaN). With `labels_per_row`, `fit` does not use Y, so it also
+    counts chosen labels whose entry in Y is unknown.
 
     The following applies to ``metric="macro_f1"`` and ``pooling="frequency"``. The candidates of a row are
     the labels with a positive probability. To compute F1, a candidate counts as ``w h + (1 - w) p`` true
-    labels. This is a mean of h, which is 1 if the candidate is a true label and 0 otherwise, and its
-    probability p. The weight w of a label is ``n / (n + 20)``, where n is the number of rows in which the
-    label is a candidate and a true label. The bound of a label is ``w b + (1 - w) g``. Here, b is the bound
-    at which the label has the largest F1, computed with these counts of true labels, and g is the bound of
-    the group of the label. Labels that are true in 1 held-out row form a group, labels in 2 or 3 rows form
-    the next group, then 4 to 7 rows, and so on. The bound of a group maximizes the mean of the F1 of its
-    labels.
+    labels. Here, h is 1 if the candidate is a true label and 0 otherwise, and p is the probability of the
+    candidate. The weight w of a label is ``n / (n + 20)``, where n is the number of rows in which the label
+    is a candidate and a true label. The bound of a label is ``w b + (1 - w) g``. Here, b is the bound that
+    maximizes the F1 of the label with these counts, and g is the bound of the group of the label. Labels that
+    are true in 1 held-out row form a group, labels in 2 or 3 rows form the next group, then 4 to 7 rows, and
+    so on. The bound of a group maximizes the mean of the F1 of its labels.
 
     If labels are true in few held-out rows, these bounds give a higher macro-F1 than `F1Inference`.
     Otherwise, the two rules differ little. The table shows the macro-F1 in percent, with DiSMEC:

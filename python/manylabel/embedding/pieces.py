@@ -1,9 +1,9 @@
 """Pieces of the fit of `Rembrandt`.
 
-The fit has several stages: the Gram matrix, if the solver factorizes it, the choices of the penalties, the
-products of the range finder, and the regression that computes W. Each product and each regression fits groups
-of 32 components independently. A piece is the fit of some of these groups, or some of the rows of the Gram
-matrix. The last piece is the model.
+The fit has several stages. If the solver factorizes the Gram matrix, the first stage computes this matrix.
+Further stages choose the penalties and compute the products of the range finder. The last regression computes
+W. Each product and each regression fits groups of 32 components independently. A piece is the fit of some of
+these groups, some of the rows of the Gram matrix, or the choice of a penalty. The last piece is the model.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class RembrandtPieces:
 
     @property
     def n_units(self) -> int:
-        """Number of strips of the Gram matrix, choices and groups of components of all stages, plus one."""
+        """Number of units: strips of the Gram matrix, choices, groups of components, and the model."""
         return self._stages[-1]
 
     @property

@@ -147,15 +147,16 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
 
     Notes
     -----
-    If Y has unknown entries (NaN), `fit` replaces them by their predictions ``XWU'``. Unknown entries have
-    the value 0 until the last of the `n_iter` passes, which replaces them for the first time. `fit` then
+    If Y has unknown entries (NaN), `fit` replaces them by their predictions ``XWU'``. At first, unknown
+    entries have the value 0. The last of the `n_iter` passes replaces them for the first time. `fit` then
     computes U and W. After that, it repeatedly predicts the unknown entries again and computes W again. It
-    stops when the root mean square of the estimated errors of the predictions is at most one percent of the
-    root mean square of the predictions, or when W has been computed ten times. Usually, W is computed two or
-    three times. If Y has changed by more than five percent since U was computed, `fit` makes another pass for
-    U. The penalties are chosen with the value 0 for unknown entries. With one percent of unknown entries, the
-    fit takes about 10 percent longer. If there are as many components as labels, the results converge to the
-    regression on the known entries. With ``embedding="pca"``, Y is not used.
+    stops when the estimated errors of the predictions are small: their root mean square is at most one
+    percent of the root mean square of the predictions. It also stops when W has been computed ten times.
+    Usually, W is computed two or three times. If Y has changed by more than five percent since U was
+    computed, `fit` makes another pass for U. The penalties are chosen with the value 0 for unknown entries.
+    With one percent of unknown entries, the fit takes about 10 percent longer. If there are as many
+    components as labels, the results converge to the regression on the known entries. With
+    ``embedding="pca"``, Y is not used.
 
     Let m = n_components + n_oversamples and q = n_iter. Let t be the number of conjugate gradient steps, and
     nnz the number of nonzero values of a matrix. With "cg", the fit takes O((q + 2) (nnz(Y) + nnz(X) t) m + q
@@ -173,7 +174,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     The fit forms no array of shape (n_samples, n_labels). It forms an array of shape (n_labels, n_labels)
     only if `n_components` is a float and there are at most 5000 labels.
 
-    If X has the dtype float32, the fit computes in float32, which halves time and memory. Only the
+    If X has the dtype float32, the fit computes in float32, and takes half the time and memory. Only the
     orthogonalization is computed in float64. If X has any other dtype, the whole fit computes in float64.
     With "cg", each thread solves the equations of 32 components together. A fit with few components therefore
     uses few threads.
@@ -202,7 +203,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     penalties. For each penalty, `fit` computes the leverages and one regression with 32 target columns. With
     "cholesky" and "dual", the fit makes two or three factorizations for each penalty. With "cg", a second
     regression with 64 random target columns estimates the leverages. The standard deviation of these
-    estimates is at most 0.06.
+    estimates is at most 1/16.
 
     The code of the authors of [1]_ and [2]_ uses ``l2_final=1e-6`` and ``n_iter=2`` for all data sets. For
     the data set LSHTC, the code divides each row by its sum and uses

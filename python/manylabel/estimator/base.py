@@ -494,11 +494,11 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         - `LabelTreeClassifier`: the features and the intercept of the classifier of the label in its leaf.
           These parts sum to the margin of the label. The attribute `path` of the result has the nodes on the
           path to the leaf.
-        - Classifiers that divide the labels into blocks: the parts for the model of the block that has the
-          label.
+        - Classifiers that divide the labels into blocks: the parts for the model of one block. This is the
+          most probable block of the row that has the label.
         - All other classifiers: the features, and the score of a row of zeros. The features are set to 0 one
           after the other, first in the order of their column indices and then in the reverse order. The
-          contribution of a feature is the mean of the two changes of the score.
+          contribution of a feature is the mean of the two amounts by which the score falls.
 
         Examples
         --------
@@ -690,9 +690,9 @@ def _empty(shape: tuple[int, int]) -> Any:
 def core_rows(arrays: tuple[Any, Any, Any], shape: tuple[int, int]) -> csr_array:
     """Make a CSR array from the arrays (indptr, indices, data) that the Rust core returns.
 
-    The Rust core returns valid indices of the right type. scipy's constructor would check the indices again,
-    which takes longer than scoring a row. To avoid this check, the arrays are assigned to a copy of an empty
-    matrix.
+    The Rust core returns valid indices of the right type. scipy's constructor would check the indices again.
+    This check takes longer than scoring a row. To avoid the check, the arrays are assigned to a copy of an
+    empty matrix.
     """
     matrix: csr_array = copy(_empty(shape))
     matrix.indptr, matrix.indices, matrix.data = arrays

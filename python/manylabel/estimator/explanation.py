@@ -175,9 +175,9 @@ def by_removal(
     """Explain a score by its changes when the features are set to 0, one after the other.
 
     The features are set to 0 in two passes: once in the order of their column indices, and once in the
-    reverse order. In a pass, features that were set to 0 stay 0. So there are two amounts for each feature,
-    one per pass, by which the score falls when the feature is set to 0. The contribution of the feature is
-    the mean of these two amounts. A further part is the score of a row of zeros. All parts sum to the score.
+    reverse order. In a pass, features that were set to 0 stay 0. In each pass, the score falls by some amount
+    when a feature is set to 0. The contribution of the feature is the mean of its two amounts. A further part
+    is the score of a row of zeros. All parts sum to the score.
 
     Parameters
     ----------

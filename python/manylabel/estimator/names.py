@@ -86,7 +86,7 @@ def values_of_frame(Y: Any) -> Any:
     """Convert a data frame to a sparse matrix or an ndarray, unless scikit-learn converts it.
 
     A pandas data frame of sparse columns is converted to a sparse matrix. Any other pandas data frame is
-    returned unchanged, because scikit-learn can convert it.
+    returned unchanged, because scikit-learn can convert it. All other data frames are converted to ndarrays.
     """
     if hasattr(Y, "sparse") and hasattr(Y, "dtypes"):
         kinds = {type(dtype).__name__ for dtype in Y.dtypes}

@@ -91,11 +91,11 @@ class Pieces(Protocol):
 
 
 class Rounds(Protocol):
-    """The rounds of a fit, between two of them.
+    """A fit that consists of rounds, in the state after some of these rounds.
 
-    A round is a computation on the training rows, such as a gradient, and the step that follows from its
-    result. The computation consists of units, which several processes can share. Each process takes the same
-    step.
+    Each round first computes something on the training rows, such as a gradient. It then takes a step that
+    follows from the result. The computation consists of units, which several processes can share. Each
+    process takes the same step.
     """
 
     @property
@@ -114,10 +114,10 @@ class Rounds(Protocol):
         ...
 
     def advance(self, least: float, seconds: float, report: Tell) -> None:
-        """Make rounds in this process.
+        """Carry out rounds in this process.
 
-        The method returns when `seconds` have passed, when there is no further round, or when the next round
-        has several units and at least `least` multiplications.
+        The method returns when `seconds` have passed, or when there is no further round. It also returns
+        before a round that is worth sharing: a round with several units and at least `least` multiplications.
         """
 
     def compute(self, first: int, end: int, report: Tell) -> list[NDArray[np.uint8]]:
@@ -128,11 +128,11 @@ class Rounds(Protocol):
         """Take the step of the next round. `results` has the results of all units, in order."""
 
     def state(self) -> NDArray[np.uint8]:
-        """Return the state."""
+        """Return the state, from which `restore` continues the fit."""
         ...
 
     def restore(self, state: NDArray[np.uint8], report: Tell) -> None:
-        """Continue from a state."""
+        """Continue the fit from a state that `state` returned."""
 
 
 def pieces_of(estimator: Any) -> type[Pieces]:
@@ -155,12 +155,12 @@ def pieces_of(estimator: Any) -> type[Pieces]:
 
 
 def check_no_costs(estimator: Any, costs: LabelCosts | None) -> None:
-    """Check that an estimator without weights and propensities of labels gets none.
+    """Raise an error if `costs` is given. The estimator does not support label weights and propensities.
 
     Raises
     ------
     TypeError
-        If there are weights or propensities.
+        If `costs` is not None.
     """
     if costs is not None:
         raise TypeError(
@@ -170,5 +170,5 @@ def check_no_costs(estimator: Any, costs: LabelCosts | None) -> None:
 
 
 def plain(piece: Arrays) -> dict[str, Any]:
-    """Return the results of a piece with numbers in place of arrays of shape ()."""
+    """Return the results of a piece, in which each array of shape () is replaced by a number."""
     return {name: value.item() if np.ndim(value) == 0 else value for name, value in piece.items()}

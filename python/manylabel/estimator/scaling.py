@@ -295,7 +295,7 @@ def _products(coef: NDArray[np.float32], shift: NDArray[np.float64]) -> NDArray[
 
 
 def core_table(X: NDArray[Any]) -> NDArray[Any]:
-    """Return a dense X for the Rust core, which takes a float16 array as integers with the same bits."""
+    """Return a dense X for the Rust core. A float16 array is returned as integers with the same bits."""
     return X.view(np.uint16) if X.dtype == np.float16 else X
 
 

@@ -90,7 +90,7 @@ class EditableLabels(MultiLabelClassifier):
         Raises
         ------
         ValueError
-            If a label is not a label of the model, or if the new names are not unique.
+            If the model does not have one of the labels, or if the new names are not unique.
 
         Examples
         --------
@@ -134,7 +134,8 @@ class EditableLabels(MultiLabelClassifier):
         Raises
         ------
         ValueError
-            If a label is not a label of the model or is given twice, or if no label would remain.
+            If the model does not have one of the labels, if a label is given twice, or if no label would
+            remain.
 
         Examples
         --------

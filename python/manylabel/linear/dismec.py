@@ -105,8 +105,8 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     Attributes
     ----------
     coef_ : csc_array or ndarray, of shape (n_labels, n_features), dtype float32
-        Weights. If X was sparse in `fit`, they are a CSC array, because predictions read the weights feature
-        by feature. If X was dense and `loss` is "squared_hinge", they are an ndarray.
+        Weights. They are an ndarray if X was dense in `fit` and `loss` is "squared_hinge". Otherwise, they
+        are a CSC array, because predictions read the weights feature by feature.
     intercept_ : ndarray of shape (n_labels,), dtype float32
         Intercepts minus the given or learned threshold (`threshold_`). Labels that occur in no training row
         have the intercept -inf, so that they are never predicted.
@@ -152,8 +152,8 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
       A step is an improvement if it increases the mean of the precisions at 1, 3 and 5 by more than 0.2 %,
       and by more than the standard error of this increase. After the search, a parabola is fitted to the mean
       precisions at the best value of C and at the next smaller and the next larger value. C becomes the value
-      at which the parabola is highest, but it changes by at most the factor ``10**0.25``, which is half a
-      step.
+      at which the parabola is highest. In this last change, C changes by at most the factor ``10**0.25``,
+      half a step of the search.
     - Otherwise C is chosen by the loss on the held-out rows. The search starts at ``C=1``. A step is an
       improvement if it lowers the loss by more than 2 %.
 
@@ -163,21 +163,22 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
 
     With the squared hinge loss, a dense X is used as it is, with dtype float16, float32 or float64 and in any
     memory order. It may be memory-mapped from a ``.npy`` file. The fit reads X in blocks of rows, and
-    computes matrix products for up to 64 labels at once. In addition to X and the weights, the fit takes
-    about a fifth of the memory of X in float32, or up to 100 MB if this is more. For a dense X, the solver
-    "fast" also minimizes the objective of every label over all rows. It differs from "exact" only in the
-    tolerance for rare labels, which is ten times as large. The weights can therefore differ slightly from the
-    weights for a sparse X with the same values. With the logistic loss, the fit makes a sparse copy of a
-    dense X.
+    computes matrix products for up to 64 labels at once. In addition to X and the weights, the fit usually
+    takes about a fifth of the memory of X in float32, and at most about half of it. For a small X, it takes
+    up to 100 MB. For a dense X, the solver "fast" also minimizes the objective of every label over all rows.
+    It differs from "exact" only in the tolerance for rare labels, which is ten times as large. The weights
+    can therefore differ slightly from the weights for a sparse X with the same values. With the logistic
+    loss, the fit makes a sparse copy of a dense X.
 
     The following paragraphs are about a sparse X.
 
-    The solver processes 16 labels at once. A step for these 16 labels takes O(nnz(X)) time, where nnz(X) is
-    the number of nonzero values of X. In addition to the weights, the fit takes 8 bytes of memory per stored
-    value of X, or 16 bytes if some labels are not rare. Each thread takes up to 200 bytes per row. It takes
-    140 to 650 bytes per feature (780 bytes if Y has unknown entries), depending on the number of rows of rare
-    labels. The fit allocates no dense array of shape (n_samples, n_labels) or (n_labels, n_features). The
-    result of `decision_function` is a dense array. The result of `predict` is dense if Y was dense in `fit`.
+    The solver processes 16 labels at once, or 32 labels if they are rare. A step for these labels takes
+    O(nnz(X)) time, where nnz(X) is the number of nonzero values of X. In addition to the weights, the fit
+    takes 8 bytes of memory per stored value of X, or 16 bytes if some labels are not rare. Each thread takes
+    200 to 460 bytes per row. It also takes 140 to 650 bytes per feature (780 bytes if Y has unknown entries).
+    Both numbers grow with the number of rows of the rare labels. The fit allocates no dense array of shape
+    (n_samples, n_labels) or (n_labels, n_features). The result of `decision_function` is a dense array. The
+    result of `predict` is dense if Y was dense in `fit`.
 
     On the data sets bibtex, delicious and eurlex57k with ``C=1``, the precision at 1, 3 and 5 differs by less
     than 0.2 percentage points between the solvers "fast" and "exact". If C is much larger than 1, use
@@ -262,13 +263,13 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
             Weights of the labels, > 0. The loss of a label is multiplied by its weight, as if the label had
             its own value of `C`. None means equal weights.
         propensities : array-like of shape (n_labels,), default=None
-            Propensities of the labels, > 0 and <= 1. The propensity of a label is the probability that a row
-            to which the label applies has the label in Y. `manylabel.metrics.propensities` estimates
-            propensities. In rows that have a label, the loss of the label is multiplied by ``2/p - 1``, where
-            p is the propensity of the label. With this factor, the loss is a convex upper bound of an
-            unbiased estimate of the loss on complete labels [2]_. Rare labels then get higher scores. If C is
-            chosen by rankings, a correct prediction of a label counts ``1/p`` times its weight. None means
-            that Y is complete.
+            Propensities of the labels, > 0 and <= 1. Y may lack some true labels of a row. The propensity of
+            a label is the probability that Y has the label for a row in which it is true.
+            `manylabel.metrics.propensities` estimates propensities. In rows that have a label, the loss of
+            the label is multiplied by ``2/p - 1``, where p is the propensity of the label. With this factor,
+            the loss is a convex upper bound of an unbiased estimate of the loss on complete labels [2]_. Rare
+            labels then get higher scores. If C is chosen by rankings, a correct prediction of a label counts
+            ``1/p`` times its weight. None means that Y is complete.
         """
         with self._fitting(y) as (built, Y):
             built._fit(X, Y, sample_weight, progress, label_weight=label_weight, propensities=propensities)

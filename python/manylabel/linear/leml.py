@@ -67,9 +67,8 @@ class LEMLClassifier(LinearClassifier):
         Relative tolerance; finite and > 0. The fit has converged when a turn lowers the objective by less
         than `tol` times the objective.
     cg_max_iter : int, default=20
-        Maximum number of conjugate gradient steps in an update of W; >= 1. The updates of W and H use
-        Newton's method in two cases: with the losses "logistic" and "squared-hinge", and with unknown
-        entries. `cg_max_iter` then applies to each Newton step, in the updates of W and in the updates of H.
+        Maximum number of conjugate gradient steps in an update of W; >= 1. If the fit uses Newton's method
+        (see Notes), `cg_max_iter` applies to each Newton step, in the updates of W and in the updates of H.
     cg_tol : float, default=0.1
         Tolerance of the conjugate gradient method; finite and > 0. The method stops when the relative
         residual is at most `cg_tol`.
@@ -112,33 +111,37 @@ class LEMLClassifier(LinearClassifier):
     scores. `predict_proba` is available only with ``loss="logistic"``. It returns
     ``1 / (1 + exp(-x.W h_j))``, so the probabilities do not depend on the threshold.
 
-    With ``alpha="auto"``, a quarter of the rows (at most 2,000) is held out. With few rows, up to four
-    different parts of the rows are held out one after the other. If the fit uses Newton's method, only one
-    part is held out. The remaining rows are fitted with values of alpha that differ by factors of 3. The
-    first value is ``3 * s * w``. Here s is the root mean square of the Euclidean lengths of the rows, after
-    the scaling by the parameter `normalize`, and w is the mean of the sample weights. The search continues in
-    the direction in which the loss on the held-out rows falls. The fit with the first value takes four turns.
-    The fit with each further value continues from the factors of the previous fit and takes two turns. A
-    parabola through the lowest loss and the two neighboring losses approximates the loss near its minimum.
-    There are two values of alpha at which this parabola is 0.5 % above its minimum. `fit` uses the smaller of
-    these two values, because a smaller alpha gives better rankings. `fit` stores this value as `alpha_` and
-    then fits all rows. `alpha_` grows with s and with the sample weights.
+    The fit uses Newton's method in three cases: if `loss` is not "squared", if `label_weight` or `observed`
+    is given, and if more than a quarter of the entries of a label are unknown. Otherwise, the updates of W
+    and H are ridge regressions.
 
-    With ``threshold="auto"``, a tenth of the rows (at most 2,000) is held out after the last turn. With few
-    rows, up to three different parts of the rows are held out one after the other. A copy of W is updated
-    once without the held-out rows, and H is not changed. The held-out rows are then scored with this copy.
-    The threshold is chosen so that the number of scores above the threshold equals the number of true labels
-    of the held-out rows. The fitted factors do not change. Learning the threshold takes 5 to 15 % of the time
-    of a fit with ``alpha="auto"``. With a given `alpha` and few turns, learning the threshold takes up
-    to a third of the time of the fit.
+    With ``alpha="auto"``, a quarter of the rows is held out, but at most 2,000 rows. With more than 30,000
+    labels, fewer rows are held out. With few rows, up to four different parts of the rows are held out one
+    after the other. If the fit uses Newton's method, only one part is held out. The remaining rows are fitted
+    with values of alpha that differ by factors of 3. The first value is ``3 * s * w``. Here s is the root
+    mean square of the Euclidean lengths of the rows, after the scaling by the parameter `normalize`, and w is
+    the mean of the sample weights times the mean of the label weights. The search continues in the direction
+    in which the loss on the held-out rows falls. The fit with the first value takes four turns. The fit with
+    each further value continues from the factors of the previous fit and takes two turns. A parabola through
+    the lowest loss and the two neighboring losses approximates the loss near its minimum. There are two
+    values of alpha at which this parabola is 0.5 % above its minimum. `fit` uses the smaller of these two
+    values, because a smaller alpha gives better rankings. `fit` stores this value as `alpha_` and then fits
+    all rows. `alpha_` grows with s, with the sample weights and with the label weights.
 
-    Let r be the number of factors. With the squared loss and no unknown entries, a turn takes at most
-    ``2 r cg_max_iter`` operations per stored value of X. It also takes
-    ``r^2 (n_samples + n_features + n_labels)`` operations. In this case, the fit does not compute the scores
-    of entries that are 0. With unknown entries, each conjugate gradient step takes r operations per known
-    entry. If all entries are known, "logistic" and "squared-hinge" compute all n_samples x n_labels scores in
-    each conjugate gradient step. Such a step takes O(n_samples n_labels r) time. The scores are computed in
-    blocks and not stored. With tens of thousands of labels, the fit takes hours.
+    With ``threshold="auto"``, a tenth of the rows is held out after the last turn, but at most 2,000 rows.
+    With fewer than 500 rows, up to a quarter of them is held out. With few rows, up to three different parts
+    of the rows are held out one after the other. A copy of W is updated once without the held-out rows, and H
+    is not changed. The held-out rows are then scored with this copy. The threshold is chosen so that the
+    number of scores above the threshold equals the number of true labels of the held-out rows. The fitted
+    factors do not change. Learning the threshold takes 5 to 15 % of the time of a fit with ``alpha="auto"``.
+    With a given `alpha` and few turns, learning the threshold takes up to a third of the time of the fit.
+
+    Let r be the number of factors. Without Newton's method, a turn takes at most ``2 r cg_max_iter``
+    operations per stored value of X. It also takes ``r^2 (n_samples + n_features + n_labels)`` operations. In
+    this case, the fit does not compute the scores of entries that are 0. With Newton's method, each conjugate
+    gradient step takes r operations per known entry. If all entries are known, the step computes all
+    n_samples x n_labels scores, which takes O(n_samples n_labels r) time. The scores are computed in blocks
+    and not stored. With tens of thousands of labels, such a fit takes hours.
 
     The fit takes 14 bytes of memory per stored value of X and 4 r bytes per row (12 r bytes with Newton's
     method). It also takes ``22 r (n_features + n_labels)`` bytes. If the threshold is learned, the factor 22
@@ -240,7 +243,8 @@ class LEMLClassifier(LinearClassifier):
         ----------
         label_weight : array-like of shape (n_labels,), default=None
             Weights of the labels, > 0. The loss of an entry of Y is multiplied by the weight of its label.
-            None means equal weights. With the squared loss, a fit with weights takes longer.
+            None means equal weights. With the squared loss, a fit with weights takes longer, because it uses
+            Newton's method.
         observed : array-like or sparse matrix of the shape of `y`, default=None
             Mask of the known entries of Y, with 1 for a known entry and 0 for an unknown entry. The values of
             unknown entries of Y are ignored. Entries that are NaN in Y are also unknown. None means that all

@@ -46,8 +46,8 @@ class PDSparseClassifier(SparseLinearClassifier):
         Relative tolerance; finite and > 0. The fit has converged when the duality gap is below `tol` times
         the primal objective, which is the function that `fit` minimizes.
     search : {"exact", "sampled"}, default="exact"
-        Method that finds the labels that violate the margin most in a row. "exact" computes the scores of all
-        labels. "sampled" estimates the scores from a random sample of the features of the row. The
+        How `fit` finds, for each row, the labels that violate the margin most. "exact" computes the scores of
+        all labels. "sampled" estimates the scores from a random sample of the features of the row. The
         probability that a feature is drawn is proportional to its absolute value in the row.
     n_candidates : int or None, default=None
         Number of labels that a pass adds to the active set of a row; >= 1. The labels that violate the margin
@@ -111,11 +111,12 @@ class PDSparseClassifier(SparseLinearClassifier):
     Scores are ``w.x + b``, where x is a row of X. For each label, w is the row of `coef_` and b is the value
     in `intercept_`. `predict` assigns the labels with positive scores.
 
-    With ``search="exact"``, a pass takes O(m + n_labels) time for each row, where m counts the nonzero
-    weights of all labels for the features that are nonzero in the row. The fit stores a copy of the values of
-    X, and 12 bytes for each label in the active set of each row. It also stores about 30 bytes for each pair
-    of a feature and a label that share a row: the feature is nonzero in this row, and the label is in the
-    active set of this row. `early_stopping` doubles the memory of the weights and the active sets.
+    With ``search="exact"``, a pass takes O(m + n_labels) time for each row. To get m, count the nonzero
+    weights of all labels for each feature that is nonzero in the row, and add up these counts. The fit stores
+    a copy of the values of X, and 12 bytes for each label in the active set of each row. It also stores about
+    30 bytes for each pair of a feature and a label that occur together in a row. Here, the feature is nonzero
+    in the row, and the label is in the active set of the row. `early_stopping` doubles the memory of the
+    weights and the active sets.
 
     The loss compares the scores of the labels that a row has with the scores of its other labels. The fitted
     weights therefore determine a ranking, but the sign of a score has no meaning. In addition, the loss does

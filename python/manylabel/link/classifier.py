@@ -72,9 +72,10 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         Factor that multiplies the random frequencies; finite and > 0. A larger gamma gives a more nonlinear
         link. With ``gamma=1``, the frequencies follow the median heuristic. For example, the Gaussian kernel
         is ``exp(-gamma^2 |p - p'|^2 / median)``, where p and p' are the linear predictions of two rows. Here,
-        median is the median of the squared distances ``|p - p'|^2`` over all pairs of rows. "auto" compares
-        1/4 and 1/2, and also 1 if 1/4 is not better than 1/2. It chooses the value with the lowest
-        leave-one-out error of least squares (see Notes). This parameter is ignored with ``kernel="linear"``.
+        median is the median of the squared distances ``|p - p'|^2`` over all pairs of rows. With more than
+        1,000 rows, it is computed for 1,000 random rows. "auto" compares 1/4 and 1/2, and also 1 if 1/4 is
+        not better than 1/2. It chooses the value with the lowest leave-one-out error of least squares (see
+        Notes). This parameter is ignored with ``kernel="linear"``.
     loss : {"logistic", "squared", "softmax"}, default="logistic"
         Loss function of a row. "logistic" and "squared" are sums of a loss over all labels. "softmax" is the
         multinomial logistic loss, for data with exactly one label per row.
@@ -230,10 +231,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
       With "softmax" or early stopping, there is one group of all labels.
     - With "newton-cg", 320 n bytes for each thread.
 
-    `max_memory` limits only the memory for the fit of the link. The Notes of `Rembrandt` describe the memory
-    of the embedding, which is fitted in float64. If more than half of the values of X are nonzero, a dense
-    copy of X takes 8 additional bytes per value of X. Predictions are computed for one block of rows at a
-    time.
+    `max_memory` limits only the memory for the fit of the link. The embedding is fitted in float64. The Notes
+    of `Rembrandt` describe its memory. If more than half of the values of X are nonzero, a dense copy of X
+    takes 8 additional bytes per value of X. Predictions are computed for one block of rows at a time.
 
     The embedding predicts its own training rows better than new rows, especially if there are few training
     rows. A link that is fitted to such predictions overfits. With ``l2="auto"``, the link is therefore fitted

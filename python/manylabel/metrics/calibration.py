@@ -68,7 +68,7 @@ def calibration_error(
     above: float = 0.0,
     least_positives: int = 1,
 ) -> float:
-    """Compute the expected calibration error in bins with equal numbers of pairs of a row and a label.
+    """Compute the expected calibration error of the probabilities, with bins of equal size.
 
     Parameters
     ----------

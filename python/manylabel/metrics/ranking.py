@@ -176,8 +176,8 @@ def propensities(Y_train: Matrix, *, A: float = 0.55, B: float = 1.5) -> Floats:
     """Estimate the propensity of each label.
 
     In large data sets, the label matrix is often incomplete: some labels apply to a row but are missing in
-    the matrix. The propensity of a label is the probability that a row to which the label applies has the
-    label in the matrix.
+    the matrix. The propensity of a label is the probability that the matrix has the label for a row to which
+    it applies.
 
     The propensity of label j is estimated as p_j = 1 / (1 + C (N_j + B)^-A), with C = (log N - 1) (B + 1)^A
     [1]_. N is the number of training rows, and N_j is the number of training rows with label j.
@@ -440,10 +440,10 @@ def check_k(k: Any) -> NDArray[np.int64]:
 
 
 def check_pair(Y_true: Matrix, scores: Matrix, name: str = "scores") -> tuple[csr_array, Any]:
-    """Check true labels and predictions, and return both as canonical matrices.
+    """Check true labels and predictions, and return both.
 
-    The stored values of the labels are 1, or NaN for unknown entries. `name` is the name of the predictions
-    in error messages.
+    Sparse matrices are returned with sorted and unique indices. The stored values of the labels are 1, or NaN
+    for unknown entries. `name` is the name of the predictions in error messages.
     """
     Y = _check_indicator(Y_true, "Y_true")
     checked = _check_matrix(scores, name)

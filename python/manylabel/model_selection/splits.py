@@ -38,9 +38,10 @@ def iterative_split(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Split rows into training and test rows, so that every label has about the same frequency in both.
 
-    This is iterative stratification [1]_. The rows of the rarest label are assigned first, and the rows of
-    the most frequent label last. Each row is assigned to the part that still needs the most rows with this
-    label.
+    The rows are first assigned by iterative stratification [1]_. The rows of the rarest label are assigned
+    first, and the rows of the most frequent label last. Each row is assigned to the part that still needs the
+    most rows with this label. After that, rows are moved or exchanged between the parts as long as this makes
+    the frequencies of the labels more even.
 
     Parameters
     ----------
@@ -65,7 +66,8 @@ def iterative_split(
 
     Notes
     -----
-    The time is O(nnz(Y) log(n_labels)). Y is never made dense. If a label has a single row, only one part has
+    The first assignment takes O(nnz(Y) log(n_labels)) time. After that, at most 2,000 rows or pairs of rows
+    are moved, and fewer if Y is large. Y is never made dense. If a label has a single row, only one part has
     this label.
 
     References
@@ -97,8 +99,8 @@ def iterative_split(
 class MultilabelStratifiedKFold(BaseCrossValidator):  # type: ignore[misc]
     """Cross-validation folds in which every label has about the same frequency.
 
-    The folds are those of iterative stratification [1]_; see `iterative_split`. The class can be used as `cv`
-    in scikit-learn and in `cross_validate`.
+    The rows are assigned to the folds by iterative stratification [1]_ and exchanges of rows; see
+    `iterative_split`. The class can be used as `cv` in scikit-learn and in `cross_validate`.
 
     Parameters
     ----------
@@ -191,11 +193,11 @@ def stratified_parts(Y: csr_array, shares: NDArray[np.float64], random_state: An
     Parameters
     ----------
     Y : csr_array of shape (n_samples, n_labels)
-        Canonical indicator matrix.
+        Indicator matrix, with sorted and unique indices.
     shares : ndarray of shape (n_parts,)
         Fraction of the rows that each part gets. The sum is 1.
     random_state : int, RandomState instance, None or `_IN_ORDER`
-        Seed of the order in which the rows of a label are assigned.
+        Seed of the order in which the rows of a label are assigned. `_IN_ORDER` means their order in Y.
 
     Returns
     -------

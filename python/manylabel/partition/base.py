@@ -93,8 +93,9 @@ def core_scorer(model: Any) -> _core.Scorer | None:
 class BlockClassifier(MultiLabelClassifier):
     """Base class of classifiers that route each row to blocks, where each block has a separate model.
 
-    A subclass sets the fitted attributes ``row_blocks_``, ``label_blocks_`` and ``estimators_``, and calls
-    `_finish`, which sets the attributes of the router, ``classes_``, ``sparse_output_`` and ``speedup_``.
+    A subclass sets the fitted attributes ``row_blocks_``, ``label_blocks_`` and ``estimators_``. It then
+    calls `_finish`, which sets the attributes of the router, ``classes_``, ``sparse_output_`` and
+    ``speedup_``.
     """
 
     fitted: ClassVar[dict[str, Attribute]] = {

@@ -324,9 +324,9 @@ def choose_lam(
         Criterion for the choice.
     or_fewer : bool
         Whether `n_blocks` may be reduced. If True, `n_blocks` is halved until a candidate for `lam` is
-        accurate enough, or one block remains. A candidate is accurate enough if, in every fold, P@1, P@3 and
-        P@5 are at most 1 percentage point ("accuracy") or 2 percentage points ("speed") lower than the values
-        of the baseline.
+        accurate enough, or one block remains. With "accuracy", a candidate is accurate enough if, in every
+        fold, P@1, P@3 and P@5 are at most 1 percentage point lower than the values of the baseline. With
+        "speed", the limit is 2 percentage points.
 
     Returns
     -------

@@ -60,8 +60,8 @@ class BlockPartitionClassifier(BlockClassifier):
     `fit` partitions the rows and labels into blocks in the same way as `BlockPartitioner`. For each block, it
     fits a clone of `estimator` to the rows and labels of the block. It also fits a router, which predicts the
     block of a row from the features by one-vs-rest logistic regressions. A prediction for a row computes only
-    the scores of the labels in one block or in a few blocks. This takes only a fraction of the time of
-    scoring all labels [1]_.
+    the scores of the labels in one block or in a few blocks. Such a prediction takes only a fraction of the
+    time of scoring all labels [1]_.
 
     Parameters
     ----------
@@ -87,8 +87,8 @@ class BlockPartitionClassifier(BlockClassifier):
         Maximum number of labels per block; >= 1. None means no limit.
     n_routes : int or "auto", default="auto"
         Number of blocks that a row is routed to; >= 1. If `n_blocks`, `lam`, `max_labels` and `mode` have
-        their default values, "auto" means one to three blocks. Otherwise, it means one block. To choose from
-        one to three blocks, let t be the sum of the probabilities of the three most probable blocks of a row.
+        their default values, "auto" means one to three blocks. Otherwise, it means one block. If one to three
+        blocks are possible, let t be the sum of the probabilities of the three most probable blocks of a row.
         The row is routed to the smallest number of most probable blocks whose probabilities sum to at least
         ``0.9 t``. If rows may be routed to more than one block, the scores of the blocks are merged. The
         merged score of a label is the logit of ``sum_l p_l / (1 + exp(-s_l))``, a sum over those blocks l of
@@ -155,8 +155,8 @@ class BlockPartitionClassifier(BlockClassifier):
     objective_ : float
         Final value of the objective of the partition.
     objective_history_ : ndarray of shape (n_half_steps,), dtype float64
-        Value of the objective after each optimization of the labels or of the rows of the blocks, for the
-        smallest weight in `lams_`.
+        Value of the objective after each half step of the partition, for the smallest weight in `lams_`. A
+        half step optimizes either the rows or the labels of the blocks.
     n_iter_ : int
         Number of rounds of the partition.
     captured_ : float
@@ -189,13 +189,13 @@ class BlockPartitionClassifier(BlockClassifier):
     to all labels that occur in these rows.
 
     If the fit time of `estimator` increases with the number of rows and labels, a fit with the default
-    parameters takes at most as long as a fit of `estimator` to all rows and labels. With ``n_blocks="auto"``
-    and ``mode="rule"``, `fit` starts with the largest number of blocks, up to 4, for which there are at least
-    5,000 rows and 500 labels per block. A row that is routed to a wrong block usually gets wrong labels.
-    `fit` therefore tests the router on 2,000 held-out rows, or on a tenth of the rows if a tenth is less than
-    2,000. Each test takes as long as one fit of the router. If the router finds the right block for less than
-    92 % of the held-out rows, the number of blocks is halved. The test is repeated with the new number of
-    blocks.
+    parameters usually takes at most as long as a fit of `estimator` to all rows and labels. With
+    ``n_blocks="auto"`` and ``mode="rule"``, `fit` starts with the largest number of blocks, up to 4, for
+    which there are at least 5,000 rows and 500 labels per block. A row that is routed to a wrong block
+    usually gets wrong labels. `fit` therefore tests the router on 2,000 held-out rows, or on a tenth of the
+    rows if a tenth is less than 2,000. Each test takes as long as one fit of the router. If the router finds
+    the right block for less than 92 % of the held-out rows, the number of blocks is halved. The test is
+    repeated with the new number of blocks.
 
     A larger `lam` removes more labels from the blocks, and the rarest labels are removed first. With
     ``mode="rule"``, `lam` is about the largest weight with which a single block of all rows has at least 95 %
@@ -203,11 +203,11 @@ class BlockPartitionClassifier(BlockClassifier):
     paragraph.
 
     With the default parameters, there is only one block if there are fewer than 10,000 rows or fewer than
-    1,000 labels. Then `lam` is 0 and the block has all labels, so the model is `estimator` itself.
-    On such data, several blocks would be less accurate
-    and would save little time. If there are more rows and labels, but the router is not accurate enough,
-    `lam` is chosen so that the block has only the most frequent labels. These labels have 97 % of the
-    positive entries of Y. With ``n_blocks=1`` and ``mode="rule"``, `lam` is 0.
+    1,000 labels. Then `lam` is 0 and the block has all labels, so the model is `estimator` itself. On such
+    data, several blocks would be less accurate and would save little time. If there are more rows and labels,
+    but the router is not accurate enough, `lam` is chosen so that the block has only the most frequent
+    labels. These labels have 97 % of the positive entries of Y. With ``n_blocks=1`` and ``mode="rule"``,
+    `lam` is 0.
 
     With ``mode="accuracy"`` and ``mode="speed"``, ``lam="auto"`` compares eight candidates for `lam`. Each
     candidate is chosen like `lam` with ``mode="rule"``, but with another percentage, from 35 to 99 %. In each
@@ -219,9 +219,9 @@ class BlockPartitionClassifier(BlockClassifier):
 
     If `n_blocks` is also "auto", the first number of blocks is the number that `BlockPartitioner` finds with
     its default value of `lam`. The number is halved until at least one candidate is accurate enough in all
-    folds, or until the number is 1. A candidate is accurate enough if P@1, P@3 and P@5 are each at most 1
-    percentage point ("accuracy") or 2 percentage points ("speed") lower than with `estimator` alone. For this
-    comparison, both modes fit `estimator` to all labels five times.
+    folds, or until the number is 1. With ``mode="accuracy"``, a candidate is accurate enough if P@1, P@3 and
+    P@5 are each at most 1 percentage point lower than with `estimator` alone. With ``mode="speed"``, the
+    limit is 2 percentage points. For this comparison, both modes fit `estimator` to all labels five times.
 
     References
     ----------

@@ -185,8 +185,8 @@ def fit_block(
 ) -> Any:
     """Fit a clone of `estimator` to the rows and labels of one block.
 
-    `dense` tells whether the estimator needs dense features and dense labels. It is necessary for an
-    estimator of another library, and must not be given otherwise. The other arguments are the same as in
+    `dense` tells whether the estimator needs dense features and dense labels. This argument is necessary for
+    an estimator of another library, and must not be given otherwise. The other arguments are the same as in
     `fit_models`. If an estimator of this library has ``n_jobs=None``, its fit uses `threads` threads.
     """
     all_rows = len(rows) == X.shape[0]

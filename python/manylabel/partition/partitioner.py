@@ -88,8 +88,8 @@ class BlockPartitioner(Estimator):
     objective_ : float
         Final value of the objective.
     objective_history_ : ndarray of shape (n_half_steps,), dtype float64
-        Value of the objective after each optimization of the label sets or of the clusters. The values never
-        increase.
+        Value of the objective after each half step. A half step optimizes either the clusters or the label
+        sets. The values never increase.
     n_iter_ : int
         Number of rounds.
     captured_ : float

@@ -87,8 +87,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Maximum number of bins for each sign of the step; >= `min_bins`. None means no limit.
     hessian : {"paper", "restricted"}, default="paper"
         Whether Newton steps use mixed second derivatives of the loss, which are derivatives with respect to
-        two different labels of the same bin. "paper" ignores mixed derivatives, as in [2]_, which gives
-        shorter steps. "restricted" uses mixed derivatives. This parameter has an effect only with label
+        two different labels of the same bin. "paper" ignores mixed derivatives, as in [2]_. The steps are
+        then shorter. "restricted" uses mixed derivatives. This parameter has an effect only with label
         binning and the example-wise loss.
     step : {"auto", "newton", "safeguarded"}, default="auto"
         Length of a step. "newton" takes the full Newton step. "safeguarded" halves the Newton step until the
@@ -212,8 +212,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     If two fits differ only in `n_rules`, the shorter list of rules is the beginning of the longer list.
 
     The effect of a rule on a label is the absolute value of the head score of the label, times the coverage
-    of the rule. The importance of a label is the sum of the effects of all rules, except the default rule, on
-    the label. The importance of a feature is a sum over all conditions on the feature. Each condition of a
+    of the rule. The importance of a label is the sum of the effects of the rules on the label, without the
+    default rule. The importance of a feature is a sum over all conditions on the feature. Each condition of a
     rule contributes the sum of the effects of the rule on all labels, divided by the number of conditions of
     the rule. `label_importances_` and `feature_importances_` are scaled so that each array sums to 1. If the
     default rule is the only rule, all importances are 0.
@@ -334,8 +334,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
             A pair ``(X_eval, y_eval)`` of further rows for early stopping, in the same formats as X and y.
             The fit stops when the loss on the further rows no longer falls. No rows of X are held out in this
             case. No rule is fitted to the further rows. However, with ``search="fast"``, the thresholds that
-            are tried also depend on the values in the further rows. None means that rows of X are held out.
-            `eval_set` requires ``early_stopping=True``.
+            are tried also depend on the values in the further rows. `eval_set` requires
+            ``early_stopping=True``. With ``early_stopping=True`` and without `eval_set`, rows of X are held
+            out.
         """
         self._refuse_label_weight(label_weight)
         with self._fitting(y) as (built, Y):

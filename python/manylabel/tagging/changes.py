@@ -331,8 +331,8 @@ class EditableTagger(Estimator):
         threshold do not change either, even if they were chosen by the fit.
 
         With `DiSMECClassifier`, the labels are fitted with ``warm_start=True`` (see
-        `DiSMECClassifier.refit_labels`). Their weights differ from the weights of a fit to the same features
-        with the same C only within the tolerance of the solver. With ``solver="fast"``, the weights of rare
+        `DiSMECClassifier.refit_labels`). Compared with a fit to the same features with the same C, their
+        weights differ only within the tolerance of the solver. With ``solver="fast"``, the weights of rare
         labels may differ more, because they are approximations.
 
         With `LabelTreeClassifier`, the nodes of the trees and their classifiers do not change. A label that

@@ -154,8 +154,8 @@ class TextTagger(EditableTagger):
 
     With `decision`, rows are held out to calibrate the probabilities and to fit the decision rule. If the
     texts have fewer than 250,000 labels in total, there are five folds of held-out rows. The classifier is
-    then fitted six times: once for each fold, and once to all rows. Otherwise, a tenth of the rows is held
-    out, and the classifier is fitted twice. With `RiskControl`, a tenth of the rows is held out, and the
+    then fitted six times: once for each fold, and once to all rows. Otherwise, a tenth of the rows is
+    held out, and the classifier is fitted twice. With `RiskControl`, a tenth of the rows is held out, and the
     classifier is fitted only once, to the other rows.
 
     Examples

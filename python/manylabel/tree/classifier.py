@@ -75,7 +75,7 @@ class LabelTreeClassifier(EditableLabels):
     The root of the tree has all labels. `fit` divides them into clusters of similar labels, one cluster for
     each child of the root. The clusters are divided again, until a node has few labels. Such a node is a
     leaf. Inner nodes have a linear classifier for each child, and leaves have a linear classifier for each
-    label.
+    label. The output ``w.x + b`` of a linear classifier is called a margin.
 
     To predict a row, the tree is searched from the root down. On each level, only the `beam` best nodes are
     kept, and the row is said to reach these nodes. Only the labels of the leaves that the row reaches are
@@ -87,7 +87,8 @@ class LabelTreeClassifier(EditableLabels):
     C : float or "auto", default="auto"
         Weight of the loss relative to the regularization, in each linear classifier; finite and > 0. Smaller
         values regularize more strongly. "auto" is the value that `DiSMECClassifier` would choose for the same
-        data and `loss`. To find this value, one-vs-rest classifiers are fitted to a sample of the data.
+        data, with the same `loss` and the same scaling of the rows. To find this value, one-vs-rest
+        classifiers are fitted to a sample of the data.
     n_trees : int, default=1
         Number of trees; >= 1. The trees have different seeds, and their probabilities are averaged. Rankings
         are slightly better with three trees than with one tree. The size of the model is proportional to
@@ -96,8 +97,9 @@ class LabelTreeClassifier(EditableLabels):
     branching : int, default=512
         Maximum number of children of a node; from 2 to 65,535. With few children, a tree has more levels, and
         a prediction is more likely to miss a correct label. With the default, all leaves are children of the
-        root if there are at most about 200,000 labels. On synthetic data with 72,354 labels, P@1 is 94.5 with
-        this default and 92.6 with 64 children, and the two fits take about the same time.
+        root if there are at most about 200,000 labels. On synthetic data with 72,354 labels, the precision at
+        1 (P@1) is 94.5 % with this default and 92.6 % with 64 children. The two fits take about the same
+        time.
     max_leaf : int or "auto", default="auto"
         Maximum number of labels of a leaf; from 1 to 65,535. Larger leaves often rank better, and the model
         is smaller, but the fit takes longer. If Y has at most `max_leaf` labels, the tree is a single leaf,
@@ -106,9 +108,9 @@ class LabelTreeClassifier(EditableLabels):
         most of the leaves of a tree with smaller leaves, so smaller leaves save little time. Labels that
         occur in no training row are not counted.
     beam : int, default=10
-        Number of nodes per level of a tree to which a prediction sends a row; >= 1. Larger values take more
-        time and may find better labels. `predict_topk` can use another value without a new fit. `fit` sends a
-        row to up to ``1.5 * beam`` nodes of each level to find negative examples (see Notes).
+        Maximum number of nodes to which a prediction sends a row on each level of a tree; >= 1. Larger values
+        take more time and may find better labels. `predict_topk` can use another value without a new fit.
+        `fit` sends a row to up to ``1.5 * beam`` nodes of each level to find negative examples (see Notes).
     balanced : bool, default=True
         Whether the tree is balanced. If True, the numbers of labels of two leaves differ by at most 1. If
         False, the sizes of the clusters depend on the data, and leaves can be at different depths.
@@ -266,20 +268,20 @@ class LabelTreeClassifier(EditableLabels):
     same way, until there is one cluster for each child of the node. The classifiers are fitted level by
     level, from the root down. A node is fitted to the rows that have a label below the node. With
     ``negatives="routed"``, the node is also fitted to all other rows that reach the node when the tree is
-    searched. In this search, a row reaches the `beam` best nodes of a level, as in a prediction, and up to
-    ``beam / 2`` further nodes. A further node is reached only if its probability is at least ``exp(-7)`` times the
-    probability of the best node. The negative rows of a label therefore include all rows without the label
-    that reach its leaf in a prediction, and some rows that almost reach its leaf. Without the further nodes,
-    P@1 on citeulike-t is 0.9 points lower (mean of three seeds), because new rows spread over more leaves
-    than the rows of `fit`. On eurlex57k and yso-finna-en, the difference is about 0.1 points or less. The
-    classifiers minimize the same objective as `DiSMECClassifier`.
+    searched. In this search, a row reaches up to ``1.5 * beam`` nodes of a level, instead of `beam` nodes in a
+    prediction. It reaches only nodes whose probability is at least ``exp(-7)`` times the probability of the
+    best node. The negative rows of a label therefore also include rows that almost reach its leaf in a
+    prediction. With `beam` nodes instead of ``1.5 * beam``, P@1 on citeulike-t is 0.9 points lower (mean of
+    three seeds), because new rows spread over more leaves than the rows of `fit`. On eurlex57k and
+    yso-finna-en, the difference is about 0.1 points or less. The classifiers minimize the same objective as
+    `DiSMECClassifier`.
 
     With ``solver="fast"`` and the squared hinge loss, the fit of a label in the second and any later tree
     starts from the result of the label in the previous tree. A rare label starts from its dual variables, and
     a frequent label starts from its weights. One search for negative rows and one solver step are then
-    sufficient. On eurlex57k, the fit of three trees takes 1.9 times as long as the fit of one tree. When
-    every tree is fitted from the start, it takes 2.7 times as long as the fit of one tree. P@1, P@3 and P@5
-    of the two methods differ by at most 0.1 points.
+    sufficient. On eurlex57k, the fit of three trees takes 1.9 times as long as the fit of one tree. If every
+    tree were fitted from the start, the fit of three trees would take 2.7 times as long as the fit of one
+    tree. P@1, P@3 and P@5 would differ by at most 0.1 points.
 
     The probability of a node or label with margin s is ``exp(-max(0, 1 - s)**3)`` with the squared hinge
     loss, and ``1 / (1 + exp(-s))`` with the logistic loss. With ``combine="product"``, the score of a label
@@ -472,13 +474,14 @@ class LabelTreeClassifier(EditableLabels):
             of an inner node is multiplied by the mean of these weights over the positive entries of Y whose
             labels are below the child. None means equal weights.
         propensities : array-like of shape (n_labels,), default=None
-            For each label, the probability that a row to which the label applies has the label in Y; > 0 and
-            <= 1. `manylabel.metrics.propensities` estimates these probabilities. If a label has the
-            propensity p, the losses of the rows that have the label are multiplied by ``2/p - 1``. For a
-            child of an inner node, the losses of the rows with a label below the child are multiplied by the
-            mean of these factors over the positive entries of Y whose labels are below the child. The loss is
-            then a convex upper bound of an unbiased estimate of the loss for the complete labels, as in
-            `DiSMECClassifier`. Rare labels get higher scores. If C is chosen by rankings, a correct
+            Propensities of the labels, > 0 and <= 1. Y may lack some true labels of a row. The propensity of
+            a label is the probability that Y has the label for a row in which it is true.
+            `manylabel.metrics.propensities` estimates propensities. If a label has the propensity p, the
+            losses of the rows that have the label are multiplied by ``2/p - 1``. A child of an inner node
+            also has a factor: the mean of these factors over the positive entries of Y whose labels are below
+            the child. The losses of the rows with a label below the child are multiplied by this factor. The
+            loss is then a convex upper bound of an unbiased estimate of the loss for the complete labels, as
+            in `DiSMECClassifier`. Rare labels get higher scores. If C is chosen by rankings, a correct
             prediction of the label counts ``1/p`` times its weight. None means that Y is complete.
         """
         with self._fitting(y) as (built, Y):
@@ -654,13 +657,14 @@ class LabelTreeClassifier(EditableLabels):
         votes gets the label. A new label that no row has is put in no leaf, and its score is -inf. `fit` does
         the same.
 
-        For both values of `negatives`, the classifier of a new label is fitted to two groups of rows: the
-        rows that have the label, and the rows that reach its leaf in the search that `fit` uses to find
-        negative rows. The fit uses `C_` and the parameters `prune`, `fit_intercept`, `solver`, `tol`,
-        `max_iter`, `beam` and `random_state`, and the loss of the model. The features are scaled in the same
-        way as in `fit`. `threshold_` and `path_weight_` do not change. `n_iter_` increases if a new
-        classifier needs more steps. With a fixed `random_state`, the result does not depend on `n_jobs`. One
-        call with several labels gives the same result as a separate call for each label.
+        For both values of `negatives`, the classifier of a new label is fitted to two groups of rows. The
+        first group consists of the rows with the label. The second group consists of the rows that reach the
+        leaf of the label in the search that `fit` uses to find negative rows. The fit uses `C_` and the
+        parameters `prune`, `fit_intercept`, `solver`, `tol`, `max_iter`, `beam` and `random_state`, and the
+        loss of the model. The features are scaled in the same way as in `fit`. `threshold_` and
+        `path_weight_` do not change. `n_iter_` increases if a new classifier needs more steps. With a fixed
+        `random_state`, the result does not depend on `n_jobs`. One call with several labels gives the same
+        result as a separate call for each label.
 
         The trees do not change, so the nodes on the path to a leaf do not learn from the new labels, and
         leaves can grow beyond `max_leaf`. Fit the model again if rankings become worse or predictions become

@@ -222,9 +222,9 @@ fn places(
             let Some(&(_, leaf)) = free else {
                 return Err(Error::Param {
                     name: "Y_new",
-                    expected: "such that the rows of each label reach a leaf that is not full, in each tree",
+                    expected: "a matrix whose labels fit into the leaves that their rows reach",
                     got: format!(
-                        "column {label}, whose rows reach only leaves with at least {max_leaf} labels in a tree"
+                        "column {label}, whose rows reach only full leaves of a tree (at least {max_leaf} labels each)"
                     ),
                 });
             };
@@ -626,8 +626,8 @@ mod tests {
         let error = grown(3, &[&[0], &[0]]).expect_err("one place for two labels");
         assert_eq!(
             error.to_string(),
-            "`Y_new` must be such that the rows of each label reach a leaf that is not full, in each tree, \
-             got column 1, whose rows reach only leaves with at least 3 labels in a tree"
+            "`Y_new` must be a matrix whose labels fit into the leaves that their rows reach, got column 1, \
+             whose rows reach only full leaves of a tree (at least 3 labels each)"
         );
         // A label with rows in both leaves joins the other leaf.
         let all: &[u32] = &[0, 1, 2, 3];
