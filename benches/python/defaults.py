@@ -93,6 +93,7 @@ SYSTEMS = {
     "XGBoost": LabelTrees,
     "chains": Chains,
     "DiSMEC": lambda seed: ml.DiSMECClassifier(random_state=seed, n_jobs=2),
+    "trees": lambda seed: ml.LabelTreeClassifier(random_state=seed, n_jobs=2),
     "LEML": lambda seed: ml.LEMLClassifier(random_state=seed, n_jobs=2),
     "PD-Sparse": lambda seed: ml.PDSparseClassifier(random_state=seed, n_jobs=2),
     "blocks": lambda seed: ml.BlockPartitionClassifier(random_state=seed, n_jobs=2),

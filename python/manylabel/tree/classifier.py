@@ -268,12 +268,12 @@ class LabelTreeClassifier(EditableLabels):
     same way, until there is one cluster for each child of the node. The classifiers are fitted level by
     level, from the root down. A node is fitted to the rows that have a label below the node. With
     ``negatives="routed"``, the node is also fitted to all other rows that reach the node when the tree is
-    searched. In this search, a row reaches up to ``1.5 * beam`` nodes of a level, instead of `beam` nodes in a
-    prediction. It reaches only nodes whose probability is at least ``exp(-7)`` times the probability of the
+    searched. In this search, a row reaches up to ``1.5 * beam`` nodes of a level, and in a prediction up to
+    `beam` nodes. It reaches only nodes whose probability is at least ``exp(-7)`` times the probability of the
     best node. The negative rows of a label therefore also include rows that almost reach its leaf in a
-    prediction. With `beam` nodes instead of ``1.5 * beam``, P@1 on citeulike-t is 0.9 points lower (mean of
-    three seeds), because new rows spread over more leaves than the rows of `fit`. On eurlex57k and
-    yso-finna-en, the difference is about 0.1 points or less. The classifiers minimize the same objective as
+    prediction. Without these rows, P@1 on citeulike-t is about 0.9 points lower (mean of three seeds),
+    because new rows spread over more leaves than the rows of `fit`. On eurlex57k and yso-finna-en, the
+    difference is about 0.1 points or less. The classifiers minimize the same objective as
     `DiSMECClassifier`.
 
     With ``solver="fast"`` and the squared hinge loss, the fit of a label in the second and any later tree
