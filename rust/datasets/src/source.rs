@@ -3,7 +3,7 @@
 //!
 //! [`Source::next`] reads [`BLOCK`] bytes at a time and ends the block after the last newline. The text after
 //! this newline begins the next block. So parsers always get whole lines, and can parse several blocks in
-//! parallel. Blocks end with eight zero bytes of padding, so that eight bytes can be loaded at any position
+//! parallel. Eight bytes of padding follow a block, so that eight bytes can be loaded at any position
 //! of the text.
 //!
 //! A parser that rejects content returns an [`Unfit`], which does not contain the place in the file.
@@ -34,26 +34,33 @@ const TEXT: &str = "a line of the file";
 
 /// A block of whole lines of a file.
 #[derive(Debug, Default)]
-pub(crate) struct Block {
+pub(crate) struct Block<'t> {
     /// The lines, each with its newline, followed by [`PADDING`].
     bytes: Vec<u8>,
+    /// The lines, if they are part of a text in memory. They are followed by eight bytes of this text, and `bytes` is
+    /// not used.
+    borrowed: Option<&'t [u8]>,
     /// The line number of the first line of the block, counted from 1.
     pub(crate) first_line: usize,
 }
 
-impl Block {
-    /// Replaces the content by a copy of the first lines of `text`, about [`BLOCK`] bytes. `first_line` is the
-    /// number of the first line. If the last line of `text` has no newline, it is not copied unless it is the
-    /// only line.
+impl<'t> Block<'t> {
+    /// Replaces the content by the first lines of `text`, about [`BLOCK`] bytes. `first_line` is the
+    /// number of the first line. If the last line of `text` has no newline, it is left out unless it is the
+    /// only line. The lines are copied only if `text` ends less than eight bytes after them.
     ///
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if memory is short.
-    pub(crate) fn copy_first_of(&mut self, text: &[u8], first_line: usize) -> Result<(), Error> {
+    pub(crate) fn take_first_of(&mut self, text: &'t [u8], first_line: usize) -> Result<(), Error> {
         let start = text.len().min(BLOCK as usize);
         let newline = memchr(b'\n', &text[start.saturating_sub(1)..]);
         let end = newline.map_or(text.len(), |newline| start.max(1) + newline);
         self.first_line = first_line;
+        self.borrowed = text.get(..end + PADDING.len());
+        if self.borrowed.is_some() {
+            return Ok(());
+        }
         self.bytes.clear();
         extend(TEXT, &mut self.bytes, text[..end].iter().copied())?;
         extend(TEXT, &mut self.bytes, PADDING)
@@ -65,7 +72,8 @@ impl Block {
     ///
     /// Panics if the block has never been filled.
     pub(crate) fn text(&self) -> &[u8] {
-        &self.bytes[..self.bytes.len() - PADDING.len()]
+        let padded = self.padded();
+        &padded[..padded.len() - PADDING.len()]
     }
 
     /// Returns the number of lines.
@@ -73,9 +81,9 @@ impl Block {
         memchr_iter(b'\n', self.text()).count()
     }
 
-    /// Returns the lines, followed by eight zero bytes.
+    /// Returns the lines, followed by eight bytes.
     pub(crate) fn padded(&self) -> &[u8] {
-        &self.bytes
+        self.borrowed.unwrap_or(&self.bytes)
     }
 
     /// Returns the lines with their line numbers, counted from 1. Newlines, and carriage returns before
@@ -145,8 +153,9 @@ impl<'w> Source<'w> {
     /// Returns [`Error::Parse`] if a line is longer than [`LONGEST_LINE`] or a gzip stream is damaged.
     /// Returns [`Error::Io`] if the file cannot be read. Returns [`Error::Stopped`] if the caller requested a
     /// stop. Returns [`Error::TooLarge`] if memory is short.
-    pub(crate) fn next(&mut self, block: &mut Block) -> Result<bool, Error> {
+    pub(crate) fn next(&mut self, block: &mut Block<'_>) -> Result<bool, Error> {
         let bytes = &mut block.bytes;
+        block.borrowed = None;
         block.first_line = self.line;
         bytes.clear();
         extend(TEXT, bytes, self.carry.drain(..))?;

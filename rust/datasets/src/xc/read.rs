@@ -122,7 +122,7 @@ pub struct XcFile<'w> {
     /// The watch, which counts bytes of text and is checked for a stop request of the caller.
     watch: &'w Watch,
     /// The first block of the file, including the header.
-    first: Block,
+    first: Block<'static>,
     /// The length of the header line in bytes.
     header_length: usize,
     /// The numbers in the header.
@@ -268,7 +268,7 @@ pub fn parse_lines<I: Index, V: Real>(
     let (mut rest, mut line) = (text, first_line);
     while !rest.is_empty() {
         let is_first = rest.len() == text.len();
-        batch.copy_from(&mut rest, &mut line)?;
+        batch.take_from(&mut rest, &mut line)?;
         batch.parse(&limits);
         for part in &mut batch.parts[..batch.filled] {
             watch.step(0)?;
@@ -287,7 +287,7 @@ pub fn parse_lines<I: Index, V: Real>(
 /// # Errors
 ///
 /// Returns [`Error::Parse`] unless the line consists of three whole numbers.
-fn shape(path: &Path, block: &Block) -> Result<((usize, usize, usize), usize), Error> {
+fn shape(path: &Path, block: &Block<'_>) -> Result<((usize, usize, usize), usize), Error> {
     let text = block.text();
     let length = text
         .iter()
@@ -334,14 +334,14 @@ struct Limits {
 }
 
 /// Consecutive blocks, which are parsed in parallel.
-struct Batch<I, V> {
+struct Batch<'t, I, V> {
     /// The blocks with their rows, one block per thread.
-    parts: Vec<Part<I, V>>,
+    parts: Vec<Part<'t, I, V>>,
     /// The number of entries of `parts` that hold a block.
     filled: usize,
 }
 
-impl<I: Index, V: Real> Batch<I, V> {
+impl<'t, I: Index, V: Real> Batch<'t, I, V> {
     /// Returns a batch for `n_blocks` blocks, which are still empty.
     fn new(n_blocks: usize) -> Self {
         Self {
@@ -368,19 +368,19 @@ impl<I: Index, V: Real> Batch<I, V> {
         Ok(())
     }
 
-    /// Copies the next lines of `text`, and removes them from `text`. `line` is the number of the first line of
+    /// Takes the next lines of `text`, and removes them from `text`. `line` is the number of the first line of
     /// `text`.
     ///
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if memory is short.
-    fn copy_from(&mut self, text: &mut &[u8], line: &mut usize) -> Result<(), Error> {
+    fn take_from(&mut self, text: &mut &'t [u8], line: &mut usize) -> Result<(), Error> {
         self.filled = 0;
         for part in &mut self.parts {
             if text.is_empty() {
                 break;
             }
-            part.block.copy_first_of(text, *line)?;
+            part.block.take_first_of(text, *line)?;
             *text = &text[part.block.text().len()..];
             *line += part.block.n_lines();
             self.filled += 1;
@@ -406,9 +406,9 @@ impl<I: Index, V: Real> Batch<I, V> {
 }
 
 /// A block and the rows that were read from the block. Their allocations are reused for the next blocks.
-struct Part<I, V> {
+struct Part<'t, I, V> {
     /// The text of the block.
-    block: Block,
+    block: Block<'t>,
     /// The position where the examples begin. In the first block, it is the position after the header.
     start: usize,
     /// The features.
@@ -423,7 +423,7 @@ struct Part<I, V> {
     unsorted: Vec<(I, V)>,
 }
 
-impl<I, V> Default for Part<I, V> {
+impl<I, V> Default for Part<'_, I, V> {
     fn default() -> Self {
         Self {
             block: Block::default(),
@@ -437,7 +437,7 @@ impl<I, V> Default for Part<I, V> {
     }
 }
 
-impl<I: Index, V: Real> Part<I, V> {
+impl<I: Index, V: Real> Part<'_, I, V> {
     /// Parses the block up to its end or up to the first error.
     fn parse(&mut self, limits: &Limits) {
         let block = std::mem::take(&mut self.block);
