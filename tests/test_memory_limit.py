@@ -112,3 +112,69 @@ def test_wrong_amounts(amount):
 def test_amounts_of_a_wrong_type(amount):
     with pytest.raises(TypeError, match="`limit` must be an int or a str such as"):
         ml.memory_limit(amount)
+
+
+# Each fit needs more memory than the limit, and most of it for copies of X.
+SPILLS = """
+import os, sys, zlib
+import numpy as np
+from scipy.sparse import random_array
+from manylabel import *
+from manylabel import _core
+
+def private():
+    lines = open("/proc/self/status")
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("RssAnon"))
+
+def checksum(model):
+    model.save(folder + "/model")
+    return zlib.crc32(open(folder + "/model", "rb").read())
+
+folder = sys.argv[1]
+X = random_array((16_000, 2000), density=0.05, format="csr", dtype=np.float32, rng=np.random.default_rng(0))
+Y = X[:, [0, 1, 2, 3]].sign()
+for model in (
+    LabelTreeClassifier(C=1.0, random_state=0),
+    Rembrandt(n_components=2, l2_final=1.0, n_iter=0, solver="cg", max_iter=2, random_state=0),
+):
+    model.fit(X[:1000], Y[:1000])
+    start = private()
+    limit, most = start + int(sys.argv[2]), 0
+    def look(_):
+        global most
+        most = max(most, private())
+    with memory_limit(limit, spill=folder):
+        model.fit(X, Y, progress=look)
+    found = checksum(model)
+    print(most <= limit + (4 << 20), os.listdir(folder) == ["model"], _core.restart_memory_peak() > 0)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if checksum(model) == found else 1)
+    print(os.waitpid(child, 0)[1] == 0)
+    print(checksum(model.fit(X, Y)) == found, _core.memory_held()[1] > limit - start)
+    with memory_limit(limit):
+        try:
+            model.fit(X, Y)
+        except MemoryError:
+            print(True)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+def test_fits_beyond_the_limit_can_use_a_file(tmp_path):
+    run = subprocess.run(
+        [sys.executable, "-c", SPILLS, str(tmp_path), str(12 << 20)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert set(run.stdout.split()) == {"True"}, run.stdout
+    assert len(run.stdout.split()) == 14
+
+
+def test_a_folder_that_does_not_exist_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        ml.memory_limit("1GB", spill=tmp_path / "missing")
+    with pytest.raises(ValueError, match="`limit` must be an amount of memory"):
+        ml.memory_limit(None, spill=tmp_path)

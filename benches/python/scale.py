@@ -88,7 +88,7 @@ LIMITS = {
 # Estimators for `--traffic`.
 TRAFFICS = {"dismec": LIMITS["dismec"], "corrlog": CORRLOG}
 # The memory limit of the library, as a share of the limit of the cgroup. The rest is for the pages of files.
-PRIVATE = 0.75
+PRIVATE = 0.8
 
 LIMITED = """
 import sys, time, zlib
@@ -96,7 +96,8 @@ import manylabel as ml
 X, Y = ml.datasets.open_rows(sys.argv[1])
 model = eval(sys.argv[2], vars(ml))
 start, cpu = time.perf_counter(), time.process_time()
-with ml.memory_limit(int(sys.argv[3]) if len(sys.argv) > 3 else None):
+limit, spill = (int(sys.argv[3]), sys.argv[4]) if len(sys.argv) > 3 else (None, None)
+with ml.memory_limit(limit, spill=spill):
     model.fit(X, Y)
 seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
 for line in open("/proc/self/status"):
@@ -441,7 +442,7 @@ def limited(folder, kind):
     try:
         (group / "memory.limit_in_bytes").write_text(str(limit))
         join = f"open({str(group / 'cgroup.procs')!r}, 'w').write(str(__import__('os').getpid()))\n"
-        held = child(join + LIMITED, folder / "rows", LIMITS[kind], int(PRIVATE * limit))
+        held = child(join + LIMITED, folder / "rows", LIMITS[kind], int(PRIVATE * limit), folder)
         peak = int((group / "memory.max_usage_in_bytes").read_text())
     finally:
         time.sleep(0.5)

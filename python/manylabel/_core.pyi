@@ -19,6 +19,7 @@ __all__ = [
     "calibrated",
     "check_correlated",
     "check_link",
+    "close_spill",
     "coherent",
     "column_scaling",
     "correlated_scorer",
@@ -46,6 +47,7 @@ __all__ = [
     "low_rank_scorer",
     "memory_held",
     "merge_blocks",
+    "open_spill",
     "parse_xc",
     "partition_labels",
     "pls_n_components",
@@ -405,6 +407,8 @@ def rules_scorer(model: Any) -> Scorer: ...
 def scale_columns(x: csr_array, shift: NDArray[np.float64], scale: NDArray[np.float64]) -> _Csr: ...
 def scale_rows(x: csr_array, normalize: bool, ones: bool, out: _Rows, job: _Job) -> NDArray[np.uint32]: ...
 def set_memory_limit(limit: int | None) -> int | None: ...
+def open_spill(file: int) -> None: ...
+def close_spill() -> None: ...
 def standardize_columns(
     x: csr_array, sample_weight: NDArray[np.float32] | None, center: bool
 ) -> tuple[_Csr, NDArray[np.float64], NDArray[np.float64]]: ...

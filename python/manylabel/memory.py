@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 from types import TracebackType
 from typing import Any
 
@@ -32,13 +34,19 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
     limit : int, str or None
         The largest amount of private memory of the process: a number of bytes, or a string such as "8GB" (10⁹
         bytes) or "8GiB" (2³⁰ bytes). None removes the limit.
+    spill : str, path or None, default=None
+        A folder for a temporary file, on Linux. If more than half of the limit would be in use, arrays of the
+        Rust core of at least 128 KiB are put into this file, which is memory-mapped. They do not count
+        towards the limit. If None, there is no such file.
 
     Raises
     ------
     ValueError
-        If `limit` is not a positive amount of memory.
+        If `limit` is not a positive amount of memory, or if it is None and `spill` is not.
     TypeError
         If `limit` is not an int, a str or None.
+    OSError
+        If the folder `spill` does not exist or cannot have such a file, or if the system is not Linux.
 
     See Also
     --------
@@ -52,6 +60,14 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
     process when a computation begins, and then 20 times per second. Other operating systems do not report
     this number, so only the memory of the core counts.
 
+    With `spill`, a fit can work on data that are larger than memory. The operating system writes the
+    pages of the file to the disk if memory is short, and reads them again. This is fast if the fit reads
+    its copies of X in order, as `Rembrandt` does. It is slow if X is transposed in the file, as at the
+    root of a label tree. Use a folder on a fast local disk, not on a file system in memory. The file
+    needs as much space as the arrays in it. If the disk is full, the fit raises a MemoryError. The
+    results are the same as without a limit. The file has no name. It is deleted at the end of the
+    ``with`` block, or when the process ends.
+
     The limit does not prevent numpy and scipy from copying X or Y before the computation of the core begins.
     The limit applies to all threads of the process. Child processes that are started with fork have the same
     limit. Child processes that are started in another way have no limit.
@@ -64,8 +80,15 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
     ...     model = ml.DiSMECClassifier(random_state=0).fit(X, Y)
     """
 
-    def __init__(self, limit: int | str | None) -> None:
-        self._before = _core.set_memory_limit(None if limit is None else as_bytes(limit, "limit"))
+    def __init__(self, limit: int | str | None, *, spill: str | os.PathLike[str] | None = None) -> None:
+        if limit is None and spill is not None:
+            raise ValueError("`limit` must be an amount of memory if `spill` is a folder, got None")
+        bytes_ = None if limit is None else as_bytes(limit, "limit")
+        self._spills = spill is not None
+        if spill is not None:
+            with tempfile.TemporaryFile(dir=spill) as file:
+                _core.open_spill(file.fileno())
+        self._before = _core.set_memory_limit(bytes_)
 
     def __enter__(self) -> memory_limit:
         return self
@@ -74,6 +97,9 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         _core.set_memory_limit(self._before)
+        if self._spills:
+            _core.close_spill()
+            self._spills = False
 
 
 def as_bytes(amount: Any, name: str) -> int:

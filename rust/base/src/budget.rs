@@ -9,14 +9,21 @@
 //! 2. [`Watch::step`](crate::Watch::step) returns an error while more memory is in use than the limit allows. This
 //!    covers the allocations that cannot return an error.
 //!
+//! With [`set_spills`], the allocator keeps blocks of at least [`SPILLED`] bytes in a file if the limit is [tight](is_tight).
+//! Such blocks are then never refused.
+//!
 //! Without a limit, nothing is ever refused. All counters are relaxed atomics.
 
 use crate::Error;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// The size of the smallest block that is counted, in bytes. Counting smaller blocks would take longer than
 /// allocating them.
 pub const COUNTED: usize = 1024;
+
+/// The size of the smallest block that the allocator can keep in a file, in bytes. The C library glibc uses the same
+/// size by default: it maps larger blocks separately.
+pub const SPILLED: usize = 1 << 17;
 
 /// The number of bytes of all counted blocks.
 static HELD: AtomicUsize = AtomicUsize::new(0);
@@ -26,6 +33,9 @@ static PEAK: AtomicUsize = AtomicUsize::new(0);
 static OUTSIDE: AtomicUsize = AtomicUsize::new(0);
 /// The limit in bytes. The largest number means that there is no limit.
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Whether the allocator keeps large blocks in a file.
+static SPILLS: AtomicBool = AtomicBool::new(false);
 
 /// Reports that a block of `bytes` bytes was allocated.
 #[inline]
@@ -78,6 +88,22 @@ pub fn outside() -> usize {
     OUTSIDE.load(Relaxed)
 }
 
+/// Sets whether the allocator keeps large blocks in a file if the limit is tight.
+pub fn set_spills(spills: bool) {
+    SPILLS.store(spills, Relaxed);
+}
+
+/// Returns true if more than half of the limit would be in use with `bytes` more bytes. The other half is for blocks
+/// that are too small for a file.
+pub fn is_tight(bytes: usize) -> bool {
+    limit().is_some_and(|limit| in_use().saturating_add(bytes) > limit / 2)
+}
+
+/// Returns the number of bytes that count towards the limit.
+fn in_use() -> usize {
+    held().saturating_add(outside())
+}
+
 /// Returns an error if `bytes` more bytes would exceed the limit. `what` is the purpose of the memory.
 ///
 /// # Errors
@@ -85,10 +111,10 @@ pub fn outside() -> usize {
 /// Returns [`Error::TooLarge`] with the numbers.
 pub fn granted(what: &'static str, bytes: usize) -> Result<(), Error> {
     let limit = LIMIT.load(Relaxed);
-    if limit == usize::MAX {
+    if limit == usize::MAX || bytes >= SPILLED && SPILLS.load(Relaxed) {
         return Ok(());
     }
-    let in_use = held().saturating_add(outside());
+    let in_use = in_use();
     if in_use.saturating_add(bytes) <= limit {
         return Ok(());
     }
@@ -147,6 +173,11 @@ mod tests {
             "rows is too large: it needs 10.0 MB, and 7.0 MB of the memory limit of 17.0 MB are in use"
         );
         assert!(Watch::new().step(0).is_ok());
+        set_spills(true);
+        assert!(filled("rows", 0u8, 10_000_001).is_ok());
+        assert!(filled("rows", 0u8, SPILLED - 1).is_ok());
+        assert!(is_tight(1_500_001) && !is_tight(1_500_000 - before / 2));
+        set_spills(false);
         set_outside(12_000_001);
         let stopped = Watch::new()
             .step(0)

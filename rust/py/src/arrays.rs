@@ -1,5 +1,8 @@
 //! Defines the types and conversions of the arrays that the module returns to Python.
 
+use crate::error::to_py;
+use crate::spill;
+use manylabel_base::collected;
 use numpy::{Element, IntoPyArray, PyArray1, PyArray2};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
@@ -13,7 +16,8 @@ pub(crate) type F64s<'py> = Bound<'py, PyArray1<f64>>;
 /// A numpy matrix in single precision, in C order.
 pub(crate) type F32Rows<'py> = Bound<'py, PyArray2<f32>>;
 
-/// Moves a vector into a numpy array without a copy.
+/// Moves a vector into a numpy array without a copy, unless the vector is in the file of `spill`. Python may keep the
+/// array after the file has been closed.
 ///
 /// # Errors
 ///
@@ -22,6 +26,12 @@ pub(crate) fn handed<T: Element>(
     py: Python<'_>,
     values: Vec<T>,
 ) -> PyResult<Bound<'_, PyArray1<T>>> {
+    let values = if spill::holds(values.as_ptr().cast()) {
+        spill::kept_out(|| collected("a result", values.iter().map(|value| value.clone_ref(py))))
+            .map_err(to_py)?
+    } else {
+        values
+    };
     granted(|| Ok(values.into_pyarray(py)))
 }
 

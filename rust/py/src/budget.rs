@@ -6,7 +6,9 @@
 //! report the private memory within microseconds. On other systems, the limit applies to the memory of the
 //! core.
 
+use crate::spill;
 use manylabel_base::budget;
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
 /// Updates the amount of memory that the core does not count, if there is a limit. The amount does not become
@@ -40,6 +42,31 @@ pub(crate) fn set_memory_limit(limit: Option<usize>) -> Option<usize> {
     let before = budget::limit();
     budget::set_limit(limit);
     before
+}
+
+/// Begins to keep large blocks in the open file with the descriptor `file`, if the limit is tight. The caller may close
+/// the descriptor.
+#[cfg(target_os = "linux")]
+#[pyfunction]
+pub(crate) fn open_spill(file: i32) -> PyResult<()> {
+    // SAFETY: the Python object that has the descriptor is open during the call.
+    let file = unsafe { std::os::fd::BorrowedFd::borrow_raw(file) };
+    spill::open(file).map_err(|error| {
+        PyOSError::new_err((error.raw_os_error(), "cannot map the file of `spill`"))
+    })
+}
+
+/// Raises `OSError`, because only Linux can reserve and return parts of a file.
+#[cfg(not(target_os = "linux"))]
+#[pyfunction]
+pub(crate) fn open_spill(_file: i32) -> PyResult<()> {
+    Err(PyOSError::new_err("`spill` needs Linux"))
+}
+
+/// Ends what [`open_spill`] has begun.
+#[pyfunction]
+pub(crate) fn close_spill() {
+    spill::close();
 }
 
 /// Returns the memory that the core holds, and the most that it has held since the last call of

@@ -55,6 +55,11 @@ mod reserve;
 mod rules;
 mod run;
 mod scorer;
+#[cfg(target_os = "linux")]
+mod spill;
+#[cfg(not(target_os = "linux"))]
+#[path = "no_spill.rs"]
+mod spill;
 mod table;
 mod tree;
 mod tree_pieces;
@@ -66,7 +71,9 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = false)]
 pub mod _core {
     #[pymodule_export]
-    use crate::budget::{memory_held, restart_memory_peak, set_memory_limit};
+    use crate::budget::{
+        close_spill, memory_held, open_spill, restart_memory_peak, set_memory_limit,
+    };
     #[pymodule_export]
     use crate::correlated::{check_correlated, correlated_scorer, fit_correlated};
     #[pymodule_export]

@@ -13,8 +13,11 @@
 //! The reserve is address space that is never written to. The reserve counts towards the limit of `ulimit
 //! -v`, but not towards resident memory.
 //!
-//! The allocator also counts the memory that it has allocated (`manylabel_base::budget`), without the reserve.
+//! The allocator also counts the memory that it has allocated (`manylabel_base::budget`), without the reserve. If the
+//! caller has named a folder for this purpose, large blocks that do not fit in the limit are in a file (`spill.rs`).
+//! These blocks are not counted.
 
+use crate::spill;
 use manylabel_base::{Error, budget, is_low, ran_low, recovered};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr;
@@ -113,21 +116,41 @@ fn discounted(size: usize) {
     }
 }
 
-// SAFETY: every block of a caller is allocated and freed by `System`, with the layout of the caller.
+// SAFETY: every block of a caller is allocated and freed by `System`, with the layout of the caller, or by `spill`,
+// whose blocks begin at a multiple of a page. `spill` recognizes its own blocks.
 unsafe impl GlobalAlloc for WithReserve {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if let Some(block) = spilled(layout) {
+            return block;
+        }
         // SAFETY: the caller keeps the contract of `alloc`.
         let block = self.or_from_reserve(layout.size(), || unsafe { System.alloc(layout) });
         counted(block, layout.size())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if let Some(block) = spilled(layout) {
+            return block;
+        }
         // SAFETY: the caller keeps the contract of `alloc_zeroed`.
         let block = self.or_from_reserve(layout.size(), || unsafe { System.alloc_zeroed(layout) });
         counted(block, layout.size())
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        if spill::holds(block) || spill::wants(new_size) {
+            // SAFETY: the caller keeps the contract of `realloc`, so the size is valid for the alignment.
+            let new = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
+            // SAFETY: the new block is another block, and both have the bytes that are copied.
+            unsafe {
+                let grown = self.alloc(new);
+                if !grown.is_null() {
+                    ptr::copy_nonoverlapping(block, grown, layout.size().min(new_size));
+                    self.dealloc(block, layout);
+                }
+                return grown;
+            }
+        }
         // SAFETY: the caller keeps the contract of `realloc`. If the system refuses the request, the old
         // block is unchanged, and the request may be repeated.
         let grown = self.or_from_reserve(new_size, || unsafe {
@@ -140,10 +163,24 @@ unsafe impl GlobalAlloc for WithReserve {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        if spill::holds(block) {
+            spill::give(block, layout.size());
+            return;
+        }
         // SAFETY: the caller keeps the contract of `dealloc`.
         unsafe { System.dealloc(block, layout) };
         discounted(layout.size());
     }
+}
+
+/// Returns a block of zeros in the file of `spill`, if it belongs there and the file has room.
+#[inline]
+fn spilled(layout: Layout) -> Option<*mut u8> {
+    if !spill::wants(layout.size()) {
+        return None;
+    }
+    let block = spill::take(layout.size());
+    (!block.is_null()).then_some(block)
 }
 
 /// Makes sure that there is a reserve for the next work.
