@@ -15,6 +15,7 @@
 //! Without a limit, nothing is ever refused. All counters are relaxed atomics.
 
 use crate::Error;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// The size of the smallest block that is counted, in bytes. Counting smaller blocks would take longer than
@@ -36,6 +37,11 @@ static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Whether the allocator keeps large blocks in a file.
 static SPILLS: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// True during a call of [`in_any_order`].
+    static ANY_ORDER: Cell<bool> = const { Cell::new(false) };
+}
 
 /// Reports that a block of `bytes` bytes was allocated.
 #[inline]
@@ -94,9 +100,29 @@ pub fn set_spills(spills: bool) {
 }
 
 /// Returns true if more than half of the limit would be in use with `bytes` more bytes. The other half is for blocks
-/// that are too small for a file.
+/// that are too small for a file, and for blocks that are used [in any order](in_any_order).
 pub fn is_tight(bytes: usize) -> bool {
-    limit().is_some_and(|limit| in_use().saturating_add(bytes) > limit / 2)
+    let limit = LIMIT.load(Relaxed);
+    let most = if ANY_ORDER.get() { limit } else { limit / 2 };
+    limit != usize::MAX && in_use().saturating_add(bytes) > most
+}
+
+/// Calls `work`, which allocates blocks that are read or written in any order. If possible, such blocks are kept in
+/// memory, because the disk is slow for them.
+pub fn in_any_order<R>(work: impl FnOnce() -> R) -> R {
+    let before = ANY_ORDER.replace(true);
+    let result = work();
+    ANY_ORDER.set(before);
+    result
+}
+
+/// Returns the number of bytes that one part of a computation on data in files should use at a time: an eighth of the
+/// limit. The rest is for other memory, and for the pages of files that are read and written. Returns `None` if there is
+/// no limit, or if blocks beyond the limit are not kept in a file. Such a computation need not be divided into parts.
+pub fn portion() -> Option<usize> {
+    limit()
+        .filter(|_| SPILLS.load(Relaxed))
+        .map(|limit| limit / 8)
 }
 
 /// Returns the number of bytes that count towards the limit.
@@ -173,10 +199,14 @@ mod tests {
             "rows is too large: it needs 10.0 MB, and 7.0 MB of the memory limit of 17.0 MB are in use"
         );
         assert!(Watch::new().step(0).is_ok());
+        assert_eq!(portion(), None);
         set_spills(true);
+        assert_eq!(portion(), limit().map(|limit| limit / 8));
         assert!(filled("rows", 0u8, 10_000_001).is_ok());
         assert!(filled("rows", 0u8, SPILLED - 1).is_ok());
         assert!(is_tight(1_500_001) && !is_tight(1_500_000 - before / 2));
+        assert!(in_any_order(|| !is_tight(1_500_001) && is_tight(10_000_001)));
+        assert!(is_tight(1_500_001));
         set_spills(false);
         set_outside(12_000_001);
         let stopped = Watch::new()

@@ -31,6 +31,7 @@ mod alloc;
 pub mod budget;
 mod error;
 pub mod range;
+pub mod streams;
 mod watch;
 
 pub use alloc::{

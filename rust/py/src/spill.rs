@@ -10,10 +10,11 @@
 //!
 //! All functions are called from the allocator. So they allocate nothing themselves.
 
+use manylabel_base::streams::set_adviser;
 use manylabel_base::{budget, ran_low};
 use rustix::fs::{FallocateFlags, fallocate, ftruncate};
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -75,6 +76,7 @@ pub(crate) fn open(file: BorrowedFd<'_>) -> Result<(), Errno> {
         OWNER.store(std::process::id(), SeqCst);
         NEXT.store(0, SeqCst);
         BASE.store(base.cast(), SeqCst);
+        set_adviser(advise);
     }
     OPEN.fetch_add(1, SeqCst);
     budget::set_spills(true);
@@ -106,6 +108,21 @@ pub(crate) fn close() {
 pub(crate) fn holds(block: *const u8) -> bool {
     let base = BASE.load(Relaxed);
     !base.is_null() && block.addr().wrapping_sub(base.addr()) < SIZE
+}
+
+/// Tells the operating system whether a block of `size` bytes is one of many lists that grow in turn, if it is in the file.
+fn advise(block: *const u8, size: usize, grows: bool) {
+    if size == 0 || !holds(block) {
+        return;
+    }
+    let advice = if grows {
+        Advice::Random
+    } else {
+        Advice::Normal
+    };
+    // SAFETY: blocks begin at a multiple of a page, and the advice changes neither the content nor the mapping. An error
+    // means that it is not followed.
+    let _ = unsafe { madvise(block.cast_mut().cast::<c_void>(), size, advice) };
 }
 
 /// Returns true if a new block of `size` bytes belongs into the file.
@@ -152,6 +169,8 @@ fn try_take(size: usize) -> *mut u8 {
 /// Frees a block of `size` bytes in the file.
 pub(crate) fn give(block: *mut u8, size: usize) {
     if OWNER.load(SeqCst) == std::process::id() {
+        // The system merges neighbouring ranges with the same advice, so that it need not keep many of them.
+        advise(block, size, false);
         let first = block.addr() - BASE.load(SeqCst).addr();
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         // If this fails, the space on the disk returns when the file is closed.

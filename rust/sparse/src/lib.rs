@@ -67,6 +67,7 @@ mod standardize;
 mod stored;
 mod table;
 mod topk;
+mod transpose;
 mod view;
 
 pub use blocks::{ColumnOrder, RowBlock, RowBlocks};

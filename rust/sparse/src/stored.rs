@@ -7,15 +7,10 @@
 
 use crate::{CsrOwned, CsrView, Index, Value};
 use manylabel_base::range::same;
-use manylabel_base::{Error, Watch, collected, copied, filled};
-use std::ops::Range;
+use manylabel_base::{Error, Watch, collected, filled};
 
 /// The number of rows between two checks for a stop request of the caller.
 const ROWS_PER_STEP: usize = 4096;
-
-/// The number of stored values that [`CsrRef::transpose_into`] writes in one pass over the matrix. They take
-/// 128 MiB. So the memory pages of one pass can stay in memory until the pass has filled them.
-const VALUES_PER_PASS: usize = 1 << 24;
 
 /// A borrowed CSR matrix with `usize` row ends, `u32` columns and `f32` values, the types of [`CsrOwned`].
 #[derive(Debug, Clone, Copy)]
@@ -82,73 +77,9 @@ impl<'a> CsrRef<'a> {
         let range = self.indptr[row]..self.indptr[row + 1];
         (&self.indices[range.clone()], &self.values[range])
     }
-
-    /// Writes the transpose into `out`, with the same result as [`CsrOwned::transpose`].
-    ///
-    /// The columns are processed in ranges, with one pass over the matrix for each range. So the pages of `out` are
-    /// written in order.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`Error::Shape`] if `out` has another size than the transpose. Returns [`Error::TooLarge`] if
-    /// memory is short, and [`Error::Stopped`] if the caller requested a stop.
-    pub fn transpose_into(self, out: &mut CsrMut<'_>, watch: &Watch) -> Result<(), Error> {
-        let n_stored = self.indices.len();
-        same("number of rows", self.n_cols + 1, out.indptr.len())?;
-        same("number of stored values", n_stored, out.indices.len())?;
-        same("number of stored values", n_stored, out.values.len())?;
-        out.indptr.fill(0);
-        for (at, &col) in self.indices.iter().enumerate() {
-            if at % (ROWS_PER_STEP << 8) == 0 {
-                watch.step(0)?;
-            }
-            out.indptr[col as usize + 1] += 1;
-        }
-        for col in 0..self.n_cols {
-            out.indptr[col + 1] += out.indptr[col];
-        }
-        let mut next = copied("number of columns", &out.indptr[..self.n_cols])?;
-        let mut first = 0;
-        while first < self.n_cols {
-            let limit = out.indptr[first] + VALUES_PER_PASS;
-            let end = out.indptr.partition_point(|&end| end <= limit);
-            let cols = first..(end - 1).clamp(first + 1, self.n_cols);
-            first = cols.end;
-            self.transpose_columns(&cols, &mut next, out.indices, out.values, watch)?;
-        }
-        Ok(())
-    }
-
-    /// Writes the values of some columns to the rows of the transpose. `next` has the position in `values` at
-    /// which the next value of each column is written.
-    fn transpose_columns(
-        self,
-        cols: &Range<usize>,
-        next: &mut [usize],
-        indices: &mut [u32],
-        values: &mut [f32],
-        watch: &Watch,
-    ) -> Result<(), Error> {
-        for row in 0..self.n_rows() {
-            if row % ROWS_PER_STEP == 0 {
-                watch.step(0)?;
-            }
-            let (of_row, vals) = self.row(row);
-            let begin = of_row.partition_point(|&col| (col as usize) < cols.start);
-            for (&col, &value) in of_row[begin..].iter().zip(&vals[begin..]) {
-                if col as usize >= cols.end {
-                    break;
-                }
-                let at = &mut next[col as usize];
-                (indices[*at], values[*at]) = (row as u32, value);
-                *at += 1;
-            }
-        }
-        Ok(())
-    }
 }
 
-/// The arrays of a CSR matrix, which functions of this module fill.
+/// The arrays of a CSR matrix, which functions of this crate fill.
 #[derive(Debug)]
 pub struct CsrMut<'a> {
     /// The row ends.

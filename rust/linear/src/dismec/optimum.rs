@@ -33,7 +33,7 @@ use super::start::{Carry, Start};
 use super::targets::UNKNOWN_SCORE;
 use super::unseen::Unseen;
 use crate::panel::{LANES, Lanes, Mask, Sums, times_panel};
-use manylabel_base::{Error, Watch, filled, push};
+use manylabel_base::{Error, Watch, budget, filled, push};
 use manylabel_simd::{STRETCH, wide};
 use manylabel_sparse::CsrRef;
 
@@ -118,7 +118,8 @@ impl Workspace {
     ///
     /// Returns [`Error::TooLarge`] if the vectors do not fit in memory.
     pub(crate) fn new(problem: &Problem<'_>) -> Result<Self, Error> {
-        let by_feature = || filled("number of features", Lanes::default(), problem.dim());
+        let of_features = || filled("number of features", Lanes::default(), problem.dim());
+        let by_feature = || budget::in_any_order(of_features);
         let by_row = || filled("number of rows", Lanes::default(), problem.n_rows());
         Ok(Self {
             weights: by_feature()?,

@@ -6,7 +6,7 @@
 
 use super::params::Loss;
 use super::targets::{Factors, Outputs, Targets};
-use manylabel_base::{Error, Watch, collected, filled};
+use manylabel_base::{Error, Watch, budget, collected, filled};
 use manylabel_sparse::{CsrOwned, CsrRef, Sparse, Stored};
 
 /// The training set in the form that the solvers need. It has n rows and `dim` features, including
@@ -273,9 +273,13 @@ impl<'a> Problem<'a> {
                 got: "rows only".into(),
             });
         };
-        let xt = Stored::Owned(x.transpose()?);
+        // Without a file for memory beyond the limit, one pass in any order is faster.
+        let xt = match budget::portion() {
+            Some(_) => x.view().transposed(watch)?,
+            None => x.transpose()?,
+        };
         watch.step(0)?;
-        self.columns_of(xt)
+        self.columns_of(Stored::Owned(xt))
     }
 
     /// Returns the training set by column, given the transpose of its rows.

@@ -8,8 +8,10 @@ use crate::dismec::targets::Factors;
 use crate::dismec::unseen::Unseen;
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, extend, filled, push};
+use manylabel_sparse::CsrRef;
 
-/// The state of one label in the solver.
+/// The state of one label in the solver. The argument `x` of its functions is X, or a copy of X in which other rows than
+/// those of the label may be empty.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     /// The weights without the term of the background (the rows outside the working set),
@@ -69,6 +71,7 @@ impl Lane {
     pub(super) fn begin(
         &mut self,
         problem: &Problem<'_>,
+        x: CsrRef<'_>,
         label: u32,
         place: &mut [u32],
     ) -> Result<(), Error> {
@@ -87,7 +90,7 @@ impl Lane {
         for &row in &self.rows {
             self.background_cost -= f64::from(problem.cost[row as usize]);
         }
-        self.forget_unknown(problem, label)?;
+        self.forget_unknown(problem, x, label)?;
         self.weights.clear();
         if !self.unknown.is_empty() {
             self.weights.fill_up(problem.dim())?;
@@ -96,21 +99,27 @@ impl Lane {
         self.eases.clear();
         self.steps.clear();
         for at in 0..self.rows.len() {
-            self.take_in(problem, self.rows[at], place)?;
+            self.take_in(problem, x, self.rows[at], place)?;
         }
         self.weights.unmount(place);
         Ok(())
     }
 
     /// Prepares the next row of the working set: its dot product with the mean row, its step, and its copy.
-    fn take_in(&mut self, problem: &Problem<'_>, row: u32, place: &mut [u32]) -> Result<(), Error> {
-        let dot = self.mean_dot_of(problem, row);
+    fn take_in(
+        &mut self,
+        problem: &Problem<'_>,
+        x: CsrRef<'_>,
+        row: u32,
+        place: &mut [u32],
+    ) -> Result<(), Error> {
+        let dot = self.mean_dot_of(problem, x, row);
         let ease = f64::from(self.cost(problem, self.dots.len())).recip();
         let curvature = f64::from(problem.row_squares[row as usize]) + ease;
         push(IN_PLAY, &mut self.dots, dot)?;
         push(IN_PLAY, &mut self.eases, ease)?;
         push(IN_PLAY, &mut self.steps, curvature.recip())?;
-        self.weights.take_in(problem, row, place)
+        self.weights.take_in(x, row, place)
     }
 
     /// Continues with dual variables of an earlier fit. Negative rows with dual variables join the working set. Dual
@@ -118,6 +127,7 @@ impl Lane {
     pub(super) fn resume(
         &mut self,
         problem: &Problem<'_>,
+        x: CsrRef<'_>,
         duals: &[(u32, f32)],
         place: &mut [u32],
     ) -> Result<(), Error> {
@@ -132,7 +142,7 @@ impl Lane {
             if positive.is_err() && dual < 0.0 && self.unknown.binary_search(&row).is_err() {
                 push(IN_PLAY, &mut self.rows, row)?;
                 push(IN_PLAY, &mut self.alpha, -dual)?;
-                self.take_in(problem, row, place)?;
+                self.take_in(problem, x, row, place)?;
                 self.background_cost -= f64::from(problem.cost[row as usize]);
             }
         }
@@ -140,14 +150,19 @@ impl Lane {
         for at in 0..self.rows.len() {
             let change = self.sign(at) * f64::from(self.alpha[at]);
             if change != 0.0 {
-                self.add_row(problem, at, change);
+                self.add_row(x, at, change);
             }
         }
         Ok(())
     }
 
     /// Removes the rows for which the label is unknown from the background and from the mean row.
-    fn forget_unknown(&mut self, problem: &Problem, label: u32) -> Result<(), Error> {
+    fn forget_unknown(
+        &mut self,
+        problem: &Problem<'_>,
+        x: CsrRef<'_>,
+        label: u32,
+    ) -> Result<(), Error> {
         let rows = problem.unknown(label);
         self.unknown.clear();
         extend(IN_PLAY, &mut self.unknown, rows.iter().copied())?;
@@ -163,7 +178,7 @@ impl Lane {
         for &row in rows {
             let cost = problem.cost[row as usize];
             cost_unknown += f64::from(cost);
-            let (cols, values) = problem.x.row(row as usize);
+            let (cols, values) = x.row(row as usize);
             for (&col, &value) in cols.iter().zip(values) {
                 self.rest[col as usize] += cost * value;
             }
@@ -188,12 +203,12 @@ impl Lane {
     }
 
     /// Returns the dot product of a row and the mean row of the label.
-    fn mean_dot_of(&self, problem: &Problem, row: u32) -> f32 {
+    fn mean_dot_of(&self, problem: &Problem<'_>, x: CsrRef<'_>, row: u32) -> f32 {
         let dot = problem.mean_dot[row as usize];
         if self.unknown.is_empty() {
             return dot;
         }
-        let (cols, values) = problem.x.row(row as usize);
+        let (cols, values) = x.row(row as usize);
         dot + sparse_dot(cols, values, &self.rest)
     }
 
@@ -221,13 +236,19 @@ impl Lane {
 
     /// Computes the exact scores of the first `most` found rows that have not been added to the working set. `full`
     /// has a zero for each feature, also afterwards.
-    pub(super) fn rescore_found(&mut self, problem: &Problem<'_>, most: usize, full: &mut [f32]) {
+    pub(super) fn rescore_found(
+        &mut self,
+        problem: &Problem<'_>,
+        x: CsrRef<'_>,
+        most: usize,
+        full: &mut [f32],
+    ) {
         let mut found = std::mem::take(&mut self.found);
         self.weights.add_to(full);
         let weights = self.weights.full().unwrap_or(full);
         for (score, row) in found.iter_mut().take(most) {
-            let (cols, values) = problem.x.row(*row as usize);
-            let dot = self.mean_dot_of(problem, *row);
+            let (cols, values) = x.row(*row as usize);
+            let dot = self.mean_dot_of(problem, x, *row);
             *score = sparse_dot(cols, values, weights) - self.kappa as f32 * dot;
         }
         self.weights.clear_from(full);
@@ -240,6 +261,7 @@ impl Lane {
     pub(super) fn join_worst(
         &mut self,
         problem: &Problem<'_>,
+        x: CsrRef<'_>,
         effort: &Effort,
         place: &mut [u32],
     ) -> Result<usize, Error> {
@@ -263,7 +285,7 @@ impl Lane {
             let row = self.found[at].1;
             push(IN_PLAY, &mut self.rows, row)?;
             push(IN_PLAY, &mut self.alpha, 0.0)?;
-            self.take_in(problem, row, place)?;
+            self.take_in(problem, x, row, place)?;
             self.background_cost -= f64::from(problem.cost[row as usize]);
         }
         self.weights.unmount(place);
@@ -280,6 +302,7 @@ impl Lane {
     pub(super) fn descend(
         &mut self,
         problem: &Problem<'_>,
+        x: CsrRef<'_>,
         rule: &Rule,
         label: u32,
         order: &mut Vec<u32>,
@@ -304,7 +327,7 @@ impl Lane {
                 if at % BACKGROUND_EVERY == 0 {
                     self.step_background(problem);
                 }
-                let (gradient, projected) = self.gradient(problem, order[at] as usize);
+                let (gradient, projected) = self.gradient(x, order[at] as usize);
                 if projected == 0.0 && gradient > shrink_above {
                     n_active -= 1;
                     order.swap(at, n_active);
@@ -313,7 +336,7 @@ impl Lane {
                 largest = largest.max(projected);
                 smallest = smallest.min(projected);
                 if projected != 0.0 {
-                    self.step(problem, order[at] as usize, gradient);
+                    self.step(x, order[at] as usize, gradient);
                 }
                 at += 1;
             }
@@ -344,10 +367,10 @@ impl Lane {
 
     /// Returns the gradient of the dual objective for a row of the working set, and the projected
     /// gradient for the constraint `α ≥ 0`.
-    fn gradient(&self, problem: &Problem<'_>, at: usize) -> (f64, f64) {
+    fn gradient(&self, x: CsrRef<'_>, at: usize) -> (f64, f64) {
         let row = self.rows[at];
         let alpha = f64::from(self.alpha[at]);
-        let score = self.weights.dot(problem, at, row) - self.kappa as f32 * self.dots[at];
+        let score = self.weights.dot(x, at, row) - self.kappa as f32 * self.dots[at];
         let score = f64::from(score);
         let gradient = self.sign(at) * score - 1.0 + alpha * self.eases[at];
         (
@@ -362,19 +385,18 @@ impl Lane {
 
     /// Minimizes the dual objective over the dual variable of one row of the working set. Then
     /// updates the weights.
-    fn step(&mut self, problem: &Problem<'_>, at: usize, gradient: f64) {
+    fn step(&mut self, x: CsrRef<'_>, at: usize, gradient: f64) {
         let alpha = f64::from(self.alpha[at]);
         let new = (alpha - gradient * self.steps[at]).max(0.0) as f32;
         let change = self.sign(at) * (f64::from(new) - alpha);
         self.alpha[at] = new;
-        self.add_row(problem, at, change);
+        self.add_row(x, at, change);
     }
 
     /// Adds `scale` times a row of the working set to the weights.
-    fn add_row(&mut self, problem: &Problem<'_>, at: usize, scale: f64) {
+    fn add_row(&mut self, x: CsrRef<'_>, at: usize, scale: f64) {
         self.mean_dot += scale * f64::from(self.dots[at]);
-        self.weights
-            .add_row(problem, at, self.rows[at], scale as f32);
+        self.weights.add_row(x, at, self.rows[at], scale as f32);
     }
 
     /// Minimizes the dual objective over the dual variable of the background (the rows outside the
@@ -394,7 +416,7 @@ impl Lane {
 
     /// Removes the held-out rows from the working set and from the background. Subtracts their
     /// terms from the weights.
-    pub(super) fn forget(&mut self, problem: &Problem<'_>, unseen: &Unseen) {
+    pub(super) fn forget(&mut self, problem: &Problem<'_>, x: CsrRef<'_>, unseen: &Unseen) {
         let mut n_left = 0;
         let mut n_positive = 0;
         self.background_cost = unseen.total_cost;
@@ -413,7 +435,7 @@ impl Lane {
                 self.background_cost -= f64::from(problem.cost[row]);
                 continue;
             }
-            self.add_row(problem, at, -self.sign(at) * f64::from(alpha));
+            self.add_row(x, at, -self.sign(at) * f64::from(alpha));
         }
         self.rows.truncate(n_left);
         self.alpha.truncate(n_left);

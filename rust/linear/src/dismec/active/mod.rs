@@ -42,9 +42,11 @@
 //! of arrays, n is the number of rows, and dim is the number of features, including the feature for the
 //! intercept.
 
+mod copies;
 mod lane;
 mod weights;
 
+use self::copies::Copies;
 use self::lane::{Lane, Rule};
 use self::weights::NOWHERE;
 use super::effort::Effort;
@@ -57,7 +59,8 @@ use super::start::{Carry, Start};
 use super::targets::UNKNOWN_SCORE;
 use super::unseen::Unseen;
 use crate::panel::{LANES, Lanes, times_panel};
-use manylabel_base::{Error, Watch, few, filled, push};
+use manylabel_base::{Error, Watch, budget, extend, few, filled, push};
+use manylabel_sparse::CsrRef;
 
 /// A negative row counts as a violator of the margin if its score exceeds −1 by more than this
 /// number. Rows with scores closer to −1 have little loss, and there are many of them.
@@ -117,6 +120,8 @@ pub(crate) struct Workspace {
     place: Vec<u32>,
     /// The weights of all features for the label in progress; shape (dim). It is 0 between two labels.
     full: Vec<f32>,
+    /// The rows that some labels read, if X is larger than memory.
+    copies: Copies,
 }
 
 impl Workspace {
@@ -128,17 +133,24 @@ impl Workspace {
     pub(crate) fn new(problem: &Problem<'_>) -> Result<Self, Error> {
         const FEATURES: &str = "number of features";
         let (n, dim) = (problem.n_rows(), problem.dim());
+        let by_feature = || -> Result<_, Error> {
+            let packed = filled(FEATURES, Packed::default(), dim)?;
+            let place = filled(FEATURES, NOWHERE, dim)?;
+            Ok((packed, place, filled(FEATURES, 0.0, dim)?))
+        };
+        let (packed, place, full) = budget::in_any_order(by_feature)?;
         Ok(Self {
             lanes: few((0..GROUP).map(|_| Lane::default())),
-            packed: filled(FEATURES, Packed::default(), dim)?,
+            packed,
             scores: filled("number of scores", Scores::default(), ROWS_PER_STEP.min(n))?,
             violators: filled("number of scores", 0, ROWS_PER_STEP.min(n))?,
             panel: Vec::new(),
             kappas: Lanes::default(),
             in_play: filled("number of rows", 0, n)?,
             order: Vec::new(),
-            place: filled(FEATURES, NOWHERE, dim)?,
-            full: filled(FEATURES, 0.0, dim)?,
+            place,
+            full,
+            copies: Copies::new(problem),
         })
     }
 
@@ -255,27 +267,36 @@ pub(crate) fn solve(
         order,
         place,
         full,
+        copies,
         ..
     } = space;
     let lanes = &mut lanes[..labels.len()];
     in_play.fill(0);
     // A fit that failed for lack of memory may have left positions.
     place.fill(NOWHERE);
-    let mut n_started = 0;
-    for (at, (lane, &label)) in lanes.iter_mut().zip(labels).enumerate() {
-        lane.begin(problem, label, place)?;
-        if let Some(duals) = from.and_then(|from| from.duals(label)) {
-            lane.resume(problem, duals, place)?;
-            n_started += 1;
+    let duals = |label: u32| from.and_then(|from| from.duals(label));
+    let list = |at: usize, _: &Lane, rows: &mut Vec<u32>| {
+        let label = labels[at];
+        let of_start = duals(label).unwrap_or_default().iter().map(|&(row, _)| row);
+        let known = problem.positives(label).iter();
+        let all = known.chain(problem.unknown(label)).copied();
+        extend(IN_PLAY, rows, all.chain(of_start))
+    };
+    let begin = |at: usize, lane: &mut Lane, x: CsrRef<'_>| {
+        let label = labels[at];
+        lane.begin(problem, x, label, place)?;
+        if let Some(duals) = duals(label) {
+            lane.resume(problem, x, duals, place)?;
         }
         // Unknown rows never join the working set.
         for &row in lane.rows.iter().chain(&lane.unknown) {
             in_play[row as usize] |= 1 << at;
         }
-        lane.descend(problem, &rule, label, order, watch)?;
-    }
+        lane.descend(problem, x, &rule, label, order, watch)
+    };
+    copies.each(problem, lanes, list, begin, watch)?;
     // The carried rows include most of the rows that violate the margin.
-    let searches = if n_started == labels.len() {
+    let searches = if labels.iter().all(|&label| duals(label).is_some()) {
         1
     } else {
         effort.searches
@@ -285,24 +306,30 @@ pub(crate) fn solve(
         pack_lanes(problem, lanes, &kappas, packed);
         let memory = (&packed[..], &mut scores[..], &mut violators[..]);
         search(problem, effort, (lanes, &kappas), memory, in_play, watch)?;
-        for lane in &mut *lanes {
-            lane.rescore_found(problem, lane.n_joining(effort), full);
-        }
-        for (at, (lane, &label)) in lanes.iter_mut().zip(labels).enumerate() {
+        let list = |_, lane: &Lane, rows: &mut Vec<u32>| {
+            let found = lane.found.iter().map(|&(_, row)| row);
+            extend(IN_PLAY, rows, lane.rows.iter().copied().chain(found))
+        };
+        let join = |at: usize, lane: &mut Lane, x: CsrRef<'_>| {
             for join in 0..effort.joins {
-                if join > 0 {
-                    lane.rescore_found(problem, usize::MAX, full);
-                }
-                let joined = lane.join_worst(problem, effort, place)?;
+                let rescored = if join == 0 {
+                    lane.n_joining(effort)
+                } else {
+                    usize::MAX
+                };
+                lane.rescore_found(problem, x, rescored, full);
+                let joined = lane.join_worst(problem, x, effort, place)?;
                 if joined == 0 {
                     break;
                 }
                 for &row in &lane.rows[lane.rows.len() - joined..] {
                     in_play[row as usize] |= 1 << at;
                 }
-                lane.descend(problem, &rule, label, order, watch)?;
+                lane.descend(problem, x, &rule, labels[at], order, watch)?;
             }
-        }
+            Ok(())
+        };
+        copies.each(problem, lanes, list, join, watch)?;
     }
     let mut n_iter = [0; GROUP];
     for (lane, n_iter) in lanes.iter_mut().zip(&mut n_iter) {
@@ -339,10 +366,14 @@ pub(crate) fn unlearn(
         space.panel = filled("number of features", Lanes::default(), problem.dim())?;
     }
     let lanes = &mut space.lanes[first..first + labels.len()];
-    for (lane, &label) in lanes.iter_mut().zip(labels) {
-        lane.forget(problem, unseen);
-        lane.descend(problem, &rule, label, &mut space.order, watch)?;
-    }
+    let order = &mut space.order;
+    let list =
+        |_, lane: &Lane, rows: &mut Vec<u32>| extend(IN_PLAY, rows, lane.rows.iter().copied());
+    let adapt = |at: usize, lane: &mut Lane, x: CsrRef<'_>| {
+        lane.forget(problem, x, unseen);
+        lane.descend(problem, x, &rule, labels[at], order, watch)
+    };
+    space.copies.each(problem, lanes, list, adapt, watch)?;
     let panel = &mut space.panel;
     panel.fill(Lanes::default());
     space.kappas = Lanes::default();

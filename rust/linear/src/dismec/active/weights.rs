@@ -10,8 +10,8 @@
 //! more entries than X has features, or if it has unknown rows, because the mean row of its known rows has all features.
 //! A label keeps full weights until its fit ends.
 
-use crate::dismec::problem::Problem;
 use manylabel_base::{Error, extend, filled, push};
+use manylabel_sparse::CsrRef;
 
 /// Marks features that are not in the list of a label.
 pub(super) const NOWHERE: u32 = u32::MAX;
@@ -47,9 +47,9 @@ impl Rows {
     /// Returns the row at a position of the working set, as positions in [`Weights::values`] and values. `row` is
     /// the number of this row in X.
     #[inline]
-    fn get<'a>(&'a self, problem: &'a Problem<'_>, at: usize, row: u32) -> (&'a [u32], &'a [f32]) {
+    fn get<'a>(&'a self, x: CsrRef<'a>, at: usize, row: u32) -> (&'a [u32], &'a [f32]) {
         if self.is_full {
-            return problem.x.row(row as usize);
+            return x.row(row as usize);
         }
         let (begin, end) = self.spans[at];
         (&self.cols[begin..end], &self.entries[begin..end])
@@ -75,18 +75,18 @@ impl Weights {
     /// Returns [`Error::TooLarge`] if there is not enough memory.
     pub(super) fn take_in(
         &mut self,
-        problem: &Problem<'_>,
+        x: CsrRef<'_>,
         row: u32,
         place: &mut [u32],
     ) -> Result<(), Error> {
         if self.rows.is_full {
             return Ok(());
         }
-        let (cols, values) = problem.x.row(row as usize);
+        let (cols, values) = x.row(row as usize);
         let begin = self.rows.cols.len();
-        if begin + cols.len() > problem.dim() {
+        if begin + cols.len() > x.n_cols() {
             self.unmount(place);
-            return self.fill_up(problem.dim());
+            return self.fill_up(x.n_cols());
         }
         for &feature in cols {
             let place = &mut place[feature as usize];
@@ -137,15 +137,15 @@ impl Weights {
 
     /// Returns the dot product of the weights and the row at a position of the working set.
     #[inline]
-    pub(super) fn dot(&self, problem: &Problem<'_>, at: usize, row: u32) -> f32 {
-        let (cols, values) = self.rows.get(problem, at, row);
+    pub(super) fn dot(&self, x: CsrRef<'_>, at: usize, row: u32) -> f32 {
+        let (cols, values) = self.rows.get(x, at, row);
         sparse_dot(cols, values, &self.values)
     }
 
     /// Adds `scale` times the row at a position of the working set to the weights.
     #[inline]
-    pub(super) fn add_row(&mut self, problem: &Problem<'_>, at: usize, row: u32, scale: f32) {
-        let (cols, values) = self.rows.get(problem, at, row);
+    pub(super) fn add_row(&mut self, x: CsrRef<'_>, at: usize, row: u32, scale: f32) {
+        let (cols, values) = self.rows.get(x, at, row);
         for (&col, &value) in cols.iter().zip(values) {
             self.values[col as usize] += scale * value;
         }
