@@ -114,63 +114,90 @@ def test_amounts_of_a_wrong_type(amount):
         ml.memory_limit(amount)
 
 
-# Each fit needs more memory than the limit, and most of it for copies of X.
+# Each fit needs more memory than the limit, and most of it for copies of X. Some labels of DiSMEC are rare.
 SPILLS = """
 import os, sys, zlib
 import numpy as np
-from scipy.sparse import random_array
+from pathlib import Path
+from scipy.sparse import csr_array, hstack, random_array
 from manylabel import *
 from manylabel import _core
+from manylabel.datasets import open_rows
+from manylabel.datasets.rows import store
 
 def private():
     lines = open("/proc/self/status")
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith("RssAnon"))
 
 def checksum(model):
-    model.save(folder + "/model")
-    return zlib.crc32(open(folder + "/model", "rb").read())
+    model.set_params(n_jobs=None).save(folder / "model")
+    return zlib.crc32((folder / "model").read_bytes())
 
-folder = sys.argv[1]
-X = random_array((16_000, 2000), density=0.05, format="csr", dtype=np.float32, rng=np.random.default_rng(0))
-Y = X[:, [0, 1, 2, 3]].sign()
-for model in (
-    LabelTreeClassifier(C=1.0, random_state=0),
-    Rembrandt(n_components=2, l2_final=1.0, n_iter=0, solver="cg", max_iter=2, random_state=0),
-):
-    model.fit(X[:1000], Y[:1000])
-    start = private()
-    limit, most = start + int(sys.argv[2]), 0
-    def look(_):
-        global most
-        most = max(most, private())
-    with memory_limit(limit, spill=folder):
+folder, disk = Path(sys.argv[1]), Path(sys.argv[2])
+X = random_array((16_000, 2000), density=0.08, format="csr", dtype=np.float32, rng=np.random.default_rng(0))
+topics = X[:, [0, 1, 2, 3]].sign()
+rare = csr_array((np.arange(16_000) % 150)[:, None] == np.arange(3))
+Y = csr_array(hstack([topics, rare.astype(np.float32)]))
+store([(X, Y)], folder / "rows", "made")
+model = eval(sys.argv[4])
+model.fit(X[:1000], Y[:1000])
+found = checksum(model.fit(X, Y))
+start = private()
+limit, most = start + int(sys.argv[3]), 0
+def look(_):
+    global most
+    most = max(most, private())
+X, Y = open_rows(folder / "rows")
+for n_jobs in eval(sys.argv[5]):
+    model.set_params(n_jobs=n_jobs)
+    with memory_limit(limit, spill=disk):
         model.fit(X, Y, progress=look)
-    found = checksum(model)
-    print(most <= limit + (4 << 20), os.listdir(folder) == ["model"], _core.restart_memory_peak() > 0)
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if checksum(model) == found else 1)
-    print(os.waitpid(child, 0)[1] == 0)
-    print(checksum(model.fit(X, Y)) == found, _core.memory_held()[1] > limit - start)
-    with memory_limit(limit):
-        try:
-            model.fit(X, Y)
-        except MemoryError:
-            print(True)
+    print(checksum(model) == found, most <= limit + (4 << 20), not os.listdir(disk))
+child = os.fork()
+if child == 0:
+    os._exit(0 if checksum(model) == found else 1)
+print(os.waitpid(child, 0)[1] == 0)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
-def test_fits_beyond_the_limit_can_use_a_file(tmp_path):
-    run = subprocess.run(
-        [sys.executable, "-c", SPILLS, str(tmp_path), str(12 << 20)],
+def after_limits(arguments, before=()):
+    return subprocess.run(
+        [*before, sys.executable, "-c", SPILLS, *map(str, arguments)],
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+@pytest.mark.parametrize(
+    ("model", "n_jobs"),
+    [
+        ("DiSMECClassifier(C=1.0, tol=0.1, random_state=0)", [1, 2]),
+        ("LabelTreeClassifier(C=1.0, tol=0.1, random_state=0)", [2]),
+        ("Rembrandt(n_components=2, l2_final=1.0, n_iter=0, solver='cg', max_iter=2, random_state=0)", [1]),
+    ],
+)
+def test_fits_beyond_the_limit_can_use_a_file(model, n_jobs, tmp_path):
+    (tmp_path / "disk").mkdir()
+    run = after_limits([tmp_path, tmp_path / "disk", 12 << 20, model, n_jobs])
     assert run.returncode == 0, run.stderr
-    assert set(run.stdout.split()) == {"True"}, run.stdout
-    assert len(run.stdout.split()) == 14
+    assert run.stdout.split() == ["True"] * (3 * len(n_jobs) + 1), run.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+def test_a_full_disk_is_a_memory_error(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    small = f"mount -t tmpfs -o size=4m none {disk} && exec \"$@\""
+    inside = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", small, "sh"]
+    try:
+        subprocess.run([*inside, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("needs the right to mount a file system")
+    run = after_limits([tmp_path, disk, 12 << 20, "LabelTreeClassifier(C=1.0, max_iter=1)", [1]], inside)
+    assert run.returncode == 1
+    assert run.stderr.splitlines()[-1].startswith("MemoryError"), run.stderr
 
 
 def test_a_folder_that_does_not_exist_is_refused(tmp_path):

@@ -61,9 +61,9 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
     this number, so only the memory of the core counts.
 
     With `spill`, a fit can work on data that are larger than memory. The operating system writes the
-    pages of the file to the disk if memory is short, and reads them again. This is fast if the fit reads
-    its copies of X in order, as `Rembrandt` does. It is slow if X is transposed in the file, as at the
-    root of a label tree. Use a folder on a fast local disk, not on a file system in memory. The file
+    pages of the file to the disk if memory is short, and reads them again. `DiSMECClassifier`,
+    `LabelTreeClassifier` and `Rembrandt` read and write the file in order, which is fast. Other estimators
+    may be much slower. Use a folder on a fast local disk, not on a file system in memory. The file
     needs as much space as the arrays in it. If the disk is full, the fit raises a MemoryError. The
     results are the same as without a limit. The file has no name. It is deleted at the end of the
     ``with`` block, or when the process ends.

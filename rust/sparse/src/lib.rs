@@ -57,6 +57,7 @@
 )]
 
 mod blocks;
+mod copies;
 mod dense;
 mod features;
 mod labels;
@@ -71,6 +72,7 @@ mod transpose;
 mod view;
 
 pub use blocks::{ColumnOrder, RowBlock, RowBlocks};
+pub use copies::CopiedRows;
 pub use dense::DenseView;
 pub use features::{Arrays, Copied, Dense, Features, Sparse};
 pub use labels::{Labels, LabelsOwned};

@@ -7,7 +7,7 @@
 
 use crate::gather::Columns;
 use manylabel_base::range::same;
-use manylabel_base::{Error, Watch, extend, parts, push, reserved};
+use manylabel_base::{Error, Watch, collected, copied, extend, parts, push, reserved};
 use manylabel_linear::dismec::Spare;
 use manylabel_sparse::{CsrOwned, CsrRef};
 use rayon::prelude::*;
@@ -17,6 +17,9 @@ const LABELS_AT_ONCE: usize = 64;
 
 /// The name of the stored values in error messages.
 const ENTRIES: &str = "stored values of label vectors";
+
+/// The name of rows in error messages.
+const ROWS: &str = "rows of a label";
 
 /// The vectors of the labels of a unit of work, one after the other.
 #[derive(Default)]
@@ -52,16 +55,34 @@ pub(crate) fn label_vectors(
     let spare = Spare::default();
     let found = parts(labels.par_chunks(LABELS_AT_ONCE).map(|labels| {
         spare.with(
-            || Ok((Columns::new(x.n_cols())?, Vec::new(), Vec::new())),
-            |(columns, used, sums)| {
+            || Ok((Columns::new(x.n_cols())?, Vec::new())),
+            |(columns, sums)| {
                 watch.step(0)?;
                 let mut part = Part::default();
-                for &label in labels {
-                    let all = rows_of_label.row(label as usize).0;
-                    used.clear();
-                    extend("rows of a label", used, all.iter().copied().filter(is_used))?;
-                    let rows = if used.is_empty() { all } else { &used[..] };
-                    add_label(x, rows, columns, sums, &mut part)?;
+                let rows_of = |label: &u32| {
+                    let all = rows_of_label.row(*label as usize).0;
+                    let used = all.iter().copied().filter(is_used);
+                    let used: Vec<u32> = collected(ROWS, used)?;
+                    if used.is_empty() {
+                        return copied(ROWS, all);
+                    }
+                    Ok(used)
+                };
+                let Some(room) = x.room_for_copies() else {
+                    for label in labels {
+                        let rows = rows_of(label)?;
+                        add_label(x, rows.iter().copied(), columns, sums, &mut part)?;
+                    }
+                    return Ok(part);
+                };
+                let mut rest = labels;
+                while !rest.is_empty() {
+                    let copies = x.copy_lists(rest.iter().map(rows_of), room, watch)?;
+                    rest = &rest[copies.len()..];
+                    for (rows, copy) in copies {
+                        let rows = 0..rows.len() as u32;
+                        add_label(copy.view(), rows, columns, sums, &mut part)?;
+                    }
                 }
                 Ok(part)
             },
@@ -125,12 +146,12 @@ pub(crate) fn unit_vectors(mut vectors: CsrOwned, n_labels: usize) -> Result<Csr
 /// Returns [`Error::TooLarge`] if memory is short.
 fn add_label(
     x: CsrRef<'_>,
-    rows: &[u32],
+    rows: impl Iterator<Item = u32> + Clone,
     columns: &mut Columns,
     sums: &mut Vec<f64>,
     part: &mut Part,
 ) -> Result<(), Error> {
-    let rows = columns.gather(x, rows.iter().copied())?;
+    let rows = columns.gather(x, rows)?;
     sums.clear();
     extend(
         ENTRIES,

@@ -641,6 +641,18 @@ mod tests {
                 &problem, &labels, None, &params, &effort, &mut space, &watch,
             )
             .expect("fits");
+            let mut with_copies = Workspace::new(&problem).expect("small");
+            with_copies.copies.room = Some(3000);
+            solve(
+                &problem,
+                &labels,
+                None,
+                &params,
+                &effort,
+                &mut with_copies,
+                &watch,
+            )
+            .expect("fits");
             let mut n_compact = 0;
             for at in 0..GROUP {
                 n_compact += usize::from(space.lanes[at].weights.full().is_none());
@@ -648,6 +660,9 @@ mod tests {
                 let error = error(&space.lanes[at]);
                 for prune in [0.0, 0.05] {
                     let kept = space.kept(&problem, at, prune).expect("small");
+                    let of_copies = with_copies.kept(&problem, at, prune).expect("small");
+                    assert_eq!(of_copies.weights, kept.weights);
+                    assert_eq!(of_copies.intercept, kept.intercept);
                     assert!(kept.weights.is_sorted_by(|a, b| a.0 < b.0));
                     let mut weights = vec![0.0; problem.dim()];
                     for &(col, weight) in &kept.weights {
@@ -668,7 +683,13 @@ mod tests {
             let held_out: Vec<u32> = (0..900).step_by(9).collect();
             let unseen = Unseen::of_rows(&problem, &held_out).expect("small");
             let group = (LANES, &labels[LANES..]);
-            unlearn(&problem, &unseen, group, &params, &mut space, &watch).expect("fits");
+            for space in [&mut space, &mut with_copies] {
+                unlearn(&problem, &unseen, group, &params, space, &watch).expect("fits");
+            }
+            let (weights, kappas) = space.unlearned();
+            let (of_copies, of_copied) = with_copies.unlearned();
+            assert_eq!(kappas.0, of_copied.0);
+            assert!(weights.iter().zip(of_copies).all(|(a, b)| a.0 == b.0));
             let mut found = Vec::new();
             let tell = |row, scores: &[f32; LANES]| {
                 found.push((row, *scores));
