@@ -189,7 +189,7 @@ def test_fits_beyond_the_limit_can_use_a_file(model, n_jobs, tmp_path):
 def test_a_full_disk_is_a_memory_error(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
-    small = f"mount -t tmpfs -o size=4m none {disk} && exec \"$@\""
+    small = f'mount -t tmpfs -o size=4m none {disk} && exec "$@"'
     inside = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", small, "sh"]
     try:
         subprocess.run([*inside, "true"], check=True, capture_output=True)
