@@ -165,9 +165,10 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     memory order. It may be memory-mapped from a ``.npy`` file. The fit reads X in blocks of rows, and
     computes matrix products for up to 64 labels at once. In addition to X and the weights, the fit takes
     about a fifth of the memory of X in float32, or up to 100 MB if this is more. For a dense X, the solver
-    "fast" also minimizes the objective of every label over all rows. It differs from "exact" only in the
-    tolerance for rare labels, which is ten times as large. The weights can therefore differ slightly from the
-    weights for a sparse X with the same values. With the logistic loss, the fit makes a sparse copy of a
+    "fast" also minimizes the objective of every label over all rows. It differs from "exact" only in when it
+    stops for rare labels. For them, the tolerance of the gradient is ten times as large. "fast" also stops
+    after a step that lowers the objective by at most ``tol / 2`` times the loss of the best constant
+    score. The weights can therefore differ slightly from the weights for a sparse X with the same values. With the logistic loss, the fit makes a sparse copy of a
     dense X.
 
     The following paragraphs are about a sparse X.
