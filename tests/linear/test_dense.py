@@ -97,7 +97,7 @@ def test_labels_leave_a_group_when_they_converge(data):
     X, Y, X_test, _ = data
     model = DiSMECClassifier(1.0, solver="exact", tol=1e-5, normalize=False, **MARGINS)
     together = model.fit(X, Y).decision_function(X_test)
-    # The steps of these labels differ, so that labels leave the group of the first 64 labels at different times.
+    # Labels take different numbers of steps, so they leave the group at different times.
     assert len(np.unique(model.n_iter_)) > 3
     for label in (0, 7, 21):
         alone = model.fit(X, Y[:, [label]]).decision_function(X_test)[:, 0]

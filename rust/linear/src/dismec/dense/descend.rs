@@ -97,7 +97,7 @@ struct Live {
     /// The lane of each label in [`Descent`].
     lanes: Vec<usize>,
     /// False for labels that have converged since the group was narrowed.
-    is_live: Vec<bool>,
+    unfinished: Vec<bool>,
     stop: Option<Stop>,
     /// The slope of the objective along the last direction.
     last_slope: Vec<f64>,
@@ -130,7 +130,7 @@ pub(super) fn descend(
     let mut scaled = by_feature()?;
     let mut live = Live {
         lanes: collected("number of labels", 0..n_labels)?,
-        is_live: filled("number of labels", true, n_labels)?,
+        unfinished: filled("number of labels", true, n_labels)?,
         stop,
         last_slope: filled("number of labels", 0.0, n_labels)?,
         last: by_feature()?,
@@ -155,7 +155,7 @@ pub(super) fn descend(
         preconditioner.multiply(&group.gradient, width, &mut scaled, watch)?;
         live.choose_directions(iter == 0, &scaled, group)?;
         group.turn(problem, watch)?;
-        let step = line_search(cost, group, &live.is_live)?;
+        let step = line_search(cost, group, &live.unfinished)?;
         group.advance(&step);
         live.count(&mut done.n_iter);
         live.check_decreases(&step);
@@ -173,7 +173,7 @@ impl Live {
     fn check_gradients(&mut self, group: &Group) -> Result<(), Error> {
         if let Some(stop) = &self.stop {
             let square = dot(&group.gradient, &group.gradient, group.width)?;
-            let lanes = self.is_live.iter_mut().zip(&square).zip(&stop.gradient);
+            let lanes = self.unfinished.iter_mut().zip(&square).zip(&stop.gradient);
             for ((is_live, square), stop) in lanes {
                 *is_live &= square.sqrt() > *stop;
             }
@@ -185,7 +185,7 @@ impl Live {
     /// the step, so the decrease is half of the slope times the length.
     fn check_decreases(&mut self, step: &[f32]) {
         if let Some(stop) = &self.stop {
-            for (lane, is_live) in self.is_live.iter_mut().enumerate() {
+            for (lane, is_live) in self.unfinished.iter_mut().enumerate() {
                 let decrease = -0.5 * f64::from(step[lane]) * self.last_slope[lane];
                 *is_live &= decrease > stop.decrease[lane];
             }
@@ -194,7 +194,7 @@ impl Live {
 
     /// Counts a step for the labels that have not converged.
     fn count(&self, n_iter: &mut [u32]) {
-        for (&lane, &is_live) in self.lanes.iter().zip(&self.is_live) {
+        for (&lane, &is_live) in self.lanes.iter().zip(&self.unfinished) {
             n_iter[lane] += u32::from(is_live);
         }
     }
@@ -229,22 +229,22 @@ impl Live {
     /// Removes the labels that have converged from the group, if the group then has fewer columns, or if all
     /// labels have converged. Their weights are stored in `done`.
     fn narrow(&mut self, group: &mut Group, done: &mut Descent) {
-        let n_live = self.is_live.iter().filter(|&&is_live| is_live).count();
+        let n_live = self.unfinished.iter().filter(|&&is_live| is_live).count();
         if n_live.next_multiple_of(LANES) == group.width {
             return;
         }
         self.store(group, done);
-        narrow_columns(&mut self.last, group.width, &self.is_live);
-        group.narrow(&self.is_live);
-        let is_live = std::mem::take(&mut self.is_live);
+        narrow_columns(&mut self.last, group.width, &self.unfinished);
+        group.narrow(&self.unfinished);
+        let is_live = std::mem::take(&mut self.unfinished);
         retain(&mut self.lanes, &is_live);
         retain(&mut self.last_slope, &is_live);
         if let Some(stop) = &mut self.stop {
             retain(&mut stop.gradient, &is_live);
             retain(&mut stop.decrease, &is_live);
         }
-        self.is_live = is_live;
-        self.is_live.retain(|&is_live| is_live);
+        self.unfinished = is_live;
+        self.unfinished.retain(|&is_live| is_live);
     }
 
     /// Copies the weights of all labels of the group to `done`.
