@@ -301,6 +301,12 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         sizes=True,
     ),
     "compare": compare,
+    "dense": lambda: rows(
+        "dense",
+        {**same("fit CPU s", "memory MB", "memory / X"), **RANKING},
+        sets=["planted", "eurlex57k-512", "citeulike-t-512"],
+        sizes=True,
+    ),
     "unknown_gains": lambda: rows(
         "unknown_gains",
         {

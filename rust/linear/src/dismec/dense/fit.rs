@@ -1,7 +1,7 @@
 //! Fits all labels, one group after the other, and prunes the weights.
 
 use super::Problem;
-use super::descend::descend;
+use super::descend::{Descent, Stop, descend};
 use super::group::{Group, LANES, size};
 use super::moments::Moments;
 use super::start::{Begun, Start, begin};
@@ -19,6 +19,12 @@ use std::cmp::Reverse;
 /// The tolerance of rare labels with [`Solver::Fast`], divided by `tol`. The weights from which the steps begin
 /// have gradients of about this size, so that most rare labels need no step or one step.
 pub(super) const LOOSE: f64 = 10.0;
+
+/// A rare label with [`Solver::Fast`] has also converged if a step lowers its objective by at most this number, times
+/// `tol`, times the loss of the best constant score. Steps
+/// that gain less hardly change rankings: on embeddings of eurlex57k and citeulike-t, the precision at 1 changes by
+/// less than 0.3 points, and a fit takes half of the steps.
+pub(super) const LEAST_GAIN: f64 = 0.5;
 
 /// Number of labels whose starts are computed in parallel, before they are fitted group by group.
 const LABELS_AT_ONCE: usize = 256;
@@ -142,26 +148,55 @@ impl Checked {
             let begun = collected("number of labels", begun.into_iter().flatten())?;
             let of_group = size(n_rows, dim);
             for (labels, begun) in labels.chunks(of_group).zip(begun.chunks(of_group)) {
-                let stop = labels.iter().zip(begun).map(|(&label, begun)| {
-                    let loose = if is_rare[label as usize] { LOOSE } else { 1.0 };
-                    loose * self.tolerance(problem, label) * begun.gradient_at_zero
-                });
-                let stop = collected("number of labels", stop)?;
+                let stop = self.stop(problem, labels, begun, &is_rare)?;
                 let mut group =
                     Group::new(problem, manylabel_base::copied("number of labels", labels)?)?;
                 fill(&mut group, begun, given, n_features);
                 group.score(problem, watch)?;
                 let costs = (&problem.cost[..], problem.total_cost);
-                let n_iter = descend(problem, costs, &stop, self.0.max_iter, &mut group, watch)?;
-                self.keep(&group, &n_iter, &mut model);
+                let found = descend(
+                    problem,
+                    costs,
+                    Some(stop),
+                    self.0.max_iter,
+                    &mut group,
+                    watch,
+                )?;
+                drop(group);
+                self.keep(labels, &found, &mut model);
                 if let (Some(unseen), Some(tally)) = (&unseen, &mut tally) {
-                    drop_scores(problem, group, &n_iter, &of_sample, unseen, tally, watch)?;
+                    drop_scores(problem, labels, &found, &of_sample, unseen, tally, watch)?;
                 }
                 watch.step(labels.len())?;
             }
         }
         model.cut = tally.and_then(|mut tally| tally.cut(0.0));
         Ok(model)
+    }
+
+    /// Returns when each label of a group has converged.
+    fn stop(
+        &self,
+        problem: &Problem<'_>,
+        labels: &[u32],
+        begun: &[Begun],
+        is_rare: &[bool],
+    ) -> Result<Stop, Error> {
+        let gradient = labels.iter().zip(begun).map(|(&label, begun)| {
+            let loose = if is_rare[label as usize] { LOOSE } else { 1.0 };
+            loose * self.tolerance(problem, label) * begun.gradient_at_zero
+        });
+        let decrease = labels.iter().zip(begun).map(|(&label, begun)| {
+            if is_rare[label as usize] {
+                LEAST_GAIN * self.0.tol * begun.constant_loss
+            } else {
+                f64::NEG_INFINITY
+            }
+        });
+        Ok(Stop {
+            gradient: collected("number of labels", gradient)?,
+            decrease: collected("number of labels", decrease)?,
+        })
     }
 
     /// Returns `tol · max(1, min(n₊, n₋))/n`, where the numbers are those of the known rows of a label.
@@ -202,12 +237,13 @@ impl Checked {
     }
 
     /// Copies the weights of a group to the model, without weights that are pruned.
-    fn keep(&self, group: &Group, n_iter: &[u32], model: &mut DenseModel) {
+    fn keep(&self, labels: &[u32], found: &Descent, model: &mut DenseModel) {
         let prune = self.0.prune as f32;
         let n_features = model.weights.len() / model.intercept.len();
-        for (lane, (&label, &n_iter)) in group.labels.iter().zip(n_iter).enumerate() {
+        let width = labels.len().next_multiple_of(LANES);
+        for (lane, (&label, &n_iter)) in labels.iter().zip(&found.n_iter).enumerate() {
             let label = label as usize;
-            let mut of_lane = group.weights[lane..].iter().step_by(group.width).copied();
+            let mut of_lane = found.weights[lane..].iter().step_by(width).copied();
             let out = &mut model.weights[label * n_features..][..n_features];
             for (out, weight) in out.iter_mut().zip(of_lane.clone()) {
                 *out = if weight.abs() >= prune { weight } else { 0.0 };
@@ -253,26 +289,24 @@ fn fill(group: &mut Group, begun: &[Begun], given: Option<DenseStart<'_>>, n_fea
 /// adapt a copy of their weights to the rows that are not held out; see `unseen.rs`.
 fn drop_scores(
     problem: &Problem<'_>,
-    group: Group,
-    n_iter: &[u32],
+    of_group: &[u32],
+    found: &Descent,
     of_sample: &[f32],
     unseen: &Unseen,
     tally: &mut Tally,
     watch: &Watch,
 ) -> Result<(), Error> {
     let is_drawn = |(_, label): &(usize, &u32)| of_sample[**label as usize] > 0.0;
-    let lanes = group.labels.iter().enumerate().filter(is_drawn);
+    let lanes = of_group.iter().enumerate().filter(is_drawn);
     let lanes = collected("number of labels", lanes.map(|(lane, _)| lane))?;
     if lanes.is_empty() {
         return Ok(());
     }
-    let labels = collected(
-        "number of labels",
-        lanes.iter().map(|&lane| group.labels[lane]),
-    )?;
-    let (width, weights) = group.into_weights();
+    let labels = collected("number of labels", lanes.iter().map(|&lane| of_group[lane]))?;
     let mut sample = Group::new(problem, labels)?;
-    for (from, to) in weights
+    let width = of_group.len().next_multiple_of(LANES);
+    for (from, to) in found
+        .weights
         .chunks(width)
         .zip(sample.weights.chunks_mut(sample.width))
     {
@@ -280,12 +314,15 @@ fn drop_scores(
             *to = from[lane];
         }
     }
-    let n_steps = lanes.iter().map(|&lane| n_iter[lane]).max().unwrap_or(0) as usize;
+    let n_steps = lanes
+        .iter()
+        .map(|&lane| found.n_iter[lane])
+        .max()
+        .unwrap_or(0) as usize;
     let n_steps = steps_to_unlearn(n_steps);
-    let stop = filled("number of labels", 0.0, lanes.len())?;
     sample.score(problem, watch)?;
     let costs = (&unseen.cost[..], unseen.total_cost);
-    descend(problem, costs, &stop, n_steps, &mut sample, watch)?;
+    descend(problem, costs, None, n_steps, &mut sample, watch)?;
     sample.scores(&unseen.rows, |row, lane, score| {
         let weight = of_sample[sample.labels[lane] as usize] * problem.cost[row as usize];
         tally.push(score, weight)

@@ -153,9 +153,41 @@ impl Group {
         })
     }
 
-    /// Returns the width and the weights, and frees all other memory.
-    pub(super) fn into_weights(self) -> (usize, Vec<f32>) {
-        (self.width, self.weights)
+    /// Removes the labels for which `is_kept` is false. The other labels keep their order.
+    pub(super) fn narrow(&mut self, is_kept: &[bool]) {
+        let width = self.width;
+        let n_kept = is_kept.iter().filter(|&&is_kept| is_kept).count();
+        self.width = n_kept.next_multiple_of(LANES);
+        for matrix in [&mut self.weights, &mut self.gradient, &mut self.direction] {
+            narrow_columns(matrix, width, is_kept);
+        }
+        for factors in [&mut self.factors.0, &mut self.factors.1] {
+            narrow_columns(factors, width, is_kept);
+        }
+        let mut kept = is_kept.iter();
+        self.labels
+            .retain(|_| kept.next().copied().unwrap_or(false));
+        // The new lane of a label is the number of labels before it that are kept.
+        let lane = |lane: u32| {
+            is_kept[..lane as usize]
+                .iter()
+                .map(|&is_kept| u32::from(is_kept))
+                .sum()
+        };
+        self.chunks.par_iter_mut().for_each(|chunk| {
+            for matrix in [&mut chunk.scores, &mut chunk.along, &mut chunk.gradient] {
+                narrow_columns(matrix, width, is_kept);
+            }
+            chunk.active.truncate(self.width);
+            chunk.positives.retain(|pair| is_kept[pair.lane as usize]);
+            chunk.unknown.retain(|&(_, lane)| is_kept[lane as usize]);
+            for pair in &mut chunk.positives {
+                pair.lane = lane(pair.lane);
+            }
+            for (_, of_pair) in &mut chunk.unknown {
+                *of_pair = lane(*of_pair);
+            }
+        });
     }
 
     /// Computes the scores of all rows from the weights.
@@ -448,6 +480,23 @@ fn slopes_of_negatives(
         first[lane + at] += factor * sums.0[at];
         second[lane + at] += factor * sums.1[at];
     }
+}
+
+/// Removes the columns for which `is_kept` is false from a matrix with `width` columns. Columns of zeros are added at
+/// the end, so that the number of columns is a multiple of [`LANES`].
+pub(super) fn narrow_columns(matrix: &mut Vec<f32>, width: usize, is_kept: &[bool]) {
+    let n_kept = is_kept.iter().filter(|&&is_kept| is_kept).count();
+    let narrow = n_kept.next_multiple_of(LANES);
+    let n_rows = matrix.len() / width;
+    for row in 0..n_rows {
+        let mut to = row * narrow;
+        for (lane, _) in is_kept.iter().enumerate().filter(|(_, is_kept)| **is_kept) {
+            matrix[to] = matrix[row * width + lane];
+            to += 1;
+        }
+        matrix[to..(row + 1) * narrow].fill(0.0);
+    }
+    matrix.truncate(n_rows * narrow);
 }
 
 /// Computes `y = y + step x`, with one step for each column.

@@ -15,9 +15,10 @@
 //!
 //! On planted clusters, the weights of step 1 rank labels as well as the optimum within 0.3 points of the
 //! precision at 1. From there, four to eight steps reach the optimum within `tol`. From zero weights, they
-//! take ten.
+//! take ten. Labels need different numbers of steps, so the group becomes narrower while labels converge.
 //!
-//! With [`Solver::Fast`](super::Solver::Fast), rare labels have a looser tolerance; see [`fit::LOOSE`].
+//! With [`Solver::Fast`](super::Solver::Fast), rare labels have a looser tolerance; see [`fit::LOOSE`] and
+//! [`fit::LEAST_GAIN`].
 //!
 //! Threads share the rows of a group, which are divided into a fixed number of chunks, and the sums of the
 //! chunks are added in order. So results depend neither on the number of threads nor on the memory order of X.

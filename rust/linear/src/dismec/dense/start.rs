@@ -57,6 +57,8 @@ pub(super) struct Begun {
     pub(super) weights: Vec<f32>,
     /// The norm of the gradient of the objective at zero weights.
     pub(super) gradient_at_zero: f64,
+    /// The smallest loss of scores that are the same for all rows.
+    pub(super) constant_loss: f64,
 }
 
 /// What the objective of a label needs.
@@ -192,7 +194,7 @@ pub(super) fn begin(
         }
     }
     let begun = read.into_iter().zip(weights.chunks_mut(dim));
-    let begun = begun.map(|((_, gradient_at_zero), weights)| {
+    let begun = begun.map(|((label, gradient_at_zero), weights)| {
         // Sums of very different costs may leave the range of `f32` here, although the objective does not.
         if weights.iter().any(|weight| !weight.is_finite()) {
             weights.fill(0.0);
@@ -200,6 +202,7 @@ pub(super) fn begin(
         Ok(Begun {
             weights: manylabel_base::copied("number of weights", weights)?,
             gradient_at_zero,
+            constant_loss: label.constant_loss(),
         })
     });
     few(begun)
@@ -276,6 +279,13 @@ impl Label {
             mean,
         };
         Ok((label, gradient_at_zero))
+    }
+
+    /// Returns the minimum of `½ P (1 − b)² + ½ N (1 + b)²`, where P and N are the total costs of the positive and the
+    /// negative rows.
+    fn constant_loss(&self) -> f64 {
+        let positive = self.factor * self.positive;
+        2.0 * positive * self.loss / (positive + self.loss)
     }
 
     /// Returns true if the positive rows are copied.
