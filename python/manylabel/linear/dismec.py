@@ -166,10 +166,10 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     computes matrix products for up to 64 labels at once. In addition to X and the weights, the fit usually
     takes about a fifth of the memory of X in float32, and at most about half of it. For a small X, it takes
     up to 100 MB. For a dense X, the solver "fast" also minimizes the objective of every label over all rows.
-    It differs from "exact" only in when it stops for rare labels. For them, the tolerance of the gradient is ten times as large. "fast" also stops
-    after a step that lowers the objective by at most ``tol / 2`` times the loss of the best constant score.
-    The weights can therefore differ slightly from the weights for a sparse X with the same values. With the
-    logistic loss, the fit makes a sparse copy of a dense X.
+    It differs from "exact" only in when it stops for rare labels. For them, the tolerance of the gradient is
+    ten times as large. "fast" also stops after a step that lowers the objective by at most ``tol / 2`` times
+    the loss of the best constant score. The weights can therefore differ slightly from the weights for a
+    sparse X with the same values. With the logistic loss, the fit makes a sparse copy of a dense X.
 
     The following paragraphs are about a sparse X.
 
