@@ -38,8 +38,9 @@ const ROWS_AT_ONCE: usize = 512;
 /// the fit takes 1.4 times as long. On eurlex57k and yso-finna-en, it changes by about 0.1 or less. With 21 nodes,
 /// the fit takes 1.6 times as long on citeulike-t, and the precision is the same. Random rows help less than rows
 /// that almost reach a node: with 4,000 more rows for each leaf, the precision is 66.2, and the fit takes 1.3 times
-/// as long.
-const BEAM_PER_FURTHER: usize = 2;
+/// as long. With 10 nodes in a prediction, 13 and 15 nodes in a fit have the same precision at 1 on citeulike-t within
+/// 0.1, and 13 nodes take 0.9 of the time.
+const BEAM_PER_FURTHER: usize = 4;
 
 /// A training row is sent only to nodes with a probability of at least `exp(-LEAST_LIKELY)` times the probability
 /// of its best node. If the best probability is 1, these are the children with margins above −0.9. At lower

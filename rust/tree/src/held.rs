@@ -31,11 +31,14 @@ const FEWEST_POSITIVES: usize = 10;
 const FEWEST_TO_RANK: usize = 200;
 
 /// The exponents of the probability of the leaf that are compared. On five data sets, the best exponents were
-/// from 0 to 1. They are in decreasing order. Small exponents are preferred: see [`smallest_as_good`]. The exponent 1 is the product rule of Parabel and PECOS.
+/// from 0 to 1. They are in decreasing order. The exponent 1 is the product rule of Parabel and PECOS.
 const PATH_WEIGHTS: [f64; 8] = [1.0, 0.7, 0.5, 0.35, 0.2, 0.1, 0.05, 0.0];
 
-/// The gains of a row that is not ranked yet.
-const NO_GAINS: [f64; PATH_WEIGHTS.len()] = [0.0; PATH_WEIGHTS.len()];
+/// The smallest exponent is chosen whose rankings reach this share of the best. Held-out rows favour large exponents a
+/// little, because a few solver steps do not make inner nodes forget a row as well as leaves. On a planted set with
+/// 143,000 labels, 0.2 is the best exponent on held-out rows, and 0.05 on new rows. A larger margin, such as one standard
+/// error, chooses too small exponents if few rows are held out: with three trees on citeulike-t, P@3 falls by 0.3.
+const AS_GOOD: f64 = 0.999;
 
 /// With one tree, the labels of a leaf with the largest margins are compared for a held-out row: this number of
 /// labels, or [`KEPT_PER_LABEL`] times the number of labels of the row if this is larger. Rankings need the five
@@ -265,8 +268,8 @@ impl HeldOut {
     }
 
     /// Returns the combination with the smallest exponent of the path whose rankings of the held-out rows are
-    /// nearly as good as the best ([`smallest_as_good`]). If all exponents are equally good, the one of
-    /// [`textbook`] is returned.
+    /// nearly as good as the best ([`AS_GOOD`]). If all exponents are equally good, the one of [`textbook`] is
+    /// returned.
     ///
     /// Returns [`textbook`] if the rows have fewer than [`FEWEST_TO_RANK`] labels. Each row is ranked by the
     /// scores of its candidates. The rankings are compared by the sum of their precisions at 1, 3 and 5.
@@ -289,26 +292,27 @@ impl HeldOut {
         }
         let mut top = TopK::new(GAINS.len())?;
         let mut scored = Picked::default();
-        let mut gains = filled("number of held-out rows", NO_GAINS, self.rows.len())?;
-        for (at, path_weight) in PATH_WEIGHTS.into_iter().enumerate() {
+        let mut totals = [0.0; PATH_WEIGHTS.len()];
+        for (total, path_weight) in totals.iter_mut().zip(PATH_WEIGHTS) {
             watch.step(0)?;
             let combine = Combine::Product { path_weight };
             self.score(combine, n_trees, Some(GAINS.len()), &mut scored)?;
-            let rows = self.rows.iter().zip(scored.rows());
-            for ((&row, of_row), gains) in rows.zip(&mut gains) {
+            for (&row, of_row) in self.rows.iter().zip(scored.rows()) {
                 for &(label, score) in of_row {
                     top.push(label, score);
                 }
-                gains[at] = f64::from(row_weight(weights, row))
+                *total += f64::from(row_weight(weights, row))
                     * gain(top.drain_ranked(), y.ones.row(row as usize).0);
             }
         }
-        Ok(match smallest_as_good(&gains) {
-            Some(at) => Combine::Product {
-                path_weight: PATH_WEIGHTS[at],
-            },
-            // Without a choice, as in a tree of one leaf, the product rule is the usual one.
-            None => textbook(),
+        let best = totals.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        // Without a choice, as in a tree of one leaf, the product rule is the usual one.
+        if totals.iter().all(|&total| total >= best) {
+            return Ok(textbook());
+        }
+        let as_good = totals.iter().rposition(|&total| total >= AS_GOOD * best);
+        Ok(Combine::Product {
+            path_weight: PATH_WEIGHTS[as_good.unwrap_or(0)],
         })
     }
 
@@ -378,32 +382,6 @@ fn gain(ranked: impl Iterator<Item = (u32, f32)>, labels: &[u32]) -> f64 {
     hits.map(|(_, gain)| gain).sum()
 }
 
-/// Returns the position of the smallest exponent that ranks nearly as well as the best one. `gains` has the gain of
-/// each row with each of [`PATH_WEIGHTS`]. Returns `None` if all exponents have the same sum of gains.
-///
-/// An exponent is nearly as good if its sum is at most one standard error below the largest sum. The standard error
-/// is that of the difference of the two sums, which have the same rows. (Breiman, Friedman, Olshen, Stone:
-/// Classification and regression trees, 1984, section 3.4.3, has this rule for the sizes of trees.) The smallest
-/// exponent is preferred because held-out rows favour large ones a little: a few solver steps do not make inner nodes
-/// forget a row as well as leaves.
-fn smallest_as_good(gains: &[[f64; PATH_WEIGHTS.len()]]) -> Option<usize> {
-    let sum = |at: usize| gains.iter().map(|gains| gains[at]).sum::<f64>();
-    let sums: [f64; PATH_WEIGHTS.len()] = std::array::from_fn(sum);
-    let best = (0..sums.len())
-        .rev()
-        .max_by(|&a, &b| sums[a].total_cmp(&sums[b]))?;
-    if sums.iter().all(|&sum| sum >= sums[best]) {
-        return None;
-    }
-    (0..sums.len()).rfind(|&at| {
-        let lost = sums[best] - sums[at];
-        let difference = |gains: &[f64; PATH_WEIGHTS.len()]| (gains[best] - gains[at]).powi(2);
-        let squares: f64 = gains.iter().map(difference).sum();
-        let variance = squares - lost * lost / gains.len() as f64;
-        lost <= variance.max(0.0).sqrt()
-    })
-}
-
 /// Returns the combination with the exponent 1: the probability of a label is the product of all
 /// probabilities on its path. It is used if nothing can be learned.
 pub(crate) fn textbook() -> Combine {
@@ -468,26 +446,6 @@ mod tests {
         close(of(&[4, 1, 9, 2, 7], &[2, 9]), 1.0 / 3.0 + 2.0 / 5.0);
         close(of(&[4, 1], &[3]), 0.0);
         close(of(&[], &[3]), 0.0);
-    }
-
-    #[test]
-    fn the_smallest_exponent_within_one_standard_error_is_chosen() {
-        let of = |gains: &[[f64; PATH_WEIGHTS.len()]]| smallest_as_good(gains);
-        assert_eq!(of(&[]), None);
-        assert_eq!(of(&[[1.0; 8], [0.5; 8]]), None);
-        // In every row, the third exponent gains more than all others: the standard error is 0.
-        let clear = [0.4, 0.4, 0.5, 0.4, 0.4, 0.4, 0.4, 0.4];
-        assert_eq!(of(&[clear; 9]), Some(2));
-        // The third exponent is better in one row of nine, and the fifth one in no row: the difference is one standard
-        // error times the square root of 9 / 8. If the fifth one is also better in one row, the difference is 0.
-        let same = [0.3, 0.3, 0.5, 0.3, 0.5, 0.3, 0.3, 0.3];
-        let worse = [0.3, 0.3, 0.5, 0.3, 0.4, 0.3, 0.3, 0.3];
-        let better = [0.3, 0.3, 0.5, 0.3, 0.6, 0.3, 0.3, 0.3];
-        let mut rows = [same; 9];
-        rows[0] = worse;
-        assert_eq!(of(&rows), Some(2));
-        rows[1] = better;
-        assert_eq!(of(&rows), Some(4));
     }
 
     #[test]
