@@ -37,7 +37,8 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
     spill : str, path or None, default=None
         A folder for a temporary file, on Linux. If more than half of the limit would be in use, arrays of the
         Rust core of at least 128 KiB are put into this file, which is memory-mapped. They do not count
-        towards the limit. If None, there is no such file.
+        towards the limit. If None, this call begins no such file. A file of an earlier call stays in use
+        until the ``with`` block of that call ends.
 
     Raises
     ------
@@ -62,11 +63,11 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
 
     With `spill`, a fit can work on data that are larger than memory. The operating system writes the
     pages of the file to the disk if memory is short, and reads them again. `DiSMECClassifier`,
-    `LabelTreeClassifier` and `Rembrandt` read and write the file in order, which is fast. Other estimators
-    may be much slower. Use a folder on a fast local disk, not on a file system in memory. The file
-    needs as much space as the arrays in it. If the disk is full, the fit raises a MemoryError. The
-    results are the same as without a limit. The file has no name. It is deleted at the end of the
-    ``with`` block, or when the process ends.
+    `LabelTreeClassifier` and `Rembrandt` read and write the file in order, which is fast. If `normalize`
+    scales columns, the scaled X must fit in the limit. Other estimators may be much slower. Use a folder
+    on a fast local disk, not on a file system in memory. The file needs as much space as the arrays in
+    it. If the disk is full, the fit raises a MemoryError. The results are the same as without a limit.
+    The file has no name. It is deleted at the end of the ``with`` block, or when the process ends.
 
     The limit does not prevent numpy and scipy from copying X or Y before the computation of the core begins.
     The limit applies to all threads of the process. Child processes that are started with fork have the same

@@ -299,7 +299,7 @@ def _settled(model: Any, X: Any, Y: Any) -> Any:
     if isinstance(model, LabelTreeClassifier):
         # The vectors of the labels do not matter for the choice.
         chooser = clone(model).set_params(label_vectors="rows")
-        params, _ = chooser._settled_params(
+        params, *_ = chooser._settled_params(
             chooser.parameters.check(chooser), X, Y, None, None, lambda _: None
         )
         model.set_params(C=params["C"], max_leaf=params["max_leaf"])

@@ -1,11 +1,11 @@
 """Fits label trees by their definition, for a given tree. Nodes are fitted by scipy, beams found by sorting.
 
 The classifiers of a node minimize the objective of `oracle.linear` over the rows of the node. These are the
-rows that have a label below the node and, if `routed`, the rows that have the node in their beam. In the fit,
-a beam has up to twice as many nodes as in a prediction, see `likely`. The probability of a node or label with
-margin s is exp(-max(0, 1 - s)^3), or 1/(1 + exp(-s)) if `logistic`. The score of a label is the logarithm of
-its probability, plus `path_weight` times the logarithm of the probability of its leaf.
-"""
+rows that have a label below the node and, if `routed`, the rows that have the node in their beam. In the
+fit, a beam has up to a quarter more nodes, rounded up, than in a prediction, see `likely`. The probability
+of a node or label with margin s is exp(-max(0, 1 - s)^3), or 1/(1 + exp(-s)) if `logistic`. The score of a
+label is the logarithm of its probability, plus `path_weight` times the logarithm of the probability of its
+leaf. """
 
 from itertools import pairwise
 
@@ -76,7 +76,10 @@ class Model:
                     linear.minimum(A[rows], 2.0 * Y[rows][:, labels].any(axis=1) - 1, C, m[rows], logistic)
                     for labels in self.outputs(node)
                 ]
-            beams = [likely(self.step(a, visits, 2 * beam), beam) for a, visits in zip(A, beams, strict=True)]
+            beams = [
+                likely(self.step(a, visits, beam + -(-beam // 4)), beam)
+                for a, visits in zip(A, beams, strict=True)
+            ]
             level = [child for node in level for child in self.tree.children[node]]
 
     def outputs(self, node):

@@ -96,7 +96,7 @@ def test_files_have_the_scaling_of_the_columns(measured, tmp_path):
     loaded = ml.load(tmp_path / "model.safetensors")
     np.testing.assert_array_equal(loaded.decision_function(X_new), model.decision_function(X_new))
     del loaded.column_shift_
-    with pytest.raises(ValueError, match="number of scales"):
+    with pytest.raises(ValueError, match="`column_shift_` and `column_scale_` must have the same length"):
         loaded.set_params(beam=4).decision_function(X_new)
     model.column_scale_[2] = np.nan
     with pytest.raises(ValueError, match="`column_scale_` must be finite"):

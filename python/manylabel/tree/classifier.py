@@ -110,7 +110,7 @@ class LabelTreeClassifier(EditableLabels):
     beam : int, default=10
         Maximum number of nodes to which a prediction sends a row on each level of a tree; >= 1. Larger values
         take more time and may find better labels. `predict_topk` can use another value without a new fit.
-        `fit` sends a row to up to ``1.5 * beam`` nodes of each level to find negative examples (see Notes).
+        `fit` sends a row to up to ``1.25 * beam`` nodes of each level to find negative examples (see Notes).
     balanced : bool, default=True
         Whether the tree is balanced. If True, the numbers of labels of two leaves differ by at most 1. If
         False, the sizes of the clusters depend on the data, and leaves can be at different depths.
@@ -124,7 +124,7 @@ class LabelTreeClassifier(EditableLabels):
         Rows that are the negative examples of a classifier. With "siblings", the negative examples are the
         rows that have another label of the same node, or a label below another child of the same node, as in
         [1]_. With "routed", further negative examples are the rows that reach the node when the tree is
-        searched. In this search, a row reaches up to ``1.5 * beam`` nodes of each level (see Notes). With
+        searched. In this search, a row reaches up to ``1.25 * beam`` nodes of each level (see Notes). With
         "siblings", the fit is faster, but rankings are usually worse.
     loss : {"squared_hinge", "logistic"}, default="squared_hinge"
         Loss of the linear classifiers. With "logistic", each classifier is an L2-regularized logistic
@@ -262,19 +262,19 @@ class LabelTreeClassifier(EditableLabels):
     is left out of the loss of a child if it is unknown whether the row has a label below the child. In the
     label vectors, unknown entries count as 0.
 
-    The vector of a label is the sum of the rows that have the label. If `label_vectors` is "rembrandt", the
-    rows are first reduced to 100 components. The vector is scaled to unit length. Labels are clustered by
-    spherical 2-means of these vectors (2-means with cosine similarity). The clusters are divided again in the
-    same way, until there is one cluster for each child of the node. The classifiers are fitted level by
-    level, from the root down. A node is fitted to the rows that have a label below the node. With
-    ``negatives="routed"``, the node is also fitted to all other rows that reach the node when the tree is
-    searched. In this search, a row reaches up to ``1.5 * beam`` nodes of a level, and in a prediction up to
-    `beam` nodes. It reaches only nodes whose probability is at least ``exp(-7)`` times the probability of the
-    best node. The negative rows of a label therefore also include rows that almost reach its leaf in a
-    prediction. Without these rows, P@1 on citeulike-t is about 0.9 points lower (mean of three seeds),
-    because new rows spread over more leaves than the rows of `fit`. On eurlex57k and yso-finna-en, the
-    difference is about 0.1 points or less. The classifiers minimize the same objective as
-    `DiSMECClassifier`.
+    The vector of a label is the sum of the rows that have the label. If `label_vectors` is "rembrandt",
+    the rows are first reduced to 100 components. The vector is scaled to unit length. Labels are
+    clustered by spherical 2-means of these vectors (2-means with cosine similarity). The clusters are
+    divided again in the same way, until there is one cluster for each child of the node. The classifiers
+    are fitted level by level, from the root down. A node is fitted to the rows that have a label below
+    the node. With ``negatives="routed"``, the node is also fitted to all other rows that reach the node
+    when the tree is searched. In this search, a row reaches up to ``1.25 * beam`` nodes of a level, and
+    in a prediction up to `beam` nodes. It reaches only nodes whose probability is at least ``exp(-7)``
+    times the probability of the best node. The negative rows of a label therefore also include rows that
+    almost reach its leaf in a prediction. With a `beam` of 7 and without such rows, P@1 on citeulike-t is
+    0.9 points lower (mean of three seeds), because new rows spread over more leaves than the rows of
+    `fit`. On eurlex57k and yso-finna-en, the difference is about 0.1 points or less. The classifiers
+    minimize the same objective as `DiSMECClassifier`.
 
     With ``solver="fast"`` and the squared hinge loss, the fit of a label in the second and any later tree
     starts from the result of the label in the previous tree. A rare label starts from its dual variables, and
@@ -739,7 +739,13 @@ class LabelTreeClassifier(EditableLabels):
     def _columns(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The shift and the scale of each column. Both arrays are empty if columns are not scaled."""
         none = np.empty(0, np.float64)
-        return getattr(self, "column_shift_", none), getattr(self, "column_scale_", none)
+        shift, scale = (getattr(self, name, none) for name in _COLUMNS)
+        if len(shift) != len(scale) or (len(scale) and self.normalize_):
+            raise ValueError(
+                f"`column_shift_` and `column_scale_` must have the same length, and must be missing if "
+                f"`normalize_` is True, got {len(shift)} and {len(scale)} values and {self.normalize_}"
+            )
+        return shift, scale
 
     @property
     def _beam(self) -> int:

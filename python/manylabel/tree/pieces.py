@@ -124,7 +124,7 @@ def fitted_trees(
     vectors: Any,
     report: Tell,
 ) -> tuple[dict[str, Any], float | None, int, int]:
-    """Fit trees. If X is memory-mapped from a folder of `convert`, X is not copied in memory.
+    """Fit trees. If X is memory-mapped from a folder of `convert`, this function does not copy X in memory.
 
     The result is the same as the result of the function `fit_tree` of the Rust core.
     """

@@ -41,6 +41,8 @@ static SPILLS: AtomicBool = AtomicBool::new(false);
 thread_local! {
     /// True during a call of [`in_any_order`].
     static ANY_ORDER: Cell<bool> = const { Cell::new(false) };
+    /// True during a call of [`kept_out`].
+    static STAYS_OUT: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Reports that a block of `bytes` bytes was allocated.
@@ -116,6 +118,20 @@ pub fn in_any_order<R>(work: impl FnOnce() -> R) -> R {
     result
 }
 
+/// Calls `work`, whose blocks are not put into the file, so that they count towards the limit. Use this function for
+/// memory that outlives a fit.
+pub fn kept_out<R>(work: impl FnOnce() -> R) -> R {
+    let before = STAYS_OUT.replace(true);
+    let result = work();
+    STAYS_OUT.set(before);
+    result
+}
+
+/// Returns true during a call of [`kept_out`] on this thread.
+pub fn stays_out() -> bool {
+    STAYS_OUT.get()
+}
+
 /// Returns the number of bytes that one part of a computation on data in files should use at a time: an eighth of the
 /// limit. The rest is for other memory, and for the pages of files that are read and written. Returns `None` if there is
 /// no limit, or if blocks beyond the limit are not kept in a file. Such a computation need not be divided into parts.
@@ -137,7 +153,8 @@ fn in_use() -> usize {
 /// Returns [`Error::TooLarge`] with the numbers.
 pub fn granted(what: &'static str, bytes: usize) -> Result<(), Error> {
     let limit = LIMIT.load(Relaxed);
-    if limit == usize::MAX || bytes >= SPILLED && SPILLS.load(Relaxed) {
+    let is_spilled = bytes >= SPILLED && SPILLS.load(Relaxed) && !stays_out();
+    if limit == usize::MAX || is_spilled {
         return Ok(());
     }
     let in_use = in_use();

@@ -27,8 +27,10 @@ pub(crate) fn handed<T: Element>(
     values: Vec<T>,
 ) -> PyResult<Bound<'_, PyArray1<T>>> {
     let values = if spill::holds(values.as_ptr().cast()) {
-        spill::kept_out(|| collected("a result", values.iter().map(|value| value.clone_ref(py))))
-            .map_err(to_py)?
+        manylabel_base::budget::kept_out(|| {
+            collected("a result", values.iter().map(|value| value.clone_ref(py)))
+        })
+        .map_err(to_py)?
     } else {
         values
     };

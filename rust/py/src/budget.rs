@@ -49,6 +49,9 @@ pub(crate) fn set_memory_limit(limit: Option<usize>) -> Option<usize> {
 #[cfg(target_os = "linux")]
 #[pyfunction]
 pub(crate) fn open_spill(file: i32) -> PyResult<()> {
+    if file < 0 {
+        return Err(PyOSError::new_err("the file of `spill` is closed"));
+    }
     // SAFETY: the Python object that has the descriptor is open during the call.
     let file = unsafe { std::os::fd::BorrowedFd::borrow_raw(file) };
     spill::open(file).map_err(|error| {

@@ -24,8 +24,3 @@ pub(crate) fn give(_: *mut u8, _: usize) {}
 
 /// Does nothing.
 pub(crate) fn close() {}
-
-/// Calls `work`.
-pub(crate) fn kept_out<R>(work: impl FnOnce() -> R) -> R {
-    work()
-}

@@ -15,7 +15,6 @@ use manylabel_base::{budget, ran_low};
 use rustix::fs::{FallocateFlags, fallocate, ftruncate};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
-use std::cell::Cell;
 use std::ffi::c_void;
 use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr;
@@ -45,11 +44,6 @@ static LIVE: AtomicUsize = AtomicUsize::new(0);
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 /// Locked while the file is opened or closed.
 static CHANGING: Mutex<()> = Mutex::new(());
-
-thread_local! {
-    /// True while this thread allocates memory that must not be in the file.
-    static STAYS_OUT: Cell<bool> = const { Cell::new(false) };
-}
 
 /// Begins to put blocks into a file. If an earlier file is open, or if it still has blocks, that file is used.
 ///
@@ -86,8 +80,9 @@ pub(crate) fn open(file: BorrowedFd<'_>) -> Result<(), Errno> {
 /// Ends what [`open`] has begun. The file is closed after the last call, unless it still has blocks.
 pub(crate) fn close() {
     let _changing = CHANGING.lock();
-    if OPEN.fetch_sub(1, SeqCst) > 1 {
-        return;
+    match OPEN.fetch_update(SeqCst, SeqCst, |open| open.checked_sub(1)) {
+        Ok(1) => {}
+        _ => return, // another caller has the file open, or nobody has
     }
     budget::set_spills(false);
     if LIVE.load(SeqCst) > 0 {
@@ -128,7 +123,10 @@ fn advise(block: *const u8, size: usize, grows: bool) {
 /// Returns true if a new block of `size` bytes belongs into the file.
 #[inline]
 pub(crate) fn wants(size: usize) -> bool {
-    size >= budget::SPILLED && OPEN.load(Relaxed) > 0 && budget::is_tight(size) && !STAYS_OUT.get()
+    size >= budget::SPILLED
+        && OPEN.load(Relaxed) > 0
+        && budget::is_tight(size)
+        && !budget::stays_out()
 }
 
 /// Allocates a block of zeros in the file. Returns null if this is not possible.
@@ -189,12 +187,4 @@ fn allocate(flags: FallocateFlags, first: usize, length: usize) -> bool {
             result => return result.is_ok(),
         }
     }
-}
-
-/// Calls `work`, whose allocations are not put into the file. Use this function for memory that outlives a fit.
-pub(crate) fn kept_out<R>(work: impl FnOnce() -> R) -> R {
-    let before = STAYS_OUT.replace(true);
-    let result = work();
-    STAYS_OUT.set(before);
-    result
 }

@@ -2,10 +2,10 @@
 //!
 //! A node is fitted to the rows that have a label below the node and, by default, to the rows that are sent
 //! to it. The classifiers of the level above decide which rows are sent to a node. A prediction sends a row to
-//! `beam` nodes of a level. A fit sends it to the likely ones among half as many more nodes ([`Reach::Negatives`]). So
+//! `beam` nodes of a level. A fit sends it to the likely ones among a quarter more nodes ([`Reach::Negatives`]). So
 //! the negative rows of a node are likely rows that a prediction would send there, and rows that almost reach it.
 //!
-//! So the nodes of a level have in total up to `1.5 beam` times the number of training rows. Copying these rows
+//! So the nodes of a level have in total up to `1.25 beam` times the number of training rows. Copying these rows
 //! takes one pass. The solver for rare labels searches for rows that violate the margin, with one pass for
 //! every thirty-two outputs. It then visits only the positive rows of an output and a few hundred negative rows.
 //! So the time of the fit grows with rows × beam × levels and with the number of positive rows of all labels.
@@ -113,7 +113,7 @@ impl Checked {
 pub(crate) enum Reach {
     /// The given number of nodes, as in a prediction.
     Beam(usize),
-    /// The likely ones among half as many more nodes, for which the row is a negative row. The number is the one of a
+    /// The likely ones among a quarter more nodes, for which the row is a negative row. The number is the one of a
     /// prediction.
     Negatives(usize),
 }

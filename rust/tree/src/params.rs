@@ -74,7 +74,7 @@ pub struct Params {
     /// `max_leaf`: the largest number of labels of a leaf; from 1 to [`MOST_OUTPUTS`].
     pub max_leaf: usize,
     /// `beam`: the number of nodes of each level that a row is sent to in a prediction; ≥ 1. In a fit, a row is
-    /// sent to up to half as many more nodes, to find negative rows.
+    /// sent to up to a quarter more nodes, rounded up, to find negative rows.
     pub beam: usize,
     /// True if the numbers of labels of two leaves differ by at most 1. If false, the label vectors decide
     /// how many labels a leaf has.

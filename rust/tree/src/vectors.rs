@@ -2,8 +2,8 @@
 //!
 //! The vector of a label is the sum of the rows that have the label, scaled to unit length:
 //! `z_l = Σ_{i: y_il = 1} x_i / ‖Σ_{i: y_il = 1} x_i‖`. This representation is called PIFA (positive instance
-//! feature aggregation) in the literature. Held-out rows are left out of the sums. The sums of all labels are the sparse product `Yᵀ X`. It is
-//! computed label by label.
+//! feature aggregation) in the literature. Held-out rows are left out of the sum, unless a label has no other rows. The
+//! sums of all labels are the sparse product `Yᵀ X`. It is computed label by label.
 
 use crate::gather::Columns;
 use manylabel_base::range::same;

@@ -21,9 +21,8 @@ use std::cmp::Reverse;
 pub(super) const LOOSE: f64 = 10.0;
 
 /// A rare label with [`Solver::Fast`] has also converged if a step lowers its objective by at most this number, times
-/// `tol`, times the loss of the best constant score. Steps
-/// that gain less hardly change rankings: on embeddings of eurlex57k and citeulike-t, the precision at 1 changes by
-/// less than 0.3 points, and a fit takes half of the steps.
+/// `tol`, times the loss of the best constant score. Steps that gain less hardly change rankings: on embeddings of
+/// eurlex57k and citeulike-t, the precision at 1 changes by less than 0.3 points, and a fit takes half of the steps.
 pub(super) const LEAST_GAIN: f64 = 0.5;
 
 /// Number of labels whose starts are computed in parallel, before they are fitted group by group.
