@@ -5,7 +5,7 @@ rows that have a label below the node and, if `routed`, the rows that have the n
 fit, a beam has up to a quarter more nodes, rounded up, than in a prediction, see `likely`. The probability
 of a node or label with margin s is exp(-max(0, 1 - s)^3), or 1/(1 + exp(-s)) if `logistic`. The score of a
 label is the logarithm of its probability, plus `path_weight` times the logarithm of the probability of its
-leaf. """
+leaf."""
 
 from itertools import pairwise
 
