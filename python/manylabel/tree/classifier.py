@@ -87,7 +87,7 @@ class LabelTreeClassifier(EditableLabels):
     C : float or "auto", default="auto"
         Weight of the loss relative to the regularization, in each linear classifier; finite and > 0. Smaller
         values regularize more strongly. "auto" is the value that `DiSMECClassifier` would choose for the same
-        data, with the same `loss` and the same scaling of the rows. To find this value, one-vs-rest
+        data, with the same `loss` and the same scaling of the features. To find this value, one-vs-rest
         classifiers are fitted to a sample of the data.
     n_trees : int, default=1
         Number of trees; >= 1. The trees have different seeds, and their probabilities are averaged. Rankings
@@ -544,9 +544,9 @@ class LabelTreeClassifier(EditableLabels):
                 solver=params["solver"],
                 tol=params["tol"],
                 max_iter=params["max_iter"],
-                normalize="columns" if scaled.columns is not None else scaled.by_row,
+                n_jobs=params["n_jobs"],
             )
-            params["C"] = flat._settled(X, Y, sample_weight, params["n_jobs"], report, costs).C
+            params["C"] = flat._chosen_strength(scaled, Y, sample_weight, costs, report)
         params = self._core_params(params | {"normalize": scaled.by_row})
         vectors = None
         if params["label_vectors"] == "rembrandt" and total > params["max_leaf"]:
