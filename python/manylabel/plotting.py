@@ -1,4 +1,4 @@
-"""Plots for all classifiers. The packages of the families have further plots."""
+"""Plots for all classifiers. Other modules have plots for single estimators, such as `manylabel.rules`."""
 
 from __future__ import annotations
 

@@ -5,16 +5,17 @@ file for each round would take longer than the round. The state of the fit is th
 time. A fit that is started again continues from the last stored state. The result does not depend on when
 states are stored.
 
-If several processes fit the same model, they share the work of each long round. The computation of a round is
-divided into parts. Each process has the complete state, computes one part, and writes the result to the
-folder. When the results of all parts are there, each process takes the step of the round, for example a step
-along the gradient. All processes take the same step. A process never waits long: if the result of another
-process is late, it computes this part too. Short rounds are not shared, because an exchange of files takes
-longer. Each process then computes all parts.
+If several processes fit the same model, they share the work of each long round. The computation of such a
+round is divided into pieces. Each process has the complete state, computes some of the pieces, and writes the
+results to the folder. When the results of all pieces are there, each process takes the step of the round, for
+example a step along the gradient. All processes take the same step. A process never waits long: if the
+results of another process are late, the waiting process computes the missing pieces itself. Short rounds are
+not shared, because an exchange of files takes longer than such a round. Each process then computes the whole
+round.
 
-The subfolder ``rounds`` has the last states, such as ``state-00000120.npz``. It also has the results of each
-shared round since then, in files such as ``00000121/0-0.npz``. The subfolder is removed at the end of the
-fit.
+The subfolder ``rounds`` has the states that were stored last, such as ``state-00000120.npz``. It also has the
+results of each shared round after the last stored state, in files such as ``00000121/0-0.npz``. The subfolder
+is removed at the end of the fit.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class SharedRounds:
     share : tuple of two int
         ``(i, N)`` for the i-th of N processes that share the rounds.
     n_pieces : int or "auto"
-        Number of pieces of each round. With "auto", short rounds are not shared.
+        Largest number of pieces of a shared round. With "auto", short rounds are not shared.
     """
 
     def __init__(

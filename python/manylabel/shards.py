@@ -97,23 +97,31 @@ def fit(
     checkpoint : str or path-like
         The folder of the finished pieces. It is created if it does not exist.
     n_pieces : int or "auto", default="auto"
-        Number of pieces; >= 1. `DiSMECClassifier` fits labels in groups of sixteen or thirty-two, so there
-        are at most as many pieces as groups. With `LabelTreeClassifier`, `n_pieces` is the number of pieces
-        of each level of the trees, and there are at most as many pieces as nodes. With
-        `BlockPartitionClassifier`, there are at most as many pieces as blocks. With `Rembrandt`, `n_pieces`
-        is the number of pieces of each regression, and there are at most as many pieces as groups of 32
-        components. A group is fitted by one thread. With "auto", a piece has up to eight groups. With
-        `CorrLogClassifier`, `n_pieces` is the largest number of pieces into which each round is divided if
-        several processes share it. With "auto", there are up to 16 pieces, and rounds that take less than
-        about 0.1 seconds are not divided. For the other estimators, "auto" depends only on the data and the
-        parameters. Machines that share the folder must use the same value.
+        Number of pieces; >= 1. Machines that share the folder must use the same value. The exact meaning
+        depends on the estimator:
+
+        - `DiSMECClassifier` fits labels in groups of sixteen or thirty-two. There are at most as many pieces
+          as groups.
+        - With `LabelTreeClassifier`, `n_pieces` is the number of pieces of each level of the trees. A level
+          has at most as many pieces as nodes.
+        - With `BlockPartitionClassifier`, there are at most as many pieces as blocks.
+        - `Rembrandt` fits components in groups of 32, and each group is fitted by one thread. `n_pieces` is
+          the number of pieces of each regression. A regression has at most as many pieces as groups. With
+          "auto", a piece has up to eight groups.
+        - The rounds of `CorrLogClassifier` are divided into pieces if several processes share them.
+          `n_pieces` is the largest number of pieces of a round. With "auto", this number is 16, and rounds
+          that take less than about 0.1 seconds are not divided.
+
+        With all estimators except `CorrLogClassifier`, the number of pieces that "auto" chooses depends only
+        on the data and the parameters.
     piece : tuple of two int, default=(1, 1)
         With ``(i, N)``, this call fits every N-th piece, starting with the i-th piece; 1 <= i <= N. If N
         machines share the folder, each machine must use a different i. With `LabelTreeClassifier`, a piece
         needs the results of all pieces of the levels above. With `Rembrandt`, a piece needs the results of
         all pieces of the earlier regressions. If other machines have not finished some of these pieces, this
-        call also fits them. With `CorrLogClassifier`, this call computes the i-th part of each round. If the
-        parts of other machines are late, it also computes them. Each of the N calls returns the estimator.
+        call also fits them. With `CorrLogClassifier`, the pieces of each round are shared by N calls, and
+        this call computes the i-th share. If the results of other calls are late, this call also computes
+        their pieces. With `CorrLogClassifier`, each of the N calls returns the estimator.
     any_cpu : bool, default=False
         Whether machines with different types of CPU may share the folder. The last digits of the weights of a
         piece depend on the type of CPU of the machine that fitted the piece.
@@ -157,18 +165,19 @@ def fit(
     as much memory for X as the method ``fit``, but it needs memory only for the weights of one piece. The
     call that returns the estimator needs memory for all weights. With `LabelTreeClassifier`, each call
     sends all rows through the finished levels of the trees, and needs memory for the weights of these
-    levels. With `Rembrandt`, each call copies X and Y, also if X is a folder. It reads the pieces of the
-    finished regressions and orthogonalizes them, in O(n_labels m^2) time for m random vectors. If the
-    solver is not "cg", each call also factorizes the Gram matrix once for each penalty. The piece of a
-    group of components has 32 numbers per label or feature.
+    levels. With `Rembrandt`, each call copies X and Y, also if X is a folder. Each call reads the pieces of
+    the finished regressions and orthogonalizes their results, in O(n_labels m^2) time for m random vectors.
+    If the solver is not "cg", each call also factorizes the Gram matrix once for each penalty. The file of a
+    piece has 32 numbers per label or feature for each group of components.
 
     The fit of a `CorrLogClassifier` consists of rounds. A round usually computes a gradient and then takes a
     step. The state of the fit is stored every five seconds, or less often if storing takes more than a
-    twentieth of the time. If the process is killed, the rounds since then are lost. A stored state has up to
-    seven numbers per feature and label, and the curvatures that quasi-Newton steps need. Each call needs as
-    much memory as the method ``fit``. If several processes share the folder, each of them copies X, takes all
-    steps, and reads the results of the others in each round. These results have one number per feature and
-    label, or up to 16 numbers if there are fewer than 500 labels. The folder should therefore be fast.
+    twentieth of the time. If the process is killed, the rounds after the last stored state are lost. A stored
+    state has up to seven numbers for each pair of a feature and a label, and the curvatures that quasi-Newton
+    steps need. Each call needs as much memory as the method ``fit``. If several processes share the folder,
+    each of them copies X, takes all steps, and reads the results of the others in each round. These results
+    have one number for each pair of a feature and a label, or up to 16 numbers if there are fewer than 500
+    labels. The folder should therefore be on a fast disk.
 
     Examples
     --------

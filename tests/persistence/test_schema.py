@@ -85,7 +85,7 @@ def test_nothing_may_be_missing(path):
         if not attribute.optional:
             broken = copy.copy(model)
             del vars(broken)[name]
-            with pytest.raises(ValueError, match=f"has no `{name}`"):
+            with pytest.raises(ValueError, match=f"the fitted attribute `{name}` of .* is missing"):
                 type(model).schema.check(broken)
 
 

@@ -37,7 +37,7 @@ def train(arguments: Namespace) -> None:
     """Fit a model to a data file and save it."""
     if arguments.model is None and not is_table(arguments.data):
         raise UsageError(
-            "the following arguments are required: --model (only tables of texts have a default method)"
+            "the following arguments are required: --model (it may be left out only for a table of texts)"
         )
     model = MODELS[arguments.model or "label-tree"]()
     if arguments.model is None:

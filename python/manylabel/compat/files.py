@@ -74,7 +74,10 @@ def _check_sizes(path: Path) -> None:
                 shape, _, dtype = headers[np.lib.format.read_magic(file)](file)
             n_bytes = math.prod(shape) * dtype.itemsize
             if n_bytes > part.file_size:
-                raise ValueError(f"{part.filename} has {part.file_size} bytes, but an array of {n_bytes}")
+                raise ValueError(
+                    f"{part.filename} has {part.file_size} bytes, but its header describes an array of "
+                    f"{n_bytes} bytes"
+                )
 
 
 def checked_model(model: Model, source: object) -> Model:

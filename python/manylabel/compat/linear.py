@@ -249,7 +249,7 @@ def load_dismec(path: str | os.PathLike[str]) -> DiSMECClassifier:
     for first, count, name, form in entries:
         if first != end:
             raise ValueError(
-                f"{source}: expected a file with the first label {end}, got the first label {first}"
+                f"{source}: expected a file whose first label is {end}, got one whose first label is {first}"
             )
         end = first + count
         blocks.append(_block(source.parent / Path(name).name, form, count, n_features))

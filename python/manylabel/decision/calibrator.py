@@ -60,19 +60,21 @@ class LabelCalibrator(MultiLabelClassifier):
         Form of the curves. "sigmoid" fits two parameters per label. "isotonic" fits a non-decreasing,
         piecewise linear curve, which needs more data.
     pooling : {"frequency", "none", "all"}, default="frequency"
-        Which labels share data. "frequency" shrinks the curves, as described above and in Notes. "all" fits a
-        single curve to the candidates of all rows, by Platt's method [1]_ or by isotonic regression [2]_, and
-        all labels use this curve. "none" fits a separate curve for each label by the same method. It uses
-        only the rows in which the label is a candidate. Labels that are candidates in no row get the curve of
-        "all".
+        Which labels share data. "frequency" shrinks the curve of each label towards the curve of the labels
+        that occur in about the same number of training rows. "all" fits a single curve to the candidates of
+        all held-out rows, and all labels use this curve. "none" fits a separate curve for each label, only to
+        the held-out rows in which the label is a candidate. With "none", labels that are candidates in no
+        held-out row get the curve of "all". Both "all" and "none" fit sigmoids by Platt's method [1]_, and
+        isotonic curves by isotonic regression [2]_.
     cv : {"auto", "prefit"}, int or float, default="auto"
         Which rows are held out. A float between 0 and 1 is the fraction of the rows to hold out. An int >= 2
         is a number of folds: each fold is scored by a model that is fitted to the other folds. "auto" means
-        five folds if Y has fewer than 250,000 ones, and otherwise a tenth of the rows; see Notes. "prefit"
-        means that `estimator` is already fitted, and that all rows of `fit` are held out. The caller is
-        responsible for passing only rows that `estimator` has not seen.
+        five folds if Y has fewer than 250,000 ones, and otherwise a tenth of the rows. The Notes of
+        `LabelCalibrator` give the reason. "prefit" means that `estimator` is already fitted, and that all
+        rows of `fit` are held out. The caller is responsible for passing only rows that `estimator` has not
+        seen.
     n_candidates : int, default=100
-        Number of candidates per row, >= 1.
+        Number of candidates per row, >= 1. The candidates are the labels with the highest scores.
     refit : bool, default=True
         Whether to fit `estimator` to all rows after calibration. If False, `estimator_` is the model that
         scored the held-out rows. In this case, `cv` must be a fraction or "auto", and "auto" means a tenth of
@@ -103,9 +105,10 @@ class LabelCalibrator(MultiLabelClassifier):
         ``intercept_[l] + slope_[l] * f(score)``, where f is the common curve of all labels.
     variance_ : float
         Strength of the pooling, with the method "sigmoid" and the pooling "frequency". Each label and each
-        group has a deviation a (see Notes). `variance_` is the prior variance of the difference between the
-        deviation of a label and the deviation of its group. It is chosen by cross-validation. A smaller
-        variance means stronger pooling. If the variance is 0, all labels of a group have the same curve.
+        group of labels has a deviation a from the common curve (see the Notes of `LabelCalibrator`).
+        `variance_` is the prior variance of the difference between the deviation of a label and the deviation
+        of its group. It is chosen by cross-validation. A smaller variance means stronger pooling. If the
+        variance is 0, all labels of a group have the same curve.
     curves_ : ndarray of shape (n_labels,), dtype int32
         Index of the curve of each label, with the method "isotonic".
     curve_ends_ : ndarray of shape (n_curves + 1,), dtype int64
@@ -123,9 +126,9 @@ class LabelCalibrator(MultiLabelClassifier):
 
     Notes
     -----
-    The training rows of the calibrator are the rows to which `estimator_` was fitted. With ``cv="prefit"``,
-    these rows are not known, and the rows of `fit` are used instead. The frequency of a label is the number
-    of training rows that have the label.
+    Below, the training rows are the rows to which `estimator_` was fitted. With ``cv="prefit"``, these rows
+    are not known, and the rows that are passed to `fit` are used instead. The frequency of a label is the
+    number of training rows that have the label.
 
     With ``method="sigmoid"`` and ``pooling="frequency"``, the candidates of all held-out rows are sorted by
     score and divided into up to thirty bins. The log-odds of each bin are computed, and isotonic regression
@@ -154,9 +157,9 @@ class LabelCalibrator(MultiLabelClassifier):
     delicious               24,600                   -0.4 %
     ======================= ======================== ======================
 
-    On citeulike-t, five folds also raised the precision at 1 by 1 percentage point. The more ones Y has, the
-    smaller the difference. A fit with five folds took 4 to 6.6 times as long as a fit without calibration. A
-    fit with a tenth of the rows took 1.4 to 2.1 times as long.
+    The more ones Y has, the smaller the change. On citeulike-t, five folds also raised the precision at 1 by
+    1 percentage point. A fit with five folds took 4 to 6.6 times as long as a fit without calibration. A fit
+    with a tenth of the rows took 1.4 to 2.1 times as long as a fit without calibration.
 
     The quality of the probabilities was measured on five public data sets with 159 to 24,522 labels, with
     DiSMEC, label trees and block partitions. The calibration error was computed with 15 bins. It was at most
@@ -257,7 +260,7 @@ class LabelCalibrator(MultiLabelClassifier):
 
     @property
     def calibration_(self) -> dict[str, Any]:
-        """Dict of the attributes that describe the fitted curves. The keys have no underscore at the end."""
+        """Dict of the fitted curves. The keys are names of attributes, without the underscore at the end."""
         names = _OF_STEPS if hasattr(self, "curves_") else _OF_SIGMOIDS
         return {name: getattr(self, f"{name}_") for name in names}
 

@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from manylabel.decision.calibrator import LabelCalibrator
 from manylabel.decision.rules import AnyRule, DecisionRule
-from manylabel.estimator.parameters import Parameters
+from manylabel.estimator.parameters import Parameters, shown
 from manylabel.estimator.progress import Progress
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Attribute, Schema
@@ -40,13 +40,18 @@ class DecisionClassifier(LabelCalibrator):
     the probabilities of the held-out rows. `predict` applies the rule. `save` writes the fitted `estimator`,
     the calibration and the rule to one file.
 
+    To calibrate probabilities, a model scores rows that are held out from its fit. The labels with the
+    highest scores of a row are its candidates. Each label gets a curve, which converts the score of the label
+    to a probability. The Notes of `LabelCalibrator` describe the curves.
+
     Parameters
     ----------
     decision : DecisionRule
-        The rule that chooses the labels, such as ``Thresholds("macro_f1")``. With `RiskControl`, `refit` must
-        be False, and `cv` must be a fraction or "auto". Alternatively, `cv` may be "prefit". Half of the
-        held-out rows are then used to calibrate the probabilities, and the other half to fit the rule. The
-        guarantee of `RiskControl` holds only under these conditions.
+        The rule that chooses the labels, such as ``Thresholds("macro_f1")``. With `RiskControl`, there are
+        two possibilities: `cv` is "prefit", or `refit` is False and `cv` is a fraction or "auto". In all
+        other cases, the guarantee of `RiskControl` would not hold, and `fit` raises an error. With
+        `RiskControl`, half of the held-out rows are used to calibrate the probabilities, and the other half
+        to fit the rule.
 
     Attributes
     ----------
@@ -114,9 +119,10 @@ class DecisionClassifier(LabelCalibrator):
         if decision.needs_fresh_rows:
             if params["cv"] != "prefit" and (params["refit"] or isinstance(params["cv"], int)):
                 raise ValueError(
-                    f'`cv` must be "prefit", or a fraction with refit=False, if `decision` is '
-                    f"{type(decision).__name__}, got cv={self.cv} and refit={self.refit}; the guarantee of "
-                    "this rule does not hold for a model that is fitted again"
+                    f'`cv` must be "prefit", or `refit` must be False and `cv` a fraction or "auto", if '
+                    f"`decision` is {type(decision).__name__}, got cv={shown(self.cv)} and "
+                    f"refit={self.refit}; the guarantee of this rule does not hold for a model that is "
+                    "fitted again"
                 )
             params["spare"] = True
         scores, Y = self._calibrate(X, y, sample_weight, progress, params)

@@ -31,9 +31,9 @@ class HierarchicalSets(DecisionRule):
     Parameters
     ----------
     decision : DecisionRule
-        The rule: `Costs`, `ExpectedF1`, `RiskControl` or `TopLabels`. These rules never choose a label
-        without the more probable labels of the row. `Thresholds` and `F1Inference` are not allowed, because
-        they can have a different bound for each label.
+        The rule: `Costs`, `ExpectedF1`, `RiskControl` or `TopLabels`. If one of these rules chooses a label
+        for a row, it also chooses all labels that are more probable in this row. `Thresholds` and
+        `F1Inference` are not allowed, because they can have a different bound for each label.
     hierarchy : array-like of shape (n_pairs, 2), dtype int
         Pairs (parent, child) of labels, given by their column indices in Y. A label may have several parents.
         Pairs must not form a cycle.
@@ -47,16 +47,16 @@ class HierarchicalSets(DecisionRule):
     -----
     A set is called closed if it contains the parents of its labels. With `Costs`, the chosen set has the
     lowest expected cost of all closed sets, for the original probabilities p. The reason is that the labels
-    with corrected probabilities above a bound t form the closed set with the largest sum of ``p - t`` [2]_.
-    With `ExpectedF1`, the chosen set has the largest expected F1 of all closed sets, for the corrected
-    probabilities. With `TopLabels`, the chosen set has the largest sum of corrected probabilities of all
-    closed sets with at most k labels.
+    with corrected probabilities above a bound t form a closed set. Of all closed sets, it has the largest
+    sum of ``p - t`` over its labels [2]_. With `ExpectedF1`, the chosen set has the largest expected F1 of
+    all closed sets, for the corrected probabilities. With `TopLabels`, the corrected probabilities of the
+    chosen set have the largest sum of all closed sets with at most k labels.
 
     If a label has the same corrected probability as one of its parents, the parent is chosen first. For this
     purpose, the probability of the label is lowered to the next smaller float32 number.
 
-    The correction of a row computes a few minimum cuts. It takes about 0.2 milliseconds for a row with 100
-    candidates.
+    The correction of a row computes a few minimum cuts. It takes about 0.2 milliseconds for a row in which
+    100 labels have a positive probability.
 
     References
     ----------

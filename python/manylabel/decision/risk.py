@@ -26,11 +26,13 @@ _LOG_ODDS = np.linspace(-14.0, 14.0, 1401)
 class RiskControl(DecisionRule):
     """Choose label sets whose risk on new rows is at most `alpha`.
 
-    All labels with a probability of at least `bound_` are chosen. `fit` learns this bound on calibration
-    rows, and guarantees a limit on the risk of new rows (see `guarantee`). The guarantee does not depend on
-    the quality of the probabilities. It has two conditions. The calibration rows and the new rows must be
-    exchangeable, for example independent draws from the same distribution. Neither the classifier nor its
-    calibrator may be fitted to the calibration rows, and the classifier must not be fitted again afterwards.
+    All labels with a probability of at least `bound_` are chosen. `fit` learns this bound, and guarantees a
+    limit on the risk of new rows (see `guarantee`). The rows that are passed to `fit` are called calibration
+    rows. The guarantee does not depend on the quality of the probabilities. It has two conditions. First, the
+    calibration rows and the new rows must be exchangeable, for example independent draws from the same
+    distribution. Second, the model that computes the probabilities must not be fitted to the calibration
+    rows, neither before nor after the fit of the rule. If the model is a `LabelCalibrator`, this condition
+    applies to its classifier and to its curves.
 
     Parameters
     ----------
@@ -157,7 +159,7 @@ class RiskControl(DecisionRule):
             raise ValueError(
                 f"`alpha` must be a limit that can be guaranteed with these {n} rows, got {alpha}; the "
                 f"lowest possible mean risk of the rows is {least:.4g}, and it must be sufficiently below "
-                "`alpha`; use a larger `alpha`, more candidates or more rows"
+                "`alpha`; use a larger `alpha`, probabilities of more labels per row, or more rows"
             )
         self.bound_, self.risk_ = found
 

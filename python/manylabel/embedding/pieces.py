@@ -1,9 +1,12 @@
 """Pieces of the fit of `Rembrandt`.
 
 The fit has several stages. If the solver factorizes the Gram matrix, the first stage computes this matrix.
-Further stages choose the penalties and compute the products of the range finder. The last regression computes
-W. Each product and each regression fits groups of 32 components independently. A piece is the fit of some of
-these groups, some of the rows of the Gram matrix, or the choice of a penalty. The last piece is the model.
+Further stages choose the penalties and compute the products of the range finder. A regression then computes
+the matrix W, which the docstring of `Rembrandt` defines. The last stage makes the model.
+
+Each stage consists of units. Depending on the stage, a unit is the computation of a strip of rows of the Gram
+matrix, the choice of a penalty, the fit of a group of 32 components, or the construction of the model. A
+piece is a range of units of one stage.
 """
 
 from __future__ import annotations

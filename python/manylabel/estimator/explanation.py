@@ -61,8 +61,9 @@ class LabelExplanation(list[Any]):
     score : float
         Score of the label.
     path : list of Part, default=()
-        For label trees, one part for each node on the path from the root to the label. Its contribution is
-        the logarithm of the probability of the node, multiplied by the parameter `path_weight` of the tree.
+        For label trees, one part for each node on the path from the root to the label. The contribution of a
+        part is the logarithm of the probability of its node, multiplied by the parameter `path_weight` of the
+        label tree.
 
     Examples
     --------
@@ -143,7 +144,7 @@ class LabelExplanation(list[Any]):
 
 @dataclass(frozen=True)
 class Explained:
-    """Parts of a score, as a class computes them for a `LabelExplanation`.
+    """Parts of a score, as a classifier computes them for a `LabelExplanation`.
 
     Parameters
     ----------

@@ -91,7 +91,7 @@ class Pieces(Protocol):
 
 
 class Rounds(Protocol):
-    """A fit that consists of rounds, in the state after some of these rounds.
+    """A fit that consists of rounds. An object has the state after the rounds that were carried out so far.
 
     Each round first computes something on the training rows, such as a gradient. It then takes a step that
     follows from the result. The computation consists of units, which several processes can share. Each

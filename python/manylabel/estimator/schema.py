@@ -406,7 +406,7 @@ class Schema:
             if name in fitted:
                 attribute.check(name, fitted[name], sizes)
             elif not attribute.optional:
-                raise ValueError(f"{type(estimator).__name__} has no `{name}`")
+                raise ValueError(f"the fitted attribute `{name}` of {type(estimator).__name__} is missing")
         for size in ("n_features", "n_labels"):
             if sizes.get(size, 1) < 1:
                 raise ValueError(f"`{size}` must be at least 1, got {sizes[size]}")

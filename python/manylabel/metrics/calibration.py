@@ -6,7 +6,8 @@ and a label are sorted by probability and divided into bins. The numbers of pair
 most 1. In each bin, the mean probability is compared with the fraction of true labels. The calibration error
 is the mean of the absolute differences over all bins.
 
-In sparse probabilities, such as the result of ``predict_proba_topk``, the stored entries are called
+The labels with a stored entry in a row of sparse probabilities are called the candidates of the row. Sparse
+probabilities are, for example, the result of ``predict_proba_topk``. In dense probabilities, all labels are
 candidates.
 """
 
@@ -55,7 +56,7 @@ class Reliability(NamedTuple):
     frequency: Floats
     """Fraction of true labels of each bin."""
     n_pairs: NDArray[np.int64]
-    """Number of candidates of each bin."""
+    """Number of pairs of a row and a candidate in each bin."""
 
 
 def calibration_error(
@@ -78,15 +79,16 @@ def calibration_error(
     probabilities : ndarray or sparse matrix of shape (n, c)
         Probabilities of the labels, in [0, 1].
     n_bins : int, default=15
-        Number of bins, >= 1. The numbers of pairs in any two bins differ by at most 1. If there are fewer
-        pairs than `n_bins`, each pair is a bin.
+        Number of bins, >= 1. The pairs of a row and a label are sorted by probability and divided into bins.
+        The numbers of pairs in any two bins differ by at most 1. If there are fewer pairs than `n_bins`, each
+        pair is a bin.
     average : {"all", "label"}, default="all"
         "all" uses the pairs of all labels together. "label" computes the error of each label, and returns the
         mean over the labels.
     pairs : {"candidates", "all"}, default="candidates"
-        Which pairs of a row and a label are used. "candidates" uses the stored entries of sparse
-        probabilities. "all" uses all rows and labels. With "all", entries that are not stored have the
-        probability 0.
+        Which pairs of a row and a label are used. "candidates" uses only the stored entries if
+        `probabilities` is sparse. "all" uses all rows and labels. With "all", entries that are not stored
+        have the probability 0. If `probabilities` is dense, both choices use all rows and labels.
     above : float, default=0.0
         Lower bound of the probabilities. Pairs with probabilities greater than `above` are used. With 0, all
         pairs are used, including pairs with the probability 0.
@@ -108,8 +110,8 @@ def calibration_error(
     -----
     The error of perfectly calibrated probabilities is not 0, since the fraction of true labels in a bin is
     random. This random error increases with the number of bins, and decreases with the number of pairs. If
-    labels have few candidates, the result with ``average="label"`` and ``pairs="candidates"`` mostly consists
-    of this random error.
+    few rows have a stored entry for a label, the error of this label is mostly random. The result with
+    ``average="label"`` and ``pairs="candidates"`` is then mostly random, too.
 
     The time is O(m log m) for m stored entries. No dense matrix is made.
 
@@ -171,16 +173,15 @@ def reliability_curve(
 ) -> Reliability:
     """Compute the points of a reliability curve: mean probability and fraction of true labels of each bin.
 
-    The candidates (stored entries) of all labels are sorted by probability and divided into bins. All bins
-    have about the same number of candidates.
+    If `probabilities` is sparse, only the pairs of a row and a label with a stored entry are used. If
+    `probabilities` is dense, all pairs of a row and a label are used.
 
     Returns
     -------
     Reliability
         A named tuple of three arrays with one element per bin. `probability` is the mean probability,
-        `frequency` is the fraction of true labels, and `n_pairs` is the number of candidates. There are at
-        most `n_bins` bins. If probabilities are calibrated, `probability` and `frequency` differ only by
-        chance.
+        `frequency` is the fraction of true labels, and `n_pairs` is the number of pairs. There are at most
+        `n_bins` bins. If probabilities are calibrated, `probability` and `frequency` differ only by chance.
 
     Examples
     --------
@@ -206,9 +207,10 @@ def reliability_curve(
 def plot_reliability(
     Y_true: Matrix, probabilities: Matrix, *, n_bins: int = 15, above: float = 0.0, ax: Any = None
 ) -> Any:
-    """Plot the reliability curve. The points of calibrated probabilities are on the diagonal.
+    """Plot the reliability curve, which `reliability_curve` computes.
 
-    The plot requires matplotlib.
+    If the probabilities are calibrated, the points differ from the diagonal only by chance. The plot requires
+    matplotlib.
 
     Parameters
     ----------
@@ -241,8 +243,9 @@ def brier_at_k(Y_true: Matrix, probabilities: Matrix, k: int | Sequence[int] = (
     probabilities : ndarray or sparse matrix of shape (n, c)
         Probabilities of the labels, in [0, 1].
     k : int or sequence of int, default=(1, 3, 5)
-        Number of labels per row, >= 1. If a row has fewer than k candidates (stored entries), all its
-        candidates are used.
+        Number of labels per row, >= 1. If `probabilities` is sparse, only the stored entries are candidates.
+        If it is dense, all labels are candidates. If a row has fewer than k candidates, all its candidates
+        are used.
 
     Returns
     -------

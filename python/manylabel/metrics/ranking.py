@@ -112,7 +112,7 @@ def precision_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 
     -----
     The time is O(n c) for dense scores, and O(m log m) for sparse scores with m stored entries. In addition
     to its input, the function needs a few dozen megabytes of memory. A dense `Y_true` is also copied to a
-    sparse matrix. All measures of this module have these costs.
+    sparse matrix. All ranking measures need about the same time and memory.
     """
     ks = check_k(k)
     Y, scores = known_pair(Y_true, scores)

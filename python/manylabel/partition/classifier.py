@@ -173,15 +173,22 @@ class BlockPartitionClassifier(BlockClassifier):
 
     Notes
     -----
+    A row has finite scores only for labels of the blocks that it is routed to. All other labels have the
+    score -inf. If every row is routed to one block, the scores of a row are the scores from the model of its
+    block, and `predict` returns the labels that this model predicts. If rows may be routed to more than one
+    block, the scores are merged (see `n_routes`), and `predict` returns the labels with positive scores. If
+    `estimator` has no `decision_function`, the scores of a block are the logits of its probabilities.
+
     If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The
     partition and the router use only positive entries.
 
     If `sample_weight` is given, the router and `estimator` use it, and the `fit` method of `estimator` must
-    accept it. With given values of `n_blocks` and `lam`, the partition ignores `sample_weight`. If
-    `estimator` is from this library, Ctrl-C ends a fit within a second. With an estimator of another library,
-    Ctrl-C ends the fit when the current fits of blocks are done. `fit` issues a `UserWarning` if an estimator
-    of another library could not be fitted to some blocks. It also issues a `UserWarning` if no `lam`
-    satisfies the condition of ``mode="speed"``.
+    accept it. The partition ignores `sample_weight`. However, the choice of "auto" values uses
+    `sample_weight` in the tests of the router and in cross-validation. If `estimator` is from this library,
+    Ctrl-C ends a fit within a second. With an estimator of another library, Ctrl-C ends the fit when the
+    current fits of blocks are done. `fit` issues a `UserWarning` if an estimator of another library could not
+    be fitted to some blocks. It also issues a `UserWarning` if no `lam` satisfies the condition of
+    ``mode="speed"``.
 
     The fit of the router takes 4 bytes of memory for each pair of a block and a feature.
 
@@ -410,7 +417,8 @@ class BlockPartitionClassifier(BlockClassifier):
         self._finish(X, router, y.shape[1], sparse_output=True)
         if (n_iter >= _ROUTER_MAX_ITER).any():
             warnings.warn(
-                f"the router did not converge in {_ROUTER_MAX_ITER} passes; try a smaller `router_C`",
+                "the router, which selects the blocks of a row, did not converge in "
+                f"{_ROUTER_MAX_ITER} passes over the rows; try a smaller `router_C`",
                 ConvergenceWarning,
                 stacklevel=4,
             )

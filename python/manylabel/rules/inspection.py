@@ -86,7 +86,7 @@ class FiredRule:
     coverage : float
         Sum of the weights of the training rows that the rule covers.
     labels : ndarray of shape (n_scored,), dtype int
-        Labels with a nonzero score in the head of the rule.
+        Labels to which the rule adds a nonzero score.
     scores : ndarray of shape (n_scored,), dtype float32
         Scores that the rule adds for these labels.
     contribution : float, default=nan
@@ -162,8 +162,8 @@ def export_text(
         The text. A rule is a line such as
         ``if alpha > 0.5 and beta <= 1.2 then +0.80 topic_a  (covers 123)``, where alpha and beta are features
         and topic_a is a label. The number 123 is the sum of the weights of the training rows that the rule
-        covers. If `fit` was called without `sample_weight`, 123 is the number of these rows. If the head of a
-        rule has several different scores, each score is on a separate line below the conditions. Several
+        covers. If `fit` was called without `sample_weight`, 123 is the number of these rows. If a rule adds
+        several different scores, each score is on a separate line below the conditions. Several
         conditions on one numeric feature are merged, as in ``0.2 < alpha <= 0.5``.
 
     Raises

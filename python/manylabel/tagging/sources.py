@@ -60,8 +60,8 @@ def read_texts(
                                       a tab, and a name.
     ================================  ======================================================================
 
-    ``.csv``, ``.tsv``, ``.jsonl`` and ``.ndjson`` files may be compressed with gzip. Their names may then
-    also end in ``.gz``. The files in a folder must not be compressed.
+    ``.csv``, ``.tsv``, ``.jsonl`` and ``.ndjson`` files may be compressed with gzip. The ending ``.gz`` may
+    be added to the name of such a file, as in ``docs.csv.gz``. The files in a folder must not be compressed.
 
     Parameters
     ----------
