@@ -35,10 +35,10 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
         The largest amount of private memory of the process: a number of bytes, or a string such as "8GB" (10⁹
         bytes) or "8GiB" (2³⁰ bytes). None removes the limit.
     spill : str, path or None, default=None
-        A folder for a temporary file, on Linux. If more than half of the limit would be in use, arrays of the
-        Rust core of at least 128 KiB are put into this file, which is memory-mapped. They do not count
-        towards the limit. If None, this call begins no such file. A file of an earlier call stays in use
-        until the ``with`` block of that call ends.
+        A folder for a temporary file, on Linux. If more than half of the limit would be in use, the Rust core
+        puts arrays of at least 128 KiB into this file, which is memory-mapped. They do not count towards the
+        limit. If None, this call begins no such file. A file of an earlier call stays in use until the
+        ``with`` block of that call ends.
 
     Raises
     ------

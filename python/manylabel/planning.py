@@ -62,7 +62,7 @@ class Plan:
         Numbers of rows of the subsets. `plan` fits the estimator to subsets of the rows, and computes the
         forecast from these fits. `latency` is measured with the model of the largest subset.
     budget : int or None
-        The given budget, in bytes.
+        The argument `memory` of `plan`, in bytes. None means that there is no budget.
     advice : tuple of str
         Changes that reduce the memory. The tuple is empty if the fit is expected to stay within the
         budget.

@@ -103,7 +103,7 @@ def _train_tagger(model: Any, rule: Any, path: Path, arguments: Namespace) -> No
 
 
 def merge(arguments: Namespace) -> None:
-    """Join the finished pieces in the folder of a fit, and save the model."""
+    """Join the finished pieces of a fit (see `manylabel.shards`), and save the model."""
     path = output_path(arguments.output)
     model = shards.merge(arguments.folder)
     set_run(model, n_jobs=None, verbose=0)

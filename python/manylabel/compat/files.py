@@ -48,7 +48,8 @@ def _naming(path: Path, wanted: str) -> Iterator[None]:
 def mapped_npy(path: Path) -> NDArray[Any]:
     """Map an array in NPY format into memory.
 
-    If the array in the header is larger than the file, the function raises an error and allocates no memory.
+    If the header states a larger array than the file contains, the function raises an error and allocates no
+    memory.
     """
     with _naming(path, "an array in NPY format"):
         array: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")

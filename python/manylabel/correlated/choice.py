@@ -138,8 +138,8 @@ def matching_threshold(count: Callable[[float], float], wanted: float, first: fl
     first : float
         First threshold that the search tries. A value outside the range from -8 to 8 is replaced by the
         nearer bound. If the number of labels with this threshold differs from `wanted` by at most 2 %, the
-        search returns this threshold. With overfitted models, many other thresholds often give the same
-        number.
+        search returns this threshold. This preference matters for overfitted models, for which many
+        thresholds often give the same number of labels.
 
     Returns
     -------

@@ -155,8 +155,8 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     Usually, W is computed two or three times. If Y has changed by more than five percent since U was
     computed, `fit` makes another pass for U. The penalties are chosen with the value 0 for unknown entries.
     With one percent of unknown entries, the fit takes about 10 percent longer. If there are as many
-    components as labels, the results converge to the regression on the known entries. With
-    ``embedding="pca"``, Y is not used.
+    components as labels, the predictions of a label converge to those of a ridge regression on the known
+    entries of the label. With ``embedding="pca"``, Y is not used.
 
     Let m = n_components + n_oversamples and q = n_iter. Let t be the number of conjugate gradient steps, and
     nnz the number of nonzero values of a matrix. With "cg", the fit takes O((q + 2) (nnz(Y) + nnz(X) t) m + q
@@ -187,8 +187,8 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     `ValueError`.
 
     The ridge penalty of W matters if the number of features is close to the number of rows. If the penalty is
-    too small, W overfits. The projections ``XW`` of training rows then have a different distribution than the
-    projections of new rows. A classifier that is trained on the projections of training rows then predicts
+    too small, W overfits. The components ``XW`` of training rows then have a different distribution than the
+    components of new rows. A classifier that is trained on the components of training rows then predicts
     badly for new rows. For example, logistic regressions on 50 components of reuters-21578 (9603 rows, 11411
     features) reach a precision at 1 of 0.82 with ``l2_final=1e-6`` and 0.86 with ``l2_final=1``. However, if
     the features have different scales, ``l2_final=1`` is far too large.

@@ -122,8 +122,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         TypeError
-            If a parameter or a fitted attribute has a type that cannot be saved, or if the class of an
-            estimator is not registered.
+            If a parameter or a fitted attribute has a type that cannot be saved, or if the model contains an
+            estimator of a class that this library cannot save (see `manylabel.save`).
         ValueError
             If a parameter or a fitted attribute is not valid, for example because it was changed after `fit`.
         sklearn.exceptions.NotFittedError
@@ -459,7 +459,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     def explain(
         self, x: Any, label: int | str, *, feature_names: Sequence[str] | None = None
     ) -> LabelExplanation:
-        """Split the score of a label for one row into parts that sum to the score.
+        """Explain the score of a label for one row by parts that sum to the score or to another quantity.
 
         Parameters
         ----------
@@ -475,8 +475,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         -------
         LabelExplanation
             A list of parts, each with the attributes `part`, `name` and `contribution`, in order of
-            decreasing absolute contribution. The attribute `quantity` names what the contributions sum to:
-            the score of `decision_function`, or another quantity. Print the list, or use its methods
+            decreasing absolute contribution. The attribute `quantity` names the sum of the contributions: the
+            score of `decision_function`, or another quantity (see Notes). Print the list, or use its methods
             `to_dict` and `to_frame`.
 
         Raises
@@ -494,8 +494,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         - `LabelTreeClassifier`: the features and the intercept of the classifier of the label in its leaf.
           These parts sum to the margin of the label. The attribute `path` of the result has the nodes on the
           path to the leaf.
-        - Classifiers that divide the labels into blocks: the parts for the model of one block. This is the
-          most probable block of the row that has the label.
+        - Classifiers that divide the labels into blocks: the parts for the model of one block. Among the
+          blocks that have the label, this is the most probable block of the row.
         - All other classifiers: the features, and the score of a row of zeros. The features are set to 0 one
           after the other, first in the order of their column indices and then in the reverse order. The
           contribution of a feature is the mean of the two amounts by which the score falls.
@@ -551,8 +551,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Features.
         k : int, default=5
-            Number of labels per row, >= 1. If fewer than k labels occur in the training rows, each row gets
-            only these labels.
+            Number of labels per row, >= 1. Labels with the score -inf are left out, such as labels that occur
+            in no training row. A row may therefore get fewer than k labels.
 
         Returns
         -------
@@ -569,8 +569,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
         Notes
         -----
-        The scores of all labels are computed for a few rows at a time. Only the k best scores of each row are
-        kept.
+        Scores are computed for a few rows at a time. Only the k best scores of each row are kept.
         """
         self._check_fitted()
         k = check_count("k", k, 1)

@@ -35,8 +35,8 @@ class EditableLabels(MultiLabelClassifier):
     Attributes
     ----------
     label_changes_ : ndarray of shape (n_changes,), dtype object
-        The changes of labels after the fit, as text, in the order in which they were made. This attribute
-        exists only if labels were changed.
+        Texts that describe the changes of labels after the fit, such as added or renamed labels, in the order
+        of the changes. This attribute exists only if there were such changes.
     """
 
     fitted: ClassVar[dict[str, Attribute]] = {
@@ -178,8 +178,10 @@ class EditableLabels(MultiLabelClassifier):
         Y_new : array-like or sparse matrix of shape (n_samples, n_new), or array-like of shape (n_samples,)
             0/1 indicator matrix of the new labels only, with at least one label. NaN marks unknown entries. A
             1-D array of 0 and 1 is a single new label. All numeric dtypes are accepted.
-        label_weight, propensities : array-like of shape (n_new,), default=None
-            Weights and propensities of the new labels, as in `fit`.
+        label_weight : array-like of shape (n_new,), default=None
+            Weights of the new labels, as in `fit`.
+        propensities : array-like of shape (n_new,), default=None
+            Propensities of the new labels, as in `fit`.
         names : sequence of str of length n_new, default=None
             Names of the new labels. Required if the model has names of labels. Otherwise, `names` must be
             None.
@@ -251,11 +253,11 @@ class EditableLabels(MultiLabelClassifier):
 
         Notes
         -----
-        `warm_start` has an effect for `DiSMECClassifier`, but not for label trees. With ``solver="exact"`` or
-        ``loss="logistic"``, it has an effect for all labels. Otherwise, it has an effect only for labels that
-        occur in at least 1 % of the rows. All other labels, and the labels of label trees, are fitted by dual
-        coordinate descent. Dual coordinate descent starts from dual variables, and a model does not contain
-        them. For such labels, `warm_start` does not change the weights.
+        `warm_start` has an effect for `DiSMECClassifier`, but not for label trees. It has an effect for all
+        labels if X is dense, and with ``solver="exact"`` or ``loss="logistic"``. Otherwise, it has an effect
+        only for labels that occur in at least 1 % of the rows. All other labels, and the labels of label
+        trees, are fitted by dual coordinate descent. Dual coordinate descent starts from dual variables, and
+        a model does not contain them. For such labels, `warm_start` does not change the weights.
 
         Examples
         --------

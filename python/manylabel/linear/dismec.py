@@ -86,8 +86,9 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         margin ``w.x + b`` above about -1, because rows with a lower margin have no loss. The unused rows are
         replaced by one row without the label. The features of this row are the means over all rows of X, not
         only over the replaced rows. With many rows, "fast" is many times faster than "exact", and the
-        rankings are nearly the same (see Notes). With the logistic loss, every row has a loss, so "fast" is
-        the same as "exact".
+        rankings are nearly the same (see Notes). This approximation is for a sparse X. With a dense X, "fast"
+        is closer to "exact" (see Notes). With the logistic loss, every row has a loss, so "fast" is the same
+        as "exact".
     tol : float, default=0.01
         Tolerance of the solver; finite and > 0. A label has converged when the norm of its gradient is at
         most ``tol * min(positives, negatives) / n_samples`` times the norm of its gradient at zero weights.
@@ -166,10 +167,11 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     computes matrix products for up to 64 labels at once. In addition to X and the weights, the fit usually
     takes about a fifth of the memory of X in float32, and at most about half of it. For a small X, it takes
     up to 100 MB. For a dense X, the solver "fast" also minimizes the objective of every label over all rows.
-    It differs from "exact" only in when it stops for rare labels. For them, the tolerance of the gradient is
-    ten times as large. "fast" also stops after a step that lowers the objective by at most ``tol / 2`` times
-    the loss of the best constant score. The weights can therefore differ slightly from the weights for a
-    sparse X with the same values. With the logistic loss, the fit makes a sparse copy of a dense X.
+    Only its stopping rule for rare labels differs from "exact". For rare labels, the tolerance of the
+    gradient is ten times as large. The fit of a rare label also stops after a step that lowers the objective
+    by at most ``tol / 2`` times the loss of the best constant score. The weights can therefore differ
+    slightly from the weights for a sparse X with the same values. With the logistic loss, the fit makes a
+    sparse copy of a dense X.
 
     The following paragraphs are about a sparse X.
 
@@ -190,10 +192,6 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     .. [1] R. Babbar and B. Schölkopf, "DiSMEC: Distributed Sparse Machines for Extreme Multi-label
        Classification", WSDM 2017, equation 1 and section 2.2. The factor 1/2 of the regularization is from
        LIBLINEAR.
-    .. [2] M. Qaraei, E. Schultheis, P. Gupta and R. Babbar, "Convex Surrogates for Unbiased Loss Functions
-       in Extreme Classification With Missing Labels", WWW 2021, section 4; H. Jain, Y. Prabhu and M. Varma,
-       "Extreme Multi-label Loss Functions for Recommendation, Tagging, Ranking & Other Missing Label
-       Applications", KDD 2016.
 
     Examples
     --------
@@ -268,9 +266,16 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
             a label is the probability that Y has the label for a row in which it is true.
             `manylabel.metrics.propensities` estimates propensities. In rows that have a label, the loss of
             the label is multiplied by ``2/p - 1``, where p is the propensity of the label. With this factor,
-            the loss is a convex upper bound of an unbiased estimate of the loss on complete labels [2]_. Rare
+            the loss is a convex upper bound of an unbiased estimate of the loss on complete labels [1]_. Rare
             labels then get higher scores. If C is chosen by rankings, a correct prediction of a label counts
-            ``1/p`` times its weight. None means that Y is complete.
+            ``1/p`` times the weight of the label. None means that Y is complete.
+
+        References
+        ----------
+        .. [1] M. Qaraei, E. Schultheis, P. Gupta and R. Babbar, "Convex Surrogates for Unbiased Loss
+           Functions in Extreme Classification With Missing Labels", WWW 2021, section 4; H. Jain, Y. Prabhu
+           and M. Varma, "Extreme Multi-label Loss Functions for Recommendation, Tagging, Ranking & Other
+           Missing Label Applications", KDD 2016.
         """
         with self._fitting(y) as (built, Y):
             built._fit(X, Y, sample_weight, progress, label_weight=label_weight, propensities=propensities)

@@ -46,14 +46,16 @@ class PDSparseClassifier(SparseLinearClassifier):
         Relative tolerance; finite and > 0. The fit has converged when the duality gap is below `tol` times
         the primal objective, which is the function that `fit` minimizes.
     search : {"exact", "sampled"}, default="exact"
-        How `fit` finds, for each row, the labels that violate the margin most. "exact" computes the scores of
-        all labels. "sampled" estimates the scores from a random sample of the features of the row. The
+        How `fit` finds the labels that violate the margin of a row most. A label that the row does not have
+        violates the margin if its score plus 1 is higher than the lowest score of the labels that the row
+        has. The labels with the highest scores violate the margin most. "exact" computes the scores of all
+        labels. "sampled" estimates the scores from a random sample of the features of the row. The
         probability that a feature is drawn is proportional to its absolute value in the row.
     n_candidates : int or None, default=None
-        Number of labels that a pass adds to the active set of a row; >= 1. The labels that violate the margin
-        most are added. With None, the number starts at the mean number of labels per row. It is then doubled,
-        up to 100, after each pass that spent more than two thirds of its work on the search for labels. If
-        `n_candidates` is an int, all passes use this number.
+        Number of labels that a pass adds to the active set of a row; >= 1. These are the labels that violate
+        the margin of the row most (see `search`). With None, the number starts at the mean number of labels
+        per row. It is then doubled, up to 100, after each pass that spent more than two thirds of its work on
+        the search for labels. If `n_candidates` is an int, all passes use this number.
     post_solve : bool, default=True
         Whether to refit the nonzero weights after the main fit. The refit has no L1 penalty. The refit takes
         at most as many passes as the main fit, and stops earlier when it has converged within `tol`. With

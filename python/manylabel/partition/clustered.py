@@ -98,6 +98,10 @@ class CBMLCClassifier(BlockClassifier):
 
     Notes
     -----
+    The scores of a row are the scores from the model of its cluster, and `predict` returns the labels that
+    this model predicts. Labels that are not in the cluster have the score -inf. If `estimator` has no
+    `decision_function`, the scores are the logits of its probabilities.
+
     If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The labels
     of a cluster are the labels that are known to be present in its rows.
 
@@ -257,6 +261,10 @@ class LPSRClassifier(BlockClassifier):
 
     Notes
     -----
+    The scores of a row are the scores from the base scorer, and `predict` returns the candidates that the
+    base scorer predicts. Labels that are not candidates have the score -inf. If the base scorer has no
+    `decision_function`, the scores are the logits of its probabilities.
+
     If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The choice
     of the candidates uses only positive entries.
 

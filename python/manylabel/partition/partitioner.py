@@ -46,17 +46,18 @@ class BlockPartitioner(Estimator):
         rows is used. Rows count as equal if they are equal after they are scaled to unit length. "auto"
         searches for the number of clusters whose partition captures the most positive entries. The search
         first tries every number from 1 to 16. It then tries larger numbers, each about a quarter larger than
-        the one before, up to 2,048 or the number of rows. The search stops at the first number that leaves a
-        block without rows or labels. This number is not used. The search also stops after five consecutive
-        numbers without an improvement. An improvement is a partition that captures more positive entries than
-        the best earlier partition, by more than a thousandth of all positive entries.
+        the one before, up to the smaller of 2,048 and the number of rows. The search stops at the first
+        number that leaves a block without rows or labels. This number is not used. The search also stops
+        after five consecutive numbers without an improvement. An improvement is a partition that captures
+        more positive entries than the best earlier partition, by more than a thousandth of all positive
+        entries.
     lam : float or "auto", default="auto"
         Weight of the term ``sum_l |L_l|^2`` in the objective; finite and >= 0. Larger values give smaller
         label sets. "auto" is 0 if `max_labels` is given. Otherwise, "auto" is about the largest weight with
         which a single block of all rows would capture at least 90 % of the positive entries of Y. This weight
         is just below ``N_J / (2 J - 1)``. Here, J is the smallest number of labels that together have 90 % of
-        the positive entries, and N_J is the number of rows with the J-th most frequent label. The weight is
-        proportional to the number of rows.
+        the positive entries, and N_J is the number of rows with the J-th most frequent label. This weight
+        increases in proportion to the number of rows, because N_J does.
     max_labels : int or None, default=None
         Maximum number of labels per block; >= 1. None means no limit.
     n_init : int, default=1

@@ -87,9 +87,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Maximum number of bins for each sign of the step; >= `min_bins`. None means no limit.
     hessian : {"paper", "restricted"}, default="paper"
         Whether Newton steps use mixed second derivatives of the loss, which are derivatives with respect to
-        two different labels of the same bin. "paper" ignores mixed derivatives, as in [2]_. The steps are
-        then shorter. "restricted" uses mixed derivatives. This parameter has an effect only with label
-        binning and the example-wise loss.
+        the scores of two different labels in the same bin. "paper" ignores mixed derivatives, as in [2]_. The
+        steps are then shorter. "restricted" uses mixed derivatives. This parameter has an effect only with
+        label binning and the example-wise loss.
     step : {"auto", "newton", "safeguarded"}, default="auto"
         Length of a step. "newton" takes the full Newton step. "safeguarded" halves the Newton step until the
         step lowers the loss sufficiently (Armijo's rule). "auto" is "newton" for the label-wise loss, and for
@@ -522,6 +522,15 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         self, *, feature_names: Sequence[str] | None = None, label_names: Sequence[str] | None = None
     ) -> Any:
         """Return the rules as a data frame, for sorting and filtering.
+
+        Parameters
+        ----------
+        feature_names : sequence of str of length n_features, default=None
+            Names of the features in the column "conditions". None means ``feature_names_in_`` if this
+            attribute exists, and otherwise "feature 0", "feature 1" and so on.
+        label_names : sequence of str of length n_labels, default=None
+            Names of the labels in the columns "head" and "strongest_label". None means ``label_names_`` if
+            this attribute exists, and otherwise "label 0", "label 1" and so on.
 
         Returns
         -------

@@ -104,9 +104,9 @@ class LabelTreeClassifier(EditableLabels):
         Maximum number of labels of a leaf; from 1 to 65,535. Larger leaves often rank better, and the model
         is smaller, but the fit takes longer. If Y has at most `max_leaf` labels, the tree is a single leaf,
         which is a one-vs-rest classifier. "auto" is the number of labels divided by 32, but at least 100 and
-        at most 400. If Y has fewer than ``200 * beam`` labels, "auto" is 400. On such data, a row reaches
-        most of the leaves of a tree with smaller leaves, so smaller leaves save little time. Labels that
-        occur in no training row are not counted.
+        at most 400. If Y has fewer than ``200 * beam`` labels, "auto" is 400. On such data, smaller leaves
+        would save little time, because a row would reach most of them. Labels that occur in no training row
+        are not counted.
     beam : int, default=10
         Maximum number of nodes to which a prediction sends a row on each level of a tree; >= 1. Larger values
         take more time and may find better labels. `predict_topk` can use another value without a new fit.
@@ -121,11 +121,12 @@ class LabelTreeClassifier(EditableLabels):
         components. For the memory of the vectors, see Notes. If the tree is a single leaf, `label_vectors`
         has no effect.
     negatives : {"routed", "siblings"}, default="routed"
-        Rows that are the negative examples of a classifier. With "siblings", the negative examples are the
-        rows that have another label of the same node, or a label below another child of the same node, as in
-        [1]_. With "routed", further negative examples are the rows that reach the node when the tree is
-        searched. In this search, a row reaches up to ``1.25 * beam`` nodes of each level (see Notes). With
-        "siblings", the fit is faster, but rankings are usually worse.
+        Rows that are the negative examples of a classifier. With "siblings", the negative examples of a label
+        are the rows that have another label of the same leaf. The negative examples of a child are the rows
+        that have a label below another child of the same node. This is the rule of [1]_. With "routed", all
+        other rows that reach the same leaf or node when the tree is searched are also negative examples. In
+        this search, a row reaches up to ``1.25 * beam`` nodes of each level (see Notes). With "siblings", the
+        fit is faster, but rankings are usually worse.
     loss : {"squared_hinge", "logistic"}, default="squared_hinge"
         Loss of the linear classifiers. With "logistic", each classifier is an L2-regularized logistic
         regression, and the probability of a node or label is the logistic function of its margin (see Notes).
@@ -262,26 +263,26 @@ class LabelTreeClassifier(EditableLabels):
     is left out of the loss of a child if it is unknown whether the row has a label below the child. In the
     label vectors, unknown entries count as 0.
 
-    The vector of a label is the sum of the rows that have the label. If `label_vectors` is "rembrandt",
-    the rows are first reduced to 100 components. The vector is scaled to unit length. Labels are
-    clustered by spherical 2-means of these vectors (2-means with cosine similarity). The clusters are
-    divided again in the same way, until there is one cluster for each child of the node. The classifiers
-    are fitted level by level, from the root down. A node is fitted to the rows that have a label below
-    the node. With ``negatives="routed"``, the node is also fitted to all other rows that reach the node
-    when the tree is searched. In this search, a row reaches up to ``1.25 * beam`` nodes of a level, and
-    in a prediction up to `beam` nodes. It reaches only nodes whose probability is at least ``exp(-7)``
-    times the probability of the best node. The negative rows of a label therefore also include rows that
-    almost reach its leaf in a prediction. With a `beam` of 7 and without such rows, P@1 on citeulike-t is
-    0.9 points lower (mean of three seeds), because new rows spread over more leaves than the rows of
-    `fit`. On eurlex57k and yso-finna-en, the difference is about 0.1 points or less. The classifiers
-    minimize the same objective as `DiSMECClassifier`.
+    The vector of a label is the sum of the rows that have the label. If `label_vectors` is "rembrandt", the
+    rows are first reduced to 100 components. The vector is scaled to unit length. Labels are clustered by
+    spherical 2-means of these vectors (2-means with cosine similarity). The clusters are divided again in the
+    same way, until there is one cluster for each child of the node. The classifiers are fitted level by
+    level, from the root down. A node is fitted to the rows that have a label below the node. With
+    ``negatives="routed"``, the node is also fitted to all other rows that reach the node when the tree is
+    searched. In this search, a row reaches up to ``1.25 * beam`` nodes of a level, but only nodes whose
+    probability is at least ``exp(-7)`` times the probability of the best node. A prediction sends a row to
+    only `beam` nodes of a level. The negative rows of a label therefore also include rows that almost reach
+    its leaf in a prediction. Such rows improve rankings, because new rows spread over more leaves than
+    training rows. For example, with ``beam=7``, P@1 on citeulike-t is 0.9 percentage points higher if `fit`
+    sends a row to 14 instead of 7 nodes (mean of three seeds). On eurlex57k and yso-finna-en, P@1 differs by
+    about 0.1 percentage points or less. The classifiers minimize the same objective as `DiSMECClassifier`.
 
     With ``solver="fast"`` and the squared hinge loss, the fit of a label in the second and any later tree
     starts from the result of the label in the previous tree. A rare label starts from its dual variables, and
     a frequent label starts from its weights. One search for negative rows and one solver step are then
     sufficient. On eurlex57k, the fit of three trees takes 1.9 times as long as the fit of one tree. If every
     tree were fitted from the start, the fit of three trees would take 2.7 times as long as the fit of one
-    tree. P@1, P@3 and P@5 would differ by at most 0.1 points.
+    tree. P@1, P@3 and P@5 would differ by at most 0.1 percentage points.
 
     The probability of a node or label with margin s is ``exp(-max(0, 1 - s)**3)`` with the squared hinge
     loss, and ``1 / (1 + exp(-s))`` with the logistic loss. With ``combine="product"``, the score of a label
@@ -481,8 +482,9 @@ class LabelTreeClassifier(EditableLabels):
             also has a factor: the mean of these factors over the positive entries of Y whose labels are below
             the child. The losses of the rows with a label below the child are multiplied by this factor. The
             loss is then a convex upper bound of an unbiased estimate of the loss for the complete labels, as
-            in `DiSMECClassifier`. Rare labels get higher scores. If C is chosen by rankings, a correct
-            prediction of the label counts ``1/p`` times its weight. None means that Y is complete.
+            in `DiSMECClassifier.fit`. Rare labels get higher scores. If C is chosen by rankings, a correct
+            prediction of the label counts ``1/p`` times the weight of the label. None means that Y is
+            complete.
         """
         with self._fitting(y) as (built, Y):
             built._fit(X, Y, sample_weight, progress, label_weight=label_weight, propensities=propensities)
@@ -623,8 +625,10 @@ class LabelTreeClassifier(EditableLabels):
         Y_new : array-like or sparse matrix of shape (n_samples, n_new), or array-like of shape (n_samples,)
             0/1 indicator matrix of the new labels only, with at least one label. NaN marks unknown entries. A
             1-D array of 0 and 1 is a single new label. All numeric dtypes are accepted.
-        label_weight, propensities : array-like of shape (n_new,), default=None
-            Weights and propensities of the new labels, as in `fit`.
+        label_weight : array-like of shape (n_new,), default=None
+            Weights of the new labels, as in `fit`.
+        propensities : array-like of shape (n_new,), default=None
+            Propensities of the new labels, as in `fit`.
         names : sequence of str of length n_new, default=None
             Names of the new labels. They are necessary if the model has names of labels, and must be None
             otherwise.
