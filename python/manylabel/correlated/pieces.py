@@ -1,8 +1,8 @@
 """Pieces of the fit of `CorrLogClassifier`.
 
 The fit consists of rounds. In most rounds, a gradient is computed, which is a sum over all rows for each
-label. Several processes can share a round. Each of them computes a part for some of the labels and some of
-the rows. After the last round, one file with the whole model is written to the folder.
+label. Several processes can share a round. Each of them computes the part of the sums for some of the labels
+and some of the rows. After the last round, one file with the whole model is written to the folder.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class CorrLogPieces:
         return choice if cut is None else choice | {"cut": np.array(cut)}
 
     def complete(self, pieces: Sequence[Arrays], report: Tell) -> None:
-        """Do nothing, since there is only one stage."""
+        """Do nothing, since the fit has only one stage (see `Pieces`)."""
 
     def rounds(self) -> Rounds:
         """Return the rounds of the fit."""
@@ -115,7 +115,7 @@ class CorrLogPieces:
     def join(
         estimator: CorrLogClassifier, choice: Arrays, shape: tuple[int, int], pieces: Sequence[Arrays]
     ) -> None:
-        """Set the fitted attributes from the result of the piece. `shape` is (n_labels, n_features)."""
+        """Set the fitted attributes from the result of the only piece. `shape` is (n_labels, n_features)."""
         arrays = plain(pieces[0])
         fitted = tuple(
             arrays[item] if parts is None else tuple(arrays[f"{item}_{part}"] for part in parts)

@@ -418,8 +418,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Features.
         candidates : array-like or sparse matrix of shape (n_samples, n_labels)
-            0/1 indicator matrix of the labels to score for each row, such as the labels that another model or
-            a dictionary found.
+            0/1 indicator matrix of the labels to score for each row, such as labels that another model
+            predicts, or labels whose names occur in a text.
 
         Returns
         -------

@@ -57,11 +57,12 @@ _ROUTER_MAX_ITER = 1000
 class BlockPartitionClassifier(BlockClassifier):
     """One classifier per block of rows and labels, and a router that selects the block of a row.
 
-    `fit` partitions the rows and labels into blocks in the same way as `BlockPartitioner`. For each block, it
-    fits a clone of `estimator` to the rows and labels of the block. It also fits a router, which predicts the
-    block of a row from the features by one-vs-rest logistic regressions. A prediction for a row computes only
-    the scores of the labels in one block or in a few blocks. Such a prediction takes only a fraction of the
-    time of scoring all labels [1]_.
+    `fit` computes blocks in the same way as `BlockPartitioner`. A block consists of some of the rows and of
+    the labels that are frequent in these rows. Each row is in one block, but a label can be in several blocks
+    or in no block. For each block, `fit` trains a clone of `estimator` on the rows and labels of the block.
+    `fit` also trains a router, which predicts the block of a row from the features by one-vs-rest logistic
+    regressions. A prediction for a row computes only the scores of the labels in one block or in a few
+    blocks. Such a prediction takes only a fraction of the time of scoring all labels [1]_.
 
     Parameters
     ----------
@@ -109,8 +110,8 @@ class BlockPartitionClassifier(BlockClassifier):
         Whether the router has intercepts. The intercepts are regularized like the weight of a feature that is
         1 in every row.
     drop_unlabeled : bool, default=False
-        Whether to fit the router without the rows that have no labels. In the partition, these rows always
-        keep their initial block from k-means.
+        Whether to fit the router without the rows that have no labels. For both values, these rows keep their
+        initial block from k-means in the partition.
     n_init : int, default=1
         Number of times that the partition is computed, with different seeds; >= 1. The partition with the
         lowest objective is kept.

@@ -144,12 +144,12 @@ class LabelTreeClassifier(EditableLabels):
         Weights with an absolute value below `prune` are set to zero; finite and >= 0. "auto" is 0.1 if ``C_``
         is at least 1. Otherwise, it is ``0.1 * sqrt(C_)``, because a smaller C gives smaller weights.
     weights : {"float32", "float16", "int8"}, default="float32"
-        How the fitted weights are stored. A weight takes 4, 2 or 1 bytes. Two more bytes per weight store the
-        child or label to which the weight belongs. "float16" rounds every weight to about three decimal
-        digits. "int8" stores an integer from -127 to 127 for each weight, and one scale for each child and
-        label. Scores change slightly (see Notes). All computations of `fit` use float32, and the weights are
-        converted at the end. With "float16", `fit` raises an error if the absolute value of a weight exceeds
-        65,504.
+        How the fitted weights are stored. A weight takes 4 bytes with "float32", 2 bytes with "float16" and 1
+        byte with "int8". Two more bytes per weight store the child or label to which the weight belongs.
+        "float16" rounds every weight to about three decimal digits. "int8" stores an integer from -127 to 127
+        for each weight, and one scale for each child and label. Scores change slightly (see Notes). All
+        computations of `fit` use float32, and the weights are converted at the end. With "float16", `fit`
+        raises an error if the absolute value of a weight exceeds 65,504.
     fit_intercept : bool, default=True
         Whether to fit intercepts. An intercept is regularized like the weight of a feature that is 1 in every
         row.
