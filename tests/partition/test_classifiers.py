@@ -399,7 +399,7 @@ def test_speed_without_a_weight_that_is_near_enough(base):
     """The features do not determine the block of a new row, so routing loses much with any weight."""
     X, Y = csr_array(np.eye(200)), np.eye(4, dtype=int)[np.arange(200) % 4]
     model = ml.BlockPartitionClassifier(base, n_blocks=100, mode="speed", random_state=0)
-    with pytest.warns(UserWarning, match=r"no `lam` from .* P@1, P@3 or P@5 is more than 2 points lower"):
+    with pytest.warns(UserWarning, match=r"no `lam` from .* is more than 2 percentage points lower"):
         model.fit(X, Y)
     assert model.lam_ == model.lams_[model.lam_precision_.sum(axis=(1, 2)).argmax()]
     bounded = ml.BlockPartitionClassifier(base, n_blocks=8, max_labels=2, mode="speed", random_state=0)

@@ -94,7 +94,7 @@ def test_rules_are_shown_with_names():
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (["a"], "labels of row 0 must be a list of names, got 'a'; a single name is"),
+        (["a"], "labels of row 0 must be a list of names, got 'a'; pass a single name as"),
         ([["a"], None], "labels of row 1 must be a list of names, got None"),
         ([["a"], [3]], "names of the labels of row 1 must be str, got 3"),
         ([["a"], [np.nan]], "names of the labels of row 1 must be str, got nan"),

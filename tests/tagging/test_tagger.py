@@ -332,7 +332,7 @@ def test_calls_before_fit_and_of_wrong_kind(train):
     with pytest.raises(NotFittedError):
         ml.TextTagger().suggest("text")
     tagger = ml.TextTagger(DISMEC).fit(*train)
-    with pytest.raises(ValueError, match="a single text is"):
+    with pytest.raises(ValueError, match="pass a single text as"):
         tagger.predict("text")
     for wrong in (0, 1.5, True, "5"):
         for ask in (tagger.suggest, tagger.predict_topk):

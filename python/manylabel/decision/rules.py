@@ -46,6 +46,9 @@ class DecisionRule(BaseEstimator):  # type: ignore[misc]
     def fit(self, probabilities: Any, Y: Any) -> None:
         """Learn from the probabilities and the true labels of held-out rows.
 
+        `Costs`, `ExpectedF1` and `TopLabels` have nothing to learn. For these rules, `fit` only checks its
+        arguments, and `predict` also works without `fit`.
+
         Parameters
         ----------
         probabilities : array-like or sparse matrix of shape (n_samples, n_labels)

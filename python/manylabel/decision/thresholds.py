@@ -37,8 +37,8 @@ class Thresholds(DecisionRule):
     metric : {"micro_f1", "macro_f1", "example_f1"}, default="micro_f1"
         The measure that the bounds maximize on the held-out rows. With "micro_f1" and "example_f1", `fit`
         learns one bound for all labels. A single bound works best if the probabilities are calibrated. With
-        "macro_f1", the mean of the F1 of all labels, `fit` learns one bound per label. `ExpectedF1` chooses
-        sets with a higher example-based F1 than this rule.
+        "macro_f1", `fit` learns one bound per label. Macro-F1 is the mean of the F1 of all labels. To get a
+        high example-based F1, it is better to use `ExpectedF1` than this rule.
     precision : float or None, default=None
         If not None, `fit` chooses the lowest bound with at least this precision, and ignores `metric`. The
         precision is the fraction of the chosen labels that are true. For safety, `fit` requires that the

@@ -225,7 +225,7 @@ class NamedRows:
         if isinstance(names, str | bytes) or not isinstance(names, Iterable):
             raise ValueError(
                 f"the labels of row {len(self)} must be a list of names, got {shown(names)}"
-                + (f"; a single name is [{shown(names)}]" if isinstance(names, str) else "")
+                + (f"; pass a single name as [{shown(names)}]" if isinstance(names, str) else "")
             )
         row = set()
         for name in names:

@@ -518,9 +518,10 @@ def smooth_link_space(n_samples: int) -> dict[str, Any]:
     Parameters
     ----------
     n_samples : int
-        Number of rows to which each setting is fitted; >= 5. The range of the parameter `shrink` depends on
-        `n_samples`. With fewer than 5 rows, this range would include 1/2, which is not a valid value of
-        `shrink`.
+        Number of rows to which the classifier is fitted with each setting of the parameters; >= 5. If the
+        search uses cross-validation, this is the number of training rows of a fold. The range of the
+        parameter `shrink` depends on `n_samples`. With fewer than 5 rows, this range would include 1/2, which
+        is not a valid value of `shrink`.
 
     Returns
     -------

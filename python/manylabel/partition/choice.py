@@ -130,8 +130,8 @@ def default_lam(Y: csr_array, share: float = DEFAULT_SHARE) -> float:
     contains all rows. A positive entry of Y is captured if its label is in the block. Let N_1 >= N_2 >= ...
     be the numbers of rows that have the most frequent label, the second most frequent label, and so on. Let J
     be the smallest number for which the J most frequent labels together have at least the given fraction of
-    the positive entries. The weight is just below ``N_J / (2 J - 1)``. It is proportional to the number
-    of rows.
+    the positive entries. The weight is just below ``N_J / (2 J - 1)``. It increases in proportion to the
+    number of rows, because N_J does.
 
     Parameters
     ----------
@@ -374,8 +374,9 @@ def choose_lam(
         lost = (np.array(plain) - precision[best]).max()
         warnings.warn(
             f"no `lam` from {lams[0]:.3g} to {lams[-1]:.3g} is accurate enough: P@1, P@3 or P@5 "
-            f"is more than {100 * allowed:.0f} points lower than with the estimator alone in at least one "
-            f"fold; the most accurate `lam` is used, with a decrease of up to {100 * lost:.1f} points",
+            f"is more than {100 * allowed:.0f} percentage points lower than with the estimator alone in at "
+            f"least one fold; the most accurate `lam` is used, with a decrease of up to {100 * lost:.1f} "
+            "percentage points",
             UserWarning,
             stacklevel=4,
         )

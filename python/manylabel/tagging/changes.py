@@ -387,7 +387,7 @@ class EditableTagger(Estimator):
         self._check_fitted()
         if isinstance(names, str):
             raise ValueError(
-                f"`names` must be an iterable of str, got {names!r}; a single name is [{names!r}]"
+                f"`names` must be an iterable of str, got {names!r}; pass a single name as [{names!r}]"
             )
         places = [check_label(self, str(name), len(self.label_names_)) for name in names]
         if not places or len(set(places)) != len(places):

@@ -36,7 +36,7 @@ def checked_texts(texts: Iterable[Any]) -> Iterator[str]:
     """Yield the texts, and raise an error at the first text that is not a str."""
     texts = values_of_column(texts, "texts")
     if isinstance(texts, str):
-        raise ValueError("`texts` must be an iterable of str, got a str; a single text is [text]")
+        raise ValueError("`texts` must be an iterable of str, got a str; pass a single text as [text]")
     if not hasattr(texts, "__iter__"):
         raise ValueError(f"`texts` must be an iterable of str, got {shown(texts)}")
     for at, text in enumerate(texts):

@@ -49,11 +49,12 @@ def read_texts(
     ================================  ======================================================================
     ``.csv``, ``.tsv``                a table with a header; the labels are in one cell, with `separator`
                                       between the names
-    ``.tsv`` without `text` and       no header; each line has a text, a tab, and names that are separated by
-    `labels`                          spaces or tabs. A name may be in angle brackets, as in ``<http://a/b>``.
-    ``.jsonl``, ``.ndjson``           one JSON object per line; labels are a list, or a str with `separator`
-    ``.parquet``                      a table; labels are a list, or a str with `separator`. This format
-                                      requires pyarrow.
+    ``.tsv``, if `text` and           no header; each line has a text, a tab, and names that are separated by
+    `labels` are None                 spaces or tabs. A name may be in angle brackets, as in ``<http://a/b>``.
+    ``.jsonl``, ``.ndjson``           one JSON object per line; the labels of a text are a list of names, or a
+                                      str with `separator` between the names
+    ``.parquet``                      a table; the labels of a text are a list of names, or a str with
+                                      `separator` between the names. This format requires pyarrow.
     a folder                          one ``.txt`` file per text. The labels are in a file of the same name
                                       that ends in ``.key`` or ``.tsv``. Each line of a ``.key`` file is a
                                       name. Each line of a ``.tsv`` file has an identifier in angle brackets,

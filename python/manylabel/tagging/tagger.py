@@ -696,7 +696,7 @@ class TextTagger(EditableTagger):
         """
         self._check_fitted()
         if isinstance(texts, str):
-            raise ValueError("`texts` must be an iterable of str, got a str; a single text is [text]")
+            raise ValueError("`texts` must be an iterable of str, got a str; pass a single text as [text]")
         names = self._shown_names(ids)
         if self.decision is not None:
             return _sets(names, self.classifier_.predict(self._features(texts)))
