@@ -137,8 +137,8 @@ class TextTagger(EditableTagger):
     row_labels_ : csr_array of shape (n_rows, n_labels), dtype float32
         Labels of the training rows. The attribute exists only if `keep_rows` is True.
     label_changes_ : ndarray of shape (n_changes,), dtype object
-        The changes of labels after the fit, as text, in the order in which they were made. The attribute
-        exists only if labels were changed.
+        Texts that describe the changes of labels after the fit, such as added or renamed labels, in the order
+        of the changes. The attribute exists only if there were such changes.
 
     See Also
     --------
