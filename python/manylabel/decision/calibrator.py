@@ -47,9 +47,10 @@ class LabelCalibrator(MultiLabelClassifier):
     label to the probability that the row has the label. The curve is fitted to the held-out rows in which the
     label is a candidate.
 
-    Most labels are true in few held-out rows, too few for a separate curve. The curves are therefore pooled.
-    Labels that occur in about the same number of training rows form a group. The curve of a label is shrunk
-    towards the curve of its group, and the curve of a group is shrunk towards one curve for all labels.
+    Most labels are true in few held-out rows, too few for a separate curve. By default, the curves are
+    therefore pooled. Labels that occur in about the same number of training rows form a group. The curve of a
+    label is shrunk towards the curve of its group, and the curve of a group is shrunk towards one curve for
+    all labels. The parameters `method` and `pooling` select other kinds of curves.
 
     Parameters
     ----------
@@ -60,12 +61,14 @@ class LabelCalibrator(MultiLabelClassifier):
         Form of the curves. "sigmoid" fits two parameters per label. "isotonic" fits a non-decreasing,
         piecewise linear curve, which needs more data.
     pooling : {"frequency", "none", "all"}, default="frequency"
-        Which labels share data. "frequency" shrinks the curve of each label towards the curve of the labels
-        that occur in about the same number of training rows. "all" fits a single curve to the candidates of
-        all held-out rows, and all labels use this curve. "none" fits a separate curve for each label, only to
-        the held-out rows in which the label is a candidate. With "none", labels that are candidates in no
-        held-out row get the curve of "all". Both "all" and "none" fit sigmoids by Platt's method [1]_, and
-        isotonic curves by isotonic regression [2]_.
+        Which labels share data. "frequency" pools labels that occur in about the same number of training
+        rows. With the method "sigmoid", the curve of a label is shrunk towards the curve of these labels.
+        With "isotonic", these labels share one curve, except for labels that are frequent enough for a
+        separate curve. "all" fits a single curve to the candidates of all held-out rows, and all labels use
+        this curve. "none" fits a separate curve for each label, only to the held-out rows in which the label
+        is a candidate. With "none", labels that are candidates in no held-out row get the curve of "all".
+        Both "all" and "none" fit sigmoids by Platt's method [1]_, and isotonic curves by isotonic regression
+        [2]_.
     cv : {"auto", "prefit"}, int or float, default="auto"
         Which rows are held out. A float between 0 and 1 is the fraction of the rows to hold out. An int >= 2
         is a number of folds: each fold is scored by a model that is fitted to the other folds. "auto" means

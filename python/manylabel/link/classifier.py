@@ -513,7 +513,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
 
 def smooth_link_space(n_samples: int) -> dict[str, Any]:
-    """Return the parameter ranges of the random search of Karampatziakis and Mineiro (2015).
+    """Return parameter ranges for a random search with `SmoothLinkClassifier`.
+
+    The ranges are those of Karampatziakis and Mineiro (2015).
 
     Parameters
     ----------
@@ -527,9 +529,9 @@ def smooth_link_space(n_samples: int) -> dict[str, Any]:
     -------
     dict of str to list or distribution
         Value for the argument `param_distributions` of `sklearn.model_selection.RandomizedSearchCV`. To
-        repeat the search of the authors, use the classifier with
-        ``n_components=0.9, n_iter=2, l2=1e-4, threshold="zero"``. The authors drew 300 settings and validated
-        each setting on a tenth of the rows.
+        repeat the search of the authors, pass
+        ``n_components=0.9, n_iter=2, l2=1e-4, threshold="zero"`` to `SmoothLinkClassifier`. The authors drew
+        300 settings of the parameters and validated each setting on a tenth of the rows.
 
     Examples
     --------

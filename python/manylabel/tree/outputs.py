@@ -1,4 +1,4 @@
-"""Removal of labels from the leaves of a label tree."""
+"""Removal of the weights of some labels from a label tree."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ __all__ = ["without_outputs"]
 
 
 def without_outputs(model: Any, kept: NDArray[np.bool_]) -> None:
-    """Remove the weights, intercepts and scales of some labels of the leaves.
+    """Remove what the leaves of a label tree store for some labels: weights, intercept and ``leaf_scale_``.
 
-    The leaves and all other weights do not change, so the scores of all other labels do not change either.
+    The other weights of the label tree do not change, so the scores of all other labels do not change either.
+    The caller must remove the labels from ``leaf_labels_``.
 
     Parameters
     ----------
     model : LabelTreeClassifier
         The fitted model. Its arrays are replaced, except for ``leaf_labels_``.
     kept : ndarray of shape (n_leaf_labels,), dtype bool
-        For each entry of ``leaf_labels_``, whether the weights, the intercept and the scale of this label are
-        kept.
+        Whether to keep each entry of ``leaf_labels_``.
     """
     label_ends, weight_ends = model.node_label_ends_, model.chunk_weight_ends_
     kept_before = np.concatenate([[0], np.cumsum(kept)])
