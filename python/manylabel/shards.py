@@ -57,6 +57,10 @@ _FORM = 1
 
 # With "auto", a stage has at most this number of pieces.
 _MOST_PIECES = 4096
+# With "auto", the pieces of a stage become larger only if there are more than this number of pieces.
+_ENOUGH_PIECES = 32
+# With "auto", a piece has at least about this number of units, which the threads of a machine share.
+_FEW_UNITS = 4
 
 
 def fit(
@@ -97,8 +101,9 @@ def fit(
     checkpoint : str or path-like
         The folder of the finished pieces. It is created if it does not exist.
     n_pieces : int or "auto", default="auto"
-        Number of pieces; >= 1. Machines that share the folder must use the same value. The exact meaning
-        depends on the estimator:
+        Number of pieces; >= 1. Machines that share the folder must use the same value. With
+        "auto", a piece has about four groups, nodes or blocks, and more only if there are more than 32
+        pieces. The exact meaning depends on the estimator:
 
         - `DiSMECClassifier` fits labels in groups of sixteen or thirty-two. There are at most as many pieces
           as groups.
@@ -106,8 +111,7 @@ def fit(
           has at most as many pieces as nodes.
         - With `BlockPartitionClassifier`, there are at most as many pieces as blocks.
         - `Rembrandt` fits components in groups of 32, and each group is fitted by one thread. `n_pieces` is
-          the number of pieces of each regression. A regression has at most as many pieces as groups. With
-          "auto", a piece has up to eight groups.
+          the number of pieces of each regression. A regression has at most as many pieces as groups.
         - The rounds of `CorrLogClassifier` are divided into pieces if several processes share them.
           `n_pieces` is the largest number of pieces of a round. With "auto", this number is 16, and rounds
           that take less than about 0.1 seconds are not divided.
@@ -549,9 +553,10 @@ class Work:
             stages.append(len(cuts) - 1)
             n_units, wanted = end - first, self._n_pieces
             if isinstance(wanted, str):
-                # All pieces have about the same size. If a stage has several pieces, each has at least half
-                # of `most_units` units, so that all threads of a machine have work.
-                wanted = min(-(-n_units // self._cut.most_units), _MOST_PIECES)
+                # Pieces have few units if a stage has few, because their costs can differ by a factor of ten.
+                # Machines that share the stage then finish at about the same time.
+                most = min(max(n_units // _ENOUGH_PIECES, _FEW_UNITS), self._cut.most_units)
+                wanted = min(-(-n_units // most), _MOST_PIECES)
             n_pieces = max(1, min(int(wanted), n_units))
             cuts += [first + (piece + 1) * n_units // n_pieces for piece in range(n_pieces)]
         choice["cuts"], choice["stages"] = np.array(cuts), np.array(stages)

@@ -317,10 +317,10 @@ def test_resumes_in_every_batch(tmp_path, data, small_blocks, monkeypatch):
     dump_xc(*data, tmp_path / "data.txt")
     real, n_stops = rows._Writer._save, 0
 
-    def stop(writer):
+    def stop(writer, saved):
         nonlocal n_stops
-        real(writer)
-        if writer.position is not None:  # not at the end
+        real(writer, saved)
+        if saved["position"] is not None:  # not at the end
             n_stops += 1
             raise KeyboardInterrupt
 

@@ -46,8 +46,9 @@ _ARRAYS: dict[str, np.dtype[Any]] = {
     "Y.data": np.dtype("<f4"),
 }
 
-# Number of bytes that are written to the arrays before `convert.json` is written again.
-_CHECKPOINT = 256 << 20
+# Number of bytes that are written to the arrays before they are flushed to the disk and `convert.json` is
+# written again. They are flushed while more text is parsed, so the flush at the end takes little time.
+_CHECKPOINT = 64 << 20
 # Number of items of an array that are converted to another type at a time.
 _ITEMS = 1 << 20
 # From this number of stored values on, scipy needs 64-bit indices.
@@ -105,8 +106,8 @@ def convert(
         stores NaN in Y. In files of the formats "xc" and "svmlight", a question mark after a label always
         marks an unknown label.
     n_jobs : int or None, default=None
-        Number of threads that parse text. None means 1 thread, and -1 means all cores. Two additional threads
-        read and write files.
+        Number of threads that parse text. None means 1 thread, and -1 means all cores. Three additional
+        threads read, write and flush files.
 
     Raises
     ------
@@ -130,7 +131,7 @@ def convert(
     stored value of X and each stored entry of Y takes 8 bytes. In a matrix with at least 2**31 stored values,
     each stored value takes 12 bytes, because scipy then needs 64-bit indices.
 
-    For files of any size, the function needs about 150 MB of memory ("xc" and "svmlight") or 100 MB
+    For files of any size, the function needs about 200 MB of memory ("xc" and "svmlight") or 100 MB
     ("parquet"). An ARFF file, however, is read as a whole, so its data must fit in memory.
 
     An empty line of an svmlight file is a row without features and labels, except at the end of the file.
@@ -419,7 +420,7 @@ _HEADER = len(_header(np.dtype("<f4"), 0))
 
 
 class _Writer:
-    """Appends batches to the files of a folder. A second thread writes the files."""
+    """Appends batches to the files of a folder. One further thread writes them, and another flushes them."""
 
     def __init__(
         self, folder: FilePath, inputs: dict[str, Any], values: np.dtype[Any] = _ARRAYS["X.data"]
@@ -434,6 +435,7 @@ class _Writer:
         self._columns = [0, 0]
         self._unsaved = 0
         self._pending: Future[None] | None = None
+        self._saving: Future[None] | None = None
         if (folder / "rows.json").exists():
             if _about(folder)["inputs"] != inputs:
                 raise ValueError(
@@ -484,6 +486,7 @@ class _Writer:
                 file.truncate(end)
                 file.seek(end)
                 self._files[name] = file
+            self._flusher = stack.enter_context(ThreadPoolExecutor(1))
             self._worker = stack.enter_context(ThreadPoolExecutor(1))
             if self._counts["X.indptr"] == 0:
                 for name in ("X.indptr", "Y.indptr"):
@@ -515,7 +518,7 @@ class _Writer:
             self._columns[axis] = max(self._columns[axis], int(columns.max(initial=-1)) + 1)
         self.file, self.position = file, batch.position
         if self._unsaved >= _CHECKPOINT:
-            self._save()
+            self._begin_to_save()
 
     def _append(self, name: str, items: NDArray[Any]) -> None:
         content = np.ascontiguousarray(items, dtype=self._dtypes[name]).view(np.uint8)
@@ -526,28 +529,39 @@ class _Writer:
         self._counts[name] += len(items)
         self._unsaved += len(content)
 
-    def _save(self) -> None:
-        """Flush the arrays to the disk, and write the position up to which the input has been read."""
-        for file in self._files.values():
-            os.fsync(file.fileno())
+    def _begin_to_save(self) -> None:
+        """Wait until the previous save has ended, and let the third thread save what has been written."""
+        if self._saving is not None:
+            self._saving.result()
         saved = {
             "inputs": self._inputs,
             "file": self.file,
             "position": self.position,
-            "counts": self._counts,
-            "checksums": self._checksums,
-            "columns": self._columns,
+            "counts": dict(self._counts),
+            "checksums": dict(self._checksums),
+            "columns": list(self._columns),
         }
+        self._saving = self._flusher.submit(self._save, saved)
+        self._unsaved = 0
+
+    def _save(self, saved: dict[str, Any]) -> None:
+        """Flush the arrays to the disk, and write `saved` to ``convert.json``.
+
+        Other rows may be written meanwhile. They are not counted in `saved`.
+        """
+        for file in self._files.values():
+            os.fsync(file.fileno())
         with written_aside(self._folder / "convert.json", "x") as journal:
             json.dump(saved, journal)
-        self._unsaved = 0
 
     def end(self, n_files: int) -> None:
         """Wait until the last batch is written, and store that the input has been read completely."""
         self._wait()
         if len(self._files) == len(_ARRAYS):
             self.file, self.position = n_files, None
-            self._save()
+            self._begin_to_save()
+        if self._saving is not None:
+            self._saving.result()
 
     def finish(self, shape: Sequence[int | None]) -> None:
         """Convert the ``.part`` files to ``.npy`` files, and write ``rows.json``."""
