@@ -197,8 +197,8 @@ def doctor(
     - labels with the same rows;
     - rows with the same features and different labels;
     - rows with the same features and the same labels;
-    - folds whose training rows or test rows lack a label. Labels with fewer rows than there are folds do not
-      count;
+    - folds in which no training row or no test row has a certain label. Labels with fewer rows than there are
+      folds do not count;
     - rows without labels, and rows without features;
     - labels with fewer than 5 rows;
     - features with only one value.

@@ -319,7 +319,7 @@ class Folder:
         choice = self.choice
         if choice is None:
             raise ValueError(
-                f"{self.path}: the fit has not been divided into pieces yet; call `shards.fit` again"
+                f"{self.path}: the folder has no pieces, since `shards.fit` was interrupted; call it again"
             )
         return len(choice["cuts"]) - 1
 

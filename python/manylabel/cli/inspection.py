@@ -142,7 +142,7 @@ def _row(model: TextTagger | Model, arguments: Namespace) -> Any:
 
 
 def params(arguments: Namespace) -> None:
-    """Print the parameters of a method or of a model file."""
+    """Print the parameters of a classifier, or of the estimator in a model file."""
     if arguments.model in MODELS:
         for line in parameter_lines(MODELS[arguments.model]()):
             print(line)

@@ -38,7 +38,7 @@ _FITTED: dict[str, tuple[str, ...] | None] = {
 
 
 class CorrLogPieces:
-    """The training set of a fit, and the rounds of the fit; see `Pieces`."""
+    """The training set of a fit, and methods that compute rounds of the fit; see `Pieces`."""
 
     most_units = 1
     has_end = True

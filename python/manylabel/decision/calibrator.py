@@ -166,10 +166,10 @@ class LabelCalibrator(MultiLabelClassifier):
 
     The quality of the probabilities was measured on five public data sets with 159 to 24,522 labels, with
     DiSMEC, label trees and block partitions. The calibration error was computed with 15 bins. It was at most
-    0.006 for all candidates, and at most 0.032 for candidates with probabilities above 0.3. The error of a
-    single label with few candidates is mostly random. With label trees on citeulike-t, the mean error per
-    label was 0.057. Perfect probabilities would have a mean error of 0.056, because each label has few
-    candidates.
+    0.006 for all candidates, and at most 0.032 for candidates with probabilities above 0.3. If a
+    label is a candidate in few rows, its own calibration error is mostly random. With label trees on
+    citeulike-t, the mean error per label was 0.057. Even perfect probabilities would have a mean error of
+    0.056, because each label is a candidate in few rows of this data set.
 
     Labels have different curves, so probabilities and scores can rank labels differently. `predict_topk`
     ranks by scores, and `predict_proba_topk` ranks by probabilities. With label trees on citeulike-t, the two

@@ -25,7 +25,9 @@ class _Rule(Attribute):
     def check(self, name: str, value: Any, sizes: dict[str, int]) -> None:
         """Check the value of the attribute; see `Attribute.check`."""
         if not isinstance(value, DecisionRule):
-            raise ValueError(f"`{name}` must be a decision rule, got {type(value).__name__}")
+            raise ValueError(
+                f"`{name}` must be a decision rule, such as Thresholds(), got {type(value).__name__}"
+            )
         for of_labels in ("bounds_", "prior_", "thresholds_"):
             if hasattr(value, of_labels):
                 numbers = Array(("n_labels",), "f8")

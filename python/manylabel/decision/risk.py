@@ -77,8 +77,8 @@ class RiskControl(DecisionRule):
     rows, 7 % with 1,000 rows and 3 % with 5,000 rows. With "expectation", it was less than 1 %.
 
     If entries of Y are unknown (NaN), the risk of a row is computed from its known labels only. The guarantee
-    then applies to this risk. It holds for new rows if entries are unknown in new rows and in calibration
-    rows for the same reasons.
+    then applies to this risk. It holds for new rows if the reasons why an entry is unknown are the same as in
+    the calibration rows.
 
     References
     ----------

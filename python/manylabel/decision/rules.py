@@ -125,7 +125,7 @@ class AnyRule(Parameter):
         return isinstance(value, DecisionRule)
 
     def read(self, text: str) -> Any:
-        """Raise ValueError, since text cannot be converted to a rule."""
+        """Raise ValueError for any text, since the command line cannot describe a decision rule."""
         raise ValueError
 
 

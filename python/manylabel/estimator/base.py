@@ -139,8 +139,9 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
     A subclass must implement two methods. `_fit` sets ``classes_``, ``sparse_output_`` and the fitted
     attributes of the subclass. `_make_scorer` returns a scorer, which is an object that computes scores. A
-    subclass may override `_log_odds`, which converts scores to log-odds. A subclass with probabilities
-    overrides `_knows_probabilities`, and may override `_probabilities`.
+    subclass may override `_log_odds`, which converts scores to log-odds. A subclass that has
+    the method `predict_proba` overrides `_knows_probabilities`, which then returns True. If its scorer does
+    not compute probabilities, the subclass also overrides `_probabilities`.
 
     The scorer is made at the first prediction. It uses the fitted arrays without copying them. The scorer is
     discarded by `fit`, by `set_params`, and by the assignment of an attribute of the estimator.

@@ -155,7 +155,7 @@ def pieces_of(estimator: Any) -> type[Pieces]:
 
 
 def check_no_costs(estimator: Any, costs: LabelCosts | None) -> None:
-    """Raise an error if `costs` is given. The estimator does not support label weights and propensities.
+    """Raise an error if `costs` is given, for an estimator without label weights and propensities.
 
     Raises
     ------

@@ -103,7 +103,7 @@ class DiSMECPieces:
         """Do nothing, since there is only one stage."""
 
     def fit(self, first: int, end: int, report: Tell) -> Arrays:
-        """Fit the panels from `first` to ``end - 1``."""
+        """Fit the panels (groups of labels) from `first` to ``end - 1``."""
         labels, (indptr, indices, data), intercept, n_iter, tally = self._task.fit(
             first, end, (self._n_jobs, report)
         )

@@ -3,8 +3,8 @@
 The fit uses a copy of X. Depending on the parameters, the rows of this copy are scaled to unit length, and
 the copy has a column of ones for the intercept. If some labels are frequent, the fit also uses the transpose
 of the copy. If X is memory-mapped from a folder that `convert` wrote, X and the copies may be larger than
-memory. The copies are therefore written to this folder once, and memory-mapped. Later fits and other
-processes use the same files.
+memory. In this case only, the first fit writes the copies to this folder, and all fits memory-map them. If X
+is in memory, the copies are in memory too.
 """
 
 from __future__ import annotations

@@ -88,15 +88,15 @@ class BlockPartitionClassifier(BlockClassifier):
         Maximum number of labels per block; >= 1. None means no limit.
     n_routes : int or "auto", default="auto"
         Number of blocks that a row is routed to; >= 1. If `n_blocks`, `lam`, `max_labels` and `mode` have
-        their default values, "auto" means one to three blocks. Otherwise, it means one block. If one to three
-        blocks are possible, let t be the sum of the probabilities of the three most probable blocks of a row.
-        The row is routed to the smallest number of most probable blocks whose probabilities sum to at least
-        ``0.9 t``. If rows may be routed to more than one block, the scores of the blocks are merged. The
-        merged score of a label is the logit of ``sum_l p_l / (1 + exp(-s_l))``, a sum over those blocks l of
-        the row that have the label. Here, s_l is the log-odds of the label in block l, and p_l is the
-        probability of block l. The router computes the probabilities p_l, which are scaled to sum to 1 over
-        the blocks of the row. Scores that are margins, such as the scores of `DiSMECClassifier`, are
-        multiplied by 4 to approximate log-odds.
+        their default values, "auto" means one to three blocks, and the number differs between rows: Let t be
+        the sum of the probabilities of the three most probable blocks of a row. The row is routed to the
+        smallest number of most probable blocks whose probabilities sum to at least ``0.9 t``. If another
+        value of these parameters is given, "auto" means one block. If rows may be routed to more than one
+        block, the scores of the blocks are merged. The merged score of a label is the logit of ``sum_l p_l /
+        (1 + exp(-s_l))``, a sum over those blocks l of the row that have the label. Here, s_l is the log-odds
+        of the label in block l, and p_l is the probability of block l. The router computes the probabilities
+        p_l, which are scaled to sum to 1 over the blocks of the row. Scores that are margins, such as the
+        scores of `DiSMECClassifier`, are multiplied by 4 to approximate log-odds.
     mode : {"rule", "accuracy", "speed"}, default="rule"
         Method that chooses the weight `lam` if `lam` is "auto". "rule" computes a weight without
         cross-validation, from the frequencies of the labels; see Notes. "accuracy" and "speed" use 5-fold
@@ -110,8 +110,9 @@ class BlockPartitionClassifier(BlockClassifier):
         Whether the router has intercepts. The intercepts are regularized like the weight of a feature that is
         1 in every row.
     drop_unlabeled : bool, default=False
-        Whether to fit the router without the rows that have no labels. For both values, these rows keep their
-        initial block from k-means in the partition.
+        Whether to fit the router without the rows that have no labels. The partition starts with blocks that
+        k-means has found. A row without labels keeps its block from k-means, whether or not `drop_unlabeled`
+        is True.
     n_init : int, default=1
         Number of times that the partition is computed, with different seeds; >= 1. The partition with the
         lowest objective is kept.
@@ -206,9 +207,9 @@ class BlockPartitionClassifier(BlockClassifier):
     repeated with the new number of blocks.
 
     A larger `lam` removes more labels from the blocks, and the rarest labels are removed first. With
-    ``mode="rule"``, `lam` is about the largest weight with which a single block of all rows has at least 95 %
-    of the positive entries of Y. If there is only one block, `lam` is chosen as described in the next
-    paragraph.
+    ``mode="rule"`` and several blocks, `lam` is computed as if all rows were in one block: it is about the
+    largest weight with which this block would have the labels of at least 95 % of the positive entries of Y.
+    The next paragraph describes `lam` for a partition with only one block.
 
     With the default parameters, there is only one block if there are fewer than 10,000 rows or fewer than
     1,000 labels. Then `lam` is 0 and the block has all labels, so the model is `estimator` itself. On such
@@ -226,10 +227,11 @@ class BlockPartitionClassifier(BlockClassifier):
     `estimator` is also fitted to all labels five times.
 
     If `n_blocks` is also "auto", the first number of blocks is the number that `BlockPartitioner` finds with
-    its default value of `lam`. The number is halved until at least one candidate is accurate enough in all
-    folds, or until the number is 1. With ``mode="accuracy"``, a candidate is accurate enough if P@1, P@3 and
-    P@5 are each at most 1 percentage point lower than with `estimator` alone. With ``mode="speed"``, the
-    limit is 2 percentage points. For this comparison, both modes fit `estimator` to all labels five times.
+    its default value of `lam`. The number is halved until at least one candidate is accurate enough, or
+    until the number is 1. With ``mode="accuracy"``, a candidate is accurate enough if, in every fold, P@1,
+    P@3 and P@5 are each at most 1 percentage point lower than with `estimator` alone. With ``mode="speed"``,
+    the limit is 2 percentage points. For this comparison, both modes fit `estimator` to all labels five
+    times.
 
     References
     ----------

@@ -276,8 +276,8 @@ class TextTagger(EditableTagger):
             raise ValueError(f"`classifier` must have the method predict_topk, got {classifier!r}")
         if self.keep_rows and sample_weight is not None:
             raise ValueError(
-                f"`sample_weight` must be None if `keep_rows` is True, got {shown(sample_weight)}; the "
-                "weights are not kept"
+                f"`sample_weight` must be None if `keep_rows` is True, got {shown(sample_weight)}; "
+                "`keep_rows` stores features and labels, but no weights"
             )
         self.vectorizer_ = self._new_vectorizer()
         shows = bool(self.verbose or getattr(classifier, "verbose", 0))

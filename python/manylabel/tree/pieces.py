@@ -62,7 +62,7 @@ class TreePieces:
         costs: LabelCosts | None,
         report: Tell,
     ) -> Arrays:
-        """Choose the values that all pieces share: parameters, and the trees."""
+        """Build the trees, and choose the values of parameters that are "auto"; see `Pieces.choose`."""
         checked = estimator.parameters.check(estimator)
         params, scaled, vectors = estimator._settled_params(checked, X, Y, sample_weight, costs, report)
         task = _task(scaled.X, Y, sample_weight, costs, params, None, vectors, report)
