@@ -122,8 +122,9 @@ def fit(
     The workers that the cluster has at the start of the call share the rounds of a `CorrLogClassifier`; see
     `manylabel.shards.fit`. They exchange the results of a round as files in the folder `checkpoint`. A worker
     that joins later replaces a worker that has died. Several workers are useful for a `CorrLogClassifier`
-    only if the computation of a gradient takes at least about 0.1 seconds. For example, a fit to 3,000 rows
-    with 300 labels takes 0.07 seconds with the method ``fit``, and 0.3 seconds with two workers.
+    only if the computation of a gradient takes at least about 0.1 seconds. A smaller fit is faster without
+    them. For example, a fit to 3,000 rows with 300 labels takes 0.07 seconds with the method ``fit``, and 0.3
+    seconds with two workers.
 
     If X and Y are in memory, the client writes them once to the folder `checkpoint`, and every worker
     memory-maps them. Workers on one machine share the memory. The blocks of a dask array are computed on the
@@ -154,7 +155,8 @@ def predict_topk(
     Parameters
     ----------
     model : str or path-like
-        The model file, which all workers must be able to reach. Each worker loads the file once.
+        The model file, which `manylabel.save` has written and all workers must be able to reach. Each worker
+        loads the file once.
     X : str or path-like
         A folder that `manylabel.datasets.convert` wrote and that all workers can reach.
     k : int, default=5
@@ -207,7 +209,7 @@ def evaluate(
     Parameters
     ----------
     model : str or path-like
-        The model file, which all workers must be able to reach.
+        The model file, which `manylabel.save` has written and all workers must be able to reach.
     X : str or path-like
         A folder with X and Y that `manylabel.datasets.convert` wrote. All workers must be able to reach the
         folder.

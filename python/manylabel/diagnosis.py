@@ -165,12 +165,13 @@ def doctor(
         0/1 indicator matrix of the training rows. If Y is a data frame, its column names are the names of the
         labels. Unknown entries, marked by NaN, count as 0.
     X_test, Y_test : array-like or sparse matrix, default=None
-        Features and labels of the test rows. If they are given, the function also looks for faults of the
-        split.
+        Features and labels of the test rows. If they are given, the function also looks for faults in
+        the split of the rows into training and test rows.
     cv : int, splitter or iterable, default=5
-        The folds of a cross-validation, in which the function looks for missing labels. An int is a number of
-        folds, each of which contains consecutive rows. Otherwise, pass a splitter of scikit-learn, or an
-        iterable of pairs of arrays: the indices of the training rows and of the test rows.
+        The folds of a cross-validation. The function looks for labels that no training row or no test row of
+        a fold has. An int is a number of folds, each of which contains consecutive rows. Otherwise, pass a
+        splitter of scikit-learn, or an iterable of pairs of arrays: the indices of the training rows and of
+        the test rows.
     label_names, feature_names : sequence of str, default=None
         Names of the labels and of the features in the texts of the findings. None means the column names of
         data frames, and otherwise names such as "label 3" and "feature 5".

@@ -47,7 +47,8 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
     TypeError
         If `limit` is not an int, a str or None.
     OSError
-        If the folder `spill` does not exist or cannot have such a file, or if the system is not Linux.
+        With `spill`, if the folder does not exist, if the temporary file cannot be created in the folder, or
+        if the system is not Linux.
 
     See Also
     --------
@@ -63,11 +64,12 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
 
     With `spill`, a fit can work on data that are larger than memory. The operating system writes the
     pages of the file to the disk if memory is short, and reads them again. `DiSMECClassifier`,
-    `LabelTreeClassifier` and `Rembrandt` read and write the file in order, which is fast. If `normalize`
-    scales columns, the scaled X must fit in the limit. Other estimators may be much slower. Use a folder
-    on a fast local disk, not on a file system in memory. The file needs as much space as the arrays in
-    it. If the disk is full, the fit raises a MemoryError. The results are the same as without a limit.
-    The file has no name. It is deleted at the end of the ``with`` block, or when the process ends.
+    `LabelTreeClassifier` and `Rembrandt` read and write the file in order, which is fast. The fits of other
+    estimators may become much slower. If the parameter `normalize` of an estimator scales columns, the scaled
+    X must fit in the limit. Use a folder on a fast local disk, not on a file system in memory. The file needs
+    as much space as the arrays in it. If the disk is full, the fit raises a MemoryError. The results are the
+    same as without a limit. The file has no name. It is deleted at the end of the ``with`` block, or when the
+    process ends.
 
     The limit does not prevent numpy and scipy from copying X or Y before the computation of the core begins.
     The limit applies to all threads of the process. Child processes that are started with fork have the same

@@ -136,14 +136,14 @@ def plan(
     Y : array-like or sparse matrix of shape (n_samples, n_labels)
         0/1 indicator matrix, in which NaN marks unknown entries.
     memory : int, str or None, default=None
-        A budget for the private memory of the process, such as "8GB". If the fit is expected to exceed the
-        budget, the plan contains advice. None means that there is no budget.
+        A budget for the private memory of the process (see `memory_limit`), such as "8GB". If the fit is
+        expected to exceed the budget, the plan contains advice. None means that there is no budget.
     n_jobs : int or None, default=None
         Number of threads of the fit. None means the parameter `n_jobs` of the estimator.
     max_seconds : float, default=20.0
-        Time limit for the fits to subsets of the rows (see Notes), in seconds; > 0. The fits to the two
-        smallest subsets are never left out. Each subset has at least 64 rows (or all rows of smaller data).
-        Data with fewer than 130 rows have a single subset.
+        Time limit for all fits to subsets of the rows together, in seconds; > 0 (see Notes). The estimator is
+        always fitted to the two smallest subsets, even if these fits take longer. Each subset has at least 64
+        rows (or all rows of smaller data). Data with fewer than 130 rows have a single subset.
     random_state : int, default=0
         Seed of the subsets.
 
@@ -166,11 +166,11 @@ def plan(
     Notes
     -----
     The estimator is fitted to subsets with 1/32, 1/16, 1/8, 1/4 and 1/2 of the rows. The largest subsets are
-    left out if their fits are expected to exceed `max_seconds`. The forecast extrapolates from the two
-    largest subsets that were fitted. A power law ``a * n_rows**b`` with ``0 <= b <= 2`` is fitted to these
-    two subsets. If ``b >= 1``, the forecast is the power law. Otherwise, the forecast is the geometric mean
-    of the power law and a linear extrapolation. With a single subset, the forecast is proportional to the
-    number of rows.
+    left out if all fits together would be expected to exceed `max_seconds`. The forecast extrapolates from
+    the two largest subsets that were fitted. A power law ``a * n_rows**b`` with ``0 <= b <= 2`` is fitted to
+    these two subsets. If ``b >= 1``, the forecast is the power law. Otherwise, the forecast is the geometric
+    mean of the power law and a linear extrapolation. With a single subset, the forecast is proportional to
+    the number of rows.
 
     With ``C="auto"``, `DiSMECClassifier` and `LabelTreeClassifier` choose C once, on a sample of all rows.
     The time of this choice is added to the forecast. With ``max_leaf="auto"``, `LabelTreeClassifier` uses the

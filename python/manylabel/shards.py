@@ -101,9 +101,8 @@ def fit(
     checkpoint : str or path-like
         The folder of the finished pieces. It is created if it does not exist.
     n_pieces : int or "auto", default="auto"
-        Number of pieces; >= 1. Machines that share the folder must use the same value. With
-        "auto", a piece has about four groups, nodes or blocks, and more only if there are more than 32
-        pieces. The exact meaning depends on the estimator:
+        Number of pieces; >= 1. Machines that share the folder must use the same value. The meaning of
+        `n_pieces` depends on the estimator:
 
         - `DiSMECClassifier` fits labels in groups of sixteen or thirty-two. There are at most as many pieces
           as groups.
@@ -112,12 +111,13 @@ def fit(
         - With `BlockPartitionClassifier`, there are at most as many pieces as blocks.
         - `Rembrandt` fits components in groups of 32, and each group is fitted by one thread. `n_pieces` is
           the number of pieces of each regression. A regression has at most as many pieces as groups.
-        - The rounds of `CorrLogClassifier` are divided into pieces if several processes share them.
-          `n_pieces` is the largest number of pieces of a round. With "auto", this number is 16, and rounds
-          that take less than about 0.1 seconds are not divided.
+        - The fit of a `CorrLogClassifier` consists of rounds (see Notes). If several processes share the
+          folder, each round is divided into pieces. `n_pieces` is the largest number of pieces of a round.
+          With "auto", this number is 16, and rounds that take less than about 0.1 seconds are not divided.
 
-        With all estimators except `CorrLogClassifier`, the number of pieces that "auto" chooses depends only
-        on the data and the parameters.
+        With "auto" and any other estimator, a piece has one block, or about four groups or nodes. If there
+        would then be many more than 32 pieces, a piece has more groups or nodes. The number of pieces depends
+        only on the data and the parameters.
     piece : tuple of two int, default=(1, 1)
         With ``(i, N)``, this call fits every N-th piece, starting with the i-th piece; 1 <= i <= N. If N
         machines share the folder, each machine must use a different i. With `LabelTreeClassifier`, a piece
@@ -171,8 +171,8 @@ def fit(
     sends all rows through the finished levels of the trees, and needs memory for the weights of these
     levels. With `Rembrandt`, each call copies X and Y, also if X is a folder. Each call reads the pieces of
     the finished regressions and orthogonalizes their results, in O(n_labels m^2) time for m random vectors.
-    If the solver is not "cg", each call also factorizes the Gram matrix once for each penalty. The file of a
-    piece has 32 numbers per label or feature for each group of components.
+    If the parameter `solver` of `Rembrandt` is not "cg", each call also factorizes the Gram matrix once for
+    each penalty. The file of a piece has 32 numbers per label or feature for each group of components.
 
     The fit of a `CorrLogClassifier` consists of rounds. A round usually computes a gradient and then takes a
     step. The state of the fit is stored every five seconds, or less often if storing takes more than a

@@ -55,7 +55,7 @@ def save_model(model: Any, path: str | os.PathLike[str], **options: Any) -> None
     model : TextTagger or classifier
         The fitted model. It must have the method `predict_topk`.
     path : str or path-like
-        The folder, which must not exist or must be empty.
+        The folder to write. It is created if it does not exist. An existing folder must be empty.
     **options
         Arguments of ``mlflow.pyfunc.save_model``, such as `metadata`. By default, this function passes its
         own values of `signature` and `pip_requirements`. A value that is given here replaces the default.

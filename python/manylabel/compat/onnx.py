@@ -65,7 +65,7 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
         If the class of the model cannot be exported; the message lists the classes that can be exported.
         The error is also raised if the first step of a pipeline takes texts.
     ValueError
-        If the dense weights take more than 2 GB, the size limit of an ONNX file.
+        If the dense arrays of the weights take more than 2 GB, the size limit of an ONNX file.
     sklearn.exceptions.NotFittedError
         If the model is not fitted.
 
@@ -73,14 +73,14 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
     -----
     Scores are computed in double precision and then rounded to float32. They agree with `decision_function`
     up to the rounding of float32. The runtime does not check X for NaN and infinite values. A
-    `BoostedRulesClassifier` with ``predictor="known-label-sets"`` predicts the known label set with the
-    lowest loss. If two label sets have this loss, up to the rounding of float64, the ONNX model and `predict`
-    may predict different label sets.
+    `BoostedRulesClassifier` with ``predictor="known-label-sets"`` predicts the label set in `label_sets_`
+    with the lowest loss. If two label sets have this loss, up to the rounding of float64, the ONNX model and
+    `predict` may predict different label sets.
 
-    The weights of `DiSMECClassifier` and `PDSparseClassifier` take 4 bytes for each pair of a feature and a
-    label. The weights of `LEMLClassifier` take ``4 * rank`` bytes for each feature and each label. The rules
-    of `BoostedRulesClassifier` take 8 bytes for each pair of a rule and a label. With
-    ``predictor="known-label-sets"``, each pair of a known label set and a label takes an additional 24 bytes.
+    In the ONNX file, the weights of `DiSMECClassifier` and `PDSparseClassifier` take 4 bytes for each pair of
+    a feature and a label. The weights of `LEMLClassifier` take ``4 * rank`` bytes for each feature and each
+    label. The rules of `BoostedRulesClassifier` take 8 bytes for each pair of a rule and a label. With
+    ``predictor="known-label-sets"``, each label set in `label_sets_` takes an additional 24 bytes per label.
 
     Examples
     --------

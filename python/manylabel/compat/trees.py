@@ -36,7 +36,7 @@ class _Node:
 
 
 def load_omikuji(path: str | os.PathLike[str]) -> LabelTreeClassifier:
-    """Read a model folder of omikuji. Needs the package cbor2.
+    """Read a model folder of omikuji. This function needs the package cbor2.
 
     Parameters
     ----------
@@ -61,12 +61,13 @@ def load_omikuji(path: str | os.PathLike[str]) -> LabelTreeClassifier:
 
     Notes
     -----
-    The probability of a label is ``exp(score + threshold_)``. With one tree, it equals the score of omikuji,
-    up to rounding. With several trees, it is the mean of the probabilities in the trees, as in omikuji. The
-    two libraries differ if a row does not reach a label in one of the trees. For this tree, omikuji uses the
-    probability 0, and `LabelTreeClassifier` estimates the probability. A row reaches all labels if the
-    ``beam`` that is passed to `predict_topk` is at least the number of nodes of the largest level. In
-    contrast to `LabelTreeClassifier`, omikuji keeps only the ``beam_size`` best labels of each leaf.
+    The probability of a label is ``exp(score + threshold_)``, where ``score`` is the score of `predict_topk`.
+    With one tree, the probability equals the score of omikuji, up to rounding. With several trees, the
+    probability is the mean of the probabilities in the trees, as in omikuji. The two libraries differ if a
+    row does not reach a label in one of the trees. For this tree, omikuji uses the probability 0, and
+    `LabelTreeClassifier` estimates the probability. A row reaches all labels if the ``beam`` that is passed
+    to `predict_topk` is at least the number of nodes of the largest level. In contrast to
+    `LabelTreeClassifier`, omikuji keeps only the ``beam_size`` best labels of each leaf.
     """
     try:
         import cbor2
@@ -169,11 +170,11 @@ def load_pecos(path: str | os.PathLike[str]) -> LabelTreeClassifier:
 
     Notes
     -----
-    The probability of a label is ``exp(score + threshold_)``, and equals the score of PECOS, up to rounding.
-    To get the same scores, pass the ``beam_size`` of PECOS to `predict_topk` as `beam`. Rows are not scaled.
-    A model with a bias has an additional feature, whose value is the bias in every row. The intercept of a
-    label is the weight of this feature times the bias. Models in PECOS' memory-mapped format must be saved
-    again as npz.
+    The probability of a label is ``exp(score + threshold_)``, where ``score`` is the score of `predict_topk`.
+    If the ``beam_size`` of PECOS is passed to `predict_topk` as `beam`, the probability equals the score of
+    PECOS, up to rounding. Rows are not scaled. A model with a bias has an additional feature, whose value is
+    the bias in every row. The intercept of a label is the weight of this feature times the bias. Models in
+    PECOS' memory-mapped format must be saved again as npz.
     """
     folder = Path(path)
     ranker = folder / "ranker" if (folder / "ranker").is_dir() else folder
@@ -250,8 +251,8 @@ def _pecos_nodes(
         )
     if n_outputs != weights.shape[1]:
         raise ValueError(
-            f"{folder}: expected clusters of {weights.shape[1]} outputs, as in the weights, got clusters of "
-            f"{n_outputs} outputs"
+            f"{folder}: expected {weights.shape[1]} rows in C.npz, one for each column of W.npz, got "
+            f"{n_outputs}"
         )
     if np.bincount(clusters.indices, minlength=n_outputs).max(initial=0) > 1:
         raise ValueError(f"{folder}: expected each label in one cluster, got a label in several clusters")

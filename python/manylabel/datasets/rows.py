@@ -132,7 +132,8 @@ def convert(
     each stored value takes 12 bytes, because scipy then needs 64-bit indices.
 
     For files of any size, the function needs about 200 MB of memory ("xc" and "svmlight") or 100 MB
-    ("parquet"). An ARFF file, however, is read as a whole, so its data must fit in memory.
+    ("parquet"). An Arrow file is memory-mapped. If it is compressed, each of its record batches must fit in
+    memory. An ARFF file is read as a whole, so its data must fit in memory.
 
     An empty line of an svmlight file is a row without features and labels, except at the end of the file.
     Comments and query ids are not supported.
@@ -451,7 +452,7 @@ class _Writer:
             if not path.name.startswith((".", "convert.lock")) and path.suffix != ".part"
         ]:
             raise ValueError(
-                f"{folder}: the folder must be empty or a folder of `convert`, but it has {min(others)}"
+                f"{folder}: the folder must be empty or written by `convert`, but it contains {min(others)}"
             )
 
     def _resume(self) -> None:

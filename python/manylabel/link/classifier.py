@@ -494,7 +494,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         if self.ridge_ > l2_link * (1 + 1e-9):
             warnings.warn(
                 f"the Gram matrix was singular with l2_link={l2_link}; "
-                f"the ridge penalty {self.ridge_:.3g} was used",
+                f"the larger ridge penalty {self.ridge_:.3g} was used instead",
                 ConvergenceWarning,
                 stacklevel=4,
             )

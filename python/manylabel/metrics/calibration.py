@@ -90,8 +90,8 @@ def calibration_error(
         `probabilities` is sparse. "all" uses all rows and labels. With "all", entries that are not stored
         have the probability 0. If `probabilities` is dense, both choices use all rows and labels.
     above : float, default=0.0
-        Lower bound of the probabilities. Pairs with probabilities greater than `above` are used. With 0, all
-        pairs are used, including pairs with the probability 0.
+        Pairs with probabilities greater than `above` are used, and other pairs are left out. The value 0 is
+        an exception: no pair is left out, not even pairs with the probability 0.
     least_positives : int, default=1
         With ``average="label"``, labels that are true in fewer than `least_positives` rows are left out.
 
@@ -109,9 +109,9 @@ def calibration_error(
     Notes
     -----
     The error of perfectly calibrated probabilities is not 0, since the fraction of true labels in a bin is
-    random. This random error increases with the number of bins, and decreases with the number of pairs. If
-    few rows have a stored entry for a label, the error of this label is mostly random. The result with
-    ``average="label"`` and ``pairs="candidates"`` is then mostly random, too.
+    random. This random error increases with the number of bins, and decreases with the number of pairs. With
+    ``average="label"`` and ``pairs="candidates"``, the error of a label is mostly random if few rows have a
+    stored entry for this label. If this is the case for most labels, the result is mostly random, too.
 
     The time is O(m log m) for m stored entries. No dense matrix is made.
 

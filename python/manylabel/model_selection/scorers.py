@@ -98,7 +98,7 @@ def scorer(name: str, *, propensities: Any = None) -> Callable[[Any, Any, Any], 
     propensities : ndarray of shape (n_labels,), default=None
         Propensities of the labels, for "PSP@k" and "PSnDCG@k"; see `manylabel.metrics.propensities`. If the
         propensities are not given, `cross_validate` computes them from the training rows of each fold, and
-        `search` computes them from all rows.
+        `search` computes them from all rows. Any other call of such a scorer then raises a ValueError.
 
     Returns
     -------

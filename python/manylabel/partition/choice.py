@@ -373,10 +373,10 @@ def choose_lam(
     elif mode == "speed":
         lost = (np.array(plain) - precision[best]).max()
         warnings.warn(
-            f"no `lam` from {lams[0]:.3g} to {lams[-1]:.3g} is accurate enough: P@1, P@3 or P@5 "
-            f"is more than {100 * allowed:.0f} percentage points lower than with the estimator alone in at "
-            f"least one fold; the most accurate `lam` is used, with a decrease of up to {100 * lost:.1f} "
-            "percentage points",
+            f"no `lam` from {lams[0]:.3g} to {lams[-1]:.3g} is accurate enough: with each of these values, "
+            f"P@1, P@3 or P@5 is more than {100 * allowed:.0f} percentage points lower in at least one fold "
+            "than with the estimator alone, without blocks; the most accurate `lam` is used, with a decrease "
+            f"of up to {100 * lost:.1f} percentage points",
             UserWarning,
             stacklevel=4,
         )

@@ -161,8 +161,8 @@ def fit_models(
                 f"`estimator` could not be fitted to any block; the first error: {broken[0].error_}"
             )
         warnings.warn(
-            f"`estimator` could not be fitted to {len(broken)} of {len(blocks)} blocks, so the labels of "
-            f"these blocks get constant scores; the first error: {broken[0].error_}",
+            f"`estimator` could not be fitted to {len(broken)} of {len(blocks)} blocks of labels, so the "
+            f"labels of these blocks get constant scores; the first error: {broken[0].error_}",
             UserWarning,
             stacklevel=4,
         )

@@ -203,7 +203,7 @@ class EditableTagger(Estimator):
     def merge_labels(self, names: Iterable[str], into: str, texts: Any = None, labels: Any = None) -> None:
         """Replace several labels by one merged label.
 
-        A text has the merged label if it has any of the old labels.
+        A text has the merged label if it has any of the labels that are merged.
 
         Parameters
         ----------
@@ -214,8 +214,9 @@ class EditableTagger(Estimator):
         texts : iterable of str, or matrix of shape (n_samples, n_features), default=None
             Texts to fit the merged label to. None means the rows that the tagger keeps (see `keep_rows`).
         labels : iterable of iterables of str, default=None
-            The names of the labels of each text. All names other than `names` and `into` are ignored. None
-            means the rows that the tagger keeps (see `keep_rows`).
+            The names of the labels of each text. A text has the merged label if its labels contain one of
+            `names`, or already contain `into`. All other labels are ignored. None means the rows that the
+            tagger keeps (see `keep_rows`).
 
         Returns
         -------
@@ -327,13 +328,13 @@ class EditableTagger(Estimator):
 
         Notes
         -----
-        The vocabulary and the idf weights of the vectorizer do not change. The values of C and of the
-        threshold do not change either, even if they were chosen by the fit.
+        The vocabulary and the idf weights of the vectorizer do not change. The classifier also keeps its
+        values of C and of the threshold, even if `fit` chose these values.
 
         With `DiSMECClassifier`, the labels are fitted with ``warm_start=True`` (see
-        `DiSMECClassifier.refit_labels`). Compared with a fit to the same features with the same C, their
-        weights differ only within the tolerance of the solver. With ``solver="fast"``, the weights of rare
-        labels may differ more, because they are approximations.
+        `DiSMECClassifier.refit_labels`). A new fit to the same rows and features with the same C would give
+        these labels the same weights, within the tolerance of the solver. With ``solver="fast"``, the weights
+        of rare labels may differ more, because this solver only approximates them.
 
         With `LabelTreeClassifier`, the nodes of the trees and their classifiers do not change. A label that
         is fitted again may move to another leaf. A new fit to all rows would build other trees.
@@ -351,8 +352,9 @@ class EditableTagger(Estimator):
         self._check_fitted()
         if not hasattr(self, "rows_"):
             raise ValueError(
-                "`keep_rows` must be True in `fit` for the method `update`, but this tagger keeps no rows; "
-                "the method `refit_labels` also works without kept rows, but fits labels only to given texts"
+                "`keep_rows` must be True when `fit` is called, since `update` needs the kept rows, but this "
+                "tagger keeps no rows; the method `refit_labels` works without kept rows, but then fits the "
+                "labels only to the texts that are passed to it"
             )
         X, _, Y = self._matrices(texts, labels, self.label_names_.tolist(), fits=False)
         self.rows_, self.row_labels_ = _stacked(self.rows_, X), _stacked(self.row_labels_, Y)

@@ -207,8 +207,8 @@ class _Cells:
             self._n_single >= _NEARLY_ALL * self._n_cells and 2 * self._n_with[other] > self._n_cells
         ):
             warnings.warn(
-                f"{path}: {self._n_single} of {self._n_cells} cells have a single label with the separator "
-                f"{self._separator!r}, but {self._n_with[other]} of these cells contain {other!r}. If "
+                f"{path}: with the separator {self._separator!r}, {self._n_single} of {self._n_cells} cells "
+                f"have a single label, but {self._n_with[other]} of these cells contain {other!r}. If "
                 f"{other!r} is the separator, pass separator={other!r} (on the command line: --sep "
                 f"{other!r})",
                 stacklevel=3,
