@@ -14,6 +14,9 @@ __all__ = ["explanation"]
 def explanation(parts: LabelExplanation, *, max_parts: int = 15, ax: Any = None) -> Any:
     """Plot an explanation as horizontal bars.
 
+    An explanation divides the score of a label into parts, such as the contribution of each feature. Each bar
+    shows the contribution of one part.
+
     Parameters
     ----------
     parts : LabelExplanation

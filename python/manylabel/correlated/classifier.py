@@ -94,9 +94,11 @@ class CorrLogClassifier(MultiLabelClassifier):
         and couplings in this coding. The fitted attributes always contain b and c.
     decoder : {"auto", "exact", "search", "bp"}, default="auto"
         Method that looks for the most probable label set. "exact" tries all label sets, and requires that at
-        most 20 labels have nonzero couplings. "search" starts from the label sets in `label_sets_` that are
-        most probable for the row. It adds or removes single labels and pairs of labels as long as a change
-        increases the probability. "bp" is max-product belief propagation with at most 50 rounds, as in [2]_.
+        most 20 labels have nonzero couplings. "search" starts several times: from the label sets in
+        `label_sets_` that are most probable for the row, and from the label set that would be predicted
+        without couplings. From each start, it adds or removes single labels and pairs of labels as long as a
+        change increases the probability. "bp" is max-product belief propagation with at most 50 rounds, as in
+        [2]_.
         If many labels have couplings, "bp" often misses the most probable label set. "auto" is "exact" if at
         most 14 labels have nonzero couplings, and "search" otherwise.
     solver : {"auto", "fista", "reference"}, default="auto"
@@ -169,8 +171,9 @@ class CorrLogClassifier(MultiLabelClassifier):
     `threshold_`. The log-odds of a label are conditional on the features and on all other labels in the
     chosen set. The score of a label is positive exactly if the label is in this set. With ``decoder="bp"``,
     the scores are instead the max-marginals that belief propagation computes, and `predict` assigns the
-    labels with positive scores. A max-marginal compares two label sets: the most probable one that contains
-    the label, and the most probable one that does not contain it.
+    labels with positive scores. The max-marginal of a label is the logarithm of the ratio of two
+    probabilities: the probability of the most probable label set that contains the label, and the probability
+    of the most probable label set that does not contain the label.
 
     `predict_proba` returns marginal probabilities, which do not depend on predictions for other labels. If at
     most 14 labels have nonzero couplings, the probabilities are exact sums over all label sets. Otherwise, if
@@ -202,25 +205,27 @@ class CorrLogClassifier(MultiLabelClassifier):
     With ``l2_features="auto"``, the penalty is chosen on a sample of the data, by models without couplings.
     The sample has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1/64 of the
     labels, but at least 32 and at most 512 labels. If there are fewer rows or labels than the minimum, all of
-    them are used. A quarter of the sampled rows is held out. On small data sets, several quarters are held
-    out one after the other. The first penalty of the search is ``max(0.001, 2 / n_samples)``. Here, n_samples
-    is the number of rows, or the sum of their weights if `sample_weight` is given. The value
+    them are used. A quarter of the sampled rows is held out. With fewer than 2,048 sampled rows, further
+    quarters are held out one after the other, until 512 rows or all rows have been held out. The first
+    penalty of the search is ``max(0.001, 2 / n_samples)``. Here, n_samples is the number of rows of X, not of
+    the sample. If `sample_weight` is given, n_samples is the sum of the weights of these rows. The value
     ``2 / n_samples`` corresponds to a Gaussian prior with standard deviation 1/2 for each weight. If features
     are not standardized, the first penalty is multiplied by the mean variance of the features that are not
     constant. The search multiplies or divides the penalty by ``sqrt(10)`` as long as a step lowers the log
     loss on the held-out rows by more than 2 %. The search changes the penalty by at most three orders of
-    magnitude. If Y has fewer than ten positive entries in the held-out rows, the first penalty is used. On
-    small data sets, the search takes about 0.1 seconds.
+    magnitude. If the held-out rows have fewer than ten positive entries for the sampled labels, the first
+    penalty is used. On small data sets, the search takes about 0.1 seconds.
 
     With ``threshold="auto"``, the threshold is learned in two steps. The first step uses models without
-    couplings. It finds the threshold at which the number of predicted labels on held-out rows equals the
-    number of true labels. With this threshold, the models also predict the labels of the rows that they were
-    fitted to. The ratio of predicted to true labels on these rows is the target of the second step. The
-    second step uses the final model, which has couplings and is fitted to all rows. It finds the threshold at
-    which this ratio of the final model is close to the target. The ratio is measured on 128 to 512 training
-    rows, or on all training rows if there are fewer than 128. The threshold is 0 if Y has fewer than ten
-    positive entries in the held-out rows, or if the solver is "reference". To minimize the Hamming loss, use
-    ``predict_proba(X) > 0.5``.
+    couplings, which are fitted to the sample of the previous paragraph without its held-out rows. It finds
+    the threshold at which the number of predicted labels on the held-out rows equals the number of true
+    labels. With this threshold, the models also predict the labels of the rows that they were fitted to. The
+    ratio of predicted to true labels on these rows is the target of the second step. The second step uses the
+    final model, which has couplings and is fitted to all rows. It finds the threshold at which the ratio of
+    predicted to true labels of the final model is close to the target. This ratio is measured on 128 to 512
+    training rows, or on all training rows if there are fewer than 128. The threshold is 0 if the held-out
+    rows have fewer than ten positive entries for the sampled labels, or if the solver is "reference". To
+    minimize the Hamming loss, use ``predict_proba(X) > 0.5``.
 
     References
     ----------
@@ -462,9 +467,10 @@ class CorrLogClassifier(MultiLabelClassifier):
         Parameters
         ----------
         coding : {"01", "pm1"}
-            Label coding of the result. "01" codes labels as 0 and 1, and the method returns the fitted
-            attributes. "pm1" codes labels as -1 and 1, and the method returns the weights w, the intercepts v
-            and the couplings a. The probability of a label set y is then proportional to
+            Label coding of the result. "01" codes labels as 0 and 1, and the method returns `coef_`,
+            `intercept_` and `correlations_`. "pm1" codes labels as -1 and 1, and the method returns the
+            weights w, the intercepts v and the couplings a. The probability of a label set y, a vector of -1
+            and 1, is then proportional to
             ``exp(sum_i y_i (x @ w_i + v_i) + sum_{i<k} a_ik y_i y_k)``, where ``w = b / 2``, ``a = c / 4``
             and ``v_i = intercept_i / 2 + sum_k c_ik / 4``. Here, b, c and intercept_i are the weights,
             couplings and intercepts that the method returns with "01".
@@ -517,11 +523,12 @@ class CorrLogClassifier(MultiLabelClassifier):
         Returns
         -------
         Explanation or LabelExplanation
-            If `label` is given, a `LabelExplanation` with the contributions to the log-odds of this label. If
-            `label` is None, an `Explanation` with the contributions to the log-odds of every label. Each
-            feature and each other predicted label has at most one contribution. Contributions of 0 are left
-            out. A further contribution is the intercept minus `threshold_`. The ``repr`` of the `Explanation`
-            is a text that lists the contributions to the predicted labels.
+            If `label` is given, a `LabelExplanation` with the contributions to this label. If `label` is
+            None, an `Explanation` with the contributions to every label. The contributions to a label are
+            those of the features, those of the other predicted labels, and the intercept minus `threshold_`.
+            They sum to the log-odds of the label, given the other predicted labels, minus `threshold_`.
+            Features and labels with the contribution 0 are left out. The ``repr`` of the `Explanation` is a
+            text that lists the contributions to the predicted labels.
 
         Raises
         ------
@@ -695,10 +702,10 @@ def corrlog_space() -> dict[str, Any]:
     Returns
     -------
     dict of str to list or distribution
-        Value for the parameter `param_distributions` of `sklearn.model_selection.RandomizedSearchCV`. The two
-        penalties are drawn independently from log-uniform distributions. The range of `l2_pairs` is 1e-4 to
-        1, as in the grid search of Li et al. (2016). The range of `l2_features` is 1e-4 to 0.1. `epsilon` is
-        0, 0.3, 1 or 3.
+        Value for the parameter `param_distributions` of `sklearn.model_selection.RandomizedSearchCV`. The
+        penalties `l2_pairs` and `l2_features` are drawn independently from log-uniform distributions. The
+        range of `l2_pairs` is 1e-4 to 1, as in the grid search of Li et al. (2016). The range of
+        `l2_features` is 1e-4 to 0.1. `epsilon` is 0, 0.3, 1 or 3.
 
     Examples
     --------

@@ -28,7 +28,7 @@ class Explanation:
     predicted : ndarray of shape (n_labels,), dtype bool
         The predicted label set.
     intercept : ndarray of shape (n_labels,), dtype float64
-        Intercept of each label minus the threshold.
+        Intercept of each label minus the attribute `threshold_` of the classifier.
     features : csr_array of shape (n_labels, n_features), dtype float64
         Contribution of each feature (column of the array) to the log-odds of each label (row of the array).
     labels : csr_array of shape (n_labels, n_labels), dtype float64
@@ -57,7 +57,7 @@ class Explanation:
 
     @property
     def log_odds(self) -> NDArray[np.float64]:
-        """Log-odds of each label given the other predicted labels, minus the threshold.
+        """Log-odds of each label given the other predicted labels, minus the attribute `threshold_`.
 
         The result is an ndarray of shape (n_labels,). The value for a label is the sum of all contributions
         to this label.

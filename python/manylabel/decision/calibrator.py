@@ -74,8 +74,8 @@ class LabelCalibrator(MultiLabelClassifier):
         is a number of folds: each fold is scored by a model that is fitted to the other folds. "auto" means
         five folds if Y has fewer than 250,000 ones, and otherwise a tenth of the rows. The Notes of
         `LabelCalibrator` give the reason. "prefit" means that `estimator` is already fitted, and that all
-        rows of `fit` are held out. The caller is responsible for passing only rows that `estimator` has not
-        seen.
+        rows that are passed to `fit` count as held out. The caller is responsible for passing only rows that
+        `estimator` has not seen.
     n_candidates : int, default=100
         Number of candidates per row, >= 1. The candidates are the labels with the highest scores.
     refit : bool, default=True
@@ -100,18 +100,20 @@ class LabelCalibrator(MultiLabelClassifier):
         Labels that occur in no training row. If a label in `unseen_` is not a candidate of a row, its
         probability is 0.
     knot_scores_, knot_log_odds_ : ndarray of shape (n_knots,), dtype float64
-        The common curve f of all labels, with the method "sigmoid". The arrays contain increasing scores and
-        the log-odds at these scores. Between two scores, f is linear. If the arrays are empty, f(score) is
-        the score itself.
+        Points of the common curve f, with the method "sigmoid". The curve of each label is computed from f
+        (see `intercept_`). The arrays contain increasing scores and the log-odds at these scores. Between two
+        scores, f is linear. Below the lowest and above the highest score, f continues as a straight line. If
+        the arrays are empty, as with the pooling "none" or "all", f(score) is the score itself.
     intercept_, slope_ : ndarray of shape (n_labels,), dtype float64
         Parameters of the curve of each label, with the method "sigmoid". The log-odds of label l are
-        ``intercept_[l] + slope_[l] * f(score)``, where f is the common curve of all labels.
+        ``intercept_[l] + slope_[l] * f(score)``, where f is the common curve.
     variance_ : float
-        Strength of the pooling, with the method "sigmoid" and the pooling "frequency". Each label and each
-        group of labels has a deviation a from the common curve (see the Notes of `LabelCalibrator`).
-        `variance_` is the prior variance of the difference between the deviation of a label and the deviation
-        of its group. It is chosen by cross-validation. A smaller variance means stronger pooling. If the
-        variance is 0, all labels of a group have the same curve.
+        Strength of the pooling, with the method "sigmoid" and the pooling "frequency". Labels that occur in
+        about the same number of training rows form a group. Each label and each group has a deviation a from
+        the common curve f (see the Notes of `LabelCalibrator`). `variance_` is the prior variance of the
+        difference between the deviation of a label and the deviation of its group. This variance is chosen by
+        cross-validation. A smaller variance means stronger pooling. If the variance is 0, all labels of a
+        group have the same curve.
     curves_ : ndarray of shape (n_labels,), dtype int32
         Index of the curve of each label, with the method "isotonic".
     curve_ends_ : ndarray of shape (n_curves + 1,), dtype int64
@@ -134,22 +136,24 @@ class LabelCalibrator(MultiLabelClassifier):
     number of training rows that have the label.
 
     With ``method="sigmoid"`` and ``pooling="frequency"``, the candidates of all held-out rows are sorted by
-    score and divided into up to thirty bins. The log-odds of each bin are computed, and isotonic regression
-    makes them monotone. The result is the common curve f of all labels. The log-odds of label l with score s
-    are ``f(s) + a + b * (f(s) - c)``, where c is the mean of f over the candidates that are true labels.
+    score and divided into up to thirty bins. For each bin, the fraction of the candidates that are true
+    labels is computed. Isotonic regression makes these fractions non-decreasing. Their log-odds are the
+    values of the common curve f at the mean scores of the bins. The log-odds of label l with score s are
+    ``f(s) + a + b * (f(s) - c)``, where c is the mean of f over the candidates that are true labels.
     `intercept_` is ``a - b * c``, and `slope_` is ``1 + b``. The deviations a and b are first fitted per
     group of labels, and then per label, by logistic regressions with quadratic penalties. The penalties
     shrink the deviations of a label towards the deviations of its group. Labels that occur in 1 training row
-    form a group, labels in 2 or 3 rows form the next group, then 4 to 7 rows, and so on. Neighbouring groups
-    are merged until each group has at least 100 candidates that are true labels. The penalty of the deviation
-    a of a label is ``1 / variance_``. `variance_` is chosen from seven values by five-fold cross-validation
-    over the held-out rows. With these penalties, the curve of a rare label stays close to the curve of its
-    group, and the curve of a frequent label can differ from it. All curves are non-decreasing.
+    form a group, labels in 2 or 3 rows form the next group, then 4 to 7 rows, and so on. Neighboring groups
+    are merged until each group has at least 100 candidates that are true labels. The difference between the
+    deviation a of a label and the deviation a of its group has a quadratic penalty with the weight
+    ``1 / variance_``. `variance_` is chosen from seven values by five-fold cross-validation over the held-out
+    rows. With these penalties, the curve of a rare label stays close to the curve of its group, and the curve
+    of a frequent label can differ from it. All curves are non-decreasing.
 
-    With ``cv="auto"``, five folds are used if Y has fewer than 250,000 ones. A tenth of the rows then has
-    fewer than about 25,000 ones, and five folds give better probabilities. In tests with DiSMEC and label
-    trees, the log loss on test rows was lower with five folds than with a tenth of the rows. The table shows
-    the difference:
+    With ``cv="auto"``, five folds are used if Y has fewer than 250,000 ones. A tenth of the rows would then
+    have fewer than about 25,000 ones, and five folds give better probabilities than held-out rows with so few
+    ones. In tests with DiSMEC and label trees, the log loss on test rows was lower with five folds than with
+    a tenth of the rows. The table shows the difference:
 
     ======================= ======================== ======================
     data                    ones in a tenth of rows  change of the log loss
@@ -165,16 +169,18 @@ class LabelCalibrator(MultiLabelClassifier):
     with a tenth of the rows took 1.4 to 2.1 times as long as a fit without calibration.
 
     The quality of the probabilities was measured on five public data sets with 159 to 24,522 labels, with
-    DiSMEC, label trees and block partitions. The calibration error was computed with 15 bins. It was at most
-    0.006 for all candidates, and at most 0.032 for candidates with probabilities above 0.3. If a
-    label is a candidate in few rows, its own calibration error is mostly random. With label trees on
-    citeulike-t, the mean error per label was 0.057. Even perfect probabilities would have a mean error of
+    `DiSMECClassifier`, `LabelTreeClassifier` and `BlockPartitionClassifier`. The calibration error was
+    computed by `manylabel.metrics.calibration_error` with 15 bins. Over the candidates of all labels
+    together, the error was at most 0.006. Over the candidates with probabilities above 0.3, the error was at
+    most 0.032. The error of a single label that is a candidate in few rows is mostly random. With label trees
+    on citeulike-t, the mean error per label was 0.057. Even perfect probabilities would have a mean error of
     0.056, because each label is a candidate in few rows of this data set.
 
     Labels have different curves, so probabilities and scores can rank labels differently. `predict_topk`
     ranks by scores, and `predict_proba_topk` ranks by probabilities. With label trees on citeulike-t, the two
-    methods had nearly the same precision at 5 (P@5). The P@5 of `predict_proba_topk` was 0.2 percentage
-    points lower if a tenth of the rows was held out, and 0.2 percentage points higher with five folds.
+    methods had nearly the same precision at 5 (P@5). Compared with `predict_topk`, the P@5 of
+    `predict_proba_topk` was 0.2 percentage points lower if a tenth of the rows was held out, and 0.2
+    percentage points higher with five folds.
 
     If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The curves
     are fitted to the known entries of the held-out rows.
@@ -400,8 +406,8 @@ class LabelCalibrator(MultiLabelClassifier):
         Returns
         -------
         csr_array of shape (n_samples, n_labels), dtype float32
-            The probabilities. The entries of a row are sorted by label. If probabilities are equal, the label
-            with the lower column index ranks first.
+            The probabilities. The entries of a row are sorted by column index, not by probability. If labels
+            have the same probability, labels with lower column indices are preferred.
 
         Raises
         ------

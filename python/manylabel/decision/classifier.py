@@ -39,8 +39,8 @@ class DecisionClassifier(LabelCalibrator):
     """A multi-label classifier with calibrated probabilities and a rule that chooses label sets.
 
     `fit` fits `estimator`, calibrates its probabilities like `LabelCalibrator`, and fits the decision rule to
-    the probabilities of the held-out rows. `predict` applies the rule. `save` writes the fitted `estimator`,
-    the calibration and the rule to one file.
+    the probabilities of rows that are held out (see `cv`). `predict` applies the rule. `save` writes the
+    fitted `estimator`, the calibration and the rule to one file.
 
     To calibrate probabilities, a model scores rows that are held out from its fit. The labels with the
     highest scores of a row are its candidates. Each label gets a curve, which converts the score of the label

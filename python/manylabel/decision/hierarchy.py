@@ -22,11 +22,12 @@ class HierarchicalSets(DecisionRule):
     """Choose label sets that contain the parents of their labels.
 
     In a hierarchy, a row that has a label also has the parents of the label. A label is therefore at most as
-    probable as each of its parents. The probabilities of a row are first replaced by corrected probabilities,
-    which have this property. Of all numbers with this property, they have the smallest sum of squared
-    differences from the given probabilities. They are computed by an isotonic regression on the hierarchy
-    [1]_. If the given probabilities are a sparse matrix, labels that are not stored have the probability 0 in
-    this regression. A decision rule then chooses the label set by the corrected probabilities.
+    probable as each of its parents. The given probabilities of a row may violate this condition. They are
+    therefore replaced by corrected probabilities. Of all numbers that satisfy the condition, the corrected
+    probabilities have the smallest sum of squared differences from the given probabilities. An isotonic
+    regression on the hierarchy computes them [1]_. If the given probabilities are a sparse matrix, labels
+    that are not stored have the probability 0 in this regression. A decision rule then chooses the label set
+    by the corrected probabilities.
 
     Parameters
     ----------
@@ -47,10 +48,10 @@ class HierarchicalSets(DecisionRule):
     -----
     A set is called closed if it contains the parents of its labels. With `Costs`, the chosen set has the
     lowest expected cost of all closed sets, for the original probabilities p. The reason is that the labels
-    with corrected probabilities above a bound t form a closed set. Of all closed sets, it has the largest
-    sum of ``p - t`` over its labels [2]_. With `ExpectedF1`, the chosen set has the largest expected F1 of
-    all closed sets, for the corrected probabilities. With `TopLabels`, the corrected probabilities of the
-    chosen set have the largest sum of all closed sets with at most k labels.
+    with corrected probabilities above a bound t form a closed set. Of all closed sets, this set has the
+    largest sum of ``p - t`` over its labels [2]_. With `ExpectedF1`, the chosen set has the largest expected
+    F1 of all closed sets, for the corrected probabilities. With `TopLabels`, the corrected probabilities of
+    the chosen set have the largest sum of all closed sets with at most k labels.
 
     If a label has the same corrected probability as one of its parents, the parent is chosen first. For this
     purpose, the probability of the label is lowered to the next smaller float32 number.

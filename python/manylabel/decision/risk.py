@@ -59,7 +59,7 @@ class RiskControl(DecisionRule):
     bound_ : float
         Smallest probability of a chosen label.
     risk_ : float
-        Mean risk of the calibration rows at this bound.
+        Mean risk of the calibration rows with the bound `bound_`.
 
     Notes
     -----

@@ -30,7 +30,10 @@ _GRID = np.linspace(0.01, 0.9, 90)
 
 @register
 class Thresholds(DecisionRule):
-    """Choose the labels whose probabilities are at least as large as a bound. `fit` learns the bound.
+    """Choose the labels whose probabilities are at least as large as a bound.
+
+    `fit` learns one bound for all labels, or one bound per label, from the probabilities and the true labels
+    of held-out rows.
 
     Parameters
     ----------

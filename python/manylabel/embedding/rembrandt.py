@@ -153,10 +153,10 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     stops when the estimated errors of the predictions are small: their root mean square is at most one
     percent of the root mean square of the predictions. It also stops when W has been computed ten times.
     Usually, W is computed two or three times. If Y has changed by more than five percent since U was
-    computed, `fit` makes another pass for U. The penalties are chosen with the value 0 for unknown entries.
-    With one percent of unknown entries, the fit takes about 10 percent longer. If there are as many
-    components as labels, the predictions of a label converge to those of a ridge regression on the known
-    entries of the label. With ``embedding="pca"``, Y is not used.
+    computed, `fit` makes another pass for U. If `l2` or `l2_final` is "auto", the penalty is chosen with the
+    value 0 for unknown entries. With one percent of unknown entries, the fit takes about 10 percent longer.
+    If there are as many components as labels, the predictions of a label converge to those of a ridge
+    regression on the known entries of the label. With ``embedding="pca"``, Y is not used.
 
     Let m = n_components + n_oversamples and q = n_iter. Let t be the number of conjugate gradient steps, and
     nnz the number of nonzero values of a matrix. With "cg", the fit takes O((q + 2) (nnz(Y) + nnz(X) t) m + q
@@ -174,8 +174,10 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     The fit forms no array of shape (n_samples, n_labels). It forms an array of shape (n_labels, n_labels)
     only if `n_components` is a float and there are at most 5000 labels.
 
-    If X has the dtype float32, the fit computes in float32, and takes half the time and memory. Only the
-    orthogonalization is computed in float64. If X has any other dtype, the whole fit computes in float64.
+    If X has the dtype float32, the fit computes in float32. With "cg", it then takes half the time and
+    memory. Even with float32, the fit orthogonalizes vectors in float64, and "cholesky" and "dual" factorize
+    matrices in float64. If X has any other dtype, the whole fit computes in float64.
+
     With "cg", each thread solves the equations of 32 components together. A fit with few components therefore
     uses few threads.
 

@@ -286,8 +286,9 @@ class EditableLabels(MultiLabelClassifier):
     ) -> None:
         """Replace several labels by one merged label.
 
-        A row has the merged label if it has any of the old labels. The merged label is fitted to the given
-        rows. It takes the place of the first label in `labels`, and the other labels in `labels` are removed.
+        A row has the merged label if it has any of the labels that are merged. The merged label is fitted to
+        the given rows. It takes the place of the first label in `labels`, and the other labels in `labels`
+        are removed.
 
         Parameters
         ----------

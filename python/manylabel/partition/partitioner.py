@@ -106,9 +106,9 @@ class BlockPartitioner(Estimator):
     -----
     Unknown entries of Y (NaN) count as 0, because only positive entries are captured.
 
-    A row moves to another block only if the label set of that block contains more labels of the row. Rows
-    therefore never move back and forth between equally good blocks. Every round lowers the objective, until
-    the objective no longer changes.
+    A row moves to another block only if the label set of that block contains more labels of the row than the
+    label set of its current block. Rows therefore never move back and forth between equally good blocks.
+    Every round lowers the objective, until the objective no longer changes.
 
     An iteration of k-means takes O(nnz(X) n_blocks) time, where nnz is the number of nonzero values. k-means
     uses at most 256 randomly drawn rows per cluster. A round takes O(nnz(Y) + n_samples n_blocks) time, or

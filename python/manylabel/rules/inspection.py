@@ -75,7 +75,10 @@ class Rules:
 
 @dataclass(frozen=True)
 class FiredRule:
-    """A rule that covers a given row.
+    """A rule that covers a given row, as returned by `BoostedRulesClassifier.explain`.
+
+    A rule covers the rows that satisfy all its conditions. For these rows, the rule adds a score to some
+    labels.
 
     Parameters
     ----------
@@ -90,7 +93,7 @@ class FiredRule:
     scores : ndarray of shape (n_scored,), dtype float32
         Scores that the rule adds for these labels.
     contribution : float, default=nan
-        Score that the rule adds for the explained label. It is NaN if no label is explained.
+        Score that the rule adds for the label that was passed to `explain`. It is NaN if no label was passed.
 
     Examples
     --------
@@ -112,7 +115,7 @@ class FiredRule:
 
     @property
     def part(self) -> str:
-        """The kind of the part, as in `LabelExplanation`: always "rule"."""
+        """The kind of part that a rule is in a `LabelExplanation`: always "rule"."""
         return "rule"
 
     @property
@@ -134,6 +137,9 @@ def export_text(
     decimals: int = 2,
 ) -> str:
     """Write the rules of a model as text.
+
+    A rule covers the rows that satisfy all its conditions. For these rows, the rule adds a score to some
+    labels.
 
     Parameters
     ----------
@@ -279,6 +285,8 @@ def plot_importance(
     axes: Sequence[Any] | None = None,
 ) -> NDArray[Any]:
     """Plot bar charts of the importances of features and labels, with the largest importance on top.
+
+    The importances are the attributes `feature_importances_` and `label_importances_` of the model.
 
     Parameters
     ----------

@@ -152,11 +152,11 @@ class TextTagger(EditableTagger):
     The texts are read once and are not kept. They are converted to features on one thread. The conversion of
     120,000 titles takes 3.4 seconds, which is a small part of the time of a fit.
 
-    With `decision`, rows are held out to calibrate the probabilities and to fit the decision rule. If the
-    texts have fewer than 250,000 labels in total, there are five folds of held-out rows. The classifier is
-    then fitted six times: once for each fold, and once to all rows. Otherwise, a tenth of the rows is
-    held out, and the classifier is fitted twice. With `RiskControl`, a tenth of the rows is held out, and the
-    classifier is fitted only once, to the other rows.
+    With `decision`, rows are held out to calibrate the probabilities and to fit the decision rule. If there
+    are fewer than 250,000 pairs of a text and one of its labels, there are five folds of held-out rows. The
+    classifier is then fitted six times: once for each fold, and once to all rows. Otherwise, a tenth of the
+    rows is held out, and the classifier is fitted twice: once to the other rows, and once to all rows. With
+    `RiskControl`, a tenth of the rows is held out, and the classifier is fitted only once, to the other rows.
 
     Examples
     --------
@@ -219,9 +219,9 @@ class TextTagger(EditableTagger):
         Parameters
         ----------
         texts : iterable of str, iterable of pairs, or matrix of shape (n_samples, n_features)
-            The texts. If `labels` is None, pass pairs of a text and the names of its labels, such as the
-            result of `read_texts`. If `vectorizer` is None, pass a matrix of features. A column of a data
-            frame is also allowed.
+            The texts, for example a list or a column of a data frame. If `labels` is None, pass pairs of a
+            text and the names of its labels, such as the result of `read_texts`. If `vectorizer` is None,
+            pass a matrix of features instead of texts.
         labels : iterable of iterables of str, or indicator matrix, default=None
             The names of the labels of each text, or a 0/1 indicator matrix of shape (n_samples, n_labels). A
             data frame is an indicator matrix, and the names of its columns are the names of the labels.
@@ -231,14 +231,15 @@ class TextTagger(EditableTagger):
         label_names : sequence of str, default=None
             Names of the labels, which must be unique. This argument is necessary if `labels` is an ndarray or
             a sparse matrix. If `labels` contains lists of names, `label_names` contains all allowed names,
-            and its order becomes the order of the labels. None means all names in the lists, sorted.
+            and its order becomes the order of the labels. None means all names in the lists, sorted, or the
+            names of the columns of a data frame.
         label_ids : mapping of str to str, or sequence of str of length n_labels, default=None
             Identifiers of the labels, such as URIs. A mapping has the names as keys. A sequence has one
             identifier for each name, in the order of the labels. Identifiers must be unique.
         progress : callable, default=None
-            Function that is passed to the method `fit` of the classifier. While texts are converted to
-            features, the function is called with the progress 0. If the function raises an exception, the fit
-            stops.
+            Function that is passed to the method `fit` of the classifier, which calls it with the amount of
+            work done so far. Before that, while texts are converted to features, the function is called with
+            the argument 0. If the function raises an exception, the fit stops.
 
         Returns
         -------
@@ -456,10 +457,11 @@ class TextTagger(EditableTagger):
         Returns
         -------
         LabelExplanation
-            A list of parts, each with the attributes `part`, `name` and `contribution`, in order of
-            decreasing absolute contribution. Print the list, or use its methods `to_dict` and `to_frame`. The
-            names of features are the terms of the vectorizer. A `HashingVectorizer` has no terms, so its
-            features are named "feature 0", "feature 1" and so on.
+            A list of the parts that sum to the score or to another quantity, such as features and the
+            intercept. Each item has the attributes `part` (its kind, such as "feature"), `name` and
+            `contribution`. The list is in order of decreasing absolute contribution. Print the list, or use
+            its methods `to_dict` and `to_frame`. The names of features are the terms of the vectorizer. A
+            `HashingVectorizer` has no terms, so its features are named "feature 0", "feature 1" and so on.
 
         Raises
         ------
@@ -682,8 +684,8 @@ class TextTagger(EditableTagger):
 
         Notes
         -----
-        With `decision`, the probabilities of all texts are computed before label sets are chosen, because the
-        choice may depend on all texts.
+        If the tagger has a decision rule (the parameter `decision`), the probabilities of all texts are
+        computed before label sets are chosen, because the choice may depend on all texts.
 
         Examples
         --------
