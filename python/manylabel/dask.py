@@ -354,7 +354,7 @@ def _stored_blocks(X: Any, Y: Any, folder: Path) -> Path:
     if X.numblocks[1] != 1 or Y.numblocks[1] != 1 or X.numblocks[0] != Y.numblocks[0]:
         raise ValueError(
             "each block of X and Y must have all columns, and X and Y must have the same number of blocks, "
-            f"got {X.numblocks} blocks of X and {Y.numblocks} blocks of Y"
+            f"got X.numblocks={X.numblocks} and Y.numblocks={Y.numblocks}"
         )
 
     def blocks() -> Iterator[tuple[csr_array, csr_array]]:

@@ -331,7 +331,7 @@ def test_blocks_an_estimator_cannot_take():
     Y[:40:2, 0] = Y[40::2, 1] = 1
     with pytest.warns(
         UserWarning,
-        match="to 1 of 2 blocks, so .* get constant scores; the first error: wants 30 rows",
+        match="to 1 of 2 blocks of labels, so .* get constant scores; the first error: wants 30 rows",
     ):
         model = ml.BlockPartitionClassifier(Picky(), n_blocks=2, lam=0, random_state=0).fit(X, Y)
     scores = model.decision_function(X)

@@ -375,7 +375,9 @@ def _of_table(path: Path, table: Any, columns: Columns, number: int) -> Batch:
         row = int(np.argmax(x_ends != value_ends)) - 1
         expected = f"{x_ends[row + 1] - x_ends[row]} entries in `{values}` as in `{features}`"
         got = value_ends[row + 1] - value_ends[row]
-        raise ValueError(f"{path}: row {row} of batch {number}: expected {expected}, got {got}")
+        raise ValueError(
+            f"{path}: batch {number} of rows, row {row} (counted from 0): expected {expected}, got {got}"
+        )
     with np.errstate(over="ignore"):
         x_values = x_values.astype(np.float32)
     finite = np.isfinite(x_values)
@@ -395,7 +397,7 @@ def _of_table(path: Path, table: Any, columns: Columns, number: int) -> Batch:
     X.sort_indices()
     if not X.has_canonical_format:
         raise ValueError(
-            f"{path}: batch {number}: expected each feature at most once per row, got a feature twice"
+            f"{path}: batch {number} of rows: expected each feature at most once per row, got a feature twice"
         )
     X.eliminate_zeros()
     Y.sum_duplicates()
