@@ -195,8 +195,9 @@ class CorrLogClassifier(MultiLabelClassifier):
 
     The fit takes 36 bytes of memory for each pair of a feature and a label. If `tol` is below 1e-5, the fit
     uses double precision and takes 72 bytes per pair. With quasi-Newton steps, each pair with a nonzero
-    weight takes at least twice as much memory. The fit also stores two copies of X. Log-odds are computed for
-    one block of rows at a time. The fit therefore stores no dense array of shape (n_samples, n_labels).
+    weight takes at least twice as much memory. The fit also stores two copies of X. The log-odds of only some
+    of the rows are in memory at a time. The fit therefore stores no dense array of shape (n_samples,
+    n_labels).
 
     Suppose that two labels occur together, or exclude each other, in nearly all training rows. The coupling
     of these labels then becomes very large. In the predictions, each of the two labels then determines the
@@ -206,7 +207,7 @@ class CorrLogClassifier(MultiLabelClassifier):
     The sample has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1/64 of the
     labels, but at least 32 and at most 512 labels. If there are fewer rows or labels than the minimum, all of
     them are used. A quarter of the sampled rows is held out. With fewer than 2,048 sampled rows, further
-    quarters are held out one after the other, until 512 rows or all rows have been held out. The first
+    quarters are held out one after the other, until 512 or all of these rows have been held out. The first
     penalty of the search is ``max(0.001, 2 / n_samples)``. Here, n_samples is the number of rows of X, not of
     the sample. If `sample_weight` is given, n_samples is the sum of the weights of these rows. The value
     ``2 / n_samples`` corresponds to a Gaussian prior with standard deviation 1/2 for each weight. If features

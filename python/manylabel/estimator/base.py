@@ -460,7 +460,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     def explain(
         self, x: Any, label: int | str, *, feature_names: Sequence[str] | None = None
     ) -> LabelExplanation:
-        """Explain the score of a label for one row by parts that sum to the score or to another quantity.
+        """Explain the score of a label for one row by the contributions of its parts.
 
         Parameters
         ----------
@@ -475,10 +475,11 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Returns
         -------
         LabelExplanation
-            A list of parts, each with the attributes `part`, `name` and `contribution`, in order of
-            decreasing absolute contribution. The attribute `quantity` names the sum of the contributions: the
-            score of `decision_function`, or another quantity (see Notes). Print the list, or use its methods
-            `to_dict` and `to_frame`.
+            A list of parts, such as features and the intercept, in order of decreasing absolute contribution.
+            Each item has the attributes `part` (its kind, such as "feature"), `name` and `contribution`. The
+            attribute `quantity` of the list names the sum of the contributions: the score of
+            `decision_function`, or another quantity (see Notes). Print the list, or use its methods `to_dict`
+            and `to_frame`.
 
         Raises
         ------
@@ -490,13 +491,17 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         The parts depend on the class:
 
         - Linear classifiers: the features and the intercept.
-        - `CorrLogClassifier`: the features, the couplings and the intercept.
+        - `CorrLogClassifier`: the features, the other predicted labels and the intercept. These parts sum to
+          the log-odds of the label, given the other predicted labels.
         - `BoostedRulesClassifier`: the rules that cover the row.
         - `LabelTreeClassifier`: the features and the intercept of the classifier of the label in its leaf.
-          These parts sum to the margin of the label. The attribute `path` of the result has the nodes on the
-          path to the leaf.
-        - Classifiers that divide the labels into blocks: the parts for the model of one block. Among the
-          blocks that have the label, this is the most probable block of the row.
+          With several trees, this is the leaf in the first tree. These parts sum to the margin of the label.
+          With ``combine="leaf"`` and one tree, the threshold is another part, and all parts sum to the score.
+          The attribute `path` of the result has the nodes on the path to the leaf.
+        - Classifiers that divide the labels into blocks: the parts for the model of one block. They sum to
+          the score or the other quantity that is explained for this model. Among the blocks that have the
+          label, this is the most probable block of the row. - `LabelCalibrator`: the parts for the classifier
+          in `estimator_`.
         - All other classifiers: the features, and the score of a row of zeros. The features are set to 0 one
           after the other, first in the order of their column indices and then in the reverse order. The
           contribution of a feature is the mean of the two amounts by which the score falls.

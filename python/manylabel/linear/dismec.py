@@ -75,10 +75,10 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         Whether to fit an intercept. The intercept is regularized like the weight of a feature that is 1 in
         every row.
     threshold : {"auto", "zero"} or float, default="auto"
-        Number that is subtracted from the margins ``w.x + b``. `predict` then assigns the labels with
-        positive scores. "auto" learns the threshold on held-out rows, so that about the right number of
-        labels is predicted (see Notes). "zero" is the threshold 0, the usual threshold for both losses.
-        With "zero", rare labels are rarely predicted.
+        Number that is subtracted from the margins ``w.x + b`` to get the scores. `predict` assigns the labels
+        with positive scores. "auto" learns the threshold on held-out rows, so that about the right number of
+        labels is predicted (see Notes). "zero" is the threshold 0, the usual threshold for both losses. With
+        "zero", rare labels are rarely predicted.
     solver : {"fast", "exact"}, default="fast"
         Solver for the weights. "exact" computes the optimum of every label over all rows, within `tol`.
         "fast" approximates the weights of rare labels, which occur in fewer than 1 % of the rows. For a rare
@@ -90,12 +90,12 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         is closer to "exact" (see Notes). With the logistic loss, every row has a loss, so "fast" is the same
         as "exact".
     tol : float, default=0.01
-        Tolerance of the solver; finite and > 0. A label has converged when the norm of its gradient is at
-        most ``tol * min(positives, negatives) / n_samples`` times the norm of its gradient at zero weights.
-        Here, positives and negatives are the numbers of rows with and without the label. With the solver
-        "fast", the weights of a rare label are computed by dual coordinate descent. This method uses the
-        stopping rule of LIBLINEAR: the largest and the smallest projected gradient of the dual problem differ
-        by at most ``30 * tol``.
+        Tolerance of the solver; finite and > 0. A label has converged when the norm of the gradient of its
+        objective is at most ``tol * min(positives, negatives) / n_samples`` times the norm of this gradient
+        at zero weights. Here, positives and negatives are the numbers of rows with and without the label.
+        With the solver "fast", the weights of a rare label are computed by dual coordinate descent. This
+        method uses the stopping rule of LIBLINEAR: the largest and the smallest projected gradient of the
+        dual problem differ by at most ``30 * tol``.
     max_iter : int, default=1000
         Maximum number of steps per label; >= 1. For a rare label, the solver "fast" runs dual coordinate
         descent several times. `max_iter` is then the maximum number of passes of one run.
@@ -132,20 +132,20 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     is small. The threshold is computed on a sample of the labels. Frequent labels and rare labels are sampled
     separately. From each of these two groups, the sample takes the 64 labels with the most rows. It also
     takes 1/20 of the other labels of the group, but at least 64 of them. The sampled labels are not fitted
-    again from the start. Instead, a few solver steps adapt a copy of their weights to the remaining rows, and
-    this copy scores the held-out rows. For a rare label with the solver "fast", the weights are a weighted
-    sum of training rows. The terms of the held-out rows are subtracted from the copy before the solver steps.
-    The weights in `coef_` are not affected. Learning the threshold takes up to 15 % of the fit time, or more
-    if the fit takes only a few milliseconds. If Y has fewer than ten positive entries in the held-out rows,
-    the threshold is 0.
+    again from the start. Instead, a few solver steps adapt a copy of their weights to the rows that are not
+    held out, and this copy scores the held-out rows. For a rare label with the solver "fast", the weights are
+    a weighted sum of training rows. The terms of the held-out rows are subtracted from the copy before the
+    solver steps. The weights in `coef_` are not affected. Learning the threshold takes up to 15 % of the fit
+    time, or more if the fit takes only a few milliseconds. If Y has fewer than ten positive entries in the
+    held-out rows, the threshold is 0.
 
     With ``C="auto"``, C is chosen on a sample of the data. The sample does not depend on `random_state`. It
     has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1/64 of the labels, but at
     least 32 and at most 512 labels. If there are fewer rows or labels than the minimum, all of them are used.
-    Frequent labels are more likely to be in the sample. A quarter of the sampled rows is held out. On small
-    data sets, several quarters are held out one after the other. The search multiplies or divides C by
-    ``sqrt(10)`` as long as a step is an improvement. C stays between 0.001 and 100. There are two kinds of
-    search:
+    Frequent labels are more likely to be in the sample. A quarter of the sampled rows is held out. With fewer
+    than 2,048 sampled rows, further quarters are held out one after the other, until 512 or all of these rows
+    have been held out. The search multiplies or divides C by ``sqrt(10)`` as long as a step is an
+    improvement. C stays between 0.001 and 100. There are two kinds of search:
 
     - If `normalize` scales rows and more than five labels occur in the training rows, C is chosen by the
       rankings of the held-out rows. The sample has at least 128 labels instead of 32, and each of its rows
@@ -158,20 +158,20 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     - Otherwise C is chosen by the loss on the held-out rows. The search starts at ``C=1``. A step is an
       improvement if it lowers the loss by more than 2 %.
 
-    If Y has fewer than ten positive entries in the held-out rows, C is 1. On small data sets, the search
-    takes about 0.1 seconds, and a fit with a given C takes 0.01 seconds. On large data sets, where a fit
-    takes minutes, the search takes a few percent of the fit time.
+    If the held-out rows have fewer than ten positive entries for the sampled labels, C is 1. On small data
+    sets, the search takes about 0.1 seconds, and a fit with a given C takes 0.01 seconds. On large data sets,
+    where a fit takes minutes, the search takes a few percent of the fit time.
 
     With the squared hinge loss, a dense X is used as it is, with dtype float16, float32 or float64 and in any
     memory order. It may be memory-mapped from a ``.npy`` file. The fit reads X in blocks of rows, and
     computes matrix products for up to 64 labels at once. In addition to X and the weights, the fit usually
     takes about a fifth of the memory of X in float32, and at most about half of it. For a small X, it takes
-    up to 100 MB. For a dense X, the solver "fast" also minimizes the objective of every label over all rows.
-    Only its stopping rule for rare labels differs from "exact". For rare labels, the tolerance of the
-    gradient is ten times as large. The fit of a rare label also stops after a step that lowers the objective
-    by at most ``tol / 2`` times the loss of the best constant score. The weights can therefore differ
-    slightly from the weights for a sparse X with the same values. With the logistic loss, the fit makes a
-    sparse copy of a dense X.
+    up to 100 MB. For a dense X, the solver "fast" minimizes the objective of every label over all rows, as
+    "exact" does. Only the stopping rule for rare labels differs from "exact". For rare labels, the tolerance
+    of the gradient is ten times as large as with "exact". The fit of a rare label also stops after a step
+    that lowers the objective by at most ``tol / 2`` times the lowest loss of a model that gives all rows the
+    same score. The weights can therefore differ slightly from the weights for a sparse X with the same
+    values. With the logistic loss, the fit makes a sparse copy of a dense X.
 
     The following paragraphs are about a sparse X.
 
@@ -179,7 +179,7 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     O(nnz(X)) time, where nnz(X) is the number of nonzero values of X. In addition to the weights, the fit
     takes 8 bytes of memory per stored value of X, or 16 bytes if some labels are not rare. Each thread takes
     200 to 460 bytes per row. It also takes 140 to 650 bytes per feature (780 bytes if Y has unknown entries).
-    Both numbers grow with the number of rows of the rare labels. The fit allocates no dense array of shape
+    Both numbers are larger if the rare labels have more rows. The fit allocates no dense array of shape
     (n_samples, n_labels) or (n_labels, n_features). The result of `decision_function` is a dense array. The
     result of `predict` is dense if Y was dense in `fit`.
 

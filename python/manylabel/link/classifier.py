@@ -45,10 +45,12 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     The model has two parts. The first part, called the embedding, is a linear model such as `Rembrandt`. For
     each row of X, the embedding predicts a vector p of k numbers. This vector summarizes the labels of the
-    row. The second part, called the link, computes the scores ``cos((p, 1) R + b) V + v`` of all labels from
-    p. Here, (p, 1) is the vector p with a 1 appended. R contains random frequencies, and b contains random
-    phases. V contains the fitted weights, and v contains the fitted intercepts of the labels. The cosines are
-    random features of a kernel, so the link approximates a kernel machine on p [1]_.
+    row. The second part, called the link, computes ``cos((p, 1) R + b) V + v`` from p, a vector with one
+    number for each label. These numbers are logits, or predictions of 0 or 1 with the squared loss. A score
+    is such a number minus a threshold (see `threshold`). In the formula, (p, 1) is the vector p with a 1
+    appended. R contains random frequencies, and b contains random phases. V contains the fitted weights, and
+    v contains the fitted intercepts of the labels. The cosines are random features of a kernel, so the link
+    approximates a kernel machine on p [1]_.
 
     Parameters
     ----------
@@ -73,20 +75,20 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         link. With ``gamma=1``, the frequencies follow the median heuristic. For example, the Gaussian kernel
         is ``exp(-gamma^2 |p - p'|^2 / median)``, where p and p' are the linear predictions of two rows. Here,
         median is the median of the squared distances ``|p - p'|^2`` over all pairs of rows. With more than
-        1,000 rows, it is computed for 1,000 random rows. "auto" compares 1/4 and 1/2, and also 1 if 1/4 is
-        not better than 1/2. It chooses the value with the lowest leave-one-out error of least squares (see
-        Notes). This parameter is ignored with ``kernel="linear"``.
+        1,000 rows, the median is computed for 1,000 random rows. "auto" compares 1/4 and 1/2, and also 1 if
+        1/4 is not better than 1/2. It chooses the value with the lowest leave-one-out error of least squares
+        (see Notes). This parameter is ignored with ``kernel="linear"``.
     loss : {"logistic", "squared", "softmax"}, default="logistic"
         Loss function of a row. "logistic" and "squared" are sums of a loss over all labels. "softmax" is the
         multinomial logistic loss, for data with exactly one label per row.
     embedding : {"rembrandt", "gaussian", "pca", "none"} or Rembrandt, default="rembrandt"
         Method that computes the linear predictions p. "rembrandt", "gaussian" and "pca" are described at the
         parameter `embedding` of `Rembrandt`. "none" uses no embedding: p contains one prediction for each
-        label, from one ridge regression per label. The weights of these regressions take n_features_in_ x
-        n_labels numbers in memory. If an instance of `Rembrandt` is given, a clone of the instance is fitted.
-        The `n_components`, `l2`, `n_iter` and `n_oversamples` of the instance then replace those of the
-        classifier. If the `random_state` of the instance is None, the clone uses the `random_state` of the
-        classifier.
+        label, from one ridge regression per label. The dense array `projection_` then has one weight for each
+        pair of a feature and a label. If an instance of `Rembrandt` is given, a clone of the instance is
+        fitted. The `n_components`, `l2`, `n_iter` and `n_oversamples` of the instance then replace those of
+        the classifier. If the `random_state` of the instance is None, the clone uses the `random_state` of
+        the classifier.
     solver : {"psgd", "newton-cg"}, default="psgd"
         Solver for the weights V of the link. "psgd" starts at the least-squares solution and takes
         preconditioned stochastic gradient steps with momentum. The result of "psgd" is regularized by the
@@ -106,8 +108,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         Number of passes over the data at the start of the fit of the embedding; >= 0. These passes improve
         the random vectors with which the fit starts (see `Rembrandt`).
     n_oversamples : int, default=20
-        Number of additional random vectors; >= 0. The fit of the embedding starts with ``k + n_oversamples``
-        random vectors (see `Rembrandt`), where k is the number of components.
+        Number of random vectors beyond the number k of components; >= 0. The fit of the embedding starts with
+        ``k + n_oversamples`` random vectors (see `Rembrandt`).
     n_passes : int, default=8
         Number of passes of "psgd" over the rows; >= 1.
     step_size : float, default=1.0
@@ -166,7 +168,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     coef_ : ndarray of shape (n_labels, n_features), dtype float32
         The transpose of V. With ``kernel="linear"``, the shape is (n_labels, n_components_).
     intercept_ : ndarray of shape (n_labels,), dtype float32
-        Intercepts of the labels minus `threshold_`. With the squared loss, 1/2 is also subtracted. The
+        Intercepts v of the labels minus `threshold_`. With the squared loss, 1/2 is also subtracted. The
         intercept is -inf for labels that occur in no training row.
     gamma_ : float
         The value of `gamma`, as given or chosen.
@@ -219,21 +221,23 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     Let n be the number of rows, s the number of random features, k the number of components and c the number
     of labels. After the fit of the embedding, the random features take O(n s k) time, and the least-squares
-    solution takes O(n s^2 + s^3) time. Each pass of "psgd" takes O(n s c) time. With many rows, each batch of
-    a pass takes O(s^2 c) additional time. A pass has ten or more batches.
+    solution takes O(n s^2 + s^3) time. Each pass of "psgd" takes O(n s c) time. A pass has ten or more
+    batches. If n is greater than ``20 * n_passes * c``, or if the random features are not stored, each batch
+    takes O(s^2 c) additional time.
 
     The fit of the link uses the following memory:
 
     - 4 n s bytes for the random features, if they are stored.
     - 20 s^2 bytes for the Gram matrix and its factorization.
     - 4 s c bytes for V.
-    - 24 s bytes for each label of a group. A group contains up to 4096 labels, which are fitted together.
-      With "softmax" or early stopping, there is one group of all labels.
+    - 24 s bytes for each of the labels that are fitted together. With "softmax" or early stopping, all labels
+      are fitted together. Otherwise, up to 4096 labels are fitted together.
     - With "newton-cg", 320 n bytes for each thread.
 
     `max_memory` limits only the memory for the fit of the link. The embedding is fitted in float64. The Notes
     of `Rembrandt` describe its memory. If more than half of the values of X are nonzero, a dense copy of X
-    takes 8 additional bytes per value of X. Predictions are computed for one block of rows at a time.
+    takes 8 additional bytes per value of X. Predictions compute the random features of a few rows at a time,
+    and do not store the random features of all rows.
 
     The embedding predicts its own training rows better than new rows, especially if there are few training
     rows. A link that is fitted to such predictions overfits. With ``l2="auto"``, the link is therefore fitted
@@ -267,9 +271,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     second fit uses the random features, the Gram matrix and the leave-one-out predictions of the main fit.
     The sample has at least 32 labels. More labels are sampled only if the second fit then takes at most a
     tenth of the time of the fit of V. With fewer than 2500 rows, further fifths of the rows are held out one
-    after the other. This ends when 500 rows have been held out, or when the held-out rows have 500 positive
-    entries for the sampled labels. If all held-out rows together have fewer than ten such entries, the
-    threshold is 0.
+    after the other. This ends when 500 rows or all rows have been held out, or when the held-out rows have
+    500 positive entries for the sampled labels. If all held-out rows together have fewer than ten such
+    entries, the threshold is 0.
 
     The authors of [1]_ use ``n_components=0.9, n_iter=2, l2=1e-4, threshold="zero"``. They choose the other
     parameters by a random search over the ranges that `smooth_link_space` returns. Their code scales the
@@ -468,9 +472,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         -------
         ndarray or csr_array of shape (n_samples, n_labels), dtype int64
             0/1 indicator matrix. If Y was sparse in `fit`, the result is sparse, and no dense array is
-            formed. With "softmax", each row has exactly one label. If y was 1-D in `fit`, the result is an
-            ndarray of shape (n_samples,). With "softmax", it contains the class of each row. With the other
-            losses, it contains 0 or 1 for each row.
+            formed. With "softmax", each row has exactly one label. If y was 1-D in `fit`, the result is
+            instead an ndarray of shape (n_samples,). With "softmax", this ndarray contains the class of each
+            row. With the other losses, it contains 0 or 1 for each row.
 
         Raises
         ------

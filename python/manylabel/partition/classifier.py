@@ -90,8 +90,8 @@ class BlockPartitionClassifier(BlockClassifier):
         Number of blocks that a row is routed to; >= 1. If `n_blocks`, `lam`, `max_labels` and `mode` have
         their default values, "auto" means one to three blocks, and the number differs between rows: Let t be
         the sum of the probabilities of the three most probable blocks of a row. The row is routed to the
-        smallest number of most probable blocks whose probabilities sum to at least ``0.9 t``. If another
-        value of these parameters is given, "auto" means one block. If rows may be routed to more than one
+        smallest number of most probable blocks whose probabilities sum to at least ``0.9 t``. If one of these
+        four parameters has another value, "auto" means one block. If rows may be routed to more than one
         block, the scores of the blocks are merged. The merged score of a label is the logit of ``sum_l p_l /
         (1 + exp(-s_l))``, a sum over those blocks l of the row that have the label. Here, s_l is the log-odds
         of the label in block l, and p_l is the probability of block l. The router computes the probabilities
@@ -102,7 +102,8 @@ class BlockPartitionClassifier(BlockClassifier):
         cross-validation, from the frequencies of the labels; see Notes. "accuracy" and "speed" use 5-fold
         cross-validation and the precision at 1, 3 and 5 (P@1, P@3 and P@5). "accuracy" chooses the weight
         with the largest sum of P@1, P@3 and P@5. "speed" chooses the largest weight for which P@1, P@3 and
-        P@5 are each at most 2 percentage points lower than with `estimator` alone.
+        P@5 are each at most 2 percentage points lower than without blocks, that is, with `estimator` fitted
+        to all rows and labels.
     router_C : float, default=1.0
         Weight of the loss of the router relative to its regularization; finite and > 0. Smaller values
         regularize more strongly.
@@ -152,13 +153,13 @@ class BlockPartitionClassifier(BlockClassifier):
         The candidates for `lam` that cross-validation compared. Without cross-validation, the array contains
         only `lam_`.
     lam_precision_ : ndarray of shape (n_lams, n_folds, 3), dtype float64
-        Precision at 1, 3 and 5 of each weight in `lams_`, on the held-out rows of each fold. The values are
-        from 0 to 1. Without cross-validation, n_folds is 0.
+        Precision at 1, 3 and 5 with each candidate in `lams_`, on the held-out rows of each fold. The values
+        are from 0 to 1. Without cross-validation, n_folds is 0.
     objective_ : float
         Final value of the objective of the partition.
     objective_history_ : ndarray of shape (n_half_steps,), dtype float64
-        Value of the objective after each half step of the partition, for the smallest weight in `lams_`. A
-        half step optimizes either the rows or the labels of the blocks.
+        Value of the objective after each half step of the partition, with the smallest candidate in `lams_`
+        (see Notes). A half step optimizes either the rows or the labels of the blocks.
     n_iter_ : int
         Number of rounds of the partition.
     captured_ : float
@@ -186,11 +187,13 @@ class BlockPartitionClassifier(BlockClassifier):
 
     If `sample_weight` is given, the router and `estimator` use it, and the `fit` method of `estimator` must
     accept it. The partition ignores `sample_weight`. However, the choice of "auto" values uses
-    `sample_weight` in the tests of the router and in cross-validation. If `estimator` is from this library,
-    Ctrl-C ends a fit within a second. With an estimator of another library, Ctrl-C ends the fit when the
-    current fits of blocks are done. `fit` issues a `UserWarning` if an estimator of another library could not
-    be fitted to some blocks. It also issues a `UserWarning` if no `lam` satisfies the condition of
-    ``mode="speed"``.
+    `sample_weight` in two places that are described below: in the tests of the router, and in the fits of
+    cross-validation.
+
+    If `estimator` is from this library, Ctrl-C ends a fit within a second. With an estimator of another
+    library, Ctrl-C ends the fit when the current fits of blocks are done. `fit` issues a `UserWarning` if an
+    estimator of another library could not be fitted to some blocks. It also issues a `UserWarning` if no
+    `lam` satisfies the condition of ``mode="speed"``.
 
     The fit of the router takes 4 bytes of memory for each pair of a block and a feature.
 
@@ -221,17 +224,18 @@ class BlockPartitionClassifier(BlockClassifier):
     With ``mode="accuracy"`` and ``mode="speed"``, ``lam="auto"`` compares eight candidates for `lam`. Each
     candidate is chosen like `lam` with ``mode="rule"``, but with another percentage, from 35 to 99 %. In each
     of the five folds, the partition, the router and the block models are fitted once, with the smallest
-    candidate. A larger candidate has the same blocks of rows and a subset of the labels of each block. A
-    larger candidate is therefore evaluated with the scores of the same models. The final fit also computes
-    the partition with the smallest candidate, and then selects the labels for `lam_`. With ``mode="speed"``,
-    `estimator` is also fitted to all labels five times.
+    candidate. With a larger candidate, each block has the same rows and a subset of its labels. The scores of
+    these models are therefore also used to evaluate the larger candidates. The final fit also computes the
+    partition with the smallest candidate, and then selects the labels for `lam_`. With ``mode="speed"``,
+    `estimator` is also fitted to all labels in each fold, because the candidates are compared with
+    `estimator` alone.
 
     If `n_blocks` is also "auto", the first number of blocks is the number that `BlockPartitioner` finds with
     its default value of `lam`. The number is halved until at least one candidate is accurate enough, or
     until the number is 1. With ``mode="accuracy"``, a candidate is accurate enough if, in every fold, P@1,
     P@3 and P@5 are each at most 1 percentage point lower than with `estimator` alone. With ``mode="speed"``,
-    the limit is 2 percentage points. For this comparison, both modes fit `estimator` to all labels five
-    times.
+    the limit is 2 percentage points. With ``mode="accuracy"``, too, this comparison fits `estimator` to all
+    labels in each fold.
 
     References
     ----------

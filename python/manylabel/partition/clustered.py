@@ -84,8 +84,9 @@ class CBMLCClassifier(BlockClassifier):
         The cluster centers. Rows are scaled to unit length before their distances to the centers are
         computed.
     router_intercept_ : ndarray of shape (n_clusters,), dtype float32
-        Intercepts: minus half the squared length of each center. A cluster without labels has the intercept
-        -inf.
+        Intercepts: minus half the squared length of each center. The nearest center of a row is the center
+        for which the dot product with the row, plus the intercept, is largest. A cluster without labels has
+        the intercept -inf.
     inertia_ : float
         Sum of the squared distances between the rows, scaled to unit length, and the centers of their
         clusters. The sum is weighted by `sample_weight`.
@@ -249,8 +250,9 @@ class LPSRClassifier(BlockClassifier):
         The centers of the parts. Rows are scaled to unit length before their distances to the centers are
         computed.
     router_intercept_ : ndarray of shape (n_parts,), dtype float32
-        Intercepts: minus half the squared length of each center. If a part would get too many rows, its
-        intercept is lower (see Notes). A part without labels has the intercept -inf.
+        Intercepts: minus half the squared length of each center. A row is routed to the part for which the
+        dot product of the row and the center, plus the intercept, is largest. If a part would get too many
+        rows, its intercept is lower (see Notes). A part without labels has the intercept -inf.
     speedup_ : tuple of two float
         Result of `measure_speedup` for the training rows. Some base scorers do not reach this speedup (see
         Notes).

@@ -59,9 +59,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
     `fit` adds one rule at a time. It grows a rule on a bootstrap sample of the rows, one condition at a time.
     Each new condition is the condition that lowers the loss most [1]_. The scores of the head are a Newton
-    step that lowers the loss of the covered rows. With label binning, labels with similar steps are put into
-    one bin and get the same score [2]_. Label binning shortens the steps and reduces the number of equations
-    that are solved for a head. By default, there is no label binning, and a step that is too long is halved.
+    step that lowers the loss of the covered rows. With label binning, the Newton step of each label is first
+    computed separately, as if no other label had a score. Labels with similar steps are put into one bin and
+    get the same score [2]_. Label binning shortens the steps and reduces the number of equations that are
+    solved for a head. By default, there is no label binning, and a step that is too long is halved.
 
     Parameters
     ----------
@@ -87,9 +88,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Maximum number of bins for each sign of the step; >= `min_bins`. None means no limit.
     hessian : {"paper", "restricted"}, default="paper"
         Whether Newton steps use mixed second derivatives of the loss, which are derivatives with respect to
-        the scores of two different labels in the same bin. "paper" ignores mixed derivatives, as in [2]_. The
-        steps are then shorter. "restricted" uses mixed derivatives. This parameter has an effect only with
-        label binning and the example-wise loss.
+        the scores of two different labels in the same bin. "restricted" uses mixed derivatives. "paper"
+        ignores them, as in [2]_, and the steps are then shorter than with "restricted". This parameter has an
+        effect only with label binning and the example-wise loss.
     step : {"auto", "newton", "safeguarded"}, default="auto"
         Length of a step. "newton" takes the full Newton step. "safeguarded" halves the Newton step until the
         step lowers the loss sufficiently (Armijo's rule). "auto" is "newton" for the label-wise loss, and for
@@ -205,9 +206,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     training row get the score -inf and are never predicted.
 
     The fit takes 16 bytes of memory for each pair of a row and a label, and about 16 bytes per stored value
-    of X. Each thread also stores a few matrices of shape (n_labels, n_labels) in three cases: without label
-    binning, with ``search="exact"``, and with at most 256 labels if X has features with mostly zero values.
-    The number of these matrices does not depend on the number of rows.
+    of X. With the example-wise loss and ``head="complete"``, each thread also stores a few matrices of shape
+    (n_labels, n_labels). The number of these matrices does not depend on the number of rows. If bins are
+    reused (see `search`), the matrices are stored only if Y has at most 256 labels and X has features with
+    mostly zero values.
 
     If two fits differ only in `n_rules`, the shorter list of rules is the beginning of the longer list.
 
@@ -332,11 +334,11 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         ----------
         eval_set : tuple of two matrices (X, y), default=None
             A pair ``(X_eval, y_eval)`` of further rows for early stopping, in the same formats as X and y.
-            The fit stops when the loss on the further rows no longer falls. No rows of X are held out in this
-            case. No rule is fitted to the further rows. However, with ``search="fast"``, the thresholds that
-            are tried also depend on the values in the further rows. `eval_set` requires
-            ``early_stopping=True``. With ``early_stopping=True`` and without `eval_set`, rows of X are held
-            out.
+            The fit stops when the loss on these further rows no longer falls, and no rows of X are held out.
+            No rule is fitted to the further rows. However, with ``search="fast"``, the thresholds that are
+            tried for conditions also depend on the values in the further rows. `eval_set` requires
+            ``early_stopping=True``. With ``early_stopping=True`` and without `eval_set`, some rows of X are
+            held out instead.
         """
         self._refuse_label_weight(label_weight)
         with self._fitting(y) as (built, Y):
@@ -441,7 +443,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
     @property
     def rules_(self) -> Rules:
-        """All rules, as an object with arrays of conditions and heads."""
+        """All rules, as an object with arrays of conditions and heads.
+
+        The head of a rule contains the scores that the rule adds to the labels of the rows that it covers.
+        """
         check_is_fitted(self, "heads_")
         return Rules(
             body_indptr=self.body_indptr_,
@@ -454,12 +459,18 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
     @property
     def feature_importances_(self) -> NDArray[np.float64]:
-        """Importances of the features. The values sum to 1, or are all 0 if no rule has conditions."""
+        """Importance of each feature, as defined in the Notes of the class.
+
+        The importances sum to 1, or are all 0 if no rule has conditions.
+        """
         return feature_importances(self.rules_, self.n_features_in_)
 
     @property
     def label_importances_(self) -> NDArray[np.float64]:
-        """Importances of the labels. The values sum to 1, or are all 0 if no rule has conditions."""
+        """Importance of each label, as defined in the Notes of the class.
+
+        The importances sum to 1, or are all 0 if no rule has conditions.
+        """
         return label_importances(self.rules_)
 
     def explain(  # type: ignore[override]  # without a label, all rules
@@ -471,6 +482,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         label_names: Sequence[str] | None = None,
     ) -> list[FiredRule]:
         """List the rules that cover a row, with the scores that each rule adds to the labels.
+
+        A rule covers a row if the row satisfies all conditions of the rule.
 
         Parameters
         ----------
@@ -493,8 +506,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
             The rules that cover the row. The ``repr`` of each rule is the text of the rule. If `label` is
             None, the scores of the rules sum to the result of `decision_function` for the row. If `label` is
             given, the result is a `LabelExplanation` of the rules, and their contributions sum to the score
-            of the label. The only exception is a label that occurs in no training row, because its score is
-            -inf.
+            of the label. In both cases, labels that occur in no training row are an exception: their score is
+            -inf, which is not the sum of what the rules add.
 
         Raises
         ------
@@ -535,12 +548,14 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Returns
         -------
         pandas.DataFrame
-            Data frame with one row per rule. The columns "conditions" and "head" contain the rule as text.
-            The column "n_conditions" contains the number of conditions. The column "coverage" contains the
-            total weight of the covered training rows. The column "n_labels" contains the number of labels
-            with a nonzero score. The column "strongest_label" contains the label with the largest absolute
-            score, and "score" contains this score. If rows were held out, the column "validation_loss"
-            contains the loss after each rule.
+            Data frame with one row per rule. The column "conditions" contains the conditions of the rule as
+            text. The column "head" contains the scores that the rule adds to labels, also as text. The column
+            "n_conditions" contains the number of conditions. The column "coverage" contains the total weight
+            of the covered training rows. The column "n_labels" contains the number of labels with a nonzero
+            score. The column "strongest_label" contains the label with the largest absolute score, and
+            "score" contains this score. If the model was fitted with ``early_stopping=True``, the column
+            "validation_loss" contains the loss on the held-out rows, or on the rows of `eval_set`, after the
+            rule was added.
 
         Raises
         ------
