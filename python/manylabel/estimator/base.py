@@ -488,7 +488,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
         Notes
         -----
-        The parts depend on the class:
+        The parts depend on the class. They sum to the score, except where this list names another sum:
 
         - Linear classifiers: the features and the intercept.
         - `CorrLogClassifier`: the features, the other predicted labels and the intercept. These parts sum to
@@ -500,8 +500,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
           The attribute `path` of the result has the nodes on the path to the leaf.
         - Classifiers that divide the labels into blocks: the parts for the model of one block. They sum to
           the score or the other quantity that is explained for this model. Among the blocks that have the
-          label, this is the most probable block of the row. - `LabelCalibrator`: the parts for the classifier
-          in `estimator_`.
+          label, this is the most probable block of the row.
+        - `LabelCalibrator`: the parts for the classifier in `estimator_`.
         - All other classifiers: the features, and the score of a row of zeros. The features are set to 0 one
           after the other, first in the order of their column indices and then in the reverse order. The
           contribution of a feature is the mean of the two amounts by which the score falls.
@@ -617,6 +617,10 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     @available_if(lambda self: self._knows_probabilities())  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[Any]:
         """Estimate the probabilities of all labels for every row.
+
+        Only classifiers that estimate probabilities have this method: `BoostedRulesClassifier`,
+        `CorrLogClassifier`, `SmoothLinkClassifier`, `LabelCalibrator`, and `LEMLClassifier` with
+        ``loss="logistic"``.
 
         Parameters
         ----------

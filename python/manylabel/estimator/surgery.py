@@ -253,11 +253,11 @@ class EditableLabels(MultiLabelClassifier):
 
         Notes
         -----
-        `warm_start` has an effect for `DiSMECClassifier`, but not for label trees. It has an effect for all
-        labels if X is dense, and with ``solver="exact"`` or ``loss="logistic"``. Otherwise, it has an effect
-        only for labels that occur in at least 1 % of the rows. All other labels, and the labels of label
-        trees, are fitted by dual coordinate descent. Dual coordinate descent starts from dual variables, and
-        a model does not contain them. For such labels, `warm_start` does not change the weights.
+        For label trees, `warm_start` has no effect. For `DiSMECClassifier`, it has an effect on all labels in
+        three cases: if X is dense, if `solver` is "exact", and if `loss` is "logistic". In all other cases,
+        it has an effect only on labels that occur in at least 1 % of the rows. The rarer labels are fitted by
+        dual coordinate descent. Dual coordinate descent starts from dual variables, and a model does not
+        contain them. For these labels, `warm_start` does not change the weights.
 
         Examples
         --------

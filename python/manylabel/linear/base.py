@@ -32,10 +32,10 @@ class LinearClassifier(MultiLabelClassifier):
         the rows have a mean squared length of about 1. Columns with mostly nonzero values are also centered
         if an intercept is fitted. With "columns", the fitted weights apply to the unscaled features. "auto"
         is "columns" if more than an eighth of the values of X are nonzero, and "rows" otherwise. False does
-        not scale the features. Scores are computed in single precision. They are less accurate if the
-        absolute mean of a column is at least 10,000 times its standard deviation. With "columns", a column is
-        ignored if its absolute mean is at least 1,000,000 times its standard deviation. Subtract the means of
-        such columns before the fit.
+        not scale the features. For every value of `normalize`, scores are computed in single precision. They
+        are therefore less accurate if the absolute mean of a column is at least 10,000 times its standard
+        deviation. With "columns", a column is ignored if its absolute mean is at least 1,000,000 times its
+        standard deviation. To avoid both problems, subtract the means of such columns before the fit.
 
     Attributes
     ----------

@@ -66,11 +66,12 @@ class PDSparseClassifier(SparseLinearClassifier):
         Whether to add intercepts to the scores. The intercept of a label is a factor times the logarithm of
         the frequency of the label. All labels have the same factor, which is chosen on held-out rows (see
         Notes). The weights depend on `fit_intercept` only if `normalize` scales the columns of X. In this
-        case, the columns are also centered if `fit_intercept` is True.
+        case, columns with mostly nonzero values are centered if `fit_intercept` is True, and not centered
+        otherwise.
     threshold : {"auto", "zero"} or float, default="auto"
-        Number that is subtracted from all scores. `predict` then assigns the labels with positive scores.
-        "auto" learns the threshold, so that the number of predicted labels on held-out rows equals the number
-        of true labels (see Notes). "zero" is the threshold 0.
+        Number that is subtracted from all scores. `predict` assigns the labels whose scores are positive
+        after the subtraction. "auto" learns the threshold, so that the number of predicted labels on held-out
+        rows equals the number of true labels (see Notes). "zero" is the threshold 0.
     early_stopping : bool, default=False
         Whether to stop the fit when the precision at 1 on held-out rows no longer improves. The weights of
         the best pass are kept.

@@ -143,8 +143,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     max_iter : int, default=100
         Maximum number of "newton-cg" steps; >= 1.
     tol : float, default=1e-3
-        Tolerance of "newton-cg"; finite and > 0. A label has converged when the norm of its gradient is below
-        `tol` times the norm of its gradient at zero weights.
+        Tolerance of "newton-cg"; finite and > 0. A label has converged when the norm of the gradient of its
+        objective is below `tol` times the norm of this gradient at zero weights.
     max_memory : int or None, default=None
         Memory limit for the fit of the link, in bytes; >= 1. The random features of all rows are computed
         once and stored, if the limit allows it. Otherwise, they are computed again in every pass. `fit`

@@ -123,18 +123,22 @@ class LabelTreeClassifier(EditableLabels):
     negatives : {"routed", "siblings"}, default="routed"
         Rows that are the negative examples of a classifier. With "siblings", the negative examples of a label
         are the rows that have another label of the same leaf. The negative examples of a child are the rows
-        that have a label below another child of the same node. This is the rule of [1]_. With "routed", all
-        other rows that reach the same leaf or node when the tree is searched are also negative examples. In
-        this search, a row reaches up to ``1.25 * beam`` nodes of each level (see Notes). With "siblings", the
-        fit is faster, but rankings are usually worse.
+        that have a label below another child of the same node. This is the rule of [1]_. "routed" adds
+        further negative examples. For a label, these are all other rows that reach its leaf when the tree is
+        searched. For a child, these are all other rows that reach its parent. In this search, a row reaches
+        up to ``1.25 * beam`` nodes of each level (see Notes). With "siblings", the fit is faster, but
+        rankings are usually worse.
     loss : {"squared_hinge", "logistic"}, default="squared_hinge"
         Loss of the linear classifiers. With "logistic", each classifier is an L2-regularized logistic
         regression, and the probability of a node or label is the logistic function of its margin (see Notes).
-        A fit with "logistic" takes longer, because it always uses all rows of a node.
+        A fit with "logistic" takes longer, because it uses all positive and negative examples of each
+        classifier. With "squared_hinge" and ``solver="fast"``, rare children and labels use only some of
+        them.
     combine : {"product", "leaf"}, default="product"
-        How the score of a label is computed. With "product", the score is the logarithm of a product: the
-        probability of the label times a power of the probability of its leaf (see Notes). With "leaf", the
-        score is the margin of the label, and the nodes above the leaf only determine which labels are scored.
+        How the score of a label is computed, before the threshold is subtracted. With "product", the score is
+        the logarithm of a product: the probability of the label times a power of the probability of its leaf
+        (see Notes). With "leaf", the score is the margin of the label, and the probabilities of the nodes
+        only determine which leaves a row reaches.
     path_weight : float or "auto", default="auto"
         Exponent of the probability of the leaf, with ``combine="product"``; finite and >= 0. The probability
         of a leaf is the product of the probabilities of all nodes on the path from the root to the leaf. With
@@ -154,12 +158,12 @@ class LabelTreeClassifier(EditableLabels):
         Whether to fit intercepts. An intercept is regularized like the weight of a feature that is 1 in every
         row.
     threshold : {"auto", "zero"} or float, default="auto"
-        Number that is subtracted from all scores. `predict` then assigns the labels with positive scores.
-        "auto" learns the threshold on held-out rows, so that about the right number of labels is predicted
-        (see Notes). "zero" means the score of a label whose margin is 0 and whose leaf has the probability 1.
-        With ``combine="leaf"``, this score is 0. With ``combine="product"``, this score is the logarithm of
-        the probability of the label (see Notes): -1 with the squared hinge loss, and ``log(0.5)`` with the
-        logistic loss.
+        Number that is subtracted from all scores. `predict` assigns the labels whose scores are positive
+        after the subtraction. "auto" learns the threshold on held-out rows, so that about the right number of
+        labels is predicted (see Notes). With "zero", the threshold is the score of a label whose margin is 0
+        and whose leaf has the probability 1. With ``combine="leaf"``, this score is 0. With
+        ``combine="product"``, this score is the logarithm of the probability of the label (see Notes): -1
+        with the squared hinge loss, and ``log(0.5)`` with the logistic loss.
     normalize : {"auto", "rows", "columns"} or bool, default="auto"
         Scaling of the features, in `fit` and in predictions. "rows" or True scales every row to unit
         Euclidean length. This scaling suits text data. "columns" scales each column to unit variance over the
@@ -169,15 +173,15 @@ class LabelTreeClassifier(EditableLabels):
         different units. False does not scale the features. "auto" is "columns" if more than an eighth of the
         values of X are nonzero, and "rows" otherwise.
     solver : {"fast", "exact"}, default="fast"
-        Solver for the weights. "exact" computes the optimum of every linear classifier over the rows of its
-        node, within `tol`. "fast" approximates the optimum for rare children and labels, in the same way as
-        `DiSMECClassifier` does for rare labels. The positive rows of a label are the rows with the label. The
-        positive rows of a child are the rows with a label below the child. A child or label is rare if fewer
-        than 1 % of the rows of the node are positive. It is also rare if it has at most 300 positive rows,
-        and fewer than 20 % of the rows of the node are positive. Children or labels that are not rare are
-        solved in groups of sixteen. If the last group has fewer than sixteen, the most frequent rare children
-        or labels are added to it. With the logistic loss, every row has a loss, so "fast" is the same as
-        "exact".
+        Solver for the weights. "exact" computes the optimum of every linear classifier over all its positive
+        and negative examples, within `tol`. "fast" approximates the optimum for rare children and labels, in
+        the same way as `DiSMECClassifier` does for rare labels. The positive rows of a label are the rows
+        with the label. The positive rows of a child are the rows with a label below the child. A child or
+        label is rare if fewer than 1 % of its examples are positive. It is also rare if it has at most 300
+        positive rows, and fewer than 20 % of its examples are positive. In a node, the children or labels
+        that are not rare are fitted in groups of sixteen. If the last group has fewer than sixteen, the most
+        frequent rare children or labels are added to it, and their optimum is not approximated. With the
+        logistic loss, every row has a loss, so "fast" is the same as "exact".
     tol : float, default=0.01
         Tolerance of the solver; finite and > 0. `tol` has the same meaning as in `DiSMECClassifier`.
     max_iter : int, default=1000
@@ -200,15 +204,16 @@ class LabelTreeClassifier(EditableLabels):
         ``(x - column_shift_) * column_scale_``. The shift of a column that is not centered is 0. The scale of
         a constant column is 0. The attributes exist only if `normalize` scales the columns.
     by_leaf_ : bool
-        Whether the score of a label is its margin. The value is True if `combine` is "leaf".
+        Whether the score of a label is its margin minus `threshold_`. The value is True if `combine` is
+        "leaf".
     logistic_ : bool
         Whether the classifiers were fitted with the logistic loss.
     path_weight_ : float
         The value of `path_weight`, as given or chosen. It is 0 if `combine` is "leaf".
     margin_power_ : int
-        The exponent of the probability ``exp(-max(0, 1 - s)**margin_power_)`` of a node or label with margin
-        s: 2 or 3. This attribute exists only if the model was fitted by another program (see
-        :mod:`manylabel.compat`). If the attribute does not exist, the exponent is 3.
+        The exponent in the formula ``exp(-max(0, 1 - s)**margin_power_)``, which gives the probability of a
+        node or label with margin s: 2 or 3. This attribute exists only if the model was fitted by another
+        program (see :mod:`manylabel.compat`). If the attribute does not exist, the exponent is 3.
     n_iter_ : int
         Largest number of steps of a linear classifier. The value is `max_iter` if a classifier did not
         converge.
@@ -225,9 +230,10 @@ class LabelTreeClassifier(EditableLabels):
     leaf_intercept_ : ndarray of shape (n_leaf_labels,), dtype float32
         Intercept of each entry of `leaf_labels_`.
     chunk_bucket_ends_, chunk_feature_ends_, chunk_weight_ends_ : ndarray of shape (n_nodes + 1,), dtype int64
-        The weights of a node are called a chunk. These arrays contain the positions at which the entries of
-        each node begin and end in `chunk_buckets_`, `chunk_features_` and `chunk_weights_`. For example, node
-        v has the weights ``chunk_weights_[chunk_weight_ends_[v]:chunk_weight_ends_[v + 1]]``.
+        A chunk consists of the weights of all children or labels of a node. These arrays contain the
+        positions at which the entries of each node begin and end in `chunk_buckets_`, `chunk_features_` and
+        `chunk_weights_`. For example, the chunk of node v has the weights
+        ``chunk_weights_[chunk_weight_ends_[v]:chunk_weight_ends_[v + 1]]``.
     chunk_buckets_ : ndarray of shape (n_buckets,), dtype uint32
         One hash table for each node, which maps a feature to its weights in the node. For each bucket of the
         table, the array contains the position of the first feature of the bucket. Positions count from the
@@ -267,22 +273,23 @@ class LabelTreeClassifier(EditableLabels):
     rows are first reduced to 100 components. The vector is scaled to unit length. Labels are clustered by
     spherical 2-means of these vectors (2-means with cosine similarity). The clusters are divided again in the
     same way, until there is one cluster for each child of the node. The classifiers are fitted level by
-    level, from the root down. A node is fitted to the rows that have a label below the node. With
-    ``negatives="routed"``, the node is also fitted to all other rows that reach the node when the tree is
-    searched. In this search, a row reaches up to ``1.25 * beam`` nodes of a level, but only nodes whose
-    probability is at least ``exp(-7)`` times the probability of the best node. A prediction sends a row to
-    only `beam` nodes of a level. The negative rows of a label therefore also include rows that almost reach
-    its leaf in a prediction. Such rows improve rankings, because new rows spread over more leaves than
-    training rows. For example, with ``beam=7``, P@1 on citeulike-t is 0.9 percentage points higher if `fit`
-    sends a row to 14 instead of 7 nodes (mean of three seeds). On eurlex57k and yso-finna-en, P@1 differs by
-    about 0.1 percentage points or less. The classifiers minimize the same objective as `DiSMECClassifier`.
+    level, from the root down. The classifiers of the children or labels of a node are fitted to the rows that
+    have a label below the node. With ``negatives="routed"``, they are also fitted to all other rows that
+    reach the node when the tree is searched. In this search, a row reaches up to ``1.25 * beam`` nodes of a
+    level, but only nodes whose probability is at least ``exp(-7)`` times the probability of the best node. A
+    prediction sends a row to only `beam` nodes of a level. The negative rows of a label therefore also
+    include rows that almost reach its leaf in a prediction. Such rows improve rankings, because new rows
+    spread over more leaves than training rows. The improvement was measured with ``beam=7`` and a changed
+    `fit`, which sent a row to 14 nodes of each level. On citeulike-t, P@1 was 0.9 percentage points higher
+    than with 7 nodes in `fit` (mean of three seeds). On eurlex57k and yso-finna-en, P@1 differed by about 0.1
+    percentage points or less. The classifiers minimize the same objective as `DiSMECClassifier`.
 
     With ``solver="fast"`` and the squared hinge loss, the fit of a label in the second and any later tree
     starts from the result of the label in the previous tree. A rare label starts from its dual variables, and
-    a frequent label starts from its weights. One search for negative rows and one solver step are then
-    sufficient. On eurlex57k, the fit of three trees takes 1.9 times as long as the fit of one tree. If every
-    tree were fitted from the start, the fit of three trees would take 2.7 times as long as the fit of one
-    tree. P@1, P@3 and P@5 would differ by at most 0.1 percentage points.
+    one search for negative rows with a loss is then sufficient. A frequent label starts from its weights, and
+    one solver step is then sufficient. On eurlex57k, the fit of three trees takes 1.9 times as long as the
+    fit of one tree. If every tree were fitted from the start, the fit of three trees would take 2.7 times as
+    long as the fit of one tree. P@1, P@3 and P@5 would differ by at most 0.1 percentage points.
 
     The probability of a node or label with margin s is ``exp(-max(0, 1 - s)**3)`` with the squared hinge
     loss, and ``1 / (1 + exp(-s))`` with the logistic loss. With ``combine="product"``, the score of a label
@@ -313,11 +320,11 @@ class LabelTreeClassifier(EditableLabels):
     =========== ================ ================ ====
 
     `predict` and `predict_topk` score the labels of the leaves that a row reaches. `decision_function` scores
-    all labels. With several trees, a row can reach a label in one tree but not in another tree. The
-    probability in the other tree is then estimated. The estimate is the mean of the probabilities in the
-    trees in which the row reached the label, but at most ``(r / 2) ** path_weight_``. Here, r is the highest
-    probability of a node that the search of the other tree dropped. `decision_function` needs no estimates,
-    so its scores can differ from the scores of `predict_topk`.
+    all labels. With several trees, a row can reach the leaf of a label in one tree but not in another tree.
+    The probability of the label in the other tree is then estimated. The estimate is the mean of its
+    probabilities in the trees in which the row reached its leaf, but at most ``(r / 2) ** path_weight_``.
+    Here, r is the highest probability of a node that the search of the other tree dropped.
+    `decision_function` needs no estimates, so its scores can differ from the scores of `predict_topk`.
 
     With ``path_weight="auto"`` or ``threshold="auto"``, a tenth of the rows is held out, but at most 4,096
     rows. If the data set is small, up to a quarter of the rows is held out. With several trees, the number of
@@ -327,9 +334,9 @@ class LabelTreeClassifier(EditableLabels):
     weights of the model do not change. Values of `path_weight` are compared by the sum of the precisions at
     1, 3 and 5 on the held-out rows. `path_weight_` is the smallest value whose sum is within 0.1 percent of
     the largest sum. If all sums are equal, it is 1. `threshold_` is the score at which the number of
-    predicted labels of these rows equals the number of their true labels. If the held-out rows have fewer
-    than 200 labels in total, `path_weight_` is 1. If the held-out rows have fewer than ten labels in total,
-    the threshold is the same as with "zero".
+    predicted labels of the held-out rows equals the number of their true labels. If the held-out rows have
+    fewer than 200 labels in total, `path_weight_` is 1. If the held-out rows have fewer than ten labels in
+    total, the threshold is the same as with "zero".
 
     With ``weights="float16"``, the relative error of a weight is at most ``2**-11``. If the absolute value of
     the weight is below ``2**-14``, the absolute error is at most ``2**-25`` instead. With ``weights="int8"``,
@@ -337,7 +344,7 @@ class LabelTreeClassifier(EditableLabels):
     removed. Intercepts are always float32, and so are the products and sums of a prediction. Predictions read
     the stored weights directly, without a copy in float32. In `fit`, all computations use float32 weights,
     including the choice of `path_weight_` and `threshold_`. While the weights are converted at the end of the
-    fit, both forms are in memory.
+    fit, the float32 weights and the converted weights are both in memory.
 
     The result does not depend on `n_jobs`. `fit` allocates no array of shape (n_samples, n_labels) or
     (n_labels, n_features). Only two results are dense: the scores from `decision_function` and, if Y was
@@ -658,8 +665,7 @@ class LabelTreeClassifier(EditableLabels):
         prediction. Each row divides one vote among the leaves that it reaches, in proportion to the
         probabilities of these leaves. With `sample_weight`, the vote of a row has the weight of the row. The
         leaf with the most votes gets the label. If this leaf has 65,535 labels, the leaf with the next most
-        votes gets the label. A new label that no row has is put in no leaf, and its score is -inf. `fit` does
-        the same.
+        votes gets the label. As in `fit`, a label that no row has is put in no leaf, and its score is -inf.
 
         For both values of `negatives`, the classifier of a new label is fitted to two groups of rows. The
         first group consists of the rows with the label. The second group consists of the rows that reach the
@@ -678,10 +684,10 @@ class LabelTreeClassifier(EditableLabels):
         the leaves. The second search is the search of `fit`, and finds negative rows. A new label is fitted
         together with other new labels of its leaf if every row that has the label reaches this leaf in the
         second search. All other new labels are fitted one by one, in a few passes over the rows that reach
-        their leaf. This takes more time for leaves with more rows and more labels. For example, adding 428
-        labels to a model of eurlex57k with 3,843 labels takes half as long as fitting all labels. The arrays
-        of the weights are copied, so the method needs memory for a second model, with 4 bytes for each
-        weight.
+        their leaf. Fitting a label alone takes more time if its leaf has more rows or more labels. For
+        example, adding 428 labels to a model of eurlex57k with 3,843 labels takes half as long as fitting all
+        labels. The arrays of the weights are copied, so the method needs memory for a second model, with 4
+        bytes for each weight.
 
         Examples
         --------
@@ -802,11 +808,12 @@ class LabelTreeClassifier(EditableLabels):
             Largest number of nodes to which a row is sent on each level of a tree; >= 1. If None, the
             parameter `beam` of the model is used. Larger values take more time and may find better labels.
         max_nodes : int or None, default=None
-            Maximum number of nodes that a row may visit, summed over all trees. The children or labels of a
-            visited node are scored. With a smaller maximum, predictions take less time. `max_nodes` must be
-            at least the number of levels of a tree times the number of trees. The maximum is divided equally
-            among the trees, and about equally among the levels of a tree. None means that only `beam` limits
-            the number of nodes. In trees that are not balanced, a row may visit fewer nodes than allowed.
+            Maximum number of nodes to which a row is sent, summed over all levels and trees. The children or
+            labels of these nodes are scored. With a smaller maximum, predictions take less time. `max_nodes`
+            must be at least the number of levels of a tree times the number of trees. The maximum is divided
+            equally among the trees, and about equally among the levels of a tree. None means that only `beam`
+            limits the number of nodes. In trees that are not balanced, a row may be sent to fewer nodes than
+            allowed.
 
         Returns
         -------
@@ -825,8 +832,8 @@ class LabelTreeClassifier(EditableLabels):
 
         Notes
         -----
-        Rows are processed in groups. Besides the result, the method needs memory for the visited nodes and
-        the scored labels of the current groups, up to about 100 MB for each thread.
+        Rows are processed in groups. Besides the result, the method needs memory for the nodes to which rows
+        are sent and for the scored labels of the current groups, up to about 100 MB for each thread.
         """
         self._check_fitted()
         k = check_count("k", k, 1)
