@@ -77,10 +77,10 @@ class LabelTreeClassifier(EditableLabels):
     leaf. Inner nodes have a linear classifier for each child, and leaves have a linear classifier for each
     label. The output ``w.x + b`` of a linear classifier is called a margin.
 
-    To predict a row, the tree is searched from the root down. On each level, only the `beam` best nodes are
-    kept, and the row is said to reach these nodes. Only the labels of the leaves that the row reaches are
-    scored. If `branching` and `max_leaf` are fixed and the tree has many levels, the time of a prediction
-    grows with the logarithm of the number of labels [1]_.
+    To predict a row, the tree is searched from the root down. On each level, only the `beam` nodes with the
+    highest path probabilities (see `path_weight`) are kept, and the row is said to reach these nodes. Only
+    the labels of the leaves that the row reaches are scored. If `branching` and `max_leaf` are fixed and the
+    tree has many levels, the time of a prediction grows with the logarithm of the number of labels [1]_.
 
     Parameters
     ----------
@@ -136,14 +136,14 @@ class LabelTreeClassifier(EditableLabels):
         them.
     combine : {"product", "leaf"}, default="product"
         How the score of a label is computed, before the threshold is subtracted. With "product", the score is
-        the logarithm of a product: the probability of the label times a power of the probability of its leaf
-        (see Notes). With "leaf", the score is the margin of the label, and the probabilities of the nodes
-        only determine which leaves a row reaches.
+        the logarithm of a product: the probability of the label times a power of the path probability of its
+        leaf (see Notes). With "leaf", the score is the margin of the label, and the probabilities of the
+        nodes only determine which leaves a row reaches.
     path_weight : float or "auto", default="auto"
-        Exponent of the probability of the leaf, with ``combine="product"``; finite and >= 0. The probability
-        of a leaf is the product of the probabilities of all nodes on the path from the root to the leaf. With
-        0, the path does not influence the score. "auto" tries eight values from 0 to 1, and chooses the
-        smallest value with nearly the best rankings of held-out rows (see Notes).
+        Exponent of the path probability of the leaf, with ``combine="product"``; finite and >= 0. The path
+        probability of a node is the product of the probabilities of all nodes on the path from the root to
+        this node. With 0, the path does not influence the score. "auto" tries eight values from 0 to 1, and
+        chooses the smallest value with nearly the best rankings of held-out rows (see Notes).
     prune : float or "auto", default="auto"
         Weights with an absolute value below `prune` are set to zero; finite and >= 0. "auto" is 0.1 if ``C_``
         is at least 1. Otherwise, it is ``0.1 * sqrt(C_)``, because a smaller C gives smaller weights.
@@ -161,7 +161,7 @@ class LabelTreeClassifier(EditableLabels):
         Number that is subtracted from all scores. `predict` assigns the labels whose scores are positive
         after the subtraction. "auto" learns the threshold on held-out rows, so that about the right number of
         labels is predicted (see Notes). With "zero", the threshold is the score of a label whose margin is 0
-        and whose leaf has the probability 1. With ``combine="leaf"``, this score is 0. With
+        and whose leaf has the path probability 1. With ``combine="leaf"``, this score is 0. With
         ``combine="product"``, this score is the logarithm of the probability of the label (see Notes): -1
         with the squared hinge loss, and ``log(0.5)`` with the logistic loss.
     normalize : {"auto", "rows", "columns"} or bool, default="auto"
@@ -276,13 +276,14 @@ class LabelTreeClassifier(EditableLabels):
     level, from the root down. The classifiers of the children or labels of a node are fitted to the rows that
     have a label below the node. With ``negatives="routed"``, they are also fitted to all other rows that
     reach the node when the tree is searched. In this search, a row reaches up to ``1.25 * beam`` nodes of a
-    level, but only nodes whose probability is at least ``exp(-7)`` times the probability of the best node. A
-    prediction sends a row to only `beam` nodes of a level. The negative rows of a label therefore also
-    include rows that almost reach its leaf in a prediction. Such rows improve rankings, because new rows
-    spread over more leaves than training rows. The improvement was measured with ``beam=7`` and a changed
-    `fit`, which sent a row to 14 nodes of each level. On citeulike-t, P@1 was 0.9 percentage points higher
-    than with 7 nodes in `fit` (mean of three seeds). On eurlex57k and yso-finna-en, P@1 differed by about 0.1
-    percentage points or less. The classifiers minimize the same objective as `DiSMECClassifier`.
+    level, but only nodes whose path probability is at least ``exp(-7)`` times the highest path probability of
+    the level. A prediction sends a row to only `beam` nodes of a level. The negative rows of a label
+    therefore also include rows that almost reach its leaf in a prediction. Such rows improve rankings,
+    because new rows spread over more leaves than training rows. The improvement was measured with ``beam=7``
+    and a changed `fit`, which sent a row to 14 nodes of each level. On citeulike-t, P@1 was 0.9 percentage
+    points higher than with 7 nodes in `fit` (mean of three seeds). On eurlex57k and yso-finna-en, P@1
+    differed by about 0.1 percentage points or less. The classifiers minimize the same objective as
+    `DiSMECClassifier`.
 
     With ``solver="fast"`` and the squared hinge loss, the fit of a label in the second and any later tree
     starts from the result of the label in the previous tree. A rare label starts from its dual variables, and
@@ -294,17 +295,17 @@ class LabelTreeClassifier(EditableLabels):
     The probability of a node or label with margin s is ``exp(-max(0, 1 - s)**3)`` with the squared hinge
     loss, and ``1 / (1 + exp(-s))`` with the logistic loss. With ``combine="product"``, the score of a label
     is ``log p + path_weight_ * log q - threshold_``. Here p is the probability of the label, and q is the
-    probability of its leaf. Such scores rank labels, but they are not calibrated. ``path_weight=1`` is the
-    rule of [1]_. A smaller value is often better, because the classifiers of the labels of a leaf are also
-    fitted to rows that have none of these labels.
+    path probability of its leaf (see `path_weight`). Such scores rank labels, but they are not calibrated.
+    ``path_weight=1`` is the rule of [1]_. A smaller value is often better, because the classifiers of the
+    labels of a leaf are also fitted to rows that have none of these labels.
 
     With ``loss="logistic"`` and ``negatives="siblings"``, the model is a probabilistic label tree [2]_. The
-    probability of a child estimates the probability that a row has a label below the child, given that it has
-    a label below the node. With ``path_weight=1``, ``exp(score + threshold_)`` is the product of the
-    probabilities of the label and of all nodes on the path to its leaf. By the chain rule, this product
-    estimates the probability of the label. With ``negatives="routed"``, the classifiers are fitted to more
-    negative rows, and the product does not estimate a probability. `LabelCalibrator` computes calibrated
-    probabilities for both losses.
+    probability of a child estimates the probability that a row has a label below the child, given that the
+    row has a label below the parent of the child. With ``path_weight=1``, ``exp(score + threshold_)`` is the
+    product of the probabilities of the label and of all nodes on the path to its leaf. By the chain rule,
+    this product estimates the probability of the label. With ``negatives="routed"``, the classifiers are
+    fitted to more negative rows, and the product does not estimate a probability. `LabelCalibrator` computes
+    calibrated probabilities for both losses.
 
     The squared hinge loss gives better rankings for data with many rare labels, and its fit is faster. The
     table compares P@1, P@3 and P@5 of the two losses, with the default parameters and one seed. The last
@@ -323,7 +324,7 @@ class LabelTreeClassifier(EditableLabels):
     all labels. With several trees, a row can reach the leaf of a label in one tree but not in another tree.
     The probability of the label in the other tree is then estimated. The estimate is the mean of its
     probabilities in the trees in which the row reached its leaf, but at most ``(r / 2) ** path_weight_``.
-    Here, r is the highest probability of a node that the search of the other tree dropped.
+    Here, r is the highest path probability of a node that the search of the other tree dropped.
     `decision_function` needs no estimates, so its scores can differ from the scores of `predict_topk`.
 
     With ``path_weight="auto"`` or ``threshold="auto"``, a tenth of the rows is held out, but at most 4,096
@@ -662,7 +663,7 @@ class LabelTreeClassifier(EditableLabels):
         Notes
         -----
         In each tree, a new label joins one leaf. The rows that have the label are sent down the tree as in a
-        prediction. Each row divides one vote among the leaves that it reaches, in proportion to the
+        prediction. Each row divides one vote among the leaves that it reaches, in proportion to the path
         probabilities of these leaves. With `sample_weight`, the vote of a row has the weight of the row. The
         leaf with the most votes gets the label. If this leaf has 65,535 labels, the leaf with the next most
         votes gets the label. As in `fit`, a label that no row has is put in no leaf, and its score is -inf.
