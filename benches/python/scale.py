@@ -207,6 +207,7 @@ def conversions(folder, text):
     found = {"convert": [], "load_xc": []}
     for repeat in range(REPEATS):
         for kind in found:
+            os.sync()  # otherwise the disk would still write the text, or the files of the previous call
             found[kind].append(tuple(map(float, child(CONVERT, kind, path, folder / f"{kind}{repeat}"))))
             shutil.rmtree(folder / f"{kind}{repeat}", ignore_errors=True)
     speeds = {kind: megabytes / statistics.median(s for s, *_ in of) for kind, of in found.items()}
