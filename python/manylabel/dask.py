@@ -119,12 +119,14 @@ def fit(
     work of the client. If a worker dies, its piece is fitted again on another worker. Workers may join the
     cluster during the fit.
 
-    The workers that the cluster has at the start of the call share the rounds of a `CorrLogClassifier`; see
-    `manylabel.shards.fit`. They exchange the results of a round as files in the folder `checkpoint`. A worker
-    that joins later replaces a worker that has died. Several workers are useful for a `CorrLogClassifier`
-    only if the computation of a gradient takes at least about 0.1 seconds. A smaller fit is faster without
-    them. For example, a fit to 3,000 rows with 300 labels takes 0.07 seconds with the method ``fit``, and 0.3
-    seconds with two workers.
+    The fit of a `CorrLogClassifier` consists of rounds instead of pieces. A round usually computes a gradient
+    and then takes a step. The workers divide the work of each round among themselves, except for short rounds
+    (see `manylabel.shards.fit`). They exchange the results of a round as files in the folder `checkpoint`.
+    This fit uses the workers that the cluster has when the first round starts. A worker that joins later is
+    used in this fit only if it replaces a worker that has died. Several workers are useful for a
+    `CorrLogClassifier` only if the computation of a gradient takes at least about 0.1 seconds. A smaller fit
+    is faster without them. For example, a fit to 3,000 rows with 300 labels takes 0.07 seconds with the
+    method ``fit``, and 0.3 seconds with two workers.
 
     If X and Y are in memory, the client writes them once to the folder `checkpoint`, and every worker
     memory-maps them. Workers on one machine share the memory. The blocks of a dask array are computed on the

@@ -323,8 +323,8 @@ def _header(state: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> bytearra
     text += b" " * (-(8 + len(text)) % _ALIGNMENT)
     if len(text) > _MAX_HEADER:
         raise ValueError(
-            f"the model has too many parts to save: its header has {len(text)} bytes, "
-            f"but at most {_MAX_HEADER} are allowed"
+            f"the model cannot be saved: the header of its file must have at most {_MAX_HEADER} bytes, got "
+            f"{len(text)}; the header has the name of each array, and all values that are not arrays"
         )
     return bytearray(len(text).to_bytes(8, "little") + text)
 

@@ -59,8 +59,9 @@ class Plan:
         Time of the prediction of a single row, in seconds. The value is None if the estimator has no method
         ``predict_topk``.
     rows : tuple of int
-        Numbers of rows of the subsets. `plan` fits the estimator to subsets of the rows, and computes the
-        forecast from these fits. `latency` is measured with the model of the largest subset.
+        `plan` fits the estimator to subsets of the rows of X, and computes the forecast from these fits.
+        `rows` contains the number of rows of each subset, in increasing order. `latency` is measured with the
+        model of the largest subset.
     budget : int or None
         The argument `memory` of `plan`, in bytes. None means that there is no budget.
     advice : tuple of str

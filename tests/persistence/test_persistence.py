@@ -274,9 +274,7 @@ def test_a_broken_sparse_matrix_is_not_saved(tmp_path):
 
 def test_a_header_without_end_is_not_saved(tmp_path, monkeypatch):
     monkeypatch.setattr(persistence, "_MAX_HEADER", 1000)
-    with pytest.raises(
-        ValueError, match=r"too many parts to save: its header has \d+ bytes, but at most 1000"
-    ):
+    with pytest.raises(ValueError, match=r"the header of its file must have at most 1000 bytes, got \d+;"):
         save_model(fitted(a_=list(range(1000))), tmp_path / "model")
 
 

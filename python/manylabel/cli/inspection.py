@@ -121,7 +121,9 @@ def explain(arguments: Namespace) -> None:
 def _row(model: TextTagger | Model, arguments: Namespace) -> Any:
     """Return a row of a data file, as text or as features."""
     if not arguments.row.isdecimal():
-        raise UsageError(f"row: expected the number of a row of --data, got {arguments.row!r}")
+        raise UsageError(
+            f"row: expected the number of a row in {arguments.data}, counted from 0, got {arguments.row!r}"
+        )
     number = int(arguments.row)
     if isinstance(model, TextTagger):
         found = next(islice(table_rows(arguments.data, arguments), number, None), None)

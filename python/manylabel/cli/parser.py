@@ -160,7 +160,9 @@ def make_parser() -> argparse.ArgumentParser:
     explain = command("explain", inspection.explain, "Show why a model gives a label its score", reading)
     explain.add_argument("model", help="the model file")
     explain.add_argument("label", help="the name of the label, or its number; labels count from 0")
-    explain.add_argument("row", help="a text, or the number of a row of --data; rows count from 0")
+    explain.add_argument(
+        "row", help="a text or, with --data, the number of a row in the data file, counted from 0"
+    )
     explain.add_argument("--data", metavar="DATA", help="a data file with the row")
     explain.add_argument("--json", action="store_true", help="write a JSON object instead of text")
 

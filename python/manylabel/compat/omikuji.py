@@ -337,7 +337,8 @@ class Model:
         found = [name for name in (_FILE, "settings.json") if (folder / name).exists()]
         if found:
             raise RuntimeError(
-                f"Failed to save model to {path}: expected a folder without a model, got one with {found[0]}"
+                f"Failed to save model to {path}: expected a folder without a model, got a folder with the "
+                f"file {found[0]}"
             )
         try:
             folder.mkdir(parents=True, exist_ok=True)

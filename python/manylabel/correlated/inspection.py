@@ -35,9 +35,9 @@ class Explanation:
         Contribution of each predicted label (column of the array) to the log-odds of each other label (row of
         the array).
     feature_names : sequence of str of length n_features
-        Names of the features, for `parts` and for the ``repr`` of the object.
+        Names of the features. The ``repr`` of the object and the result of its method `parts` contain them.
     label_names : sequence of str of length n_labels
-        Names of the labels, for `parts` and for the ``repr`` of the object.
+        Names of the labels. The ``repr`` of the object and the result of its method `parts` contain them.
 
     Examples
     --------

@@ -109,9 +109,10 @@ class LabelCalibrator(MultiLabelClassifier):
         ``intercept_[l] + slope_[l] * f(score)``, where f is the common curve.
     variance_ : float
         Strength of the pooling, with the method "sigmoid" and the pooling "frequency". Labels that occur in
-        about the same number of training rows form a group. Each label and each group has a deviation a from
-        the common curve f (see the Notes of `LabelCalibrator`). `variance_` is the prior variance of the
-        difference between the deviation of a label and the deviation of its group. This variance is chosen by
+        about the same number of training rows form a group. For each group and for each label, `fit` computes
+        two numbers, which the Notes of `LabelCalibrator` call a and b. They determine how the curve of the
+        group or label deviates from the common curve f. `variance_` is the prior variance of the difference
+        between the number a of a label and the number a of its group. This variance is chosen by
         cross-validation. A smaller variance means stronger pooling. If the variance is 0, all labels of a
         group have the same curve.
     curves_ : ndarray of shape (n_labels,), dtype int32
@@ -145,10 +146,11 @@ class LabelCalibrator(MultiLabelClassifier):
     shrink the deviations of a label towards the deviations of its group. Labels that occur in 1 training row
     form a group, labels in 2 or 3 rows form the next group, then 4 to 7 rows, and so on. Neighboring groups
     are merged until each group has at least 100 candidates that are true labels. The difference between the
-    deviation a of a label and the deviation a of its group has a quadratic penalty with the weight
-    ``1 / variance_``. `variance_` is chosen from seven values by five-fold cross-validation over the held-out
-    rows. With these penalties, the curve of a rare label stays close to the curve of its group, and the curve
-    of a frequent label can differ from it. All curves are non-decreasing.
+    number a of a label and the number a of its group has a quadratic penalty with the weight
+    ``1 / variance_``. For b, the weight of this penalty is ``5 / variance_``. `variance_` is chosen from
+    seven values by five-fold cross-validation over the held-out rows. With these penalties, the curve of a
+    rare label stays close to the curve of its group, and the curve of a frequent label can differ from it.
+    All curves are non-decreasing.
 
     With ``cv="auto"``, five folds are used if Y has fewer than 250,000 ones. A tenth of the rows would then
     have fewer than about 25,000 ones, and five folds give better probabilities than held-out rows with so few
@@ -184,6 +186,9 @@ class LabelCalibrator(MultiLabelClassifier):
 
     If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The curves
     are fitted to the known entries of the held-out rows.
+
+    If `estimator` is from another library, Ctrl-C may end a fit only when the current fit of `estimator` is
+    done.
 
     With ``method="isotonic"`` and ``pooling="frequency"``, frequent labels have separate curves, and the
     other labels of a group share one curve. A label is frequent if it is a candidate in at least 200 held-out

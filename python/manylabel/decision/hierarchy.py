@@ -47,11 +47,14 @@ class HierarchicalSets(DecisionRule):
     Notes
     -----
     A set is called closed if it contains the parents of its labels. With `Costs`, the chosen set has the
-    lowest expected cost of all closed sets, for the original probabilities p. The reason is that the labels
-    with corrected probabilities above a bound t form a closed set. Of all closed sets, this set has the
-    largest sum of ``p - t`` over its labels [2]_. With `ExpectedF1`, the chosen set has the largest expected
-    F1 of all closed sets, for the corrected probabilities. With `TopLabels`, the corrected probabilities of
-    the chosen set have the largest sum of all closed sets with at most k labels.
+    lowest expected cost of all closed sets, for the original probabilities p. The reason is as follows.
+    `Costs` chooses the labels with corrected probabilities above the bound
+    ``t = false_positive / (false_positive + false_negative)``. These labels form a closed set. Of all closed
+    sets, this set has the largest sum of ``p - t`` over its labels [2]_. The expected cost of a set is a
+    constant minus this sum times ``(false_positive + false_negative)``, so a larger sum means a lower cost.
+    With `ExpectedF1`, the chosen set has the largest expected F1 of all closed sets, for the corrected
+    probabilities. With `TopLabels`, the corrected probabilities of the chosen set have the largest sum of all
+    closed sets with at most k labels.
 
     If a label has the same corrected probability as one of its parents, the parent is chosen first. For this
     purpose, the probability of the label is lowered to the next smaller float32 number.

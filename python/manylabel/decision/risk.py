@@ -31,8 +31,9 @@ class RiskControl(DecisionRule):
     rows. The guarantee does not depend on the quality of the probabilities. It has two conditions. First, the
     calibration rows and the new rows must be exchangeable, for example independent draws from the same
     distribution. Second, the model that computes the probabilities must not be fitted to the calibration
-    rows, and must not be fitted again after the fit of the rule. If the model is a `LabelCalibrator`, this
-    condition applies to its classifier and to its curves.
+    rows, and must not be fitted again after the fit of the rule. A `LabelCalibrator` consists of a classifier
+    and of curves that convert its scores to probabilities. If the model is a `LabelCalibrator`, the second
+    condition applies to the classifier and to the curves.
 
     Parameters
     ----------

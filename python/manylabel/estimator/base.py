@@ -304,7 +304,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             0/1 indicator matrix, or a 1-D array of 0 and 1 for a single label. All numeric dtypes are
             accepted. If y is a data frame from pandas, polars or Arrow, its column names become the names of
             the labels. NaN in an indicator matrix marks an unknown entry: nobody checked whether the row has
-            the label. The fit leaves unknown entries out of the loss. If a class treats unknown entries
+            the label. The fit leaves unknown entries out of the loss. If an estimator treats unknown entries
             differently or does not support them, its Notes section says so.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, >= 0. The loss of a row is multiplied by its weight. Rows with weight 0 are
@@ -312,7 +312,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         label_weight : array-like of shape (n_labels,), default=None
             Weights of the labels, > 0. The loss of a label is multiplied by its weight. None means equal
             weights. Only `DiSMECClassifier`, `LabelTreeClassifier` and `LEMLClassifier` accept label weights.
-            If `label_weight` is given, all other classes raise a ValueError that states the reason.
+            If `label_weight` is given, all other estimators raise a ValueError that states the reason.
         progress : callable, default=None
             Function that is called about 20 times per second. Its argument is the amount of work done so far.
             The unit is the same as in the progress bar, for example labels or rules. If the function raises
@@ -331,8 +331,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         MemoryError
             If there is not enough memory.
         KeyboardInterrupt
-            If Ctrl-C is pressed. The fit then stops within a second. If a class can take longer to stop, its
-            Notes section states the time.
+            If Ctrl-C is pressed. The fit then stops within a second. If the fit of an estimator can take
+            longer to stop, the Notes section of the estimator says so.
 
         Warns
         -----
@@ -398,8 +398,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (n_samples, n_labels), or (n_samples,) if y was 1-D, dtype float32
-            The scores. The Notes section of the class describes them. A label that occurs in no training row
-            has the score -inf. The result is always dense and takes 4 bytes per score.
+            The scores, which the Notes section of the estimator describes. A label that occurs in no training
+            row has the score -inf. The result is always dense and takes 4 bytes per score.
 
         Raises
         ------
@@ -630,7 +630,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (n_samples, n_labels), or (n_samples, 2) if y was 1-D
-            The probabilities. The Notes section of the class describes them. A label that occurs in no
+            The probabilities, which the Notes section of the estimator describes. A label that occurs in no
             training row has the probability 0. If y was 1-D in fit, the two columns are the probabilities of
             class 0 and class 1. The result is always dense.
 

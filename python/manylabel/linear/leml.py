@@ -111,9 +111,10 @@ class LEMLClassifier(LinearClassifier):
     scores. `predict_proba` is available only with ``loss="logistic"``. It returns
     ``1 / (1 + exp(-x.W h_j))``, so the probabilities do not depend on the threshold.
 
-    The fit uses Newton's method in three cases: if `loss` is not "squared", if `label_weight` or `observed`
-    is given, and if more than a quarter of the entries of a label are unknown. Otherwise, the updates of W
-    and H are ridge regressions.
+    `fit` has the optional arguments `label_weight`, the weights of the labels, and `observed`, a mask of the
+    known entries of Y. The fit uses Newton's method if at least one of these arguments is given, if `loss` is
+    not "squared", or if more than a quarter of the entries of a column of Y are unknown. Otherwise, the
+    updates of W and H are ridge regressions.
 
     With ``alpha="auto"``, a quarter of the rows is held out, but at most 2,000 rows. With more than 30,000
     labels, fewer rows are held out. With few rows, up to four different parts of the rows are held out one

@@ -45,12 +45,13 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     The model has two parts. The first part, called the embedding, is a linear model such as `Rembrandt`. For
     each row of X, the embedding predicts a vector p of k numbers. This vector summarizes the labels of the
-    row. The second part, called the link, computes ``cos((p, 1) R + b) V + v`` from p, a vector with one
-    number for each label. These numbers are logits, or predictions of 0 or 1 with the squared loss. A score
-    is such a number minus a threshold (see `threshold`). In the formula, (p, 1) is the vector p with a 1
-    appended. R contains random frequencies, and b contains random phases. V contains the fitted weights, and
-    v contains the fitted intercepts of the labels. The cosines are random features of a kernel, so the link
-    approximates a kernel machine on p [1]_.
+    row. The second part, called the link, takes p and computes one number for each label:
+    ``cos((p, 1) R + b) V + v``. With the logistic loss and the softmax loss, these numbers are logits. With
+    the squared loss, they are least-squares predictions of the entries of Y, which are 0 or 1. The score of a
+    label is its number minus a threshold, and with the squared loss also minus 1/2 (see `threshold`). In the
+    formula, (p, 1) is the vector p with a 1 appended. R contains random frequencies, and b contains random
+    phases. V contains the fitted weights, and v contains the fitted intercepts of the labels. The cosines are
+    random features of a kernel, so the link approximates a kernel machine on p [1]_.
 
     Parameters
     ----------

@@ -91,7 +91,9 @@ class CBMLCClassifier(BlockClassifier):
         Sum of the squared distances between the rows, scaled to unit length, and the centers of their
         clusters. The sum is weighted by `sample_weight`.
     speedup_ : tuple of two float
-        Result of `measure_speedup` for the training rows.
+        Result of `measure_speedup` for the training rows: the number of labels divided by the mean number of
+        scores that are computed per row. The first value counts only the scores of labels. The second value
+        also counts one score per cluster, which is computed to find the nearest center.
 
     See Also
     --------
@@ -105,6 +107,9 @@ class CBMLCClassifier(BlockClassifier):
 
     If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The labels
     of a cluster are the labels that are known to be present in its rows.
+
+    If `estimator` is from another library, Ctrl-C may end a fit only when the current fits of clusters are
+    done.
 
     References
     ----------
@@ -254,8 +259,11 @@ class LPSRClassifier(BlockClassifier):
         dot product of the row and the center, plus the intercept, is largest. If a part would get too many
         rows, its intercept is lower (see Notes). A part without labels has the intercept -inf.
     speedup_ : tuple of two float
-        Result of `measure_speedup` for the training rows. Some base scorers do not reach this speedup (see
-        Notes).
+        Result of `measure_speedup` for the training rows: the number of labels divided by the mean number of
+        scores that are needed per row. The first value counts only the scores of the candidates. The second
+        value also counts one score per part, which is needed to find the nearest center. Some base scorers
+        nevertheless compute the scores of all labels (see Notes). Predictions with such a base scorer are not
+        faster by these factors.
 
     See Also
     --------
@@ -269,6 +277,9 @@ class LPSRClassifier(BlockClassifier):
 
     If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The choice
     of the candidates uses only positive entries.
+
+    If the base scorer is from another library, Ctrl-C may end a fit only when the fit of the base scorer is
+    done.
 
     If the base scorer is naive Bayes, or if it is `DiSMECClassifier` and X has more than 32 rows, predictions
     compute only the scores of the candidates. With at most 32 rows, `DiSMECClassifier` computes the scores of

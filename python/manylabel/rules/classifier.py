@@ -122,10 +122,11 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     max_conditions : int or None, default=None
         Maximum number of conditions per rule; >= 1. None means no limit.
     predictor : {"auto", "known-label-sets", "signs"}, default="auto"
-        Method that `predict` uses to convert scores to label sets. "known-label-sets" predicts the label set
-        in `label_sets_` with the lowest example-wise loss for the scores. "signs" predicts the labels with
-        positive scores. "auto" is "known-label-sets" for the example-wise loss and "signs" for the label-wise
-        loss.
+        Method that `predict` uses to convert scores to label sets. "known-label-sets" predicts one of the
+        label sets in `label_sets_`. For each of these sets, it computes the example-wise loss that the scores
+        would have if the set were the true label set of the row. It predicts the set with the lowest loss.
+        "signs" predicts the labels with positive scores. "auto" is "known-label-sets" for the example-wise
+        loss and "signs" for the label-wise loss.
     categorical_features : sequence of int, bool or str, default=None
         Nominal (categorical) features, given as column positions, as a boolean mask or as feature names.
         Conditions on a nominal feature test whether the feature is equal to a value. All other features are

@@ -108,8 +108,9 @@ class EditableTagger(Estimator):
         Raises
         ------
         ValueError
-            If a name is not a label or is given twice, if no label would remain, if the tagger has a decision
-            rule, or if the classifier cannot change its labels.
+            If a name is not a label or is given twice, if no label would remain, if the parameter `decision`
+            of the tagger is not None, or if the classifier has no methods that change its labels. Only
+            `DiSMECClassifier` and `LabelTreeClassifier` have such methods.
 
         Examples
         --------
@@ -150,8 +151,9 @@ class EditableTagger(Estimator):
         Raises
         ------
         ValueError
-            If an argument is not valid, if there is no new label, if the tagger has a decision rule, or if
-            the classifier cannot change its labels.
+            If an argument is not valid, if there is no new label, if the parameter `decision` of the tagger
+            is not None, or if the classifier has no methods that change its labels. Only `DiSMECClassifier`
+            and `LabelTreeClassifier` have such methods.
 
         Notes
         -----
@@ -227,8 +229,9 @@ class EditableTagger(Estimator):
         Raises
         ------
         ValueError
-            If an argument is not valid, if there are neither texts nor kept rows, if the tagger has a
-            decision rule, or if the classifier cannot change its labels.
+            If an argument is not valid, if there are neither texts nor kept rows, if the parameter `decision`
+            of the tagger is not None, or if the classifier has no methods that change its labels. Only
+            `DiSMECClassifier` and `LabelTreeClassifier` have such methods.
 
         Examples
         --------
@@ -281,8 +284,9 @@ class EditableTagger(Estimator):
         Raises
         ------
         ValueError
-            If an argument is not valid, if there are neither texts nor kept rows, if the tagger has a
-            decision rule, or if the classifier cannot change its labels.
+            If an argument is not valid, if there are neither texts nor kept rows, if the parameter `decision`
+            of the tagger is not None, or if the classifier has no methods that change its labels. Only
+            `DiSMECClassifier` and `LabelTreeClassifier` have such methods.
 
         Examples
         --------
@@ -323,8 +327,8 @@ class EditableTagger(Estimator):
         Raises
         ------
         ValueError
-            If an argument is not valid, if the tagger keeps no rows, or if the classifier cannot change its
-            labels.
+            If an argument is not valid, if the tagger keeps no rows (see `keep_rows`), or if the classifier
+            has no method `refit_labels`. Only `DiSMECClassifier` and `LabelTreeClassifier` have this method.
 
         Notes
         -----

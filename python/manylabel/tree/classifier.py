@@ -490,9 +490,10 @@ class LabelTreeClassifier(EditableLabels):
             also has a factor: the mean of these factors over the positive entries of Y whose labels are below
             the child. The losses of the rows with a label below the child are multiplied by this factor. The
             loss is then a convex upper bound of an unbiased estimate of the loss for the complete labels, as
-            in `DiSMECClassifier.fit`. Rare labels get higher scores. If C is chosen by rankings, a correct
-            prediction of the label counts ``1/p`` times the weight of the label. None means that Y is
-            complete.
+            in `DiSMECClassifier.fit`. Rare labels get higher scores. With ``C="auto"``, C may be chosen by
+            the precisions at 1, 3 and 5 on held-out rows (see the Notes of `DiSMECClassifier`). In these
+            precisions, a correctly predicted label counts ``w/p`` instead of 1, where w is the weight of the
+            label in `label_weight`. None means that Y is complete.
         """
         with self._fitting(y) as (built, Y):
             built._fit(X, Y, sample_weight, progress, label_weight=label_weight, propensities=propensities)
@@ -668,27 +669,29 @@ class LabelTreeClassifier(EditableLabels):
         leaf with the most votes gets the label. If this leaf has 65,535 labels, the leaf with the next most
         votes gets the label. As in `fit`, a label that no row has is put in no leaf, and its score is -inf.
 
-        For both values of `negatives`, the classifier of a new label is fitted to two groups of rows. The
-        first group consists of the rows with the label. The second group consists of the rows that reach the
-        leaf of the label in the search that `fit` uses to find negative rows. The fit uses `C_` and the
-        parameters `prune`, `fit_intercept`, `solver`, `tol`, `max_iter`, `beam` and `random_state`, and the
-        loss of the model. The features are scaled in the same way as in `fit`. `threshold_` and
-        `path_weight_` do not change. `n_iter_` increases if a new classifier needs more steps. With a fixed
-        `random_state`, the result does not depend on `n_jobs`. One call with several labels gives the same
-        result as a separate call for each label.
+        The classifier of a new label is fitted to the rows with the label and to negative rows. The negative
+        rows are all other rows that reach the leaf of the label when the tree is searched as in `fit` with
+        ``negatives="routed"``. In this search, a row reaches up to ``1.25 * beam`` nodes of each level, and
+        not only `beam` nodes as in a prediction. The negative rows of new labels are found in this way even
+        if the parameter `negatives` is "siblings". The fit uses `C_` and the parameters `prune`,
+        `fit_intercept`, `solver`, `tol`, `max_iter`, `beam` and `random_state`, and the loss of the model.
+        The features are scaled in the same way as in `fit`. `threshold_` and `path_weight_` do not change.
+        `n_iter_` increases if a new classifier needs more steps. With a fixed `random_state`, the result does
+        not depend on `n_jobs`. One call with several labels gives the same result as a separate call for each
+        label.
 
         The trees do not change, so the nodes on the path to a leaf do not learn from the new labels, and
         leaves can grow beyond `max_leaf`. Fit the model again if rankings become worse or predictions become
         slow, for example after the number of labels has grown by half.
 
-        All rows are sent down the trees twice. The first search is the search of a prediction, and chooses
-        the leaves. The second search is the search of `fit`, and finds negative rows. A new label is fitted
-        together with other new labels of its leaf if every row that has the label reaches this leaf in the
-        second search. All other new labels are fitted one by one, in a few passes over the rows that reach
-        their leaf. Fitting a label alone takes more time if its leaf has more rows or more labels. For
-        example, adding 428 labels to a model of eurlex57k with 3,843 labels takes half as long as fitting all
-        labels. The arrays of the weights are copied, so the method needs memory for a second model, with 4
-        bytes for each weight.
+        All rows are sent down the trees twice. The first search is the same as in a prediction. It determines
+        the leaves of the new labels. The second search reaches more nodes, as described above. It determines
+        the negative rows. A new label is fitted together with other new labels of its leaf if every row that
+        has the label reaches this leaf in the second search. All other new labels are fitted one by one, in a
+        few passes over the rows that reach their leaf. Fitting a label alone takes more time if its leaf has
+        more rows or more labels. For example, adding 428 labels to a model of eurlex57k with 3,843 labels
+        takes half as long as fitting all labels. The arrays of the weights are copied, so the method needs
+        memory for a second model, with 4 bytes for each weight.
 
         Examples
         --------
