@@ -187,8 +187,8 @@ class LabelCalibrator(MultiLabelClassifier):
     If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The curves
     are fitted to the known entries of the held-out rows.
 
-    If `estimator` is from another library, Ctrl-C may end a fit only when the current fit of `estimator` is
-    done.
+    If `estimator` is from another library, a fit may continue after Ctrl-C until the current fit of
+    `estimator` is done.
 
     With ``method="isotonic"`` and ``pooling="frequency"``, frequent labels have separate curves, and the
     other labels of a group share one curve. A label is frequent if it is a candidate in at least 200 held-out

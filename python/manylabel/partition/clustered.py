@@ -108,8 +108,8 @@ class CBMLCClassifier(BlockClassifier):
     If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The labels
     of a cluster are the labels that are known to be present in its rows.
 
-    If `estimator` is from another library, Ctrl-C may end a fit only when the current fits of clusters are
-    done.
+    If `estimator` is from another library, a fit may continue after Ctrl-C until the current fits of clusters
+    are done.
 
     References
     ----------
@@ -278,8 +278,8 @@ class LPSRClassifier(BlockClassifier):
     If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The choice
     of the candidates uses only positive entries.
 
-    If the base scorer is from another library, Ctrl-C may end a fit only when the fit of the base scorer is
-    done.
+    If the base scorer is from another library, a fit may continue after Ctrl-C until the fit of the base
+    scorer is done.
 
     If the base scorer is naive Bayes, or if it is `DiSMECClassifier` and X has more than 32 rows, predictions
     compute only the scores of the candidates. With at most 32 rows, `DiSMECClassifier` computes the scores of
