@@ -202,8 +202,7 @@ def convert(
             for number in range(writer.file, len(sources)):
                 at = writer.position if number == writer.file else None
                 for batch in sources[number].batches(at):
-                    _check_columns(files[number], batch, shape)
-                    writer.write(number, batch)
+                    writer.write(number, batch, files[number], shape)
             writer.end(len(sources))
         writer.finish(shape)
 
@@ -244,9 +243,8 @@ def store(
                 writer = _Writer(folder, {"identity": identity}, X.dtype).__enter__()
                 shape = [X.shape[1], Y.shape[1]]
             columns = X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data
-            writer.write(
-                0, Batch(*columns, Y.indptr.astype(np.int64), Y.indices.astype(np.int32), Y.data, [0])
-            )
+            of_y = Y.indptr.astype(np.int64), Y.indices.astype(np.int32), Y.data
+            writer.write(0, Batch(*columns, *of_y, [0]), folder, shape)
         if writer is None:
             raise ValueError("X must have at least one block of rows, got none")
         try:
@@ -399,15 +397,6 @@ def _agreed(what: str, given: int | None, stated: list[int | None], files: Seque
     return given
 
 
-def _check_columns(path: FilePath, batch: Batch, shape: list[int | None]) -> None:
-    for what, columns, size in (
-        ("feature", batch.x_columns, shape[0]),
-        ("label", batch.y_columns, shape[1]),
-    ):
-        if size is not None and len(columns) and columns.max() >= size:
-            raise ValueError(f"{path}: expected a {what} below {size} (counted from 0), got {columns.max()}")
-
-
 def _header(dtype: np.dtype[Any], n_items: int) -> bytes:
     """Return the first bytes of a ``.npy`` file. Their number does not depend on `n_items`."""
     text = io.BytesIO()
@@ -498,25 +487,31 @@ class _Writer:
     def __exit__(self, *error: object) -> None:
         self._stack.close()
 
-    def write(self, file: int, batch: Batch) -> None:
-        """Wait until the previous batch is written, and let the second thread write this batch."""
+    def write(self, file: int, batch: Batch, path: FilePath, shape: Sequence[int | None]) -> None:
+        """Wait until the previous batch is written, and let the second thread check and write this batch.
+
+        `path` is the path of the file, and `shape` has the numbers of features and labels, if they are known.
+        """
         self._wait()
-        self._pending = self._worker.submit(self._write, file, batch)
+        self._pending = self._worker.submit(self._write, file, batch, path, shape)
 
     def _wait(self) -> None:
         if self._pending is not None:
             self._pending.result()
             self._pending = None
 
-    def _write(self, file: int, batch: Batch) -> None:
+    def _write(self, file: int, batch: Batch, path: FilePath, shape: Sequence[int | None]) -> None:
+        for axis, (what, columns) in enumerate((("feature", batch.x_columns), ("label", batch.y_columns))):
+            last, size = int(columns.max(initial=-1)), shape[axis]
+            if size is not None and last >= size:
+                raise ValueError(f"{path}: expected a {what} below {size} (counted from 0), got {last}")
+            self._columns[axis] = max(self._columns[axis], last + 1)
         self._append("X.indptr", batch.x_ends[1:] + self._counts["X.indices"])
         self._append("X.indices", batch.x_columns)
         self._append("X.data", batch.x_values)
         self._append("Y.indptr", batch.y_ends[1:] + self._counts["Y.indices"])
         self._append("Y.indices", batch.y_columns)
         self._append("Y.data", batch.y_values)
-        for axis, columns in enumerate((batch.x_columns, batch.y_columns)):
-            self._columns[axis] = max(self._columns[axis], int(columns.max(initial=-1)) + 1)
         self.file, self.position = file, batch.position
         if self._unsaved >= _CHECKPOINT:
             self._begin_to_save()
