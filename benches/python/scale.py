@@ -205,7 +205,7 @@ def conversions(folder, text):
             file.write(rows)
     megabytes = path.stat().st_size / 1e6
     found = {"convert": [], "load_xc": []}
-    for repeat in range(REPEATS):
+    for repeat in range(3 * REPEATS):
         for kind in found:
             os.sync()  # otherwise the disk would still write the text, or the files of the previous call
             found[kind].append(tuple(map(float, child(CONVERT, kind, path, folder / f"{kind}{repeat}"))))
