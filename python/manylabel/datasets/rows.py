@@ -131,7 +131,7 @@ def convert(
     stored value of X and each stored entry of Y takes 8 bytes. In a matrix with at least 2**31 stored values,
     each stored value takes 12 bytes, because scipy then needs 64-bit indices.
 
-    For files of any size, the function needs about 200 MB of memory ("xc" and "svmlight") or 100 MB
+    For files of any size, the function needs about 150 MB of memory ("xc" and "svmlight") or 100 MB
     ("parquet"). An Arrow file is memory-mapped. If it is compressed, each of its record batches must fit in
     memory. An ARFF file is read as a whole, so its data must fit in memory.
 

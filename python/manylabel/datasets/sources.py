@@ -38,7 +38,7 @@ _EXTENSIONS = {
 }
 
 # Number of bytes of text that all threads together parse at a time.
-_TEXT = 16 << 20
+_TEXT = 8 << 20
 # Number of bytes that are reserved before each block, for the beginning of the first line of the block.
 _ROOM = 1 << 20
 # The length of a line is limited as in `load_xc`.
@@ -230,6 +230,8 @@ def _labels(
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
     """Return the arrays indptr, indices and data of rows of Y, in which NaN marks unknown entries."""
     ends, labels = ones
+    if not len(unknown[1]):
+        return ends, labels, np.ones(len(labels), np.float32)
     Y = csr_array((np.ones(len(labels), np.float32), labels, ends), shape=(len(ends) - 1, n_labels))
     Y = with_unknown(Y, unknown)
     return Y.indptr.astype(np.int64), Y.indices.astype(np.int32), Y.data
