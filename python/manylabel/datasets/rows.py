@@ -49,6 +49,8 @@ _ARRAYS: dict[str, np.dtype[Any]] = {
 # Number of bytes that are written to the arrays before they are flushed to the disk and `convert.json` is
 # written again. They are flushed while more text is parsed, so the flush at the end takes little time.
 _CHECKPOINT = 64 << 20
+# Number of bytes whose checksum is computed before they are written. They stay in the cache meanwhile.
+_PIECE = 1 << 20
 # Number of items of an array that are converted to another type at a time.
 _ITEMS = 1 << 20
 # From this number of stored values on, scipy needs 64-bit indices.
@@ -131,7 +133,7 @@ def convert(
     stored value of X and each stored entry of Y takes 8 bytes. In a matrix with at least 2**31 stored values,
     each stored value takes 12 bytes, because scipy then needs 64-bit indices.
 
-    For files of any size, the function needs about 150 MB of memory ("xc" and "svmlight") or 100 MB
+    For files of any size, the function needs about 200 MB of memory ("xc" and "svmlight") or 100 MB
     ("parquet"). An Arrow file is memory-mapped. If it is compressed, each of its record batches must fit in
     memory. An ARFF file is read as a whole, so its data must fit in memory.
 
@@ -518,10 +520,12 @@ class _Writer:
 
     def _append(self, name: str, items: NDArray[Any]) -> None:
         content = np.ascontiguousarray(items, dtype=self._dtypes[name]).view(np.uint8)
-        self._checksums[name] = _core.crc32(content, self._checksums[name])
-        left = content.data
-        while left:
-            left = left[self._files[name].write(left) :]
+        for first in range(0, len(content), _PIECE):
+            piece = content[first : first + _PIECE]
+            self._checksums[name] = _core.crc32(piece, self._checksums[name])
+            left = piece.data
+            while left:
+                left = left[self._files[name].write(left) :]
         self._counts[name] += len(items)
         self._unsaved += len(content)
 

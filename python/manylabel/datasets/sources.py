@@ -38,7 +38,7 @@ _EXTENSIONS = {
 }
 
 # Number of bytes of text that all threads together parse at a time.
-_TEXT = 8 << 20
+_TEXT = 16 << 20
 # Number of bytes that are reserved before each block, for the beginning of the first line of the block.
 _ROOM = 1 << 20
 # The length of a line is limited as in `load_xc`.
