@@ -48,6 +48,12 @@ _USUAL_C_OF_UNIT_ROWS = {"squared_hinge": 0.3, "logistic": 3.0}
 # ranking contains all true labels, and C is chosen by the loss.
 _LONGEST_RANKING = 5
 
+# If rows are not scaled to unit length, C is chosen by the loss if Y has at most this many labels. All of
+# these labels are in the sample for the loss. On twelve public data sets with more labels, precision at 1 was
+# 0.3 points lower to 3.8 points higher with the choice by rankings (mean 0.8 higher). On eight sets with 5 to
+# 19 labels, it was 3.4 points lower to 1.5 points higher (mean 0.2 lower).
+_MOST_LABELS_FOR_LOSS = 32
+
 
 @register(command="dismec", demo=("DiSMEC", lambda dismec: dismec(random_state=0)))
 class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
@@ -147,14 +153,15 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     have been held out. The search multiplies or divides C by ``sqrt(10)`` as long as a step is an
     improvement. C stays between 0.001 and 100. There are two kinds of search:
 
-    - If `normalize` scales rows and more than five labels occur in the training rows, C is chosen by the
-      rankings of the held-out rows. The sample has at least 128 labels instead of 32, and each of its rows
-      has at least one of these labels. The search starts at ``C=0.3``, or at ``C=3`` with the logistic loss.
-      A step is an improvement if it increases the mean of the precisions at 1, 3 and 5 by more than 0.2 %,
-      and by more than the standard error of this increase. After the search, a parabola is fitted to the mean
-      precisions at the best value of C and at the next smaller and the next larger value. C becomes the value
-      at which the parabola is highest. In this last change, C changes by at most the factor ``10**0.25``,
-      half a step of the search.
+    - If more than five labels occur in the training rows and `normalize` scales rows, C is chosen by the
+      rankings of the held-out rows. If rows are not scaled, there must be more than 32 labels. The sample has
+      at least 128 labels instead of 32, and each of its rows has at least one of these labels. The search
+      starts at ``C=0.3`` (at ``C=3`` with the logistic loss), or at ``C=1`` if rows are not scaled. A step is
+      an improvement if it increases the mean of the precisions at 1, 3 and 5 by more than 0.2 %, and by more
+      than the standard error of this increase. After the search, a parabola is fitted to the mean precisions
+      at the best value of C and at the next smaller and the next larger value. C becomes the value at which
+      the parabola is highest. In this last change, C changes by at most the factor ``10**0.25``, half a step
+      of the search.
     - Otherwise C is chosen by the loss on the held-out rows. The search starts at ``C=1``. A step is an
       improvement if it lowers the loss by more than 2 %.
 
@@ -445,7 +452,7 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     ) -> float:
         """Choose the value of C with the best rankings, or with the lowest loss, on held-out rows."""
         n_seen = np.count_nonzero(np.bincount(known_ones(Y).indices, minlength=Y.shape[1]))
-        ranks = bool(scaled.by_row and n_seen > _LONGEST_RANKING)
+        ranks = bool(n_seen > (_LONGEST_RANKING if scaled.by_row else _MOST_LABELS_FOR_LOSS))
         drawn = held_out_folds(scaled.X, Y, sample_weight, for_rankings=ranks)
         folds = [
             fold._replace(X=scaled.rows(fold.X), X_held=scaled.rows(fold.X_held))  # type: ignore[arg-type]
@@ -497,7 +504,8 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
             return np.concatenate(of_folds)
 
         if ranks:
-            return best_ranked_strength(precisions, _USUAL_C_OF_UNIT_ROWS[self.loss], _LEAST_C, _MOST_C)
+            first = _USUAL_C_OF_UNIT_ROWS[self.loss] if scaled.by_row else _USUAL_C
+            return best_ranked_strength(precisions, first, _LEAST_C, _MOST_C)
         return best_strength(loss, clearly_lower, _USUAL_C, _LEAST_C, _MOST_C)
 
 
