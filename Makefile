@@ -8,7 +8,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 GUNGRAUN_VERSION := $(shell sed -n 's/^gungraun = "=\(.*\)"/\1/p' Cargo.toml)
 GUNGRAUN := $(TARGET)/tools/gungraun-runner-$(GUNGRAUN_VERSION)
 
-.PHONY: demo test lint docs bench bench-check bench-record bench-python bench-rules clean
+.PHONY: demo test lint docs bench bench-check bench-record bench-python bench-rules papers clean
 
 demo: .venv/built
 	$(BIN)/manylabel demo
@@ -31,14 +31,14 @@ lint: .venv/built .venv/tools
 	$(BIN)/python -m mypy.stubtest manylabel._core
 	$(BIN)/python benches/python/tables.py --check
 
-PROSE := README.md .github/CONTRIBUTING.md docs/*.md rust/README.md benches/README.md
+PROSE := README.md .github/CONTRIBUTING.md docs/*.md rust/README.md benches/README.md benches/papers.md
 PROSE += $(shell find python/docs -name '*.md' -not -path '*/generated/*')
 
 # Builds the documentation in target/docs. With MANYLABEL_DATA=<folder>, tutorials on real data run, and their output
 # is recorded; without it, their pages show the recorded output. harper checks the grammar, and finds sentences of more
 # than 40 words.
 docs: .venv/built .venv/docs
-	$(BIN)/codespell README.md docs .github/CONTRIBUTING.md rust/README.md benches/README.md python
+	$(BIN)/codespell README.md docs .github/CONTRIBUTING.md rust/README.md benches/README.md benches/papers.md python
 	$(BIN)/harper lint --quiet --format compact --no-color \
 	  --ignore $$(sed '/^#/d; s/ *#.*//' python/docs/harper_ignore.txt | paste -sd, -) $(PROSE)
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -D nb_execution_mode=force python/docs $(TARGET)/docs
@@ -72,6 +72,12 @@ bench-python: .venv/built .venv-peers/installed
 # Python 3.11.
 bench-rules: .venv/built .venv-boomer/installed
 	$(BIN)/python benches/python/rules.py --results target/rules.jsonl
+
+# Repeats the experiments of the papers. Needs the folder MANYLABEL_DATA. OPTIONS="--only rules --sets medical" measures
+# a part, and OPTIONS=--list lists the parts.
+papers: .venv/built
+	$(BIN)/python benches/python/papers.py $(OPTIONS)
+	$(BIN)/python benches/python/tables.py
 
 .venv/made: pyproject.toml
 	$(PYTHON) -m venv .venv

@@ -21,6 +21,33 @@ VARIANTS = {
 }
 
 
+# Pairs of variants, of which the first should be better.
+PAIRS = [
+    ("CorrLog, elastic net", "CorrLog, l2"),
+    ("CorrLog, l2", "independent, l2"),
+    ("CorrLog, elastic net", "independent, elastic net"),
+]
+
+
+def of_folds(name, n_folds, l2=1e-3, variants=tuple(VARIANTS)):
+    """Yield the measures of each variant on the rows of each fold."""
+    X, Y = everything(name)
+    for test in folds(len(Y), 0, n_folds):
+        train = np.setdiff1d(np.arange(len(Y)), test)
+        results = {}
+        for variant in variants:
+            params = {"l2_features": l2, "l2_pairs": l2, "threshold": "zero"} | VARIANTS[variant]
+            model = CorrLogClassifier(**params).set_params(max_iter=5000)
+            predicted = csr_array(model.fit(X[train], Y[train]).predict(X[test])).toarray()
+            results[variant] = measures(Y[test], predicted)
+        yield results
+
+
+def gains(better, worse):
+    """Return by how much the first of two arrays of measures is better than the second."""
+    return (np.array(better) - worse) * [-1, -1, 1, 1, 1, 1]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sets", nargs="+", default=SETS)
@@ -29,36 +56,22 @@ def main():
     head("set", "model", *MEASURES)
     wins = {}
     for name in arguments.sets:
-        X, Y = everything(name)
-        results = {variant: [] for variant in VARIANTS}
-        for test in folds(len(Y), 0):
-            train = np.setdiff1d(np.arange(len(Y)), test)
-            for variant, params in VARIANTS.items():
-                model = CorrLogClassifier(
-                    **{"l2_features": arguments.l2, "l2_pairs": arguments.l2, "threshold": "zero"} | params
-                )
-                model.set_params(max_iter=5000)
-                predicted = csr_array(model.fit(X[train], Y[train]).predict(X[test])).toarray()
-                results[variant].append(measures(Y[test], predicted))
-        for variant, of_folds in results.items():
+        of_variants = list(of_folds(name, 5, arguments.l2))
+        results = {variant: [found[variant] for found in of_variants] for variant in VARIANTS}
+        for variant, found in results.items():
             record.keep(
-                "corrlog_cv", ["set", "model", *MEASURES], row(name, variant, *np.mean(of_folds, axis=0))
+                "corrlog_cv", ["set", "model", *MEASURES], row(name, variant, *np.mean(found, axis=0))
             )
-        for better, worse in (
-            ("CorrLog, elastic net", "CorrLog, l2"),
-            ("CorrLog, l2", "independent, l2"),
-            ("CorrLog, elastic net", "independent, elastic net"),
-        ):
-            gains = (np.array(results[better]) - results[worse]) * [-1, -1, 1, 1, 1, 1]
-            wins[name, better, worse] = gains[:, 1:4]
+        for better, worse in PAIRS:
+            wins[name, better, worse] = gains(results[better], results[worse])[:, 1:4]
     print(
         "\nDifferences of fold means, positive where the first is better, and folds of five in which it is\n"
     )
     head("set", "first", "second", "0-1", "accuracy", "F1")
-    for (name, better, worse), gains in wins.items():
+    for (name, better, worse), won in wins.items():
         cells = [
             f"{gain:+.4f} ({count})"
-            for gain, count in zip(gains.mean(axis=0), (gains >= 0).sum(axis=0), strict=True)
+            for gain, count in zip(won.mean(axis=0), (won >= 0).sum(axis=0), strict=True)
         ]
         cells = row(name, better, worse, *cells)[3:]
         columns = ["set", "system", "0-1", "accuracy", "F1"]

@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import published
 from scipy.sparse import csr_array, vstack
 
 from manylabel.datasets import load_xc
 
-MEASURES = ["Hamming", "0-1", "accuracy", "F1", "macro-F1", "micro-F1"]
+MEASURES = published.CORRLOG_MEASURES
 
 
 def parts(name):

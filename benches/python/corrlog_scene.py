@@ -4,30 +4,15 @@ CorrLog is fitted with the authors' settings, and with default settings until it
 """
 
 import numpy as np
+import published
 import record
 from corrlog_data import MEASURES, everything, folds, head, measures, row
 
 from manylabel import CorrLogClassifier
 
-# Mean and standard deviation over the authors' five folds, from their repository.
-STORED = {
-    "authors' file, l2": (
-        "0.1005 (95)",
-        "0.3577 (299)",
-        "0.7003 (262)",
-        "0.7214 (244)",
-        "0.7343 (232)",
-        "0.7228 (235)",
-    ),
-    "authors' file, elastic net": (
-        "0.0947 (69)",
-        "0.3411 (198)",
-        "0.7097 (180)",
-        "0.7280 (172)",
-        "0.7451 (161)",
-        "0.7340 (173)",
-    ),
-}
+REFERENCE = {"solver": "reference", "decoder": "bp", "standardize": False}
+# The authors' settings for each penalty.
+AUTHORS = {"l2": REFERENCE | {"epsilon": 0.0}, "elastic net": REFERENCE}
 SEEDS = range(4)
 
 
@@ -55,13 +40,14 @@ def main():
     X, Y = everything("scene")
     X = X.toarray().astype(float)
     head("scene", *MEASURES)
-    for name, cells in STORED.items():
-        row(name, *cells)
-    reference = {"solver": "reference", "decoder": "bp", "standardize": False}
+    for penalty, cells in published.CORRLOG_SCENE.items():
+        row(f"authors' file, {penalty}", *cells)
     for name, model, leak in [
-        ("authors' run, l2", CorrLogClassifier(epsilon=0.0, **reference), True),
-        ("authors' run, elastic net", CorrLogClassifier(**reference), True),
-        ("authors' run, exact decoder", CorrLogClassifier(**reference | {"decoder": "exact"}), True),
+        *[
+            (f"authors' run, {penalty}", CorrLogClassifier(**params), True)
+            for penalty, params in AUTHORS.items()
+        ],
+        ("authors' run, exact decoder", CorrLogClassifier(**REFERENCE | {"decoder": "exact"}), True),
         ("converged l2", CorrLogClassifier(1e-3, 1e-3, threshold="zero", epsilon=0.0), False),
         ("converged, penalties chosen", CorrLogClassifier(threshold="zero"), False),
         ("converged, pm1", CorrLogClassifier(1e-3, 1e-3, threshold="zero", coding="pm1"), False),

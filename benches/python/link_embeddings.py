@@ -64,6 +64,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--components", nargs="+", type=int, default=[5, 10, 25, 50, 100])
     parser.add_argument("--embeddings", nargs="+", default=EMBEDDINGS, choices=EMBEDDINGS)
     parser.add_argument("--links", nargs="+", default=list(LINKS), choices=LINKS)
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     args.data = data_folder(parser, args.sets)
@@ -82,7 +83,7 @@ def logistic(args: argparse.Namespace, embedding: str, k: int):
         embedding=embedding,
         loss="logistic",
         n_jobs=args.threads,
-        random_state=0,
+        random_state=args.seed,
     )
 
 
@@ -92,7 +93,7 @@ class LeastSquares:
     def __init__(self, args: argparse.Namespace, embedding: str, k: int):
         # All regressions have the same ridge penalty, as in `SmoothLinkClassifier`.
         self.features = manylabel.Rembrandt(
-            k, embedding=embedding, l2_final=1.0, n_jobs=args.threads, random_state=0
+            k, embedding=embedding, l2_final=1.0, n_jobs=args.threads, random_state=args.seed
         )
 
     def fit(self, X, Y) -> "LeastSquares":

@@ -69,6 +69,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--clusters", type=int, nargs="*", default=[10], help="numbers of clusters of CBMLC")
     parser.add_argument("--lpsr", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3, help="number of timed rankings of the test set")
     parser.add_argument(
@@ -84,9 +85,7 @@ def arguments() -> argparse.Namespace:
 
 def table(args: argparse.Namespace, name: str) -> str:
     """Return the table of one data set, as Markdown."""
-    train = ml.datasets.load_xc(args.data / name / "train.txt.gz")
-    test = ml.datasets.load_xc(args.data / name / "test.txt.gz")
-    propensity = propensities(train[1])
+    train, test = read(args, name)
     sizes = f"{train[0].shape[0]:,} rows, {train[0].shape[1]:,} features, {train[1].shape[1]:,} labels"
     lines = [
         f"#### {name}: {sizes}; {args.base}, {args.threads} threads",
@@ -94,6 +93,25 @@ def table(args: argparse.Namespace, name: str) -> str:
         "| " + " | ".join(COLUMNS) + " |",
         "|---" + "|---:" * (len(COLUMNS) - 1) + "|",
     ]
+    for cells in measured(args, name, train, test):
+        lines.append("| " + " | ".join(cells) + " |")
+        if args.append:
+            title_of = [
+                f"{name}, {sizes}",
+                f"{cells[0]}, over {BASES[args.base][0].removesuffix('Classifier')}",
+            ]
+            record.keep("partition", ["set", *COLUMNS], [*title_of, *cells[1:]], packages=PACKAGES)
+        print(lines[-1], file=sys.stderr, flush=True)
+    return "\n".join(lines)
+
+
+def read(args: argparse.Namespace, name: str) -> list[tuple[Any, Any]]:
+    return [ml.datasets.load_xc(args.data / name / f"{part}.txt.gz") for part in ("train", "test")]
+
+
+def measured(args: argparse.Namespace, name: str, train: tuple[Any, Any], test: tuple[Any, Any]):
+    """Yield the row of each system and number of routes."""
+    propensity = propensities(train[1])
     plain_seconds = None
     for title, model, routes in systems(args, train[1]):
         print(f"{name}: {title} ...", file=sys.stderr, flush=True)
@@ -125,21 +143,13 @@ def table(args: argparse.Namespace, name: str) -> str:
                 recall_at_k(test[1], top, KS),
             ):
                 cells += [f"{100 * value:.2f}" for value in np.asarray(found)]
-            lines.append("| " + " | ".join(cells) + " |")
-            if args.append:
-                title_of = [
-                    f"{name}, {sizes}",
-                    f"{cells[0]}, over {BASES[args.base][0].removesuffix('Classifier')}",
-                ]
-                record.keep("partition", ["set", *COLUMNS], [*title_of, *cells[1:]], packages=PACKAGES)
-            print(lines[-1], file=sys.stderr, flush=True)
-    return "\n".join(lines)
+            yield cells
 
 
 def systems(args: argparse.Namespace, Y: Any):
     """Yield the title, the model, and the numbers of routes to rank with, for each system."""
-    base = partial(getattr(ml, BASES[args.base][0]), random_state=0, **BASES[args.base][1])
-    run = {"random_state": 0, "n_jobs": args.threads}
+    base = partial(getattr(ml, BASES[args.base][0]), random_state=args.seed, **BASES[args.base][1])
+    run = {"random_state": args.seed, "n_jobs": args.threads}
     yield args.base, base().set_params(n_jobs=args.threads), [None]
     for n_blocks in args.blocks:
         for share in args.shares:

@@ -58,14 +58,15 @@ def write(
     *,
     data: str = "",
     packages: Sequence[tuple[str, str]] = (),
+    **more: object,
 ):
     """Append the figures of `system` on the data set `name`. `data` has the sizes of the data set.
 
     `packages` are pairs of a Python and a distribution. The line states their versions and the version of
-    manylabel.
+    manylabel. `more` are further entries of the line.
     """
     line = about(versions=all_versions((*packages, (sys.executable, "manylabel"))), command=command())
-    line |= {"set": name, "system": system}
+    line |= {"set": name, "system": system, **more}
     if data:
         line["data"] = data
     append(topic, line | busy() | {"figures": figures})
@@ -97,7 +98,7 @@ def commit() -> str:
     tables.
     """
     name = output("git", "describe", "--always", "--abbrev=10") or "unknown"
-    apart = [f":(exclude){path}" for path in ("benches/results", "benches/README.md")]
+    apart = [f":(exclude){path}" for path in ("benches/results", "benches/README.md", "benches/papers.md")]
     return f"{name}-dirty" if output("git", "diff", "--name-only", "HEAD", "--", ".", *apart) else name
 
 

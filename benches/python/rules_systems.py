@@ -123,10 +123,40 @@ class ExactBinned(ManyLabelRules):
     settings = MappingProxyType({"search": "exact", "step": "newton", "label_binning": 0.04})
 
 
+class ExactThirtyTwo(ManyLabelRules):
+    title = "manylabel, reproduction, 32 % bins"
+    peer = None
+    settings = MappingProxyType({**ExactBinned.settings, "label_binning": 0.32})
+
+
+class ExactSixteen(ManyLabelRules):
+    title = "manylabel, reproduction, 16 % bins"
+    peer = None
+    settings = MappingProxyType({**ExactBinned.settings, "label_binning": 0.16})
+
+
+class ExactEight(ManyLabelRules):
+    title = "manylabel, reproduction, 8 % bins"
+    peer = None
+    settings = MappingProxyType({**ExactBinned.settings, "label_binning": 0.08})
+
+
 class ExactTwoBins(ManyLabelRules):
     title = "manylabel, reproduction, 2 bins"
     peer = None
     settings = MappingProxyType({**ExactBinned.settings, "max_bins": 1})
+
+
+class LabelWise(ManyLabelRules):
+    title = "manylabel, reproduction, label-wise loss"
+    peer = None
+    settings = MappingProxyType({**Exact.settings, "loss": "label-wise-logistic"})
+
+
+class LabelWiseSingle(ManyLabelRules):
+    title = "manylabel, reproduction, label-wise loss, single-label heads"
+    peer = None
+    settings = MappingProxyType({**LabelWise.settings, "head": "single-label"})
 
 
 class FastBinned(ManyLabelRules):
@@ -142,7 +172,12 @@ SYSTEMS: dict[str, type[Boosted]] = {
     "exact-binned": ExactBinned,
     "default": ManyLabelRules,
     "fast-binned": FastBinned,
+    "exact-32": ExactThirtyTwo,
+    "exact-16": ExactSixteen,
+    "exact-8": ExactEight,
     "exact-two-bins": ExactTwoBins,
+    "label-wise": LabelWise,
+    "label-wise-single": LabelWiseSingle,
     "boomer-threads": BoomerThreads,
     "boomer-binned-threads": BoomerBinnedThreads,
 }

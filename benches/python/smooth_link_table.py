@@ -48,6 +48,14 @@ def classifier(settings, seed, n_jobs):
     )
 
 
+def of_seeds(split, name, measure, n_seeds, n_jobs):
+    """Yield the classifier that is fitted with each seed, and the seconds of its fit."""
+    for seed in range(n_seeds):
+        start = perf_counter()
+        model = classifier(SETTINGS[measure, name], seed, n_jobs).fit(split.X, split.Y)
+        yield model, perf_counter() - start
+
+
 COLUMNS = [
     *["set", "measure", "seeds", "mean (least, most)", "interval of seed 0", "positive scores"],
     *["fit s", "published"],
@@ -67,14 +75,12 @@ def main():
         split = load(name)
         for measure, (of_measure, naming, _) in MEASURES.items():
             values, by_sign, seconds = [], [], []
-            for seed in range(args.seeds):
-                start = perf_counter()
-                model = classifier(SETTINGS[measure, name], seed, args.jobs).fit(split.X, split.Y)
-                seconds.append(perf_counter() - start)
+            for model, fitted in of_seeds(split, name, measure, args.seeds, args.jobs):
+                seconds.append(fitted)
                 named = naming(model, split)
                 values.append(of_measure(split.Y_test, named))
                 by_sign.append(of_measure(split.Y_test, named_by_sign(model, split)))
-                if seed == 0:
+                if len(values) == 1:
                     low, middle, high = interval(of_measure, split.Y_test, named)
             cells = [name, measure, str(args.seeds)]
             cells.append(f"{np.mean(values):.4f} ({min(values):.4f}, {max(values):.4f})")

@@ -1,20 +1,33 @@
-"""Write the tables of ``benches/README.md`` from the records in ``benches/results``.
+"""Write the tables of ``benches/README.md`` and ``benches/papers.md`` from the records.
 
 A table is between the lines ``<!-- table: name -->`` and ``<!-- end -->``. `TABLES` describes how each table
 is made. A row shows the newest record of a system on a data set. A record that was measured while the machine
-was busy is used only if there is no other record. ``--check`` writes nothing, and fails if the page is out of
+was busy is used only if there is no other record. ``--check`` writes nothing, and fails if a page is out of
 date.
 """
 
 import argparse
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from statistics import mean
 
 import record
+from published import (
+    EXPERIMENTS,
+    NOT_MEASURED,
+    PAPERS,
+    VERDICTS,
+    Experiment,
+    Figure,
+    half_width,
+    key,
+    verdict,
+)
 
-README = record.ROOT / "benches/README.md"
+PAGES = [record.ROOT / "benches/README.md", record.ROOT / "benches/papers.md"]
 MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 # The name of a figure, or a function that makes a cell from all figures of a line.
@@ -26,21 +39,26 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--check", action="store_true", help="fail if the page is out of date")
+    parser.add_argument("--check", action="store_true", help="fail if a page is out of date")
     args = parser.parse_args()
-    old = README.read_text(encoding="utf-8")
-    named = [name for _, name, _ in MARKED.findall(old)]
-    if len(named) != old.count("<!-- table:") or len(named) != old.count("<!-- end -->"):
-        sys.exit(f"{README}: each `<!-- table: name -->` needs its `<!-- end -->`")
+    for page in PAGES:
+        old = page.read_text(encoding="utf-8")
+        new = filled(page, old)
+        if not args.check:
+            page.write_text(new, encoding="utf-8")
+        elif new != old:
+            sys.exit(f"{page} is out of date; run `python benches/python/tables.py`")
+
+
+def filled(page: Path, text: str) -> str:
+    """Return the text of a page with new tables."""
+    named = [name for _, name, _ in MARKED.findall(text)]
+    if len(named) != text.count("<!-- table:") or len(named) != text.count("<!-- end -->"):
+        sys.exit(f"{page}: each `<!-- table: name -->` needs its `<!-- end -->`")
     unknown = [name for name in named if name not in TABLES]
     if unknown:
-        sys.exit(f"{README}: no such table: {', '.join(unknown)}")
-    new = MARKED.sub(lambda found: found[1] + "\n".join(TABLES[found[2]]()) + "\n" + found[3], old)
-    if args.check:
-        if new != old:
-            sys.exit(f"{README} is out of date; run `python benches/python/tables.py`")
-    else:
-        README.write_text(new, encoding="utf-8")
+        sys.exit(f"{page}: no such table: {', '.join(unknown)}")
+    return MARKED.sub(lambda found: found[1] + "\n".join(TABLES[found[2]]()) + "\n" + found[3], text)
 
 
 def newest(topic: str, parts: tuple[str, ...] = ("set", "system")) -> dict[tuple, dict]:
@@ -284,6 +302,83 @@ def glance_partition() -> list[str]:
     )
 
 
+def of_papers() -> dict[tuple[str, str, str], dict]:
+    """Return the newest line of each experiment. A line with fewer runs does not replace a line with more."""
+    chosen: dict[tuple[str, str, str], dict] = {}
+    for line in record.read("papers"):
+        old = chosen.setdefault(key(line), line)
+        if line["figures"]["runs"] >= old["figures"]["runs"]:
+            chosen[key(line)] = line
+    unknown = chosen.keys() - {experiment.key for experiment in EXPERIMENTS}
+    if unknown:
+        sys.exit(f"papers.jsonl has lines of unknown experiments: {unknown}")
+    return chosen
+
+
+def judged(experiment: Experiment, figure: Figure, line: dict | None) -> tuple[str, str, str]:
+    """Return our figure, the number of runs, and the verdict."""
+    if line is None:
+        return "", "", "not measured"
+    figures, measure = line["figures"], figure.measure
+    n_runs, ours, deviation = figures["runs"], figures[measure], figures.get(f"{measure}, deviation", 0.0)
+    places = 4 if experiment.paper in ("smooth-link", "corrlog") else 2
+    shown = f"{ours:{'+' if figure.claim else ''}.{places}f}"
+    if n_runs > 1:
+        shown += f" ± {deviation:.{places}f}"
+    found = verdict(figure, ours, deviation, n_runs)
+    if found in ("worse", "does not hold"):
+        found += "; " + cause(experiment, figure, ours - half_width(deviation, n_runs))
+    return shown, str(n_runs), found
+
+
+def cause(experiment: Experiment, figure: Figure, least: float) -> str:
+    """Return why our loss is higher than in the paper, if an experiment shows it. `least` is the lower end of
+    the interval of our loss.
+    """
+    line = newest("rules_cv").get((experiment.data, BOOMER.get(experiment.system, "")))
+    theirs = str(line["figures"].get(figure.measure, "")) if line else ""
+    if theirs and float(theirs.split()[0]) >= least:
+        return f"the present BOOMER has {theirs} on the same folds"
+    return "cause not known"
+
+
+# Systems in rules_cv.jsonl, by the experiment that has the same settings and folds.
+BOOMER = {"rules, no bins": "BOOMER, no binning", "rules, 4 %": "BOOMER, 4 % bins"}
+
+
+def papers(name: str) -> list[str]:
+    """Return one row for each figure of a paper."""
+    lines = of_papers()
+    cells = []
+    for experiment in (experiment for experiment in EXPERIMENTS if experiment.paper == name):
+        for figure in experiment.figures:
+            ours = judged(experiment, figure, lines.get(experiment.key))
+            cells.append([figure.table, *experiment.key[1:], figure.measure, figure.text, *ours])
+    columns = ["table", "data", "system", "measure", "paper", "ours", "runs", "verdict"]
+    return [*markdown(columns, cells), *of_lines(lines, name)]
+
+
+def of_lines(lines: dict[tuple[str, str, str], dict], name: str) -> list[str]:
+    used = [line for line in lines.values() if line["paper"] == name]
+    return measured(used) if used else []
+
+
+def papers_summary() -> list[str]:
+    """Return the number of rows of each paper by verdict."""
+    lines = of_papers()
+    counts = {name: Counter[str]() for name in PAPERS}
+    for experiment in EXPERIMENTS:
+        for figure in experiment.figures:
+            found = judged(experiment, figure, lines.get(experiment.key))[-1]
+            counts[experiment.paper][found.partition(";")[0]] += 1
+    verdicts = [found for found in VERDICTS if any(found in count for count in counts.values())]
+    cells = [
+        [title, str(sum(counts[name].values())), *(str(counts[name][found]) for found in verdicts)]
+        for name, title in PAPERS.items()
+    ]
+    return markdown(["paper", "rows", *verdicts], cells)
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
     "glance": glance,
     "glance-defaults": glance_defaults,
@@ -472,6 +567,11 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     ),
     "corrlog_cv": lambda: rows(
         "corrlog_cv", same("Hamming", "0-1", "accuracy", "F1", "macro-F1", "micro-F1")
+    ),
+    "papers_summary": papers_summary,
+    **{f"papers_{name}": lambda name=name: papers(name) for name in PAPERS},
+    "papers_not_measured": lambda: markdown(
+        ["paper", "table", "data", "reason"], [list(line) for line in NOT_MEASURED]
     ),
     "one_row": lambda: rows(
         "one_row",
