@@ -31,7 +31,10 @@ import smooth_link_data
 import smooth_link_table
 from compare import hold_threads
 from corrlog_data import MEASURES, everything
-from published import EMBEDDING_KS, EXPERIMENTS, PAPERS, Experiment, key
+from published import EMBEDDING_KS, EXPERIMENTS, FLEXIBILITY, PAPERS, Experiment, key
+from sklearn.base import clone
+from sklearn.kernel_approximation import RBFSampler
+from sklearn.pipeline import make_pipeline
 
 import manylabel as ml
 import partition
@@ -39,6 +42,7 @@ from manylabel.metrics import precision_at_k
 
 SOURCES = ["rust", "python/manylabel"]
 N_RULES = 5000
+N_FEATURES = 1000  # of the kernel on X; the smooth link has as many, a quarter of the rows
 Run = dict[str, float]
 
 
@@ -160,11 +164,65 @@ def measure(args: Namespace, experiment: Experiment):
 
 
 def smooth_link(args: Namespace, experiment: Experiment, n_runs: int) -> Iterator[Run]:
+    if experiment.system == FLEXIBILITY:
+        yield from flexibility(args, experiment, n_runs)
+        return
     measure = experiment.figures[0].measure
     split = smooth_link_data.load(experiment.data)
     of_measure, naming, _ = smooth_link_data.MEASURES[measure]
     for model, seconds in smooth_link_table.of_seeds(split, experiment.data, measure, n_runs, args.threads):
         yield {measure: of_measure(split.Y_test, naming(model, split)), "fit s": seconds}
+
+
+def flexibility(args: Namespace, experiment: Experiment, n_runs: int) -> Iterator[Run]:
+    """Compare the smooth link with a linear link, with independent logistic regressions, and with logistic
+    regressions on random features of X. A random third of the rows is the test set.
+    """
+    for seed in range(n_runs):
+        rng = np.random.default_rng(seed)
+        X, Y, X_test, Y_test = parts_of(args, experiment.data, rng)
+        common = {"threshold": "zero", "random_state": seed, "n_jobs": args.threads}
+        regressions = ml.DiSMECClassifier(loss="logistic", prune=0.0, **common)
+        link = ml.SmoothLinkClassifier(loss="squared", **common)
+        # The bandwidth of the random features is chosen on a tenth of the training rows.
+        held, kept = np.split(rng.permutation(X.shape[0]), [X.shape[0] // 10])
+        kernels = [
+            make_pipeline(RBFSampler(gamma=gamma, n_components=N_FEATURES, random_state=seed), regressions)
+            for gamma in gammas(X, rng)
+        ]
+        held_out = [hamming(kernel.fit(X[kept], Y[kept]), X[held], Y[held]) for kernel in kernels]
+        loss = {
+            name: hamming(model.fit(X, Y), X_test, Y_test)
+            for name, model in {
+                "kernel on X": kernels[int(np.argmin(held_out))],
+                "regressions": regressions,
+                "smooth link": link,
+                "linear link": clone(link).set_params(kernel="linear"),
+            }.items()
+        }
+        yield {
+            "HL: regressions less smooth link": loss["regressions"] - loss["smooth link"],
+            "HL: kernel on X less regressions": loss["kernel on X"] - loss["regressions"],
+            **{f"HL of {name}": value for name, value in loss.items()},
+        }
+
+
+def parts_of(args: Namespace, name: str, rng: np.random.Generator):
+    """Divide all rows of a set, whose rows have unit length, randomly into training and test rows."""
+    X, Y = link_embeddings.read(args.data / name / "all.txt.gz")
+    test, train = np.split(rng.permutation(X.shape[0]), [X.shape[0] // 3])
+    return X[train], Y[train], X[test], Y[test]
+
+
+def gammas(X, rng: np.random.Generator) -> list[float]:
+    """Return bandwidths of the Gaussian kernel around the median heuristic, for rows of unit length."""
+    rows = X[rng.choice(X.shape[0], 1000, replace=False)]
+    median = np.median(2 - 2 * (rows @ rows.T).toarray()[np.triu_indices(1000, 1)])
+    return [float(factor**2 / median) for factor in (0.25, 0.5, 1)]
+
+
+def hamming(model, X, Y) -> float:
+    return float(abs(Y - model.predict(X)).sum() / np.prod(Y.shape))
 
 
 def blocks(args: Namespace, experiment: Experiment, n_runs: int) -> Iterator[Run]:
@@ -246,7 +304,7 @@ def rules(args: Namespace, experiment: Experiment, n_runs: int) -> Iterator[Run]
         yield {name: 100 * figures[part] for name, part in losses.items()} | {"fit s": figures["fit_seconds"]}
 
 
-SYSTEM_OF = {column: system for system, column in reversed(rules_cv.COLUMN_OF.items()) if "exact" in system}
+SYSTEM_OF = {column: system for system, column in rules_cv.COLUMN_OF.items() if "exact" in system}
 SYSTEM_OF |= {"label-wise": "label-wise", "label-wise, single-label heads": "label-wise-single"}
 MEASURED = {
     "smooth-link": smooth_link,

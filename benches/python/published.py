@@ -35,6 +35,10 @@ SMOOTH_LINK = {
     ("macro-F1", "corel5k"): (("0.0511", "0.0583"), ("0.0662", "0.0700", "0.0725")),
 }
 
+# Section 7.2, industries (RCV1): Hamming losses. The intervals do not overlap.
+FLEXIBILITY = "flexibility of the link and of kernels on X"
+INDUSTRIES = {"smooth link": 0.00159, "regressions": 0.00163, "kernel on X": 0.00193}
+
 # --- blocks: blocks ---------------------------------------------------------------------------------
 
 # Section 4 states bounds for all sets: with the weight for speed, P@k is at most 2 points lower than without
@@ -189,6 +193,12 @@ def of_smooth_link() -> Iterator[Experiment]:
             ),
         )
         yield Experiment("smooth-link", name, f"smooth link, settings for {measure}", 5, figures)
+    for name in ("rcv1-subset1", "rcv1-subset2"):
+        figures = []
+        for worse, better in (("regressions", "smooth link"), ("kernel on X", "regressions")):
+            text = f"above 0 ({INDUSTRIES[worse] - INDUSTRIES[better]:+.5f} on industries)"
+            figures.append(above_zero("section 7.2", f"HL: {worse} less {better}", text))
+        yield Experiment("smooth-link", name, FLEXIBILITY, 5, tuple(figures))
 
 
 def of_blocks() -> Iterator[Experiment]:
@@ -304,7 +314,7 @@ NOT_MEASURED = [
         "smooth-link",
         "section 7.2",
         "industries (RCV1)",
-        "The data set is not available, and no stand-in is measured.",
+        "The data set is not available. Its claims are measured on others.",
     ),
     (
         "smooth-link",

@@ -24,18 +24,14 @@ from rules import add_worker_arguments, check_worker_arguments, markdown, packag
 SETS = ["medical", "enron", "birds", "yeast"]
 # Column of Table 2 with which a system is compared.
 COLUMN_OF = {
-    "exact": "no bins",
-    "exact-32": "32 %",
-    "exact-16": "16 %",
-    "exact-8": "8 %",
-    "exact-binned": "4 %",
-    "exact-two-bins": "2 bins",
-    "label-wise": "label-wise",
-    "label-wise-single": "label-wise",
-    "default": "no bins",
-    "fast-binned": "4 %",
-    "boomer": "no bins",
-    "boomer-binned": "4 %",
+    **dict.fromkeys(("exact", "default", "boomer"), "no bins"),
+    **dict.fromkeys(("exact-32", "boomer-32"), "32 %"),
+    **dict.fromkeys(("exact-16", "boomer-16"), "16 %"),
+    **dict.fromkeys(("exact-8", "boomer-8"), "8 %"),
+    **dict.fromkeys(("exact-binned", "fast-binned", "boomer-binned"), "4 %"),
+    **dict.fromkeys(("exact-two-bins", "boomer-two-bins"), "2 bins"),
+    **dict.fromkeys(("label-wise", "label-wise-single"), "label-wise"),
+    **dict.fromkeys(("boomer-label-wise", "boomer-label-wise-single"), "label-wise"),
 }
 COLUMNS = [
     *["set", "system", "folds", "fit s", "subset 0/1 %", "subset of the paper %", "subset difference"],

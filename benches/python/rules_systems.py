@@ -52,19 +52,17 @@ class Boomer(Boosted):
         super().__init__(n_threads, n_rules, seed)
         from mlrl.boosting import BoomerClassifier
 
-        self.model = BoomerClassifier(
-            loss="logistic-non-decomposable",
-            head_type="complete",
-            instance_sampling="with-replacement",
-            feature_sampling="without-replacement",
-            shrinkage=0.3,
-            l2_regularization_weight=1.0,
-            global_pruning="none",
-            binary_predictor="example-wise",
-            max_rules=n_rules,
-            random_state=seed,
-            **self.settings,
-        )
+        chosen = {
+            "loss": "logistic-non-decomposable",
+            "head_type": "complete",
+            "instance_sampling": "with-replacement",
+            "feature_sampling": "without-replacement",
+            "shrinkage": 0.3,
+            "l2_regularization_weight": 1.0,
+            "global_pruning": "none",
+            "binary_predictor": "example-wise",
+        }
+        self.model = BoomerClassifier(max_rules=n_rules, random_state=seed, **chosen | self.settings)
 
     def read(self, data, scratch):
         X, Y = super().read(data, scratch)
@@ -123,40 +121,10 @@ class ExactBinned(ManyLabelRules):
     settings = MappingProxyType({"search": "exact", "step": "newton", "label_binning": 0.04})
 
 
-class ExactThirtyTwo(ManyLabelRules):
-    title = "manylabel, reproduction, 32 % bins"
-    peer = None
-    settings = MappingProxyType({**ExactBinned.settings, "label_binning": 0.32})
-
-
-class ExactSixteen(ManyLabelRules):
-    title = "manylabel, reproduction, 16 % bins"
-    peer = None
-    settings = MappingProxyType({**ExactBinned.settings, "label_binning": 0.16})
-
-
-class ExactEight(ManyLabelRules):
-    title = "manylabel, reproduction, 8 % bins"
-    peer = None
-    settings = MappingProxyType({**ExactBinned.settings, "label_binning": 0.08})
-
-
 class ExactTwoBins(ManyLabelRules):
     title = "manylabel, reproduction, 2 bins"
     peer = None
     settings = MappingProxyType({**ExactBinned.settings, "max_bins": 1})
-
-
-class LabelWise(ManyLabelRules):
-    title = "manylabel, reproduction, label-wise loss"
-    peer = None
-    settings = MappingProxyType({**Exact.settings, "loss": "label-wise-logistic"})
-
-
-class LabelWiseSingle(ManyLabelRules):
-    title = "manylabel, reproduction, label-wise loss, single-label heads"
-    peer = None
-    settings = MappingProxyType({**LabelWise.settings, "head": "single-label"})
 
 
 class FastBinned(ManyLabelRules):
@@ -165,6 +133,22 @@ class FastBinned(ManyLabelRules):
     settings = MappingProxyType({"label_binning": 0.04})
 
 
+def variant(base: type[Boosted], title: str, **settings: Any) -> type[Boosted]:
+    """Return a system with further settings. It is not compared with a peer."""
+    settings = MappingProxyType({**base.settings, **settings})
+    return type(base.__name__, (base,), {"title": title, "settings": settings, "peer": None})
+
+
+OURS = "manylabel, reproduction"
+LabelWise = variant(Exact, f"{OURS}, label-wise loss", loss="label-wise-logistic")
+BoomerLabelWise = variant(
+    Boomer,
+    "BOOMER, label-wise loss",
+    loss="logistic-decomposable",
+    binary_predictor="output-wise",
+)
+SINGLE = "single-label heads"
+
 SYSTEMS: dict[str, type[Boosted]] = {
     "boomer": Boomer,
     "exact": Exact,
@@ -172,12 +156,20 @@ SYSTEMS: dict[str, type[Boosted]] = {
     "exact-binned": ExactBinned,
     "default": ManyLabelRules,
     "fast-binned": FastBinned,
-    "exact-32": ExactThirtyTwo,
-    "exact-16": ExactSixteen,
-    "exact-8": ExactEight,
     "exact-two-bins": ExactTwoBins,
+    "exact-32": variant(ExactBinned, f"{OURS}, 32 % bins", label_binning=0.32),
+    "exact-16": variant(ExactBinned, f"{OURS}, 16 % bins", label_binning=0.16),
+    "exact-8": variant(ExactBinned, f"{OURS}, 8 % bins", label_binning=0.08),
     "label-wise": LabelWise,
-    "label-wise-single": LabelWiseSingle,
+    "label-wise-single": variant(LabelWise, f"{LabelWise.title}, {SINGLE}", head="single-label"),
+    "boomer-32": variant(Boomer, "BOOMER, 32 % bins", label_binning="equal-width{bin_ratio=0.32}"),
+    "boomer-16": variant(Boomer, "BOOMER, 16 % bins", label_binning="equal-width{bin_ratio=0.16}"),
+    "boomer-8": variant(Boomer, "BOOMER, 8 % bins", label_binning="equal-width{bin_ratio=0.08}"),
+    "boomer-two-bins": variant(Boomer, "BOOMER, 2 bins", label_binning="equal-width{max_bins=1}"),
+    "boomer-label-wise": BoomerLabelWise,
+    "boomer-label-wise-single": variant(
+        BoomerLabelWise, f"{BoomerLabelWise.title}, {SINGLE}", head_type="single"
+    ),
     "boomer-threads": BoomerThreads,
     "boomer-binned-threads": BoomerBinnedThreads,
 }

@@ -321,7 +321,9 @@ def judged(experiment: Experiment, figure: Figure, line: dict | None) -> tuple[s
         return "", "", "not measured"
     figures, measure = line["figures"], figure.measure
     n_runs, ours, deviation = figures["runs"], figures[measure], figures.get(f"{measure}, deviation", 0.0)
-    places = 4 if experiment.paper in ("smooth-link", "corrlog") else 2
+    places = 2
+    if experiment.paper in ("smooth-link", "corrlog"):  # fractions, not percentages
+        places = 4 if abs(ours) >= 0.01 else 5
     shown = f"{ours:{'+' if figure.claim else ''}.{places}f}"
     if n_runs > 1:
         shown += f" ± {deviation:.{places}f}"
@@ -343,7 +345,13 @@ def cause(experiment: Experiment, figure: Figure, least: float) -> str:
 
 
 # Systems in rules_cv.jsonl, by the experiment that has the same settings and folds.
-BOOMER = {"rules, no bins": "BOOMER, no binning", "rules, 4 %": "BOOMER, 4 % bins"}
+BOOMER = {
+    "rules, no bins": "BOOMER, no binning",
+    **{f"rules, {share} %": f"BOOMER, {share} % bins" for share in (32, 16, 8, 4)},
+    "rules, 2 bins": "BOOMER, 2 bins",
+    "rules, label-wise": "BOOMER, label-wise loss",
+    "rules, label-wise, single-label heads": "BOOMER, label-wise loss, single-label heads",
+}
 
 
 def papers(name: str) -> list[str]:
