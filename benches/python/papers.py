@@ -7,8 +7,8 @@ of the library and at least as many runs. The version consists of the git hashes
 ``python/manylabel``. If only the settings of an experiment in benches/python change, use ``--again``.
 
 ``--only``, ``--sets`` and ``--systems`` choose experiments. ``--list`` prints how many experiments each part
-has, and how many minutes they take. The minutes are those of the last run. ``--runs 1`` measures each
-experiment once, to see how long it takes. ``python benches/python/tables.py`` writes the figures to
+has, and how many processor minutes they took in the last run. ``--runs 1`` measures each experiment once, to
+see how long it takes. ``python benches/python/tables.py`` writes the figures to
 ``benches/papers.md``.
 """
 
@@ -19,7 +19,6 @@ from argparse import Namespace
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from time import perf_counter
 
 import corrlog_cv
 import corrlog_scene
@@ -113,14 +112,14 @@ def version() -> str:
 
 
 def minutes(args: Namespace, experiments: list[Experiment], lines: list[dict]) -> str:
-    """Return the minutes that experiments take, from the newest line of each."""
-    seconds = {key(line): line["figures"]["s"] / line["figures"]["runs"] for line in lines}
+    """Return the processor minutes that experiments take, from the newest line of each."""
+    seconds = {key(line): line["figures"]["CPU s"] / line["figures"]["runs"] for line in lines}
     known = [
         seconds[experiment.key] * wanted(args, experiment)
         for experiment in experiments
         if experiment.key in seconds
     ]
-    times = [f"{sum(known) / 60:.1f} minutes"] if known else []
+    times = [f"{sum(known) / 60:.1f} processor minutes"] if known else []
     unknown = len(experiments) - len(known)
     return " and ".join(times + ([f"an unknown time for {unknown}"] if unknown else []))
 
@@ -135,7 +134,7 @@ def print_parts(args: Namespace, chosen: list[Experiment], missing: list[Experim
 
 def measure(args: Namespace, experiment: Experiment):
     """Run an experiment, and append its means and standard deviations to the records."""
-    start = perf_counter()
+    start = processor_seconds()
     runs = []
     n_runs = wanted(args, experiment)
     for figures in MEASURED[experiment.paper](args, experiment, n_runs):
@@ -143,7 +142,7 @@ def measure(args: Namespace, experiment: Experiment):
         if absent := {figure.measure for figure in experiment.figures} - figures.keys():
             sys.exit(f"{', '.join(experiment.key)}: not measured: {absent}")
         print(f"  run {len(runs)} of {n_runs}", file=sys.stderr, flush=True)
-    found = {"runs": len(runs), "s": round(perf_counter() - start, 1)}
+    found = {"runs": len(runs), "CPU s": round(processor_seconds() - start, 1)}
     for name in runs[0]:
         values = [run[name] for run in runs]
         found[name] = float(f"{np.mean(values):.6g}")
@@ -158,6 +157,11 @@ def measure(args: Namespace, experiment: Experiment):
         version=version(),
         threads=args.threads,
     )
+
+
+def processor_seconds() -> float:
+    """Return the processor seconds of this process and of its workers that have ended."""
+    return sum(os.times()[:4])
 
 
 # --- The experiments of each paper ---------------------------------------------------------------
@@ -179,8 +183,8 @@ def smooth_link(args: Namespace, experiment: Experiment, n_runs: int) -> Iterato
         return
     measure = experiment.figures[0].measure
     of_measure, naming, _ = smooth_link_data.MEASURES[measure]
-    for model, seconds in smooth_link_table.of_seeds(split, experiment.data, measure, n_runs, args.threads):
-        yield {measure: of_measure(split.Y_test, naming(model, split)), "fit s": seconds}
+    for model, _ in smooth_link_table.of_seeds(split, experiment.data, measure, n_runs, args.threads):
+        yield {measure: of_measure(split.Y_test, naming(model, split))}
 
 
 def flexibility(args: Namespace, experiment: Experiment, n_runs: int) -> Iterator[Run]:
@@ -310,7 +314,8 @@ def rules(args: Namespace, experiment: Experiment, n_runs: int) -> Iterator[Run]
     folds = rules_cv.Folds(run, experiment.data)
     for _, figures in zip(range(n_runs), rules_cv.of_folds(run, folds, system), strict=False):
         losses = {"subset 0/1 %": "zero_one", "Hamming %": "hamming"}
-        yield {name: 100 * figures[part] for name, part in losses.items()} | {"fit s": figures["fit_seconds"]}
+        seconds = figures["fit_cpu_seconds"]
+        yield {name: 100 * figures[part] for name, part in losses.items()} | {"fit CPU s": seconds}
 
 
 SYSTEM_OF = {column: system for system, column in rules_cv.COLUMN_OF.items() if "exact" in system}

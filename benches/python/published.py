@@ -300,7 +300,7 @@ def of_rules() -> Iterator[Experiment]:
             ]
             if column in seconds:
                 cell = seconds[column]
-                figures.append(Figure("Table 1", "fit s", cell, float(cell), float(cell), -1))
+                figures.append(Figure("Table 1", "fit CPU s", cell, float(cell), float(cell), -1))
             # The paper does not state the heads of its label-wise rules.
             heads = ["", ", single-label heads"] if column == "label-wise" else [""]
             for head in heads:

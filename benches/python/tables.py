@@ -327,8 +327,6 @@ def judged(experiment: Experiment, figure: Figure, line: dict | None) -> tuple[s
     shown = f"{ours:{'+' if figure.claim else ''}.{places}f}"
     if n_runs > 1:
         shown += f" ± {deviation:.{places}f}"
-    if measure == "fit s" and "busy" in line:
-        shown = f"~{shown}"
     found = verdict(figure, ours, deviation, n_runs)
     if found in ("worse", "does not hold"):
         found += "; " + cause(experiment, figure, ours - half_width(deviation, n_runs))
