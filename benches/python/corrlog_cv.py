@@ -29,7 +29,7 @@ PAIRS = [
 ]
 
 
-def of_folds(name, n_folds, l2=1e-3, variants=tuple(VARIANTS)):
+def of_folds(name, n_folds, l2=1e-3, variants=tuple(VARIANTS), standardize="auto"):
     """Yield the measures of each variant on the rows of each fold."""
     X, Y = everything(name)
     for test in folds(len(Y), 0, n_folds):
@@ -37,7 +37,7 @@ def of_folds(name, n_folds, l2=1e-3, variants=tuple(VARIANTS)):
         results = {}
         for variant in variants:
             params = {"l2_features": l2, "l2_pairs": l2, "threshold": "zero"} | VARIANTS[variant]
-            model = CorrLogClassifier(**params).set_params(max_iter=5000)
+            model = CorrLogClassifier(**params).set_params(max_iter=5000, standardize=standardize)
             predicted = csr_array(model.fit(X[train], Y[train]).predict(X[test])).toarray()
             results[variant] = measures(Y[test], predicted)
         yield results

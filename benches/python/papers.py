@@ -30,7 +30,16 @@ import smooth_link_data
 import smooth_link_table
 from compare import hold_threads
 from corrlog_data import MEASURES, everything
-from published import DEFAULT_LINK, EMBEDDING_KS, EXPERIMENTS, FLEXIBILITY, PAPERS, Experiment, key
+from published import (
+    DEFAULT_LINK,
+    EMBEDDING_KS,
+    EXPERIMENTS,
+    FLEXIBILITY,
+    PAPERS,
+    STANDARDIZED,
+    Experiment,
+    key,
+)
 from sklearn.base import clone
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.pipeline import make_pipeline
@@ -295,7 +304,10 @@ def corrlog(args: Namespace, experiment: Experiment, n_runs: int) -> Iterator[Ru
             yield dict(zip(MEASURES, map(float, found), strict=True))
         return
     elastic, l2, none = "CorrLog, elastic net", "CorrLog, l2", "independent, elastic net"
-    results = corrlog_cv.of_folds(experiment.data, experiment.runs, variants=(elastic, l2, none))
+    standardize = True if experiment.system.endswith(STANDARDIZED) else "auto"
+    results = corrlog_cv.of_folds(
+        experiment.data, experiment.runs, variants=(elastic, l2, none), standardize=standardize
+    )
     for _, found in zip(range(n_runs), results, strict=False):
         figures = {
             f"{measure} of {elastic}": float(found[elastic][at]) for at, measure in enumerate(MEASURES)

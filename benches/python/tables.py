@@ -19,6 +19,7 @@ from published import (
     EXPERIMENTS,
     NOT_MEASURED,
     PAPERS,
+    STANDARDIZED,
     VERDICTS,
     Experiment,
     Figure,
@@ -334,9 +335,15 @@ def judged(experiment: Experiment, figure: Figure, line: dict | None) -> tuple[s
 
 
 def cause(experiment: Experiment, figure: Figure, least: float) -> str:
-    """Return why our loss is higher than in the paper, if an experiment shows it. `least` is the lower end of
-    the interval of our loss.
+    """Return why our figure is worse than in the paper, if an experiment shows it. `least` is the lower end of
+    the interval of our figure.
     """
+    other = of_papers().get((*experiment.key[:2], f"{experiment.system}{STANDARDIZED}"))
+    if other:
+        figures = other["figures"]
+        mean, deviation = figures[figure.measure], figures[f"{figure.measure}, deviation"]
+        if verdict(figure, mean, deviation, figures["runs"]) == "holds":
+            return f"holds with standardized features ({mean:+.4f} ± {deviation:.4f})"
     line = newest("rules_cv").get((experiment.data, BOOMER.get(experiment.system, "")))
     theirs = str(line["figures"].get(figure.measure, "")) if line else ""
     if theirs and float(theirs.split()[0]) >= least:
