@@ -335,8 +335,8 @@ def judged(experiment: Experiment, figure: Figure, line: dict | None) -> tuple[s
 
 
 def cause(experiment: Experiment, figure: Figure, least: float) -> str:
-    """Return why our figure is worse than in the paper, if an experiment shows it. `least` is the lower end of
-    the interval of our figure.
+    """Return why our figure is worse than in the paper, if an experiment shows it. `least` is the lower end
+    of the interval of our figure.
     """
     other = of_papers().get((*experiment.key[:2], f"{experiment.system}{STANDARDIZED}"))
     if other:
