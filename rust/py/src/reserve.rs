@@ -116,6 +116,22 @@ fn discounted(size: usize) {
     }
 }
 
+/// Returns free memory to the system. Does nothing if the C library is not glibc.
+///
+/// glibc keeps freed blocks for later requests, in separate heaps for up to eight threads per core. Each long
+/// computation has threads of its own, so these heaps would grow with the number of computations: a choice of C,
+/// which consists of several fits, kept 4 to 5 times the size of a small dense X.
+pub(crate) fn return_free_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        unsafe extern "C" {
+            fn malloc_trim(pad: usize) -> std::ffi::c_int;
+        }
+        // SAFETY: the function only releases pages of free blocks. It may be called at any time, by any thread.
+        unsafe { malloc_trim(0) };
+    }
+}
+
 // SAFETY: every block of a caller is allocated and freed by `System`, with the layout of the caller, or by `spill`,
 // whose blocks begin at a multiple of a page. `spill` recognizes its own blocks.
 unsafe impl GlobalAlloc for WithReserve {

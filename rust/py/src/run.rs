@@ -7,7 +7,7 @@
 
 use crate::budget::look_outside;
 use crate::error::to_py;
-use crate::reserve::ensure_reserve;
+use crate::reserve::{ensure_reserve, return_free_memory};
 use manylabel_base::{Error, Watch, budget};
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -73,7 +73,8 @@ fn run_to_end(
         .build()
         .map_err(|error| no_thread(&error))?;
     let watch = Watch::new();
-    py.detach(|| {
+    let mut is_long = false;
+    let result = py.detach(|| {
         thread::scope(|scope| {
             let (tell, told) = channel();
             let watch = &watch;
@@ -100,6 +101,7 @@ fn run_to_end(
                     }
                     Err(RecvTimeoutError::Timeout) if raised.is_err() => {} // the work was asked to stop
                     Err(RecvTimeoutError::Timeout) => {
+                        is_long = true;
                         look_outside(budget::outside());
                         raised = Python::attach(|py| {
                             py.check_signals()?;
@@ -110,7 +112,11 @@ fn run_to_end(
                 }
             }
         })
-    })
+    });
+    if is_long {
+        return_free_memory();
+    }
+    result
 }
 
 /// The options of a fit: a tuple of the number of threads, and the progress callback or None.
