@@ -59,8 +59,9 @@ _FORM = 1
 _MOST_PIECES = 4096
 # With "auto", the pieces of a stage become larger only if there are more than this number of pieces.
 _ENOUGH_PIECES = 32
-# With "auto", a piece has at least about this number of units, which the threads of a machine share.
-_FEW_UNITS = 4
+# With "auto" and fewer pieces than that, a piece has at most this number of units, and at least half of it if
+# there are several pieces. A machine fits one piece at a time, and most units are fitted by one thread.
+_FEW_UNITS = 8
 
 
 def fit(
@@ -115,9 +116,10 @@ def fit(
           folder, each round is divided into pieces. `n_pieces` is the largest number of pieces of a round.
           With "auto", this number is 16, and rounds that take less than about 0.1 seconds are not divided.
 
-        With "auto" and any other estimator, a piece has one block, or about four groups or nodes. If there
-        would then be many more than 32 pieces, a piece has more groups or nodes. The number of pieces depends
-        only on the data and the parameters.
+        With "auto" and any other estimator, a piece has one block, or up to eight groups or nodes. With
+        `DiSMECClassifier`, it has up to 32 groups if there are more than 256. One thread fits a group, so a
+        piece of eight groups uses at most eight threads. The number of pieces depends only on the data and
+        the parameters.
     piece : tuple of two int, default=(1, 1)
         With ``(i, N)``, this call fits every N-th piece, starting with the i-th piece; 1 <= i <= N. If N
         machines share the folder, each machine must use a different i. With `LabelTreeClassifier`, a piece
@@ -319,7 +321,8 @@ class Folder:
         choice = self.choice
         if choice is None:
             raise ValueError(
-                f"{self.path}: the folder has no pieces, since `shards.fit` was interrupted; call it again"
+                f"{self.path}: the folder has no pieces yet, because `shards.fit` is still running or was "
+                "interrupted; if it was interrupted, call it again"
             )
         return len(choice["cuts"]) - 1
 

@@ -319,6 +319,7 @@ def test_resumes_in_every_batch(tmp_path, data, small_blocks, monkeypatch):
 
     def stop(writer, saved):
         nonlocal n_stops
+        time.sleep(0.005)  # meanwhile, the next batch is written, which `saved` must not count
         real(writer, saved)
         if saved["position"] is not None:  # not at the end
             n_stops += 1

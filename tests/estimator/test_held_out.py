@@ -17,6 +17,7 @@ from manylabel.estimator.held_out import (
     clearly_lower,
     held_out_folds,
 )
+from manylabel.linear import dismec
 
 
 def numbered(n_rows, n_labels, seed=0):
@@ -217,6 +218,25 @@ def test_dismec_chooses_the_weight_of_the_best_rankings():
         assert max(near) > max(far)
         chosen.append(model.C_)
     assert chosen[1] < chosen[0]
+
+
+@pytest.mark.parametrize(
+    ("normalize", "n_labels", "search", "first"),
+    [
+        ("rows", 5, "best_strength", 1.0),
+        ("rows", 6, "best_ranked_strength", 0.3),
+        ("columns", 32, "best_strength", 1.0),
+        ("columns", 33, "best_ranked_strength", 1.0),
+    ],
+)
+def test_many_labels_choose_by_rankings(monkeypatch, normalize, n_labels, search, first):
+    X, Y = make_multilabel(900, 60, 60, random_state=1)
+    Y = Y[:, np.argsort(-Y.sum(axis=0))[:n_labels]]
+    calls = []
+    for name in ("best_strength", "best_ranked_strength"):
+        monkeypatch.setattr(dismec, name, lambda *given, name=name: calls.append((name, given[-3])) or 1.0)
+    DiSMECClassifier(normalize=normalize, random_state=0).fit(X.toarray(), Y)
+    assert calls == [(search, first)]
 
 
 @pytest.mark.parametrize(("scale", "solver"), [(1.0, "fast"), (30.0, "fast"), (1.0, "exact")])

@@ -56,7 +56,7 @@ def test_any_number_of_pieces(tmp_path, data, n_pieces):
     assert saved(got, tmp_path / "got") == expected
     sizes = [len(stage) for stage in shards.Folder(tmp_path / "fit").stages]
     # The Gram matrix of 150 columns has 10 strips, and 90 and 70 columns have 3 panels.
-    most = {"auto": (3, 1, 1, 1, 1, 1)}.get(n_pieces, (10, 3, 3, 1, 3, 1))
+    most = {"auto": (2, 1, 1, 1, 1, 1)}.get(n_pieces, (10, 3, 3, 1, 3, 1))
     assert sizes == [min(size, n_pieces) if n_pieces != "auto" else size for size in most]
 
 

@@ -171,9 +171,10 @@ class CorrLogClassifier(MultiLabelClassifier):
     `threshold_`. The log-odds of a label are conditional on the features and on all other labels in the
     chosen set. The score of a label is positive exactly if the label is in this set. With ``decoder="bp"``,
     the scores are instead the max-marginals that belief propagation computes, and `predict` assigns the
-    labels with positive scores. The max-marginal of a label is the logarithm of the ratio of two
-    probabilities: the probability of the most probable label set that contains the label, and the probability
-    of the most probable label set that does not contain the label.
+    labels with positive scores. The max-marginal of a label compares two label sets: the most probable one
+    that contains the label, and the most probable one that does not contain the label. It is the logarithm of
+    the ratio of their probabilities, after `threshold_` is subtracted from every intercept. If the couplings
+    form cycles, belief propagation only approximates the max-marginals.
 
     `predict_proba` returns marginal probabilities, which do not depend on predictions for other labels. If at
     most 14 labels have nonzero couplings, the probabilities are exact sums over all label sets. Otherwise, if

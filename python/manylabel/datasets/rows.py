@@ -240,19 +240,17 @@ def store(
             left.unlink(missing_ok=True)
         shape = [0, 0]
         writer = None
-        for X, Y in blocks:
+        with ExitStack() as stack:
+            for X, Y in blocks:
+                if writer is None:
+                    writer = stack.enter_context(_Writer(folder, {"identity": identity}, X.dtype))
+                    shape = [X.shape[1], Y.shape[1]]
+                columns = X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data
+                of_y = Y.indptr.astype(np.int64), Y.indices.astype(np.int32), Y.data
+                writer.write(0, Batch(*columns, *of_y, [0]), folder, shape)
             if writer is None:
-                writer = _Writer(folder, {"identity": identity}, X.dtype).__enter__()
-                shape = [X.shape[1], Y.shape[1]]
-            columns = X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data
-            of_y = Y.indptr.astype(np.int64), Y.indices.astype(np.int32), Y.data
-            writer.write(0, Batch(*columns, *of_y, [0]), folder, shape)
-        if writer is None:
-            raise ValueError("X must have at least one block of rows, got none")
-        try:
+                raise ValueError("X must have at least one block of rows, got none")
             writer.end(1)
-        finally:
-            writer.__exit__()
         writer.finish(shape)
 
 

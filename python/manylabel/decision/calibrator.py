@@ -138,18 +138,18 @@ class LabelCalibrator(MultiLabelClassifier):
 
     With ``method="sigmoid"`` and ``pooling="frequency"``, the candidates of all held-out rows are sorted by
     score and divided into up to thirty bins. For each bin, the fraction of the candidates that are true
-    labels is computed. Isotonic regression makes these fractions non-decreasing. Their log-odds are the
-    values of the common curve f at the mean scores of the bins. The log-odds of label l with score s are
-    ``f(s) + a + b * (f(s) - c)``, where c is the mean of f over the candidates that are true labels.
-    `intercept_` is ``a - b * c``, and `slope_` is ``1 + b``. The deviations a and b are first fitted per
-    group of labels, and then per label, by logistic regressions with quadratic penalties. The penalties
-    shrink the deviations of a label towards the deviations of its group. Labels that occur in 1 training row
-    form a group, labels in 2 or 3 rows form the next group, then 4 to 7 rows, and so on. Neighboring groups
-    are merged until each group has at least 100 candidates that are true labels. The difference between the
-    number a of a label and the number a of its group has a quadratic penalty with the weight
-    ``1 / variance_``. For b, the weight of this penalty is ``5 / variance_``. `variance_` is chosen from
-    seven values by five-fold cross-validation over the held-out rows. With these penalties, the curve of a
-    rare label stays close to the curve of its group, and the curve of a frequent label can differ from it.
+    labels is computed, as ``(n_true + 0.5) / (n_candidates + 1)``. Isotonic regression makes these fractions
+    non-decreasing. Their log-odds are the values of the common curve f at the mean scores of the bins. The
+    log-odds of label l with score s are ``f(s) + a + b * (f(s) - c)``, where c is the mean of f over the
+    candidates that are true labels. `intercept_` is ``a - b * c``, and `slope_` is ``1 + b``. The deviations
+    a and b are first fitted per group of labels, and then per label, by logistic regressions with quadratic
+    penalties. The penalties shrink the deviations of a label towards the deviations of its group. Labels that
+    occur in 1 training row form a group, labels in 2 or 3 rows form the next group, then 4 to 7 rows, and so
+    on. Neighboring groups are merged until each group has at least 100 candidates that are true labels. The
+    difference between the number a of a label and the number a of its group has a quadratic penalty with the
+    weight ``1 / variance_``. For b, the weight of this penalty is ``5 / variance_``. `variance_` is chosen
+    from seven values by five-fold cross-validation over the held-out rows. With these penalties, the curve of
+    a rare label stays close to the curve of its group, and the curve of a frequent label can differ from it.
     All curves are non-decreasing.
 
     With ``cv="auto"``, five folds are used if Y has fewer than 250,000 ones. A tenth of the rows would then

@@ -53,8 +53,8 @@ class HierarchicalSets(DecisionRule):
     sets, this set has the largest sum of ``p - t`` over its labels [2]_. The expected cost of a set is a
     constant minus this sum times ``(false_positive + false_negative)``, so a larger sum means a lower cost.
     With `ExpectedF1`, the chosen set has the largest expected F1 of all closed sets, for the corrected
-    probabilities. With `TopLabels`, the corrected probabilities of the chosen set have the largest sum of all
-    closed sets with at most k labels.
+    probabilities. With `TopLabels`, the sum of the corrected probabilities of the chosen set is at least as
+    large as that of any other closed set with at most k labels.
 
     If a label has the same corrected probability as one of its parents, the parent is chosen first. For this
     purpose, the probability of the label is lowered to the next smaller float32 number.

@@ -492,7 +492,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
         - Linear classifiers: the features and the intercept.
         - `CorrLogClassifier`: the features, the other predicted labels and the intercept. These parts sum to
-          the log-odds of the label, given the other predicted labels.
+          the log-odds of the label, given the other predicted labels, minus `threshold_`.
         - `BoostedRulesClassifier`: the rules that cover the row.
         - `LabelTreeClassifier`: the features and the intercept of the classifier of the label in its leaf.
           With several trees, this is the leaf in the first tree. These parts sum to the margin of the label.
@@ -619,8 +619,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         """Estimate the probabilities of all labels for every row.
 
         Only classifiers that estimate probabilities have this method: `BoostedRulesClassifier`,
-        `CorrLogClassifier`, `SmoothLinkClassifier`, `LabelCalibrator`, and `LEMLClassifier` with
-        ``loss="logistic"``.
+        `CorrLogClassifier`, `SmoothLinkClassifier`, `LabelCalibrator`, `DecisionClassifier`, and
+        `LEMLClassifier` with ``loss="logistic"``.
 
         Parameters
         ----------

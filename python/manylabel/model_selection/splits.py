@@ -38,10 +38,10 @@ def iterative_split(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Split rows into training and test rows, so that every label has about the same frequency in both.
 
-    The rows are first assigned by iterative stratification [1]_. The labels are processed one after the
-    other, from the rarest to the most frequent. Each row of a label is assigned to the part that still needs
-    the most rows of this label. After that, rows are moved or exchanged between the parts as long as this
-    makes the frequencies of the labels more even.
+    The rows are first assigned by iterative stratification [1]_. The next label is always the label
+    with the fewest rows that are not assigned yet. Each of these rows is assigned to the part that still
+    needs the most rows of this label. After that, rows are moved or exchanged between the parts as long as
+    this makes the frequencies of the labels more even.
 
     Parameters
     ----------

@@ -88,15 +88,15 @@ class BlockPartitionClassifier(BlockClassifier):
         Maximum number of labels per block; >= 1. None means no limit.
     n_routes : int or "auto", default="auto"
         Number of blocks that a row is routed to; >= 1. If `n_blocks`, `lam`, `max_labels` and `mode` have
-        their default values, "auto" means one to three blocks, and the number differs between rows: Let t be
+        their default values, "auto" means one to three blocks, and the number differs between rows. Let t be
         the sum of the probabilities of the three most probable blocks of a row. The row is routed to the
         smallest number of most probable blocks whose probabilities sum to at least ``0.9 t``. If one of these
         four parameters has another value, "auto" means one block. If rows may be routed to more than one
-        block, the scores of the blocks are merged. The merged score of a label is the logit of ``sum_l p_l /
-        (1 + exp(-s_l))``, a sum over those blocks l of the row that have the label. Here, s_l is the log-odds
-        of the label in block l, and p_l is the probability of block l. The router computes the probabilities
-        p_l, which are scaled to sum to 1 over the blocks of the row. Scores that are margins, such as the
-        scores of `DiSMECClassifier`, are multiplied by 4 to approximate log-odds.
+        block, the scores of the blocks are merged. The merged score of a label is the logit of
+        ``sum_l p_l / (1 + exp(-s_l))``, a sum over those blocks l of the row that have the label. Here, s_l
+        is the log-odds of the label in block l, and p_l is the probability of block l. The router computes
+        the probabilities p_l, which are scaled to sum to 1 over the blocks of the row. Scores that are
+        margins, such as the scores of `DiSMECClassifier`, are multiplied by 4 to approximate log-odds.
     mode : {"rule", "accuracy", "speed"}, default="rule"
         Method that chooses the weight `lam` if `lam` is "auto". "rule" computes a weight without
         cross-validation, from the frequencies of the labels; see Notes. "accuracy" and "speed" use 5-fold

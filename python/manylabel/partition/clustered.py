@@ -85,8 +85,8 @@ class CBMLCClassifier(BlockClassifier):
         computed.
     router_intercept_ : ndarray of shape (n_clusters,), dtype float32
         Intercepts: minus half the squared length of each center. The nearest center of a row is the center
-        for which the dot product with the row, plus the intercept, is largest. A cluster without labels has
-        the intercept -inf.
+        for which the dot product with the row, scaled to unit length, plus the intercept is largest. A
+        cluster without labels has the intercept -inf.
     inertia_ : float
         Sum of the squared distances between the rows, scaled to unit length, and the centers of their
         clusters. The sum is weighted by `sample_weight`.
@@ -255,9 +255,10 @@ class LPSRClassifier(BlockClassifier):
         The centers of the parts. Rows are scaled to unit length before their distances to the centers are
         computed.
     router_intercept_ : ndarray of shape (n_parts,), dtype float32
-        Intercepts: minus half the squared length of each center. A row is routed to the part for which the
-        dot product of the row and the center, plus the intercept, is largest. If a part would get too many
-        rows, its intercept is lower (see Notes). A part without labels has the intercept -inf.
+        Intercepts: minus half the squared length of each center. A row is scaled to unit length, and routed
+        to the part for which the dot product of the scaled row and the center, plus the intercept, is
+        largest. If a part would get too many rows, its intercept is lower (see Notes). A part without labels
+        has the intercept -inf.
     speedup_ : tuple of two float
         Result of `measure_speedup` for the training rows: the number of labels divided by the mean number of
         scores that are needed per row. The first value counts only the scores of the candidates. The second

@@ -21,7 +21,7 @@ def without_outputs(model: Any, kept: NDArray[np.bool_]) -> None:
     model : LabelTreeClassifier
         The fitted model. Its arrays are replaced, except for ``leaf_labels_``.
     kept : ndarray of shape (n_leaf_labels,), dtype bool
-        Whether to keep each entry of ``leaf_labels_``.
+        For each entry of ``leaf_labels_``, whether its weights, intercept and scale are kept.
     """
     label_ends, weight_ends = model.node_label_ends_, model.chunk_weight_ends_
     kept_before = np.concatenate([[0], np.cumsum(kept)])

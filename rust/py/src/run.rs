@@ -21,6 +21,9 @@ use std::time::Duration;
 
 /// Time between two checks for signals by the waiting thread. Ctrl-C must take effect within a second.
 const POLL: Duration = Duration::from_millis(50);
+/// Number of polls of a computation that returns free memory to the system when it ends. Shorter computations, such
+/// as the predictions of a service, soon need the same memory again.
+const LONG: usize = 4;
 /// Stack size of each thread, in bytes. This is the default of Rust.
 const STACK: usize = 2 << 20;
 /// Free memory, in bytes, that a thread needs to start. If a thread does not start and less memory is free,
@@ -73,9 +76,9 @@ fn run_to_end(
         .build()
         .map_err(|error| no_thread(&error))?;
     let watch = Watch::new();
-    let mut is_long = false;
-    let result = py.detach(|| {
-        thread::scope(|scope| {
+    py.detach(|| {
+        let mut n_polls = 0;
+        let result = thread::scope(|scope| {
             let (tell, told) = channel();
             let watch = &watch;
             let worker = thread::Builder::new()
@@ -101,7 +104,7 @@ fn run_to_end(
                     }
                     Err(RecvTimeoutError::Timeout) if raised.is_err() => {} // the work was asked to stop
                     Err(RecvTimeoutError::Timeout) => {
-                        is_long = true;
+                        n_polls += 1;
                         look_outside(budget::outside());
                         raised = Python::attach(|py| {
                             py.check_signals()?;
@@ -111,12 +114,12 @@ fn run_to_end(
                     }
                 }
             }
-        })
-    });
-    if is_long {
-        return_free_memory();
-    }
-    result
+        });
+        if n_polls >= LONG {
+            return_free_memory();
+        }
+        result
+    })
 }
 
 /// The options of a fit: a tuple of the number of threads, and the progress callback or None.
