@@ -252,8 +252,18 @@ def blocks(args: Namespace, experiment: Experiment, n_runs: int) -> Iterator[Run
     base = experiment.system.removeprefix("blocks over ")
     train, test = partition.read(args, experiment.data)
     for seed in range(n_runs):
-        run = Namespace(base=base, seed=seed, threads=args.threads, repeats=1, routes=[1], lpsr=False)
-        run = Namespace(**vars(run), blocks=[], shares=[], modes=["accuracy", "speed"], clusters=[10])
+        run = Namespace(
+            base=base,
+            seed=seed,
+            threads=args.threads,
+            repeats=1,
+            routes=[1],
+            lpsr=False,
+            blocks=[],
+            shares=[],
+            modes=["accuracy", "speed"],
+            clusters=[10],
+        )
         rows = {
             cells[0]: record.figures(partition.COLUMNS[1:], cells[1:])
             for cells in partition.measured(run, experiment.data, train, test)
