@@ -31,7 +31,7 @@ pub(crate) use self::pairs::Pairs;
 use crate::design::Design;
 use crate::iterate::Iterate;
 use crate::labels::Labels;
-use crate::wide::{Float, Wide, sigmoids, softplus};
+use crate::wide::{Float, Wide, add_softplus, sigmoids, softplus};
 use manylabel_base::{Error, Watch, collected, extend, few, filled, parts, push, reserved};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -365,11 +365,7 @@ impl<T: Float, const N: usize> Gradient<T, N> {
         omega: &[T],
         loss: &mut [f64; N],
     ) {
-        for (e, weight) in e.iter().zip(omega) {
-            for lane in 0..N {
-                loss[lane] += weight.f64() * softplus(e.0[lane].f64());
-            }
-        }
+        add_softplus(e, omega, loss);
         for &(label, row) in self.labels.unknown(block, &of_panel) {
             let (lane, row) = (label as usize % N, row as usize);
             loss[lane] -= omega[row].f64() * softplus(e[row].0[lane].f64());
