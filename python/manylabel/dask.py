@@ -294,7 +294,10 @@ def _fit(
     data = _stored(work, checkpoint / ".data")
     arguments = {"checkpoint": str(checkpoint), "data": str(data), "any_cpu": options["any_cpu"]}
     if work.folder.choice is None:
-        _finish(client, [client.submit(_choose, **arguments, pure=False)])
+        # Workers that share rounds all begin with the choice. They then start the first round together.
+        n_needed = max(1, len(client.nthreads())) if work.has_rounds else 1
+        futures = [client.submit(_choose, **arguments, pure=False) for _ in range(n_needed)]
+        _finish(client, futures, n_needed=1)
     missing = set(work.folder.missing())
     for stage in work.folder.stages:
         numbers = [number for number in stage if number in missing]

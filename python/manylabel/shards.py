@@ -35,7 +35,7 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from manylabel import _core
-from manylabel.aside import read_arrays, write_arrays
+from manylabel.aside import locked, read_arrays, write_arrays
 from manylabel.datasets.rows import checksum_of, open_rows
 from manylabel.estimator.base import MultiLabelClassifier
 from manylabel.estimator.costs import LabelCosts, label_costs
@@ -309,6 +309,20 @@ class Folder:
         # A copy of the dict, so that callers can add values.
         return None if self._choice is None else dict(self._choice)
 
+    def choose(self, choice: Arrays) -> bool:
+        """Store the values that all pieces share, unless another process has stored them.
+
+        Return whether the stored values are the given values.
+        """
+        with locked(self.path / "fit.json", wait=True):
+            if self.choice is None:
+                write_arrays(self.path / "choice.npz", choice)
+        stored = self.choice
+        assert stored is not None
+        return stored.keys() == choice.keys() and all(
+            np.array_equal(stored[name], value) for name, value in choice.items()
+        )
+
     @property
     def costs(self) -> LabelCosts | None:
         """The weights and propensities of the labels, or None if neither is given."""
@@ -563,7 +577,8 @@ class Work:
             n_pieces = max(1, min(int(wanted), n_units))
             cuts += [first + (piece + 1) * n_units // n_pieces for piece in range(n_pieces)]
         choice["cuts"], choice["stages"] = np.array(cuts), np.array(stages)
-        write_arrays(self.folder.path / "choice.npz", choice)
+        if not self.folder.choose(choice):
+            self._task = None  # its values differ from the values of the process that was first
 
     @property
     def has_rounds(self) -> bool:

@@ -12,6 +12,7 @@ from fitted_in_pieces import saved, with_empty_columns
 from manylabel import rounds, shards
 from manylabel.correlated import pieces
 from manylabel.datasets import convert, dump_xc, load_xc
+from manylabel.rounds import _packed
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -169,6 +170,26 @@ def test_short_rounds_are_not_shared(tmp_path, data, monkeypatch):
     assert got.n_iter_ > 1
 
 
+def test_the_first_choice_counts(tmp_path, data, monkeypatch):
+    """Two processes choose at the same time. On different CPUs, their values may differ."""
+    model = ml.CorrLogClassifier(**GIVEN, max_iter=5)
+    expected = saved(ml.CorrLogClassifier(**model.get_params()).fit(*data), tmp_path / "expected")
+    first, second = (
+        shards.Work(model, *data, None, tmp_path / "fit", "auto", any_cpu=True) for _ in range(2)
+    )
+    choose = pieces.CorrLogPieces.choose
+
+    def choose_later(*args):
+        monkeypatch.setattr(pieces.CorrLogPieces, "choose", choose)
+        first.choose(lambda _: None)
+        return choose(*args) | {"l2_features": np.asarray(2e-3)}
+
+    monkeypatch.setattr(pieces.CorrLogPieces, "choose", choose_later)
+    second.choose(lambda _: None)
+    second.fit([0], lambda _: None)
+    assert saved(second.join(), tmp_path / "got") == expected
+
+
 def test_damaged_files(tmp_path, data, monkeypatch):
     X, Y = data
     model = ml.CorrLogClassifier(**GIVEN, max_iter=5)
@@ -176,7 +197,10 @@ def test_damaged_files(tmp_path, data, monkeypatch):
     for number in range(20):
         folder = tmp_path / "results" / "rounds" / f"{number:08}"
         folder.mkdir(parents=True)
-        (folder / "1-2.npz").write_bytes(b"PK")
+        whole = b"".join(part.tobytes() for part in _packed({2: np.zeros(9, dtype=np.uint8)}))
+        # The files are too short, cut off, or have a wrong byte.
+        damaged = [whole[:9], whole[:-1], whole[:-1] + b"x"][number % 3]
+        (folder / "1-2.bin").write_bytes(damaged)
     (tmp_path / "results" / "rounds").rename(tmp_path / "damaged")
     (tmp_path / "results").rmdir()
     fit = {"checkpoint": tmp_path / "results", "n_pieces": 4, "piece": (1, 2)}
