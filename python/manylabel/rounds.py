@@ -45,8 +45,8 @@ _SECONDS = 5.0
 _SHARE_OF_STORING = 0.05
 
 # With an automatic number of pieces, a round with fewer multiplications per thread is not shared. A thread
-# needs about 50 ms for this number, and an exchange of files on a local disk takes about 10 ms.
-_LEAST_WORK = 5e8
+# needs about 40 ms for this number, and an exchange of files on a local disk takes less than 10 ms.
+_LEAST_WORK = 3e8
 
 # With an automatic number of pieces, a shared round has at most this number of pieces.
 _MOST_PIECES = 16
@@ -269,8 +269,8 @@ class _Results:
         n_found = len(self.found)
         for path in self._new():
             self._read.add(path.name)
-            # Another process may have removed the file.
-            with suppress(FileNotFoundError):
+            # Another process may have removed the file, or it may not be readable.
+            with suppress(OSError):
                 found = _unpacked(np.fromfile(path, np.uint8))
                 if found is not None:
                     self.found |= found

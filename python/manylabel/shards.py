@@ -22,7 +22,7 @@ import os
 import platform
 import secrets
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -35,7 +35,7 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from manylabel import _core
-from manylabel.aside import locked, read_arrays, write_arrays
+from manylabel.aside import read_arrays, write_arrays
 from manylabel.datasets.rows import checksum_of, open_rows
 from manylabel.estimator.base import MultiLabelClassifier
 from manylabel.estimator.costs import LabelCosts, label_costs
@@ -114,7 +114,7 @@ def fit(
           the number of pieces of each regression. A regression has at most as many pieces as groups.
         - The fit of a `CorrLogClassifier` consists of rounds (see Notes). If several processes share the
           folder, each round is divided into pieces. `n_pieces` is the largest number of pieces of a round.
-          With "auto", this number is 16, and rounds that take less than about 0.1 seconds are not divided.
+          With "auto", this number is 16, and rounds that take less than about 0.05 seconds are not divided.
 
         With "auto" and any other estimator, a piece has one block, or up to eight groups or nodes. With
         `DiSMECClassifier`, it has up to 32 groups if there are more than 256. One thread fits a group, so a
@@ -282,7 +282,7 @@ class Folder:
                     f"{path}: the folder must be empty or written by `shards.fit`, "
                     f"but it contains the file {strange[0]}"
                 )
-            _written_first(path / "fit.json", json.dumps(about, indent=1))
+            _written_first(path / "fit.json", lambda aside: aside.write_text(json.dumps(about, indent=1)))
         folder = cls(path)
         # If no seed was given, each process draws one, and all use the seed of the first process.
         seed = None if about["seed"] is None else folder.about.get("seed")
@@ -314,9 +314,7 @@ class Folder:
 
         Return whether the stored values are the given values.
         """
-        with locked(self.path / "fit.json", wait=True):
-            if self.choice is None:
-                write_arrays(self.path / "choice.npz", choice)
+        _written_first(self.path / "choice.npz", lambda path: write_arrays(path, choice))
         stored = self.choice
         assert stored is not None
         return stored.keys() == choice.keys() and all(
@@ -577,8 +575,9 @@ class Work:
             n_pieces = max(1, min(int(wanted), n_units))
             cuts += [first + (piece + 1) * n_units // n_pieces for piece in range(n_pieces)]
         choice["cuts"], choice["stages"] = np.array(cuts), np.array(stages)
-        if not self.folder.choose(choice):
-            self._task = None  # its values differ from the values of the process that was first
+        task, self._task = self._task, None
+        if self.folder.choose(choice):  # otherwise, another process was first and has chosen other values
+            self._task = task
 
     @property
     def has_rounds(self) -> bool:
@@ -698,16 +697,17 @@ def _difference(found: Any, wanted: Any) -> str:
     return f"it was {shown(found)}, now it is {shown(wanted)}"
 
 
-def _written_first(path: Path, text: str) -> None:
-    """Write a file, unless another process writes it first."""
+def _written_first(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file, unless another process writes it first. `write` writes to the path that it is given."""
     aside = path.with_name(f".{path.name}-{secrets.token_hex(8)}.tmp")
-    aside.write_text(text)
     try:
-        os.link(aside, path)  # unlike a rename, this fails if the file exists
-    except FileExistsError:
-        pass
-    except OSError:
-        if not path.exists():  # a file system without hard links
-            os.replace(aside, path)
+        write(aside)
+        try:
+            os.link(aside, path)  # unlike a rename, this fails if the file exists
+        except FileExistsError:
+            pass
+        except OSError:
+            if not path.exists():  # a file system without hard links
+                os.replace(aside, path)
     finally:
         aside.unlink(missing_ok=True)
