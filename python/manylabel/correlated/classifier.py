@@ -70,8 +70,8 @@ class CorrLogClassifier(MultiLabelClassifier):
     l2_features : float or "auto", default="auto"
         Strength of the penalty on the weights; finite and > 0. Each weight b adds
         ``l2_features * (b**2 + epsilon * abs(b))`` to the mean loss per row. Intercepts are not penalized.
-        "auto" chooses the value with the lowest loss on held-out rows, which are not used in the fit (see
-        Notes). With the solver "reference", "auto" is 0.001.
+        "auto" chooses the value with the lowest loss on held-out rows (see Notes). The final model is then
+        fitted to all rows. With the solver "reference", "auto" is 0.001.
     l2_pairs : float or "auto", default="auto"
         Strength of the penalty on the couplings; > 0. Each pair of labels with the coupling c adds
         ``l2_pairs * (c**2 + epsilon * abs(c))`` to the mean loss per row. If `l2_pairs` is infinite, all
@@ -98,9 +98,8 @@ class CorrLogClassifier(MultiLabelClassifier):
         `label_sets_` that are most probable for the row, and from the label set that would be predicted
         without couplings. From each start, it adds or removes single labels and pairs of labels as long as a
         change increases the probability. "bp" is max-product belief propagation with at most 50 rounds, as in
-        [2]_.
-        If many labels have couplings, "bp" often misses the most probable label set. "auto" is "exact" if at
-        most 14 labels have nonzero couplings, and "search" otherwise.
+        [2]_. If many labels have couplings, "bp" often misses the most probable label set. "auto" is "exact"
+        if at most 14 labels have nonzero couplings, and "search" otherwise.
     solver : {"auto", "fista", "reference"}, default="auto"
         Solver for the weights and couplings. "fista" computes the optimum by accelerated proximal gradient
         steps, with restarts and one step size per label. "auto" computes the same optimum by quasi-Newton
@@ -112,12 +111,13 @@ class CorrLogClassifier(MultiLabelClassifier):
         quasi-Newton steps fail, "auto" is "fista". "reference" is the algorithm in the code of the authors of
         [2]_. This algorithm starts with zero weights and takes at most 500 steps of fixed size. After 20
         steps, it stops as soon as a step changes the objective by less than a thousandth of its value. This
-        early stopping regularizes the model. With "reference", the penalty of a coupling is ``l2_pairs * (2
-        c**2 + epsilon * abs(c))``, and `coding` must be "01".
+        early stopping regularizes the model. With "reference", the penalty of a coupling is
+        ``l2_pairs * (2 * c**2 + epsilon * abs(c))``, and `coding` must be "01".
     standardize : bool or "auto", default="auto"
-        Whether the penalties are computed for features that are scaled to unit variance. The fitted weights
-        always apply to the unscaled features. "auto" is True if more than an eighth of the values of X are
-        nonzero. For text data, False is better, because the weights of rare words then stay small.
+        Whether the penalties apply to the weights of features that are scaled to unit variance. If False,
+        they apply to the weights of the unscaled features. The fitted weights always apply to the unscaled
+        features. "auto" is True if more than an eighth of the values of X are nonzero. For text data, False
+        is better, because the weights of rare words then stay small.
     tol : float, default=1e-4
         Tolerance of the KKT violation; finite and > 0. The KKT violation measures how far the fit is from the
         optimum. It is the largest absolute entry of the (sub)gradient of the objective with respect to the
@@ -167,14 +167,15 @@ class CorrLogClassifier(MultiLabelClassifier):
     the other labels of the row, the unknown label counts as absent. `label_sets_` contains only labels that
     are known to be present.
 
-    `predict` first chooses a label set for each row. The scores of `decision_function` are log-odds minus
-    `threshold_`. The log-odds of a label are conditional on the features and on all other labels in the
-    chosen set. The score of a label is positive exactly if the label is in this set. With ``decoder="bp"``,
-    the scores are instead the max-marginals that belief propagation computes, and `predict` assigns the
-    labels with positive scores. The max-marginal of a label compares two label sets: the most probable one
-    that contains the label, and the most probable one that does not contain the label. It is the logarithm of
-    the ratio of their probabilities, after `threshold_` is subtracted from every intercept. If the couplings
-    form cycles, belief propagation only approximates the max-marginals.
+    `predict` and `decision_function` first choose a label set for each row (see `decoder`). `predict` returns
+    this set. `decision_function` returns scores: log-odds minus `threshold_`. The log-odds of a label are
+    conditional on the features and on all other labels in the chosen set. The score of a label is positive
+    exactly if the label is in this set. With ``decoder="bp"``, the scores are instead the max-marginals that
+    belief propagation computes, and `predict` assigns the labels with positive scores. The max-marginal of a
+    label compares two label sets: the most probable one that contains the label, and the most probable one
+    that does not contain the label. It is the logarithm of the ratio of their probabilities, after
+    `threshold_` is subtracted from every intercept. If the couplings form cycles, belief propagation only
+    approximates the max-marginals.
 
     `predict_proba` returns marginal probabilities, which do not depend on predictions for other labels. If at
     most 14 labels have nonzero couplings, the probabilities are exact sums over all label sets. Otherwise, if

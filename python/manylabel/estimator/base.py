@@ -337,7 +337,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Warns
         -----
         sklearn.exceptions.ConvergenceWarning
-            If the fit reached the maximum number of iterations before it converged.
+            If the fit reached the maximum number of iterations before it converged. `BoostedRulesClassifier`,
+            `LEMLClassifier` and `PDSparseClassifier` never issue this warning.
         """
         self._refuse_label_weight(label_weight)
         with self._fitting(y) as (built, Y):

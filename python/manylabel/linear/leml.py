@@ -245,13 +245,13 @@ class LEMLClassifier(LinearClassifier):
         ----------
         label_weight : array-like of shape (n_labels,), default=None
             Weights of the labels, > 0. The loss of an entry of Y is multiplied by the weight of its label.
-            None means equal weights. With the squared loss, a fit with weights takes longer, because it uses
-            Newton's method.
+            None means equal weights. With the squared loss, a fit with label weights takes longer, because it
+            uses Newton's method.
         observed : array-like or sparse matrix of the shape of `y`, default=None
             Mask of the known entries of Y, with 1 for a known entry and 0 for an unknown entry. The values of
             unknown entries of Y are ignored. Entries that are NaN in Y are also unknown. None means that all
-            entries that are not NaN are known. If most entries are unknown, `observed` takes less memory than
-            NaN.
+            entries that are not NaN are known. If most entries are unknown, a sparse matrix for `observed`
+            takes less memory than NaN in Y.
         """
         known = as_column(observed)
         with self._fitting(y) as (built, Y):

@@ -139,8 +139,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     validation_fraction : float, default=0.1
         Fraction of the rows that `early_stopping` holds out; in (0, 1).
     n_iter_no_change : int, default=2
-        If `early_stopping` is True, the fit stops when the loss on held-out rows has not decreased for this
-        number of consecutive passes; >= 1.
+        If `early_stopping` is True, the fit stops when the loss on the held-out rows has reached no new
+        minimum for this number of consecutive passes; >= 1.
     max_iter : int, default=100
         Maximum number of "newton-cg" steps; >= 1.
     tol : float, default=1e-3
@@ -163,7 +163,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         Intercepts of the linear predictions p.
     frequencies_ : ndarray of shape (n_components_ + 1, n_features), dtype float32
         Random frequencies R. The last row of R is multiplied by the 1 that is appended to p. With
-        ``kernel="linear"``, R has no columns.
+        ``kernel="linear"``, R has no columns. In the shapes of the attributes, n_features is the number s of
+        random features.
     phases_ : ndarray of shape (n_features,), dtype float32
         Random phases b, in radians. The array is empty with ``kernel="linear"``.
     coef_ : ndarray of shape (n_labels, n_features), dtype float32

@@ -60,9 +60,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     `fit` adds one rule at a time. It grows a rule on a bootstrap sample of the rows, one condition at a time.
     Each new condition is the condition that lowers the loss most [1]_. The scores of the head are a Newton
     step that lowers the loss of the covered rows. With label binning, the Newton step of each label is first
-    computed separately, as if no other label had a score. Labels with similar steps are put into one bin and
-    get the same score [2]_. Label binning shortens the steps and reduces the number of equations that are
-    solved for a head. By default, there is no label binning, and a step that is too long is halved.
+    computed separately, as if the head had no scores for other labels. Labels with similar steps are put into
+    one bin and get the same score [2]_. Label binning shortens the steps and reduces the number of equations
+    that are solved for a head. By default, there is no label binning, and a step that is too long is halved.
 
     Parameters
     ----------
@@ -137,9 +137,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         the number of existing rules. The seed of the previous fit is used again. On the same data, the
         continued fit gives the same model as a single fit with `n_rules` rules.
     early_stopping : bool, default=False
-        Whether to stop the fit when the loss on held-out rows no longer falls. All rules that were added
-        after the rule with the lowest loss are removed. If `eval_set` is passed to `fit`, its rows are used
-        instead of held-out rows.
+        Whether to stop the fit when the loss on held-out rows no longer falls. The model keeps the rules up
+        to the lowest loss, and all later rules are removed. If `eval_set` is passed to `fit`, its rows are
+        used instead of held-out rows.
     validation_fraction : float, default=0.1
         Fraction of the rows that `early_stopping` holds out; in (0, 1). At least one row is held out.
     n_iter_no_change : int, default=50
