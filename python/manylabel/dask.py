@@ -401,7 +401,7 @@ def _work(checkpoint: str, data: str, any_cpu: bool) -> shards.Work:
     if cpu != own and not any_cpu:
         raise ValueError(
             f"the worker {worker.address} has the CPU {own}, but the fit was begun with {cpu}; "
-            "`any_cpu=True` allows this, but the weights may differ in the last digits"
+            "`any_cpu=True` allows this, but the last digits of the weights then depend on the CPU"
         )
     return work
 

@@ -36,9 +36,9 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
         bytes) or "8GiB" (2³⁰ bytes). None removes the limit.
     spill : str, path or None, default=None
         A folder for a temporary file, on Linux. If more than half of the limit would be in use, the Rust core
-        puts arrays of at least 128 KiB into this file, which is memory-mapped. They do not count towards the
-        limit. If None, this call begins no such file. A file of an earlier call stays in use until the
-        ``with`` block of that call ends.
+        puts arrays of at least 128 KiB into this file, which is memory-mapped. These arrays do not count
+        towards the limit. None means that this call creates no such file. A file of an earlier call stays in
+        use until the ``with`` block of that call ends.
 
     Raises
     ------
@@ -58,9 +58,9 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
     -----
     Private memory is all memory except files that are memory-mapped, such as the arrays of
     `manylabel.datasets.open_rows`. The Rust core compares each large allocation with the limit before it
-    allocates. The memory of Python and numpy also counts. On Linux, the core reads the private memory of the
-    process when a computation begins, and then 20 times per second. Other operating systems do not report
-    this number, so only the memory of the core counts.
+    allocates. On Linux, the memory of Python and numpy also counts, because the core reads the private memory
+    of the process when a computation begins, and then 20 times per second. Other operating systems do not
+    report the private memory, so only the memory of the core counts there.
 
     With `spill`, a fit can work on data that are larger than memory. The operating system writes the
     pages of the file to the disk if memory is short, and reads them again. `DiSMECClassifier`,

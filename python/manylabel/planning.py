@@ -142,9 +142,9 @@ def plan(
     n_jobs : int or None, default=None
         Number of threads of the fit. None means the parameter `n_jobs` of the estimator.
     max_seconds : float, default=20.0
-        Time limit for all fits to subsets of the rows together, in seconds; > 0 (see Notes). The estimator is
-        always fitted to the two smallest subsets, even if these fits take longer. Each subset has at least 64
-        rows (or all rows of smaller data). Data with fewer than 130 rows have a single subset.
+        Limit of the total time of the fits to subsets of the rows, in seconds; > 0 (see Notes). The estimator
+        is always fitted to the two smallest subsets, even if these fits take longer. Each subset has at least
+        64 rows (or all rows of smaller data). Data with fewer than 130 rows have a single subset.
     random_state : int, default=0
         Seed of the subsets.
 

@@ -116,10 +116,11 @@ def fit(
           folder, each round is divided into pieces. `n_pieces` is the largest number of pieces of a round.
           With "auto", this number is 16, and rounds that take less than about 0.05 seconds are not divided.
 
-        With "auto" and any other estimator, a piece has one block, or up to eight groups or nodes. With
-        `DiSMECClassifier`, it has up to 32 groups if there are more than 256. One thread fits a group, so a
-        piece of eight groups uses at most eight threads. The number of pieces depends only on the data and
-        the parameters.
+        With "auto", a piece of a `BlockPartitionClassifier` is one block, a piece of a `LabelTreeClassifier`
+        has up to eight nodes, and a piece of a `DiSMECClassifier` or a `Rembrandt` has up to eight groups. If
+        the fit of a `DiSMECClassifier` has more than 256 groups, a piece has up to 32 groups. One thread fits
+        a group, so a piece of eight groups uses at most eight threads. The number of pieces depends only on
+        the data and the parameters.
     piece : tuple of two int, default=(1, 1)
         With ``(i, N)``, this call fits every N-th piece, starting with the i-th piece; 1 <= i <= N. If N
         machines share the folder, each machine must use a different i. With `LabelTreeClassifier`, a piece
@@ -174,7 +175,8 @@ def fit(
     levels. With `Rembrandt`, each call copies X and Y, also if X is a folder. Each call reads the pieces of
     the finished regressions and orthogonalizes their results, in O(n_labels m^2) time for m random vectors.
     If the parameter `solver` of `Rembrandt` is not "cg", each call also factorizes the Gram matrix once for
-    each penalty. The file of a piece has 32 numbers per label or feature for each group of components.
+    each penalty. For each group of components, the file of a piece has 32 numbers per label. In the last
+    regression, it has 32 numbers per feature instead.
 
     The fit of a `CorrLogClassifier` consists of rounds. A round usually computes a gradient and then takes a
     step. The state of the fit is stored every five seconds, or less often if storing takes more than a
@@ -422,7 +424,10 @@ _FINGERPRINTS = {
     "Y": "another Y",
     "sample_weight": "other sample weights",
     "costs": "another `label_weight` or other `propensities`",
-    "cpu": "another type of CPU (`any_cpu=True` allows this, but the weights may differ in the last digits)",
+    "cpu": (
+        "another type of CPU (`any_cpu=True` allows this, but the last digits of the weights then depend on "
+        "the CPU)"
+    ),
 }
 
 _CHECKSUMS = ("X", "Y", "sample_weight", "costs")

@@ -224,8 +224,8 @@ def load_arff(
         Missing values are NaN. A numeric attribute becomes one feature. A nominal attribute with two values
         becomes one 0/1 feature. If the two values are opposites, such as yes and no, the feature is 1 for the
         positive value. Positive values are yes, true, y, t and 1, in upper or lower case. If the two values
-        are not opposites, the feature is 1 for the second declared value. A nominal attribute with more than
-        two values becomes one 0/1 feature per value.
+        are not opposites, the feature is 1 for the second declared value. A nominal attribute with any other
+        number of values becomes one 0/1 feature per value.
     Y : csr_array of shape (n_samples, n_labels), dtype int32, or float32 if Y has unknown entries
         Labels. A one is stored for each label that a row has, and NaN for each unknown label.
     feature_names : list of str

@@ -107,10 +107,11 @@ def make_multilabel(
           of the words of a row are drawn from the words that the labels of the row are linked to.
         - "low-rank": There are r topics, where r is the smallest integer with r(r-1)/2 >= ``n_labels``. Each
           row has a few topics. The words of topic t are the features j with ``j % r == t``. Each word of a
-          row is drawn from the words of one of its topics. Each label has two topics. Label ``b(b-1)/2 + a``
-          has the topics a and b, where a < b < r. A row has a label if and only if it has both topics of the
-          label. Consider a matrix with one entry per row and label: the number of topics that the row and
-          the label have in common. The rank of this matrix is at most r, hence the name "low-rank".
+          row is drawn from the words of one of the topics of the row. Each label has two topics. Label
+          ``b(b-1)/2 + a`` has the topics a and b, where a < b < r. A row has a label if and only if it has
+          both topics of the label. Consider a matrix with one entry per row and label: the number of topics
+          that the row and the label have in common. The rank of this matrix is at most r, hence the name
+          "low-rank".
         - "rules": A row has label ``b(b-1)/2 + a`` *if and only if* its features a and b are both nonzero.
           Here a < b < r, and r is the same number as for "low-rank". Each row has a few of the features 0 to
           r - 1. The ``n_nonzero`` words are drawn from the other features r, r + 1, ..., which do not affect

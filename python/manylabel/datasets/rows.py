@@ -99,8 +99,8 @@ def convert(
         are always numbered from 0.
     columns : tuple of three str, default=("features", "values", "labels")
         Names of the three columns that are read from Parquet and Arrow files. Each column contains one list
-        per row. The lists contain the column indices of the features, the values of these features, and the
-        column indices of the labels. Indices begin with 0.
+        per row. The first column has the indices of the features, the second column has the values of these
+        features, and the third column has the indices of the labels. Indices begin with 0.
     xml : str, bytes, path-like or None, default=None
         The file that lists the labels of ARFF files.
     missing_labels : {"error", "absent", "unknown"}, default="error"

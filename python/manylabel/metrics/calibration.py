@@ -69,7 +69,7 @@ def calibration_error(
     above: float = 0.0,
     least_positives: int = 1,
 ) -> float:
-    """Compute the expected calibration error of the probabilities, with bins of equal size.
+    """Compute the expected calibration error, with the same number of probabilities in each bin.
 
     Parameters
     ----------

@@ -757,7 +757,8 @@ class LabelTreeClassifier(EditableLabels):
         if len(shift) != len(scale) or (len(scale) and self.normalize_):
             raise ValueError(
                 f"`column_shift_` and `column_scale_` must have the same length, and must be missing if "
-                f"`normalize_` is True, got {len(shift)} and {len(scale)} values and {self.normalize_}"
+                f"`normalize_` is True, got {len(shift)} and {len(scale)} values, and "
+                f"normalize_={self.normalize_}"
             )
         return shift, scale
 
