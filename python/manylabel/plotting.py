@@ -14,7 +14,7 @@ __all__ = ["explanation"]
 def explanation(parts: LabelExplanation, *, max_parts: int = 15, ax: Any = None) -> Any:
     """Plot an explanation as horizontal bars.
 
-    An explanation divides the score of a label into parts, such as the contribution of each feature. Each bar
+    An explanation lists the parts of the score of a label, such as the features and the intercept. Each bar
     shows the contribution of one part.
 
     Parameters

@@ -242,7 +242,7 @@ class ExpectedF1(DecisionRule):
     Notes
     -----
     A row with k labels of positive probability takes O(k²) time. For data with many labels, pass sparse
-    probabilities of the best labels, such as the result of ``predict_proba_topk(X, 100)``.
+    probabilities of the most probable labels, such as the result of ``predict_proba_topk(X, 100)``.
 
     References
     ----------

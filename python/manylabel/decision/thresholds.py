@@ -66,8 +66,8 @@ class Thresholds(DecisionRule):
 
     Notes
     -----
-    At most one of `precision`, `recall` and `labels_per_row` may be given. All of them choose one bound for
-    all labels.
+    At most one of `precision`, `recall` and `labels_per_row` may be given. With each of these parameters,
+    `fit` learns one bound for all labels.
 
     `fit` leaves out the unknown entries of Y (NaN). With `labels_per_row`, `fit` does not use Y, so it also
     counts chosen labels whose entry in Y is unknown.
@@ -77,9 +77,9 @@ class Thresholds(DecisionRule):
     labels. Here, h is 1 if the candidate is a true label and 0 otherwise, and p is the probability of the
     candidate. The weight w of a label is ``n / (n + 20)``, where n is the number of rows in which the label
     is a candidate and a true label. The bound of a label is ``w b + (1 - w) g``. Here, b is the bound that
-    maximizes the F1 of the label with these counts, and g is the bound of the group of the label. Labels that
-    are true in 1 held-out row form a group, labels in 2 or 3 rows form the next group, then 4 to 7 rows, and
-    so on. The bound of a group maximizes the mean of the F1 of its labels.
+    maximizes the F1 of the label, and g is the bound of the group of the label. Labels are grouped by the
+    number of held-out rows in which they are true: 0, 1, 2 to 3, 4 to 7, 8 to 15 and so on. The bound of a
+    group maximizes the mean of the F1 of its labels.
 
     If labels are true in few held-out rows, these bounds give a higher macro-F1 than `F1Inference`.
     Otherwise, the two rules differ little. The table shows the macro-F1 in percent, with DiSMEC:

@@ -54,9 +54,10 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     columns of U are the eigenvectors of ``Y'PY`` with the largest eigenvalues. Here, the prime denotes the
     transpose, and P is the projection onto the column space of X. `fit` does not compute P. Instead, it
     computes each product with P by a ridge regression on X. W contains the coefficients of the regression of
-    ``YU`` on X. Among all linear predictions of Y with rank `n_components`, ``XWU'`` then has the smallest
-    sum of squared errors [1]_. `transform` returns ``XW``, the predicted embeddings. A classifier can use the
-    columns of ``XW`` as features.
+    ``YU`` on X. The product ``XWU'`` predicts Y. If U is exact and the ridge penalties are 0, this prediction
+    has the smallest sum of squared errors of all linear predictions of Y with rank `n_components` [1]_.
+    `transform` returns ``XW``, the predicted embeddings. A classifier can use the columns of ``XW`` as
+    features.
 
     Parameters
     ----------
@@ -151,12 +152,15 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     entries have the value 0. The last of the `n_iter` passes replaces them for the first time. `fit` then
     computes U and W. After that, it repeatedly predicts the unknown entries again and computes W again. It
     stops when the estimated errors of the predictions are small: their root mean square is at most one
-    percent of the root mean square of the predictions. It also stops when W has been computed ten times.
-    Usually, W is computed two or three times. If Y has changed by more than five percent since U was
-    computed, `fit` makes another pass for U. If `l2` or `l2_final` is "auto", the penalty is chosen with the
-    value 0 for unknown entries. With one percent of unknown entries, the fit takes about 10 percent longer.
-    If there are as many components as labels, the predictions of a label converge to those of a ridge
-    regression on the known entries of the label. With ``embedding="pca"``, Y is not used.
+    percent of the root mean square of the predictions. With "cg", the limit is ``5 * tol`` if this value is
+    larger than one percent. If solutions of "cg" did not converge, `fit` also stops when the estimated errors
+    have fallen by less than half since the previous predictions. In any case, it stops when W has been
+    computed ten times. Usually, W is computed two or three times. If the Frobenius norm of the change of Y
+    since the last computation of U exceeds five percent of the norm of Y, `fit` makes another pass over the
+    data and computes U again. If `l2` or `l2_final` is "auto", the penalty is chosen with the value 0 for
+    unknown entries. With one percent of unknown entries, the fit takes about 10 percent longer. If there are
+    as many components as labels, the predictions of a label converge to those of a ridge regression on the
+    known entries of the label. With ``embedding="pca"``, Y is not used.
 
     Let m = n_components + n_oversamples and q = n_iter. Let t be the number of conjugate gradient steps, and
     nnz the number of nonzero values of a matrix. With "cg", the fit takes O((q + 2) (nnz(Y) + nnz(X) t) m + q

@@ -38,10 +38,11 @@ def iterative_split(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Split rows into training and test rows, so that every label has about the same frequency in both.
 
-    The rows are first assigned by iterative stratification [1]_. The next label is always the label
-    with the fewest rows that are not assigned yet. Each of these rows is assigned to the part that still
-    needs the most rows of this label. After that, rows are moved or exchanged between the parts as long as
-    this makes the frequencies of the labels more even.
+    The two parts are the training rows and the test rows. The rows are first assigned by iterative
+    stratification [1]_. Each step takes the label with the fewest rows that are not assigned yet, and assigns
+    these rows. Each of these rows is assigned to the part that still needs the most rows of this label. After
+    the last step, rows are moved or exchanged between the parts as long as this makes the frequencies of the
+    labels in the two parts more similar.
 
     Parameters
     ----------
@@ -97,7 +98,7 @@ def iterative_split(
 
 
 class MultilabelStratifiedKFold(BaseCrossValidator):  # type: ignore[misc]
-    """Cross-validation folds in which every label has about the same frequency.
+    """Cross-validation with folds that all have about the same frequency of each label.
 
     The rows are assigned to the folds by iterative stratification [1]_ and exchanges of rows; see
     `iterative_split`. The class can be used as `cv` in scikit-learn and in `cross_validate`.

@@ -46,8 +46,10 @@ def cross_validate(
     Y : array-like or sparse matrix of shape (n_samples, n_labels), or list of lists of str
         0/1 indicator matrix, or the names of the labels of each text for a `TextTagger`.
     scoring : str, callable, sequence of str or mapping, default=("P@1", "P@3", "P@5")
-        The names of scorers (see `scorer`), or functions of an estimator, X and Y. Propensities of "PSP@k"
-        and "PSnDCG@k" are computed from the training rows of each fold.
+        The scorers: the name of a scorer (see `scorer`), a sequence of such names, or a function of an
+        estimator, X and Y. A mapping is also allowed. Its keys are the names in the result, and each value is
+        the name of a scorer or a function. Propensities of "PSP@k" and "PSnDCG@k" are computed from the
+        training rows of each fold.
     cv : int, splitter or iterable, default=5
         The folds. An int is the number of folds, and each fold has consecutive rows. A splitter of
         scikit-learn, a `MultilabelStratifiedKFold`, or an iterable of pairs is also allowed. Each pair has an
@@ -209,9 +211,9 @@ def search(
     Y : array-like or sparse matrix of shape (n_samples, n_labels), or list of lists of str
         0/1 indicator matrix, or the names of the labels of each text for a `TextTagger`.
     parameters : mapping or list of mappings
-        Mapping from the name of each parameter to a list of values to try, or a list of such mappings, as in
-        `GridSearchCV`. With `n_iter`, a distribution may replace the list of values, as in the result of
-        `smooth_link_space`.
+        Mapping from the name of each parameter to a list of values to try. A list of such mappings is also
+        allowed, as in `GridSearchCV`. With `n_iter`, a distribution may replace the list of values, as in the
+        result of `smooth_link_space`.
     scoring : str or callable, default="P@1"
         The name of a scorer (see `scorer`), or a function of an estimator, X and Y. Propensities of "PSP@k"
         and "PSnDCG@k" are computed from Y.

@@ -115,12 +115,12 @@ class FiredRule:
 
     @property
     def part(self) -> str:
-        """The kind of part that a rule is in a `LabelExplanation`: always "rule"."""
+        """Kind of this part of a `LabelExplanation`. For a rule, the kind is always "rule"."""
         return "rule"
 
     @property
     def name(self) -> str:
-        """The conditions of the rule, as text."""
+        """The position and the conditions of the rule, as text."""
         return f"rule {self.rule}: " + self.text.split(" then ")[0].splitlines()[0]
 
     def __repr__(self) -> str:
