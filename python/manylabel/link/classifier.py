@@ -534,7 +534,7 @@ def smooth_link_space(n_samples: int) -> dict[str, Any]:
     Returns
     -------
     dict of str to list or distribution
-        Value for the argument `param_distributions` of `sklearn.model_selection.RandomizedSearchCV`. To
+        Value for the parameter `param_distributions` of `sklearn.model_selection.RandomizedSearchCV`. To
         repeat the search of the authors, pass
         ``n_components=0.9, n_iter=2, l2=1e-4, threshold="zero"`` to `SmoothLinkClassifier`. The authors drew
         300 settings of the parameters and validated each setting on a tenth of the rows.

@@ -67,9 +67,9 @@ def iterative_split(
 
     Notes
     -----
-    The first assignment takes O(nnz(Y) log(n_labels)) time. After that, at most 2,000 rows or pairs of rows
-    are moved, and fewer if Y is large. Y is never made dense. If a label has a single row, only one part has
-    this label.
+    The first assignment takes O(nnz(Y) log(n_labels)) time. After that, there are at most 2,000 moves and
+    exchanges of rows, and fewer if Y is large. Y is never made dense. If a label has a single row, only one
+    part has this label.
 
     References
     ----------

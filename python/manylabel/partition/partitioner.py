@@ -31,9 +31,9 @@ __all__ = ["BlockPartitioner"]
 class BlockPartitioner(Estimator):
     """Partition of rows into blocks, where each block has the most frequent labels of its rows.
 
-    `fit` assigns each row i to a cluster c_i and each cluster l to a label set L_l. A cluster and its label
-    set form a block. Clusters are disjoint, but label sets may overlap. A positive entry of Y is called
-    captured if its row and its label are in the same block. The partition minimizes
+    `fit` assigns each row i to a cluster c_i, and chooses a label set L_l for each cluster l. A cluster and
+    its label set form a block. Clusters are disjoint, but label sets may overlap. A positive entry of Y is
+    called captured if its row and its label are in the same block. The partition minimizes
     ``-sum_i |y_i & L_{c_i}| + lam * sum_l |L_l|^2``, where y_i is the set of labels of row i. The first term
     counts the captured entries. The second term keeps the label sets small [1]_. The initial clusters are
     computed by k-means on the rows of X, scaled to unit length. `fit` then optimizes the label sets and the
