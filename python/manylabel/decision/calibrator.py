@@ -84,7 +84,8 @@ class LabelCalibrator(MultiLabelClassifier):
         the rows. `refit` is ignored if `cv` is "prefit".
     max_memory : int, default=1073741824
         Maximum size of the result of `predict_proba` in bytes. The result is a dense array with one number
-        for each row and label. The default is 1 GiB.
+        for each row and label. `predict_proba` raises a `MemoryError` if the result would be larger. The
+        default is 1 GiB.
 
     Attributes
     ----------
@@ -153,9 +154,10 @@ class LabelCalibrator(MultiLabelClassifier):
     All curves are non-decreasing.
 
     With ``cv="auto"``, five folds are used if Y has fewer than 250,000 ones. A tenth of the rows would then
-    have fewer than about 25,000 ones, and five folds give better probabilities than held-out rows with so few
-    ones. In tests with DiSMEC and label trees, the log loss on test rows was lower with five folds than with
-    a tenth of the rows. The table shows the difference:
+    have fewer than about 25,000 ones. With so few ones, five folds give better probabilities than a tenth of
+    the rows. In tests with DiSMEC and label trees, the log loss on test rows was lower with five folds than
+    with a tenth of the rows. The table shows the change of the log loss if five folds are used instead of a
+    tenth of the rows:
 
     ======================= ======================== ======================
     data                    ones in a tenth of rows  change of the log loss

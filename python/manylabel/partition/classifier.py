@@ -57,9 +57,9 @@ _ROUTER_MAX_ITER = 1000
 class BlockPartitionClassifier(BlockClassifier):
     """One classifier per block of rows and labels, and a router that selects the block of a row.
 
-    `fit` computes blocks in the same way as `BlockPartitioner`. A block consists of some of the rows and of
-    the labels that are frequent in these rows. Each row is in one block, but a label can be in several blocks
-    or in no block. For each block, `fit` trains a clone of `estimator` on the rows and labels of the block.
+    `fit` computes blocks in the same way as `BlockPartitioner`. A block consists of a group of rows and the
+    labels that are frequent in these rows. Each row is in one block, but a label can be in several blocks or
+    in no block. For each block, `fit` trains a clone of `estimator` on the rows and labels of the block.
     `fit` also trains a router, which predicts the block of a row from the features by one-vs-rest logistic
     regressions. A prediction for a row computes only the scores of the labels in one block or in a few
     blocks. Such a prediction takes only a fraction of the time of scoring all labels [1]_.
@@ -68,10 +68,11 @@ class BlockPartitionClassifier(BlockClassifier):
     ----------
     estimator : estimator or None, default=None
         Multi-label classifier with scikit-learn's interface. None means `DiSMECClassifier()`. An estimator of
-        another library is fitted only to the labels that occur in some but not all rows of a block. All other
-        labels of the block get constant scores, the log-odds of their frequencies. An estimator of another
-        library gets X as a dense array if X was dense in `fit`, and Y as a dense array if Y was dense in
-        `fit`. The method `save` does not support estimators of other libraries.
+        another library is fitted only to the labels that occur in some but not all rows of a block. Each of
+        the other labels of the block gets a constant score, the log-odds ``log((n_1 + 1/2) / (n_0 + 1/2))``.
+        Here, n_1 is the number of rows of the block with the label, and n_0 is the number of rows without it.
+        An estimator of another library gets X as a dense array if X was dense in `fit`, and Y as a dense
+        array if Y was dense in `fit`. The method `save` does not support estimators of other libraries.
     n_blocks : int or "auto", default="auto"
         Initial number of blocks; >= 1. Blocks that lose all their rows during the partition are removed. If
         `lam` or `max_labels` is given, "auto" is the number of blocks that `BlockPartitioner` finds.
@@ -191,9 +192,12 @@ class BlockPartitionClassifier(BlockClassifier):
     cross-validation.
 
     If `estimator` is from this library, Ctrl-C ends a fit within a second. With an estimator of another
-    library, Ctrl-C ends the fit when the current fits of blocks are done. `fit` issues a `UserWarning` if an
-    estimator of another library could not be fitted to some blocks. It also issues a `UserWarning` if no
-    `lam` satisfies the condition of ``mode="speed"``.
+    library, Ctrl-C ends the fit when the current fits of blocks are done.
+
+    `fit` issues a `UserWarning` if an estimator of another library could not be fitted to some blocks. All
+    labels of these blocks then get constant scores (see `estimator`). `fit` also issues a `UserWarning` if no
+    candidate for `lam` satisfies the condition of ``mode="speed"``. `lam` is then chosen as with
+    ``mode="accuracy"``.
 
     The fit of the router takes 4 bytes of memory for each pair of a block and a feature.
 
@@ -217,25 +221,25 @@ class BlockPartitionClassifier(BlockClassifier):
     With the default parameters, there is only one block if there are fewer than 10,000 rows or fewer than
     1,000 labels. Then `lam` is 0 and the block has all labels, so the model is `estimator` itself. On such
     data, several blocks would be less accurate and would save little time. If there are more rows and labels,
-    but the router is not accurate enough, `lam` is chosen so that the block has only the most frequent
-    labels. These labels have 97 % of the positive entries of Y. With ``n_blocks=1`` and ``mode="rule"``,
-    `lam` is 0.
+    there may still be only one block, because the router is not accurate enough for several blocks. Then
+    `lam` is chosen so that the block has only the most frequent labels, which have at least 97 % of the
+    positive entries of Y. With ``n_blocks=1`` and ``mode="rule"``, `lam` is 0.
 
     With ``mode="accuracy"`` and ``mode="speed"``, ``lam="auto"`` compares eight candidates for `lam`. Each
-    candidate is chosen like `lam` with ``mode="rule"``, but with another percentage, from 35 to 99 %. In each
-    of the five folds, the partition, the router and the block models are fitted once, with the smallest
-    candidate. With a larger candidate, each block has the same rows and a subset of its labels. The scores of
-    these models are therefore also used to evaluate the larger candidates. The final fit also computes the
-    partition with the smallest candidate, and then selects the labels for `lam_`. With ``mode="speed"``,
-    `estimator` is also fitted to all labels in each fold, because the candidates are compared with
-    `estimator` alone.
+    candidate is computed like `lam` with ``mode="rule"`` and several blocks, but the 95 % are replaced by a
+    percentage from 35 to 99 %. In each of the five folds, the partition, the router and the block models are
+    fitted once, with the smallest candidate. With a larger candidate, each block has the same rows and a
+    subset of its labels. The scores of these models are therefore also used to evaluate the larger
+    candidates. The final fit also computes the partition with the smallest candidate, and then selects the
+    labels for `lam_`. With ``mode="speed"``, `estimator` is also fitted to all labels in each fold, because
+    the candidates are compared with `estimator` alone.
 
     If `n_blocks` is also "auto", the first number of blocks is the number that `BlockPartitioner` finds with
     its default value of `lam`. The number is halved until at least one candidate is accurate enough, or
     until the number is 1. With ``mode="accuracy"``, a candidate is accurate enough if, in every fold, P@1,
     P@3 and P@5 are each at most 1 percentage point lower than with `estimator` alone. With ``mode="speed"``,
-    the limit is 2 percentage points. With ``mode="accuracy"``, too, this comparison fits `estimator` to all
-    labels in each fold.
+    the limit is 2 percentage points. For this comparison, `estimator` is fitted to all labels in each fold,
+    even with ``mode="accuracy"``.
 
     References
     ----------

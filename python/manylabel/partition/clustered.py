@@ -84,9 +84,9 @@ class CBMLCClassifier(BlockClassifier):
         The cluster centers. Rows are scaled to unit length before their distances to the centers are
         computed.
     router_intercept_ : ndarray of shape (n_clusters,), dtype float32
-        Intercepts: minus half the squared length of each center. The nearest center of a row is the center
-        for which the dot product with the row, scaled to unit length, plus the intercept is largest. A
-        cluster without labels has the intercept -inf.
+        Intercepts: minus half the squared length of each center. A row is scaled to unit length. Its nearest
+        center is the center for which the dot product of the scaled row and the center, plus the intercept,
+        is largest. A cluster without labels has the intercept -inf.
     inertia_ : float
         Sum of the squared distances between the rows, scaled to unit length, and the centers of their
         clusters. The sum is weighted by `sample_weight`.

@@ -332,8 +332,8 @@ class EditableTagger(Estimator):
 
         Notes
         -----
-        The vocabulary and the idf weights of the vectorizer do not change. The classifier also keeps its
-        values of C and of the threshold, even if `fit` chose these values.
+        The vocabulary and the idf weights of the vectorizer do not change. If a parameter of the classifier
+        is "auto", such as `C` or `threshold`, the value that `fit` chose is used again.
 
         With `DiSMECClassifier`, the labels are fitted with ``warm_start=True`` (see
         `DiSMECClassifier.refit_labels`). A new fit to the same rows and features with the same C would give

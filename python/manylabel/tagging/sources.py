@@ -72,7 +72,8 @@ def read_texts(
     text : str or sequence of str, default=None
         Names of the columns with the text. Several columns are joined with a line break. A single str may
         name several columns, with commas between them, such as ``"title,abstract"``. None means the column
-        "text". A ``.tsv`` file has no header if `text` and `labels` are None.
+        "text". However, if `text` and `labels` are both None, a ``.tsv`` file is read as a file without a
+        header.
     labels : str, default=None
         Name of the column with the labels. None means the column "labels". If `labels` is None and there is
         no such column, the texts have no labels.
@@ -84,7 +85,7 @@ def read_texts(
     Returns
     -------
     iterator of tuple (str, list of str)
-        Pairs of a text and the names of its labels. The list is empty if the file has no labels.
+        Pairs of a text and the names of its labels. If a text has no labels, its list of names is empty.
 
     Raises
     ------
@@ -102,8 +103,8 @@ def read_texts(
     Warns
     -----
     UserWarning
-        If nearly all cells have a single label, but most cells contain another common separator, such as a
-        comma. The warning is issued after the last row.
+        If nearly all cells with labels have a single label, but most of these cells contain another common
+        separator, such as a comma. The warning is issued after the last row.
 
     Examples
     --------

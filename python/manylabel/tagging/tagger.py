@@ -139,6 +139,9 @@ class TextTagger(EditableTagger):
     label_changes_ : ndarray of shape (n_changes,), dtype object
         Texts that describe the changes of labels after the fit, such as added or renamed labels, in the order
         of the changes. The attribute exists only if there were such changes.
+    feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
+        `fit` does not set this attribute. If `vectorizer` is None and the matrix of features had column names
+        in fit, the names are in ``classifier_.feature_names_in_``.
 
     See Also
     --------
@@ -146,8 +149,9 @@ class TextTagger(EditableTagger):
 
     Notes
     -----
-    The scores of `suggest` are the scores of the classifier. The scores are probabilities if `decision` is
-    given, or if the classifier is a `LabelCalibrator`.
+    The scores of `suggest` are probabilities if `decision` is given, or if the classifier is a
+    `LabelCalibrator` or a `DecisionClassifier`. With any other classifier, they are the scores of the
+    classifier.
 
     The texts are read once and are not kept. They are converted to features on one thread. The conversion of
     120,000 titles takes 3.4 seconds, which is a small part of the time of a fit.
@@ -457,10 +461,11 @@ class TextTagger(EditableTagger):
         Returns
         -------
         LabelExplanation
-            A list of the parts that sum to the score or to another quantity, such as features and the
-            intercept. Each item has the attributes `part` (its kind, such as "feature"), `name` and
-            `contribution`. The list is in order of decreasing absolute contribution. Print the list, or use
-            its methods `to_dict` and `to_frame`. The names of features are the terms of the vectorizer. A
+            A list of parts, such as features and the intercept, in order of decreasing absolute contribution.
+            Each item has the attributes `part` (its kind, such as "feature"), `name` and `contribution`. The
+            attribute `quantity` of the list names the sum of the contributions: the score of the label, or
+            another quantity (see the method `explain` of the classifier). Print the list, or use its methods
+            `to_dict` and `to_frame`. The names of features are the terms of the vectorizer. A
             `HashingVectorizer` has no terms, so its features are named "feature 0", "feature 1" and so on.
 
         Raises
