@@ -107,7 +107,7 @@ def fit(
         was begun (unless `any_cpu` is True). The error is also raised in the cases that
         `manylabel.shards.fit` lists.
     Exception
-        If the fit of a piece raises an error, this error is raised, and all other pieces are cancelled.
+        If the fit of a piece raises an error, this error is raised, and all other pieces are canceled.
 
     See Also
     --------
@@ -439,7 +439,7 @@ def _check_cancelled() -> Any:
     def check(_: int) -> None:
         task = worker.state.tasks.get(key)
         if task is None or task.state == "cancelled":
-            raise RuntimeError("the client cancelled this piece of the fit")
+            raise RuntimeError("the client canceled this piece of the fit")
 
     return check
 

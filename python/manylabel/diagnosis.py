@@ -195,7 +195,7 @@ def doctor(
     - values of X that are not finite;
     - labels that only test rows have;
     - labels that all rows have, and labels that no row has;
-    - labels with the same rows;
+    - labels that are true in the same rows;
     - rows with the same features and different labels;
     - rows with the same features and the same labels;
     - folds in which all training rows or all test rows lack a certain label. Labels with fewer rows than
@@ -204,9 +204,9 @@ def doctor(
     - labels with fewer than 5 rows;
     - features with only one value.
 
-    Features that identify a label, and labels with the same rows, are reported only if the label is 1 in at
-    least 5 rows and 0 in at least 5 rows. If the data have fewer than 15 rows, the minimum is a third of the
-    rows instead of 5.
+    Features that identify a label, and labels that are true in the same rows, are reported only if the label
+    is 1 in at least 5 rows and 0 in at least 5 rows. If the data have fewer than 15 rows, the minimum is a
+    third of the rows instead of 5.
 
     The time is proportional to the number of stored values. Y and a sparse X are never made dense.
 

@@ -43,7 +43,7 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
     Raises
     ------
     ValueError
-        If `limit` is not a positive amount of memory, or if it is None and `spill` is not.
+        If `limit` is not a positive amount of memory, or if it is None although `spill` is given.
     TypeError
         If `limit` is not an int, a str or None.
     OSError

@@ -139,7 +139,8 @@ def fit(
         true labels are recorded in Y.
     progress : callable, default=None
         Function that is called about 20 times per second. Its argument is the number of labels that this call
-        has fitted. If the function raises an exception, the fit stops.
+        has fitted. With `Rembrandt`, it is the number of groups of components instead, summed over all
+        regressions. If the function raises an exception, the fit stops.
 
     Returns
     -------

@@ -209,9 +209,9 @@ class _Cells:
         ):
             warnings.warn(
                 f"{path}: with the separator {self._separator!r}, {self._n_single} of {self._n_cells} cells "
-                f"have a single label, but {self._n_with[other]} of these cells contain {other!r}. If "
-                f"{other!r} is the separator, pass separator={other!r} (on the command line: --sep "
-                f"{other!r})",
+                f"have a single label, but {self._n_with[other]} of the cells with a single label contain "
+                f"{other!r}. If {other!r} is the separator, pass separator={other!r} (on the command line: "
+                f"--sep {other!r})",
                 stacklevel=3,
             )
 
