@@ -461,7 +461,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     def explain(
         self, x: Any, label: int | str, *, feature_names: Sequence[str] | None = None
     ) -> LabelExplanation:
-        """Explain the score of a label for one row by the contributions of its parts.
+        """Explain the score of a label for one row by the contributions of the features and other parts.
 
         Parameters
         ----------
@@ -499,9 +499,9 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
           With several trees, this is the leaf in the first tree. These parts sum to the margin of the label.
           With ``combine="leaf"`` and one tree, the threshold is another part, and all parts sum to the score.
           The attribute `path` of the result has the nodes on the path to the leaf.
-        - Classifiers that divide the labels into blocks: the parts for the model of one block. They sum to
-          the score or the other quantity that is explained for this model. Among the blocks that have the
-          label, this is the most probable block of the row.
+        - Classifiers that divide the labels into blocks: the parts for the model of one block. Among the
+          blocks that have the label, this block is the most probable block of the row. The parts sum to the
+          same quantity as in an explanation of this model alone.
         - `LabelCalibrator`: the parts for the classifier in `estimator_`.
         - All other classifiers: the features, and the score of a row of zeros. The features are set to 0 one
           after the other, first in the order of their column indices and then in the reverse order. The

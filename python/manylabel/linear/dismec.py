@@ -92,19 +92,19 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         margin ``w.x + b`` above about -1, because rows with a lower margin have no loss. The unused rows are
         replaced by one row without the label. The features of this row are the means over all rows of X, not
         only over the replaced rows. With many rows, "fast" is many times faster than "exact", and the
-        rankings are nearly the same (see Notes). This approximation is for a sparse X. With a dense X, "fast"
-        is closer to "exact" (see Notes). With the logistic loss, every row has a loss, so "fast" is the same
-        as "exact".
+        rankings are nearly the same (see Notes). This approximation is used only for a sparse X. With a dense
+        X, the weights from "fast" are closer to the weights from "exact" (see Notes). With the logistic loss,
+        every row has a loss, so "fast" is the same as "exact".
     tol : float, default=0.01
         Tolerance of the solver; finite and > 0. A label has converged when the norm of the gradient of its
         objective is at most ``tol * min(positives, negatives) / n_samples`` times the norm of this gradient
         at zero weights. Here, positives and negatives are the numbers of rows with and without the label.
-        With the solver "fast", the weights of a rare label are computed by dual coordinate descent. This
-        method uses the stopping rule of LIBLINEAR: the largest and the smallest projected gradient of the
-        dual problem differ by at most ``30 * tol``.
+        With the solver "fast" and a sparse X, the weights of a rare label are computed by dual coordinate
+        descent. This method uses the stopping rule of LIBLINEAR: the largest and the smallest projected
+        gradient of the dual problem differ by at most ``30 * tol``.
     max_iter : int, default=1000
-        Maximum number of steps per label; >= 1. For a rare label, the solver "fast" runs dual coordinate
-        descent several times. `max_iter` is then the maximum number of passes of one run.
+        Maximum number of steps per label; >= 1. If X is sparse, the solver "fast" runs dual coordinate
+        descent several times for a rare label. `max_iter` is then the maximum number of passes of one run.
     random_state : int, RandomState instance or None, default=None
         Seed of the order in which "fast" visits the rows of a rare label. Pass an int for exactly
         reproducible results.
@@ -120,13 +120,13 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     C_ : float
         The value of `C`, as given or chosen.
     n_iter_ : ndarray of shape (n_labels,), dtype int32
-        Number of solver steps for each label. For a rare label, the solver "fast" runs dual coordinate
-        descent several times. The value is then the number of passes of the longest run. For labels that did
-        not converge, the value is `max_iter`.
+        Number of solver steps for each label. If X is sparse, the solver "fast" runs dual coordinate descent
+        several times for a rare label. The value is then the number of passes of the longest run. For labels
+        that did not converge, the value is `max_iter`.
 
     See Also
     --------
-    manylabel.metrics : Measures of the rankings of `predict_topk`.
+    manylabel.metrics : Metrics for the rankings of `predict_topk`.
 
     Notes
     -----
@@ -139,11 +139,11 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     separately. From each of these two groups, the sample takes the 64 labels with the most rows. It also
     takes 1/20 of the other labels of the group, but at least 64 of them. The sampled labels are not fitted
     again from the start. Instead, a few solver steps adapt a copy of their weights to the rows that are not
-    held out, and this copy scores the held-out rows. For a rare label with the solver "fast", the weights are
-    a weighted sum of training rows. The terms of the held-out rows are subtracted from the copy before the
-    solver steps. The weights in `coef_` are not affected. Learning the threshold takes up to 15 % of the fit
-    time, or more if the fit takes only a few milliseconds. If Y has fewer than ten positive entries in the
-    held-out rows, the threshold is 0.
+    held out, and this copy scores the held-out rows. With the solver "fast" and a sparse X, the weights of a
+    rare label are a weighted sum of training rows. The terms of the held-out rows are subtracted from the
+    copy before the solver steps. The weights in `coef_` are not affected. Learning the threshold takes up to
+    15 % of the fit time, or more if the fit takes only a few milliseconds. If Y has fewer than ten positive
+    entries in the held-out rows, the threshold is 0.
 
     With ``C="auto"``, C is chosen on a sample of the data. The sample does not depend on `random_state`. It
     has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1/64 of the labels, but at
@@ -153,9 +153,9 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     have been held out. The search multiplies or divides C by ``sqrt(10)`` as long as a step is an
     improvement. C stays between 0.001 and 100. There are two kinds of search:
 
-    - If more than five labels occur in the training rows and `normalize` scales rows, C is chosen by the
-      rankings of the held-out rows. If rows are not scaled, there must be more than 32 labels. The sample has
-      at least 128 labels instead of 32, and each of its rows has at least one of these labels. The search
+    - C is chosen by the rankings of the held-out rows if enough labels occur in the training rows: more than
+      five labels if `normalize` scales rows, and more than 32 labels otherwise. The sample then has at least
+      128 labels instead of 32, and each sampled row has at least one of the sampled labels. The search
       starts at ``C=0.3`` (at ``C=3`` with the logistic loss), or at ``C=1`` if rows are not scaled. A step is
       an improvement if it increases the mean of the precisions at 1, 3 and 5 by more than 0.2 %, and by more
       than the standard error of this increase. After the search, a parabola is fitted to the mean precisions
@@ -172,23 +172,23 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     With the squared hinge loss, a dense X is used as it is, with dtype float16, float32 or float64 and in any
     memory order. It may be memory-mapped from a ``.npy`` file. The fit reads X in blocks of rows, and
     computes matrix products for up to 64 labels at once. In addition to X and the weights, the fit usually
-    takes about a fifth of the memory of X in float32, and at most about half of it. For a small X, it takes
-    up to 100 MB. For a dense X, the solver "fast" minimizes the objective of every label over all rows, as
-    "exact" does. Only the stopping rule for rare labels differs from "exact". For rare labels, the tolerance
-    of the gradient is ten times as large as with "exact". The fit of a rare label also stops after a step
-    that lowers the objective by at most ``tol / 2`` times the lowest loss of a model that gives all rows the
-    same score. The weights can therefore differ slightly from the weights for a sparse X with the same
-    values. With the logistic loss, the fit makes a sparse copy of a dense X.
+    takes about a fifth of the memory that X would take in float32, and at most about half of this memory. For
+    a small X, the fit takes up to 100 MB. For a dense X, the solver "fast" minimizes the objective of every
+    label over all rows, as "exact" does. Only the stopping rule for rare labels differs from "exact". For
+    rare labels, the tolerance of the gradient is ten times as large as with "exact". The fit of a rare label
+    also stops after a step that lowers the objective by at most ``tol / 2`` times the lowest loss of a model
+    that gives all rows the same score. The weights can therefore differ slightly from the weights for a
+    sparse X with the same values. With the logistic loss, the fit makes a sparse copy of a dense X.
 
     The following paragraphs are about a sparse X.
 
     The solver processes 16 labels at once, or 32 labels if they are rare. A step for these labels takes
     O(nnz(X)) time, where nnz(X) is the number of nonzero values of X. In addition to the weights, the fit
     takes 8 bytes of memory per stored value of X, or 16 bytes if some labels are not rare. Each thread takes
-    200 to 460 bytes per row. It also takes 140 to 650 bytes per feature (780 bytes if Y has unknown entries).
-    Both numbers are larger if the rare labels have more rows. The fit allocates no dense array of shape
-    (n_samples, n_labels) or (n_labels, n_features). The result of `decision_function` is a dense array. The
-    result of `predict` is dense if Y was dense in `fit`.
+    200 bytes per row and 140 bytes per feature. If the rare labels have many rows, a thread takes up to 460
+    bytes per row and up to 650 bytes per feature (780 bytes if Y has unknown entries). The fit allocates no
+    dense array of shape (n_samples, n_labels) or (n_labels, n_features). The result of `decision_function` is
+    a dense array. The result of `predict` is dense if Y was dense in `fit`.
 
     On the data sets bibtex, delicious and eurlex57k with ``C=1``, the precision at 1, 3 and 5 differs by less
     than 0.2 percentage points between the solvers "fast" and "exact". If C is much larger than 1, use

@@ -48,9 +48,9 @@ class LEMLClassifier(LinearClassifier):
         the model.
     alpha : float or "auto", default="auto"
         Strength of the regularization; from 1e-30 to 1e12. The penalty is ``alpha/2 (|W|^2 + |H|^2)``. At the
-        minimum, it equals `alpha` times the nuclear norm of ``W H'``, which is the sum of the singular values
-        of this product. "auto" chooses the value by the loss on held-out rows (see Notes). With "auto", the
-        fit takes two to nine times as long as with a given value.
+        minimum of the objective, the penalty equals `alpha` times the nuclear norm of ``W H'``, which is the
+        sum of the singular values of this product. "auto" chooses the value by the loss on held-out rows (see
+        Notes). With "auto", the fit takes two to nine times as long as with a given value.
     loss : {"squared", "logistic", "squared-hinge"}, default="squared"
         Loss function l(y, z), where y is an entry of Y and z is the product ``x_i.W h_j`` for this entry.
         "squared" is ``(y - z)^2 / 2``. With ``s = 2 y - 1``, "logistic" is ``log(1 + exp(-s z))`` and
@@ -111,9 +111,9 @@ class LEMLClassifier(LinearClassifier):
     scores. `predict_proba` is available only with ``loss="logistic"``. It returns
     ``1 / (1 + exp(-x.W h_j))``, so the probabilities do not depend on the threshold.
 
-    `fit` has the optional arguments `label_weight`, the weights of the labels, and `observed`, a mask of the
-    known entries of Y. The fit uses Newton's method if at least one of these arguments is given, if `loss` is
-    not "squared", or if more than a quarter of the entries of a column of Y are unknown. Otherwise, the
+    The argument `label_weight` of `fit` has the weights of the labels, and the argument `observed` is a mask
+    of the known entries of Y. The fit uses Newton's method if one of these two arguments is given, if `loss`
+    is not "squared", or if more than a quarter of the entries of a column of Y are unknown. Otherwise, the
     updates of W and H are ridge regressions.
 
     With ``alpha="auto"``, a quarter of the rows is held out, but at most 2,000 rows. With more than 30,000

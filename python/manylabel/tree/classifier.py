@@ -90,10 +90,11 @@ class LabelTreeClassifier(EditableLabels):
         data, with the same `loss` and the same scaling of the features. To find this value, one-vs-rest
         classifiers are fitted to a sample of the data.
     n_trees : int, default=1
-        Number of trees; >= 1. The trees have different seeds, and their probabilities are averaged. Rankings
-        are slightly better with three trees than with one tree. The size of the model is proportional to
-        `n_trees`. Trees after the first one take less time to fit (see Notes). Predictions with three trees
-        take four to ten times as long as with one tree.
+        Number of trees; >= 1. The trees have different seeds. The probabilities of a label in the trees are
+        averaged (with ``combine="leaf"``, its margins; see Notes). Rankings are slightly better with three
+        trees than with one tree. The size of the model is proportional to `n_trees`. Trees after the first
+        one take less time to fit (see Notes). Predictions with three trees take four to ten times as long as
+        with one tree.
     branching : int, default=512
         Maximum number of children of a node; from 2 to 65,535. With few children, a tree has more levels, and
         a prediction is more likely to miss a correct label. With the default, all leaves are children of the
@@ -112,7 +113,7 @@ class LabelTreeClassifier(EditableLabels):
         take more time and may find better labels. `predict_topk` can use another value without a new fit.
         `fit` sends a row to up to ``1.25 * beam`` nodes of each level to find negative examples (see Notes).
     balanced : bool, default=True
-        Whether the tree is balanced. If True, the numbers of labels of two leaves differ by at most 1. If
+        Whether the tree is balanced. If True, the numbers of labels of any two leaves differ by at most 1. If
         False, the sizes of the clusters depend on the data, and leaves can be at different depths.
     label_vectors : {"rows", "rembrandt"}, default="rows"
         Vectors that represent the labels when they are clustered. With "rows", the vector of a label is the
@@ -132,8 +133,8 @@ class LabelTreeClassifier(EditableLabels):
         Loss of the linear classifiers. With "logistic", each classifier is an L2-regularized logistic
         regression, and the probability of a node or label is the logistic function of its margin (see Notes).
         A fit with "logistic" takes longer, because it uses all positive and negative examples of each
-        classifier. With "squared_hinge" and ``solver="fast"``, rare children and labels use only some of
-        them.
+        classifier. With "squared_hinge" and ``solver="fast"``, the classifiers of rare children and labels
+        use only some of these examples.
     combine : {"product", "leaf"}, default="product"
         How the score of a label is computed, before the threshold is subtracted. With "product", the score is
         the logarithm of a product: the probability of the label times a power of the path probability of its
@@ -211,9 +212,9 @@ class LabelTreeClassifier(EditableLabels):
     path_weight_ : float
         The value of `path_weight`, as given or chosen. It is 0 if `combine` is "leaf".
     margin_power_ : int
-        The exponent in the formula ``exp(-max(0, 1 - s)**margin_power_)``, which gives the probability of a
-        node or label with margin s: 2 or 3. This attribute exists only if the model was fitted by another
-        program (see :mod:`manylabel.compat`). If the attribute does not exist, the exponent is 3.
+        The exponent, 2 or 3, in the formula ``exp(-max(0, 1 - s)**margin_power_)`` for the probability of a
+        node or label with margin s. This attribute exists only if the model was fitted by another program
+        (see :mod:`manylabel.compat`). If the attribute does not exist, the exponent is 3.
     n_iter_ : int
         Largest number of steps of a linear classifier. The value is `max_iter` if a classifier did not
         converge.
@@ -224,7 +225,7 @@ class LabelTreeClassifier(EditableLabels):
         Node v has the labels ``leaf_labels_[node_label_ends_[v]:node_label_ends_[v + 1]]``. Nodes with
         children have no labels.
     node_intercept_ : ndarray of shape (n_nodes,), dtype float32
-        Intercept of the classifier that computes the margin of each node. Roots have the value 0.
+        For each node, the intercept of the classifier that computes its margin. Roots have the value 0.
     leaf_labels_ : ndarray of shape (n_leaf_labels,), dtype int32
         Labels of all leaves. Labels that occur in no training row are in no leaf.
     leaf_intercept_ : ndarray of shape (n_leaf_labels,), dtype float32
@@ -251,9 +252,9 @@ class LabelTreeClassifier(EditableLabels):
         Weights of all linear classifiers. The dtype is the value of `weights`. Weights of dtype int8 must be
         multiplied by the scales of their children or labels.
     node_scale_ : ndarray of shape (n_nodes,), dtype float32
-        Scale of the weights of the classifier that computes the margin of each node. The scale is the largest
-        absolute value of these weights, divided by 127. Roots have the value 0. This attribute exists only if
-        `weights` is "int8".
+        For each node, the scale of the weights of the classifier that computes its margin. The scale is the
+        largest absolute value of these weights, divided by 127. Roots have the value 0. This attribute exists
+        only if `weights` is "int8".
     leaf_scale_ : ndarray of shape (n_leaf_labels,), dtype float32
         Scale of the weights of each entry of `leaf_labels_`. This attribute exists only if `weights` is
         "int8".
@@ -287,25 +288,29 @@ class LabelTreeClassifier(EditableLabels):
 
     With ``solver="fast"`` and the squared hinge loss, the fit of a label in the second and any later tree
     starts from the result of the label in the previous tree. A rare label starts from its dual variables, and
-    one search for negative rows with a loss is then sufficient. A frequent label starts from its weights, and
-    one solver step is then sufficient. On eurlex57k, the fit of three trees takes 1.9 times as long as the
-    fit of one tree. If every tree were fitted from the start, the fit of three trees would take 2.7 times as
-    long as the fit of one tree. P@1, P@3 and P@5 would differ by at most 0.1 percentage points.
+    one search for negative rows whose loss is not 0 is then sufficient. A frequent label starts from its
+    weights, and one solver step is then sufficient. On eurlex57k, the fit of three trees takes 1.9 times as
+    long as the fit of one tree. If every tree were fitted from the start, the fit of three trees would take
+    2.7 times as long as the fit of one tree. P@1, P@3 and P@5 would differ by at most 0.1 percentage points.
 
     The probability of a node or label with margin s is ``exp(-max(0, 1 - s)**3)`` with the squared hinge
     loss, and ``1 / (1 + exp(-s))`` with the logistic loss. With ``combine="product"``, the score of a label
     is ``log p + path_weight_ * log q - threshold_``. Here p is the probability of the label, and q is the
-    path probability of its leaf (see `path_weight`). Such scores rank labels, but they are not calibrated.
+    path probability of its leaf (see `path_weight`). With several trees, the score is ``log m - threshold_``,
+    where m is the mean of ``p * q**path_weight_`` over the trees. Such scores rank labels, but they are not
+    calibrated. With ``combine="leaf"``, the score is the margin of the label, or its mean over the trees,
+    minus `threshold_`.
+
     ``path_weight=1`` is the rule of [1]_. A smaller value is often better, because the classifiers of the
     labels of a leaf are also fitted to rows that have none of these labels.
 
     With ``loss="logistic"`` and ``negatives="siblings"``, the model is a probabilistic label tree [2]_. The
     probability of a child estimates the probability that a row has a label below the child, given that the
-    row has a label below the parent of the child. With ``path_weight=1``, ``exp(score + threshold_)`` is the
-    product of the probabilities of the label and of all nodes on the path to its leaf. By the chain rule,
-    this product estimates the probability of the label. With ``negatives="routed"``, the classifiers are
-    fitted to more negative rows, and the product does not estimate a probability. `LabelCalibrator` computes
-    calibrated probabilities for both losses.
+    row has a label below the parent of the child. With one tree and ``path_weight=1``, ``exp(score +
+    threshold_)`` is the product of the probabilities of the label and of all nodes on the path to its leaf.
+    By the chain rule, this product estimates the probability of the label. With ``negatives="routed"``, the
+    classifiers are fitted to more negative rows, and the product does not estimate a probability.
+    `LabelCalibrator` computes calibrated probabilities for both losses.
 
     The squared hinge loss gives better rankings for data with many rare labels, and its fit is faster. The
     table compares P@1, P@3 and P@5 of the two losses, with the default parameters and one seed. The last
@@ -322,10 +327,12 @@ class LabelTreeClassifier(EditableLabels):
 
     `predict` and `predict_topk` score the labels of the leaves that a row reaches. `decision_function` scores
     all labels. With several trees, a row can reach the leaf of a label in one tree but not in another tree.
-    The probability of the label in the other tree is then estimated. The estimate is the mean of its
-    probabilities in the trees in which the row reached its leaf, but at most ``(r / 2) ** path_weight_``.
-    Here, r is the highest path probability of a node that the search of the other tree dropped.
-    `decision_function` needs no estimates, so its scores can differ from the scores of `predict_topk`.
+    With ``combine="product"``, the value of ``p * q**path_weight_`` for the other tree is then estimated. The
+    estimate is the mean of this product over the trees in which the row reaches the leaf of the label, but at
+    most ``(r / 2)**path_weight_``. Here, r is the highest path probability of a node that the search of the
+    other tree dropped. With ``combine="leaf"``, the mean margin is computed without the other tree.
+    `decision_function` uses all trees and needs no estimates, so its scores can differ from the scores of
+    `predict_topk`.
 
     With ``path_weight="auto"`` or ``threshold="auto"``, a tenth of the rows is held out, but at most 4,096
     rows. If the data set is small, up to a quarter of the rows is held out. With several trees, the number of
@@ -334,10 +341,10 @@ class LabelTreeClassifier(EditableLabels):
     adapt a copy of its weights to the rows that are not held out. This copy scores the held-out rows. The
     weights of the model do not change. Values of `path_weight` are compared by the sum of the precisions at
     1, 3 and 5 on the held-out rows. `path_weight_` is the smallest value whose sum is within 0.1 percent of
-    the largest sum. If all sums are equal, it is 1. `threshold_` is the score at which the number of
-    predicted labels of the held-out rows equals the number of their true labels. If the held-out rows have
-    fewer than 200 labels in total, `path_weight_` is 1. If the held-out rows have fewer than ten labels in
-    total, the threshold is the same as with "zero".
+    the largest sum. If all sums are equal, it is 1. `threshold_` is chosen so that the number of predicted
+    labels of the held-out rows equals the number of their true labels. If the held-out rows have fewer than
+    200 labels in total, `path_weight_` is 1. If the held-out rows have fewer than ten labels in total, the
+    threshold is the same as with "zero".
 
     With ``weights="float16"``, the relative error of a weight is at most ``2**-11``. If the absolute value of
     the weight is below ``2**-14``, the absolute error is at most ``2**-25`` instead. With ``weights="int8"``,
@@ -675,10 +682,10 @@ class LabelTreeClassifier(EditableLabels):
         not only `beam` nodes as in a prediction. The negative rows of new labels are found in this way even
         if the parameter `negatives` is "siblings". The fit uses `C_` and the parameters `prune`,
         `fit_intercept`, `solver`, `tol`, `max_iter`, `beam` and `random_state`, and the loss of the model.
-        The features are scaled in the same way as in `fit`. `threshold_` and `path_weight_` do not change.
-        `n_iter_` increases if a new classifier needs more steps. With a fixed `random_state`, the result does
-        not depend on `n_jobs`. One call with several labels gives the same result as a separate call for each
-        label.
+        The features are scaled in the same way as in `fit`. `threshold_` and `path_weight_` do not change. If
+        a new classifier needs more steps than `n_iter_`, `n_iter_` becomes this larger number. With a fixed
+        `random_state`, the result does not depend on `n_jobs`. One call with several labels gives the same
+        result as a separate call for each label.
 
         The trees do not change, so the nodes on the path to a leaf do not learn from the new labels, and
         leaves can grow beyond `max_leaf`. Fit the model again if rankings become worse or predictions become
@@ -688,10 +695,10 @@ class LabelTreeClassifier(EditableLabels):
         the leaves of the new labels. The second search reaches more nodes, as described above. It determines
         the negative rows. A new label is fitted together with other new labels of its leaf if every row that
         has the label reaches this leaf in the second search. All other new labels are fitted one by one, in a
-        few passes over the rows that reach their leaf. Fitting a label alone takes more time if its leaf has
-        more rows or more labels. For example, adding 428 labels to a model of eurlex57k with 3,843 labels
+        few passes over the rows that reach their leaf. The time for each of these labels grows with the
+        numbers of rows and labels of its leaf. On eurlex57k, adding 428 labels to a model with 3,843 labels
         takes half as long as fitting all labels. The arrays of the weights are copied, so the method needs
-        memory for a second model, with 4 bytes for each weight.
+        memory for a second model. In this copy, each weight takes 4 bytes.
 
         Examples
         --------
@@ -837,8 +844,9 @@ class LabelTreeClassifier(EditableLabels):
 
         Notes
         -----
-        Rows are processed in groups. Besides the result, the method needs memory for the nodes to which rows
-        are sent and for the scored labels of the current groups, up to about 100 MB for each thread.
+        Rows are processed in groups. Besides the result, the method needs up to about 100 MB of memory for
+        each thread. This memory holds the nodes to which the rows of the current groups are sent, and the
+        scored labels of these rows.
         """
         self._check_fitted()
         k = check_count("k", k, 1)
