@@ -308,9 +308,9 @@ class LabelTreeClassifier(EditableLabels):
     probability of a child estimates the probability that a row has a label below the child, given that the
     row has a label below the parent of the child. With one tree and ``path_weight=1``,
     ``exp(score + threshold_)`` is the product of the probabilities of the label and of all nodes on the path
-    to its leaf. By the chain rule, this product estimates the probability of the label. With ``negatives="routed"``, the
-    classifiers are fitted to more negative rows, and the product does not estimate a probability.
-    `LabelCalibrator` computes calibrated probabilities for both losses.
+    to its leaf. By the chain rule, this product estimates the probability of the label. With
+    ``negatives="routed"``, the classifiers are fitted to more negative rows, and the product does not
+    estimate a probability. `LabelCalibrator` computes calibrated probabilities for both losses.
 
     The squared hinge loss gives better rankings for data with many rare labels, and its fit is faster. The
     table compares P@1, P@3 and P@5 of the two losses, with the default parameters and one seed. The last
