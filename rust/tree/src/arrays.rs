@@ -142,6 +142,17 @@ impl Chunk<'_> {
                     .map_or(0, |row| self.row_ends[row as usize]);
                 *ends = (begin, self.row_ends[row as usize]);
             }
+            // For most features, the outputs and the weights take one or two cache lines each. This loop loads them,
+            // and the next loop then finds them in the cache. On eurlex57k, predictions take 0.8 of the time.
+            let mut loaded = 0;
+            for &(begin, end) in &ends[..n_found] {
+                if begin < end {
+                    let (first, last) = (begin as usize, end as usize - 1);
+                    loaded ^= u32::from(self.outputs[first] ^ self.outputs[last]);
+                    loaded ^= (widen(weights[first]) + widen(weights[last])).to_bits();
+                }
+            }
+            std::hint::black_box(loaded); // otherwise the compiler would remove the loop
             for (&(begin, end), &(_, value)) in ends.iter().zip(&rows[..n_found]) {
                 let range = begin as usize..end as usize;
                 let weights = &weights[range.clone()];
