@@ -168,10 +168,10 @@ def doctor(
         Features and labels of the test rows. If they are given, the function also looks for faults in
         the split of the rows into training and test rows.
     cv : int, splitter or iterable, default=5
-        The folds of a cross-validation. The function looks for labels that all training rows or all test rows
-        of a fold lack. An int is the number of folds; the test rows of each fold are then consecutive rows.
-        Otherwise, pass a splitter of scikit-learn, or an iterable of pairs of arrays: the indices of the
-        training rows and of the test rows.
+        The folds of a cross-validation. The function reports a label if no training row of a fold has it, or
+        if no test row of a fold has it. An int is the number of folds; the test rows of each fold are then
+        consecutive rows. Otherwise, pass a splitter of scikit-learn, or an iterable of pairs of arrays: the
+        indices of the training rows and of the test rows.
     label_names, feature_names : sequence of str, default=None
         Names of the labels and of the features in the texts of the findings. None means the column names of
         data frames, and otherwise names such as "label 3" and "feature 5".
@@ -198,7 +198,7 @@ def doctor(
     - labels that are true in the same rows;
     - rows with the same features and different labels;
     - rows with the same features and the same labels;
-    - folds in which all training rows or all test rows lack a certain label. Labels with fewer rows than
+    - folds in which no training row has a certain label, or no test row has it. Labels with fewer rows than
       there are folds do not count;
     - rows without labels, and rows without features;
     - labels with fewer than 5 rows;

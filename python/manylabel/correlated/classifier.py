@@ -508,7 +508,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         feature_names: Sequence[str] | None = None,
         label_names: Sequence[str] | None = None,
     ) -> Explanation | LabelExplanation:
-        """Split the log-odds of all labels of one row, or of one label, into contributions.
+        """For one row, split the log-odds of one label or of all labels into contributions.
 
         Parameters
         ----------

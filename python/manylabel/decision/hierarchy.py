@@ -34,7 +34,8 @@ class HierarchicalSets(DecisionRule):
     decision : DecisionRule
         The rule: `Costs`, `ExpectedF1`, `RiskControl` or `TopLabels`. If one of these rules chooses a label
         for a row, it also chooses all labels that are more probable in this row. `Thresholds` and
-        `F1Inference` are not allowed, because they can have a different bound for each label.
+        `F1Inference` are not allowed. They can have a different probability threshold for each label, and
+        could therefore choose a label without its parents.
     hierarchy : array-like of shape (n_pairs, 2), dtype int
         Pairs (parent, child) of labels, given by their column indices in Y. A label may have several parents.
         Pairs must not form a cycle.

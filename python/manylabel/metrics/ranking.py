@@ -94,7 +94,8 @@ def precision_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 
         a sparse matrix, only stored entries are ranked.
     k : int or sequence of int, default=(1, 3, 5)
         Number of top-ranked labels to use, >= 1. If `k` is a sequence, the measure is computed for each
-        number in the sequence. If k is larger than c, the ranks after c count as misses.
+        number in the sequence. If a row has fewer than k ranked labels, for example because k is larger than
+        c, its last ranks are empty. Empty ranks count as ranks without a true label.
 
     Returns
     -------

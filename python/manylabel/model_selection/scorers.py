@@ -96,9 +96,10 @@ def scorer(name: str, *, propensities: Any = None) -> Callable[[Any, Any, Any], 
         "P@k", "R@k", "nDCG@k", "PSP@k" or "PSnDCG@k" with a number k, such as "P@1"; see `manylabel.metrics`.
         All other names are those of scikit-learn, such as "f1_micro".
     propensities : ndarray of shape (n_labels,), default=None
-        Propensities of the labels, for "PSP@k" and "PSnDCG@k"; see `manylabel.metrics.propensities`. If the
-        propensities are not given, `cross_validate` computes them from the training rows of each fold, and
-        `search` computes them from all rows. Any other call of such a scorer then raises a ValueError.
+        Propensities of the labels, for "PSP@k" and "PSnDCG@k"; see `manylabel.metrics.propensities`. If this
+        argument is None, `manylabel.model_selection.cross_validate` computes the propensities from the
+        training rows of each fold, and `manylabel.model_selection.search` computes them from all rows. If the
+        scorer is used in any other way, it raises a ValueError, because it has no propensities.
 
     Returns
     -------

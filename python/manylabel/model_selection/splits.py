@@ -92,7 +92,8 @@ def iterative_split(
     train, test = np.flatnonzero(part == 0), np.flatnonzero(part == 1)
     if not len(train) or not len(test):
         raise ValueError(
-            f"`test_size` must leave rows to train and to test on, got {test_size} for {rows.shape[0]} rows"
+            "`test_size` must give at least one training row and one test row, "
+            f"got {test_size} for {rows.shape[0]} rows"
         )
     return train, test
 

@@ -51,9 +51,9 @@ def cross_validate(
         the name of a scorer or a function. Propensities of "PSP@k" and "PSnDCG@k" are computed from the
         training rows of each fold.
     cv : int, splitter or iterable, default=5
-        The folds. An int is the number of folds, and each fold has consecutive rows. A splitter of
-        scikit-learn, a `MultilabelStratifiedKFold`, or an iterable of pairs is also allowed. Each pair has an
-        array of training row indices and an array of test row indices.
+        The folds. An int is the number of folds, and the test rows of each fold are then consecutive rows. A
+        splitter of scikit-learn, a `MultilabelStratifiedKFold`, or an iterable of pairs is also allowed. Each
+        pair has an array of training row indices and an array of test row indices.
     params : mapping of str to object, default=None
         Arguments of the method `fit`. Arguments with one entry per row, such as `sample_weight`, are divided
         into folds.
@@ -212,8 +212,9 @@ def search(
         0/1 indicator matrix, or the names of the labels of each text for a `TextTagger`.
     parameters : mapping or list of mappings
         Mapping from the name of each parameter to a list of values to try. A list of such mappings is also
-        allowed, as in `GridSearchCV`. With `n_iter`, a distribution may replace the list of values, as in the
-        result of `smooth_link_space`.
+        allowed, as in `GridSearchCV`. If `n_iter` is given, a distribution of scipy may replace a list of
+        values. For example, `manylabel.link.smooth_link_space` returns a mapping with lists and distributions
+        for `SmoothLinkClassifier`.
     scoring : str or callable, default="P@1"
         The name of a scorer (see `scorer`), or a function of an estimator, X and Y. Propensities of "PSP@k"
         and "PSnDCG@k" are computed from Y.
