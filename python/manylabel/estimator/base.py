@@ -296,10 +296,10 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features, of any numeric dtype. Values must be finite. If the estimator does not scale rows to
-            unit length, the values must also be finite in float32 (at most 3.4e38 in absolute value). NaN is
-            allowed only if the scikit-learn tags of the estimator have ``allow_nan``. A sparse matrix may
-            have int32 or int64 indices.
+            Features, of any numeric dtype. Values must be finite in float32 (at most 3.4e38 in absolute
+            value). Larger finite values are allowed only if the estimator scales rows to unit length. NaN
+            (a missing value) is allowed only in `BoostedRulesClassifier`. A sparse matrix may have int32 or
+            int64 indices.
         y : array-like or sparse matrix of shape (n_samples, n_labels), or array-like of shape (n_samples,)
             0/1 indicator matrix, or a 1-D array of 0 and 1 for a single label. All numeric dtypes are
             accepted. If y is a data frame from pandas, polars or Arrow, its column names become the names of

@@ -241,9 +241,10 @@ class TextTagger(EditableTagger):
             Identifiers of the labels, such as URIs. A mapping has the names as keys. A sequence has one
             identifier for each name, in the order of the labels. Identifiers must be unique.
         progress : callable, default=None
-            Function that is passed to the method `fit` of the classifier, which calls it with the amount of
-            work done so far. Before that, while texts are converted to features, the function is called with
-            the argument 0. If the function raises an exception, the fit stops.
+            Function that is called regularly during the fit. While texts are converted to features, its
+            argument is 0. While the classifier is fitted, its argument is the amount of work done so far, in
+            the unit of the classifier's progress bar, for example labels. If the function raises an
+            exception, the fit stops.
 
         Returns
         -------
