@@ -200,7 +200,7 @@ def test_wrong_changes_change_nothing(model):
 
 def test_models_without_names_and_with_one_label():
     model = ml.DiSMECClassifier(1.0, random_state=0).fit(X, Y)
-    with pytest.raises(ValueError, match="`names` must be a sequence of all names"):
+    with pytest.raises(ValueError, match="`names` must be a sequence with the names of all"):
         model.rename_labels({0: "a"})
     with pytest.raises(ValueError, match="`names` must be None, since the model has no names"):
         model.add_labels(X_new, Y_new, names=["a", "b", "c"])

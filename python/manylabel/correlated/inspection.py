@@ -57,10 +57,10 @@ class Explanation:
 
     @property
     def log_odds(self) -> NDArray[np.float64]:
-        """Log-odds of each label given the other predicted labels, minus the attribute `threshold_`.
+        """Log-odds of each label, given the other predicted labels, minus the threshold of the classifier.
 
-        The result is an ndarray of shape (n_labels,). The value for a label is the sum of all contributions
-        to this label.
+        The threshold is the attribute `threshold_` of the classifier. The result is an ndarray of shape
+        (n_labels,). The value for a label is the sum of all contributions to this label.
         """
         return self.intercept + self.features.sum(axis=1) + self.labels.sum(axis=1)
 

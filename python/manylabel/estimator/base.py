@@ -478,9 +478,9 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         LabelExplanation
             A list of parts, such as features and the intercept, in order of decreasing absolute contribution.
             Each item has the attributes `part` (its kind, such as "feature"), `name` and `contribution`. The
-            attribute `quantity` of the list names the sum of the contributions: the score of
-            `decision_function`, or another quantity (see Notes). Print the list, or use its methods `to_dict`
-            and `to_frame`.
+            contributions sum to the score of `decision_function` or to another quantity (see Notes). The
+            attribute `quantity` of the list is the name of this quantity. Print the list, or use its methods
+            `to_dict` and `to_frame`.
 
         Raises
         ------

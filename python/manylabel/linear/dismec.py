@@ -94,7 +94,7 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         only over the replaced rows. With many rows, "fast" is many times faster than "exact", and the
         rankings are nearly the same (see Notes). This approximation is used only for a sparse X. With a dense
         X, the weights from "fast" are closer to the weights from "exact" (see Notes). With the logistic loss,
-        every row has a loss, so "fast" is the same as "exact".
+        "fast" is the same as "exact", because the loss of a row is never 0.
     tol : float, default=0.01
         Tolerance of the solver; finite and > 0. A label has converged when the norm of the gradient of its
         objective is at most ``tol * min(positives, negatives) / n_samples`` times the norm of this gradient

@@ -139,11 +139,11 @@ class LEMLClassifier(LinearClassifier):
 
     Let r be the number of columns of W and H. Without Newton's method, a turn takes at most
     ``2 r cg_max_iter`` operations per stored value of X. It also takes
-    ``r^2 (n_samples + n_features + n_labels)`` operations. In this case, the fit does not compute the scores
-    of entries that are 0. With Newton's method, each conjugate gradient step takes r operations per known
-    entry. If all entries are known, the step computes all n_samples x n_labels scores, which takes
-    O(n_samples n_labels r) time. The scores are computed in blocks and not stored. With tens of thousands of
-    labels, such a fit takes hours.
+    ``r^2 (n_samples + n_features + n_labels)`` operations. Such a turn computes no scores for the zeros of Y.
+    With Newton's method, each conjugate gradient step takes r operations per known entry of Y. If all entries
+    are known, the step computes all n_samples x n_labels scores, which takes O(n_samples n_labels r) time.
+    The scores are computed in blocks and not stored. With tens of thousands of labels, such a fit takes
+    hours.
 
     The fit takes 14 bytes of memory per stored value of X and 4 r bytes per row (12 r bytes with Newton's
     method). It also takes ``22 r (n_features + n_labels)`` bytes. If the threshold is learned, the factor 22

@@ -238,8 +238,8 @@ def brier_at_k(Y_true: Matrix, probabilities: Matrix, k: int | Sequence[int] = (
     Parameters
     ----------
     Y_true : ndarray or sparse matrix of shape (n, c)
-        True labels: a 0/1 indicator matrix of any numeric or bool dtype. Unknown entries, marked by NaN, are
-        left out.
+        True labels: a 0/1 indicator matrix of any numeric or bool dtype. NaN marks unknown entries. They are
+        left out before the k most probable labels of a row are chosen.
     probabilities : ndarray or sparse matrix of shape (n, c)
         Probabilities of the labels, in [0, 1].
     k : int or sequence of int, default=(1, 3, 5)

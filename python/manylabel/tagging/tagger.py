@@ -140,8 +140,8 @@ class TextTagger(EditableTagger):
         Texts that describe the changes of labels after the fit, such as added or renamed labels, in the order
         of the changes. The attribute exists only if there were such changes.
     feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
-        `fit` does not set this attribute. If `vectorizer` is None and the matrix of features had column names
-        in fit, the names are in ``classifier_.feature_names_in_``.
+        A tagger never has this attribute. If `vectorizer` is None and the matrix of features had column names
+        in fit, the names of the features are in ``classifier_.feature_names_in_``.
 
     See Also
     --------
@@ -464,10 +464,11 @@ class TextTagger(EditableTagger):
         LabelExplanation
             A list of parts, such as features and the intercept, in order of decreasing absolute contribution.
             Each item has the attributes `part` (its kind, such as "feature"), `name` and `contribution`. The
-            attribute `quantity` of the list names the sum of the contributions: the score of the label, or
-            another quantity (see the method `explain` of the classifier). Print the list, or use its methods
-            `to_dict` and `to_frame`. The names of features are the terms of the vectorizer. A
-            `HashingVectorizer` has no terms, so its features are named "feature 0", "feature 1" and so on.
+            contributions sum to the score of the label or to another quantity (see the method `explain` of
+            the classifier). The attribute `quantity` of the list is the name of this quantity. Print the
+            list, or use its methods `to_dict` and `to_frame`. The names of features are the terms of the
+            vectorizer. A `HashingVectorizer` has no terms, so its features are named "feature 0", "feature 1"
+            and so on.
 
         Raises
         ------

@@ -90,11 +90,10 @@ class LabelTreeClassifier(EditableLabels):
         data, with the same `loss` and the same scaling of the features. To find this value, one-vs-rest
         classifiers are fitted to a sample of the data.
     n_trees : int, default=1
-        Number of trees; >= 1. The trees have different seeds. The probabilities of a label in the trees are
-        averaged (with ``combine="leaf"``, its margins; see Notes). Rankings are slightly better with three
-        trees than with one tree. The size of the model is proportional to `n_trees`. Trees after the first
-        one take less time to fit (see Notes). Predictions with three trees take four to ten times as long as
-        with one tree.
+        Number of trees; >= 1. The trees have different seeds. The score of a label is computed from a mean
+        over the trees (see Notes). Rankings are slightly better with three trees than with one tree. The size
+        of the model is proportional to `n_trees`. Trees after the first one take less time to fit (see
+        Notes). Predictions with three trees take four to ten times as long as with one tree.
     branching : int, default=512
         Maximum number of children of a node; from 2 to 65,535. With few children, a tree has more levels, and
         a prediction is more likely to miss a correct label. With the default, all leaves are children of the
@@ -182,7 +181,7 @@ class LabelTreeClassifier(EditableLabels):
         positive rows, and fewer than 20 % of its examples are positive. In a node, the children or labels
         that are not rare are fitted in groups of sixteen. If the last group has fewer than sixteen, the most
         frequent rare children or labels are added to it, and their optimum is not approximated. With the
-        logistic loss, every row has a loss, so "fast" is the same as "exact".
+        logistic loss, "fast" is the same as "exact", because the loss of a row is never 0.
     tol : float, default=0.01
         Tolerance of the solver; finite and > 0. `tol` has the same meaning as in `DiSMECClassifier`.
     max_iter : int, default=1000
@@ -280,11 +279,11 @@ class LabelTreeClassifier(EditableLabels):
     level, but only nodes whose path probability is at least ``exp(-7)`` times the highest path probability of
     the level. A prediction sends a row to only `beam` nodes of a level. The negative rows of a label
     therefore also include rows that almost reach its leaf in a prediction. Such rows improve rankings,
-    because new rows spread over more leaves than training rows. The improvement was measured with ``beam=7``
-    and a changed `fit`, which sent a row to 14 nodes of each level. On citeulike-t, P@1 was 0.9 percentage
-    points higher than with 7 nodes in `fit` (mean of three seeds). On eurlex57k and yso-finna-en, P@1
-    differed by about 0.1 percentage points or less. The classifiers minimize the same objective as
-    `DiSMECClassifier`.
+    because new rows spread over more leaves than training rows. An experiment with ``beam=7`` compared two
+    modified versions of `fit`. One version sent a row to up to 14 nodes of each level, and the other version
+    sent it to up to 7 nodes. On citeulike-t, P@1 was 0.9 percentage points higher with 14 nodes than with 7
+    nodes (mean of three seeds). On eurlex57k and yso-finna-en, P@1 differed by about 0.1 percentage points or
+    less. The classifiers minimize the same objective as `DiSMECClassifier`.
 
     With ``solver="fast"`` and the squared hinge loss, the fit of a label in the second and any later tree
     starts from the result of the label in the previous tree. A rare label starts from its dual variables, and
@@ -335,9 +334,9 @@ class LabelTreeClassifier(EditableLabels):
     `predict_topk`.
 
     With ``path_weight="auto"`` or ``threshold="auto"``, a tenth of the rows is held out, but at most 4,096
-    rows. If the data set is small, up to a quarter of the rows is held out. With several trees, the number of
-    held-out rows is also limited such that they reach at most about four million labels in total. The
-    classifiers are not fitted again from the start. Instead, after the fit of a node, a few solver steps
+    rows. If the data set is small, up to a quarter of the rows is held out. With several trees, fewer rows
+    are held out if predictions of all held-out rows could take more than about four million scores of labels.
+    The classifiers are not fitted again from the start. Instead, after the fit of a node, a few solver steps
     adapt a copy of its weights to the rows that are not held out. This copy scores the held-out rows. The
     weights of the model do not change. Values of `path_weight` are compared by the sum of the precisions at
     1, 3 and 5 on the held-out rows. `path_weight_` is the smallest value whose sum is within 0.1 percent of
