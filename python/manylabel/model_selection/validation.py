@@ -77,8 +77,9 @@ def cross_validate(
 
     Notes
     -----
-    scikit-learn's `cross_validate` gives the same results for a dense Y, but refuses a sparse Y. In each
-    fold, rankings are computed only once, for the largest k of all scorers. Y is not made dense.
+    If Y is dense and the scorers are results of `scorer`, scikit-learn's `cross_validate` gives the same
+    results. It computes no propensities, and refuses a sparse Y. This function does not make Y dense. In each
+    fold, it computes rankings only once, for the largest k of all scorers.
 
     Examples
     --------
