@@ -114,10 +114,11 @@ class CorrLogClassifier(MultiLabelClassifier):
         early stopping regularizes the model. With "reference", the penalty of a coupling is
         ``l2_pairs * (2 * c**2 + epsilon * abs(c))``, and `coding` must be "01".
     standardize : bool or "auto", default="auto"
-        Whether the penalties apply to the weights of features that are scaled to unit variance. If False,
-        they apply to the weights of the unscaled features. The fitted weights always apply to the unscaled
-        features. "auto" is True if more than an eighth of the values of X are nonzero. For text data, False
-        is better, because the weights of rare words then stay small.
+        Whether features are scaled to unit variance to compute the penalties. If True, the weight of a
+        feature is multiplied by the standard deviation of the feature, and this product is penalized. If
+        False, the weight itself is penalized. `coef_` always contains the weights of the unscaled features.
+        "auto" is True if more than an eighth of the values of X are nonzero. For text data, False is better,
+        because the weights of rare words then stay small.
     tol : float, default=1e-4
         Tolerance of the KKT violation; finite and > 0. The KKT violation measures how far the fit is from the
         optimum. It is the largest absolute entry of the (sub)gradient of the objective with respect to the
@@ -196,10 +197,10 @@ class CorrLogClassifier(MultiLabelClassifier):
     zero. If a skipped pair violates the optimality conditions, the solver includes the pair again.
 
     The fit takes 36 bytes of memory for each pair of a feature and a label. If `tol` is below 1e-5, the fit
-    uses double precision and takes 72 bytes per pair. With quasi-Newton steps, each pair with a nonzero
-    weight takes at least twice as much memory. The fit also stores two copies of X. The log-odds of only some
-    of the rows are in memory at a time. The fit therefore stores no dense array of shape (n_samples,
-    n_labels).
+    uses double precision and takes 72 bytes per pair. With quasi-Newton steps, a pair with a nonzero weight
+    takes at least twice as much memory as any other pair. The fit also stores two copies of X. The log-odds
+    of only some of the rows are in memory at a time. The fit therefore stores no dense array of shape
+    (n_samples, n_labels).
 
     Suppose that two labels occur together, or exclude each other, in nearly all training rows. The coupling
     of these labels then becomes very large. In the predictions, each of the two labels then determines the
@@ -211,7 +212,7 @@ class CorrLogClassifier(MultiLabelClassifier):
     them are used. A quarter of the sampled rows is held out. With fewer than 2,048 sampled rows, further
     quarters are held out one after the other, until 512 or all of these rows have been held out. The first
     penalty of the search is ``max(0.001, 2 / n_samples)``. Here, n_samples is the number of rows of X, not of
-    the sample. If `sample_weight` is given, n_samples is the sum of the weights of these rows. The value
+    the sample. If `sample_weight` is given, n_samples is the sum of the weights of all rows of X. The value
     ``2 / n_samples`` corresponds to a Gaussian prior with standard deviation 1/2 for each weight. If features
     are not standardized, the first penalty is multiplied by the mean variance of the features that are not
     constant. The search multiplies or divides the penalty by ``sqrt(10)`` as long as a step lowers the log

@@ -120,8 +120,9 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     label_embedding_ : ndarray of shape (n_labels, n_components_)
         The matrix U, with the dtype of X. The columns of U are orthonormal. In each column, the entry with
         the largest absolute value is positive. U has a zero row for each label that occurs in no training
-        row. With ``embedding="gaussian"``, the entries of U are instead independent normal random numbers
-        with variance ``1 / n_components_``. With ``embedding="pca"``, the attribute does not exist.
+        row. With ``embedding="gaussian"``, the entries of all other rows of U are independent normal random
+        numbers with variance ``1 / n_components_``, and the columns are not orthonormal. With
+        ``embedding="pca"``, the attribute does not exist.
     coef_ : ndarray of shape (n_features, n_components_)
         The matrix W, with the dtype of X.
     intercept_ : ndarray of shape (n_components_,)
@@ -148,19 +149,22 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
 
     Notes
     -----
-    If Y has unknown entries (NaN), `fit` replaces them by their predictions ``XWU'``. At first, unknown
-    entries have the value 0. The last of the `n_iter` passes replaces them for the first time. `fit` then
-    computes U and W. After that, it repeatedly predicts the unknown entries again and computes W again. It
-    stops when the estimated errors of the predictions are small: their root mean square is at most one
-    percent of the root mean square of the predictions. With "cg", the limit is ``5 * tol`` if this value is
-    larger than one percent. If solutions of "cg" did not converge, `fit` also stops when the estimated errors
-    have fallen by less than half since the previous predictions. In any case, it stops when W has been
-    computed ten times. Usually, W is computed two or three times. If the Frobenius norm of the change of Y
-    since the last computation of U exceeds five percent of the norm of Y, `fit` makes another pass over the
-    data and computes U again. If `l2` or `l2_final` is "auto", the penalty is chosen with the value 0 for
-    unknown entries. With one percent of unknown entries, the fit takes about 10 percent longer. If there are
-    as many components as labels, the predictions of a label converge to those of a ridge regression on the
-    known entries of the label. With ``embedding="pca"``, Y is not used.
+    If Y has unknown entries (NaN), `fit` replaces them by their predictions ``XWU'``. With
+    ``embedding="gaussian"``, the predictions use the pseudo-inverse of U instead of ``U'``. At first, unknown
+    entries have the value 0. They are first replaced in the last of the `n_iter` passes, before U and W are
+    computed. If ``n_iter=0`` or ``embedding="gaussian"``, they are first replaced after U and W are computed.
+    `fit` then repeatedly predicts the unknown entries again and computes W again. Let r be the root mean
+    square of the changes of the unknown entries, divided by the root mean square of their predictions. `fit`
+    stops when r is at most 0.01. With "cg", this limit is ``5 * tol`` if ``5 * tol`` is larger. If solutions
+    of "cg" did not converge, `fit` also stops when r is more than half of its previous value. In any case, it
+    stops when W has been computed ten times. Usually, W is computed two or three times. If the Frobenius norm
+    of the change of Y since the last computation of U exceeds five percent of the norm of Y, `fit` makes
+    another pass over the data and computes U again.
+
+    If `l2` or `l2_final` is "auto", the penalty is chosen with the value 0 for unknown entries. With one
+    percent of unknown entries, the fit takes about 10 percent longer. If there are as many components as
+    labels, the predictions of a label converge to those of a ridge regression on the known entries of the
+    label. With ``embedding="pca"``, Y is not used.
 
     Let m = n_components + n_oversamples and q = n_iter. Let t be the number of conjugate gradient steps, and
     nnz the number of nonzero values of a matrix. With "cg", the fit takes O((q + 2) (nnz(Y) + nnz(X) t) m + q

@@ -273,11 +273,11 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
             a label is the probability that Y has the label for a row in which it is true.
             `manylabel.metrics.propensities` estimates propensities. In rows that have a label, the loss of
             the label is multiplied by ``2/p - 1``, where p is the propensity of the label. With this factor,
-            the loss is a convex upper bound of an unbiased estimate of the loss on complete labels [1]_. Rare
-            labels then get higher scores. With ``C="auto"``, C may be chosen by the precisions at 1, 3 and 5
-            on held-out rows (see the Notes of `DiSMECClassifier`). In these precisions, a correctly predicted
-            label counts ``w/p`` instead of 1, where w is the weight of the label in `label_weight`. None
-            means that Y is complete.
+            the loss is a convex upper bound of an unbiased estimate of the loss for a Y that lacks no labels
+            [1]_. Rare labels then get higher scores. With ``C="auto"``, C may be chosen by the precisions at
+            1, 3 and 5 on held-out rows (see the Notes of `DiSMECClassifier`). In these precisions, a
+            correctly predicted label counts ``w/p`` instead of 1, where w is the weight of the label in
+            `label_weight`. None means that Y is complete.
 
         References
         ----------
