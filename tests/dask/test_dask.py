@@ -350,28 +350,29 @@ def test_rounds_do_not_wait_for_a_paused_worker(two, tmp_path, data, monkeypatch
     assert (tmp_path / "got").read_bytes() == (tmp_path / "expected").read_bytes()
 
 
-def wait_for_both(folder):
-    """Let the choice of this worker wait until the other worker also chooses."""
-    choose = shards.Work.choose
-
-    def choose_together(self, report):
-        (folder / f"{os.getpid()}").touch()
-        for _ in range(2000):
-            if len(list(folder.iterdir())) == 2:
-                return choose(self, report)
-            time.sleep(0.01)
-        raise AssertionError("the other worker has not begun")
-
-    shards.Work.choose = choose_together
-
-
 def test_each_worker_has_a_share_of_the_rounds(tmp_path, data):
     """Workers with several threads also get one share each."""
     X, Y, folder, _ = data
-    (tmp_path / "begun").mkdir()
+    begun = tmp_path / "begun"
+    begun.mkdir()
+
+    # The workers cannot import this module, but they get copies of functions that are defined in a function.
+    def wait_for_both():
+        choose = shards.Work.choose
+
+        def choose_together(self, report):
+            (begun / f"{os.getpid()}").touch()
+            for _ in range(2000):
+                if len(list(begun.iterdir())) == 2:
+                    return choose(self, report)
+                time.sleep(0.01)
+            raise AssertionError("the other worker has not begun")
+
+        shards.Work.choose = choose_together
+
     model = ml.CorrLogClassifier(1e-3, 1e-3, threshold="zero", solver="fista", max_iter=40, tol=1e-7)
     with cluster(2, threads=2) as workers, distributed.Client(workers) as client:
-        client.run(wait_for_both, tmp_path / "begun")
+        client.run(wait_for_both)
         ml.dask.fit(model, folder / "rows", n_pieces=4).save(tmp_path / "got")
     ml.CorrLogClassifier(**model.get_params()).fit(X, Y).save(tmp_path / "expected")
     assert (tmp_path / "got").read_bytes() == (tmp_path / "expected").read_bytes()
