@@ -15,7 +15,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -26,7 +26,7 @@ from scipy.sparse import csr_array, vstack
 
 from manylabel import metrics, shards
 from manylabel.datasets.rows import folder_of, open_rows, store
-from manylabel.estimator.progress import reported
+from manylabel.estimator.progress import Report, reported
 from manylabel.estimator.validation import canonical_csr, unknown_entries
 from manylabel.persistence import load
 
@@ -406,23 +406,28 @@ def _work(checkpoint: str, data: str, any_cpu: bool) -> shards.Work:
     return work
 
 
+@contextmanager
+def _one_piece() -> Iterator[Report]:
+    """Wait until no other piece runs in this process, and yield a report that ends canceled tasks."""
+    check = _check_cancelled()
+    with _ONE_PIECE, reported(None, "label", False, check) as report:
+        check(0)
+        yield report
+
+
 def _choose(checkpoint: str, data: str, any_cpu: bool) -> None:
-    with _ONE_PIECE, reported(None, "label", False, _check_cancelled()) as report:
+    with _one_piece() as report:
         _work(checkpoint, data, any_cpu).choose(report)
 
 
 def _fit_piece(number: int, checkpoint: str, data: str, any_cpu: bool) -> None:
-    check = _check_cancelled()
-    with _ONE_PIECE, reported(None, "label", False, check) as report:
-        check(0)
+    with _one_piece() as report:
         _work(checkpoint, data, any_cpu).fit([number], report)
 
 
 def _fit_share(share: tuple[int, int], checkpoint: str, data: str, any_cpu: bool) -> None:
     """Fit all pieces of an estimator whose fit consists of rounds, together with other workers."""
-    check = _check_cancelled()
-    with _ONE_PIECE, reported(None, "label", False, check) as report:
-        check(0)
+    with _one_piece() as report:
         work = _work(checkpoint, data, any_cpu)
         # Each worker chooses, so that the workers start the first round at about the same time.
         work.choose(report)
