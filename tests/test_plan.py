@@ -1,10 +1,15 @@
 """Forecasts of memory and time. Their accuracy is measured in benches/python/scale.py."""
 
+import re
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 import manylabel as ml
-from manylabel.planning import _forecast, _size_of
+from manylabel import _core
+from manylabel.planning import _LEAST_RESERVE, _forecast, _size_of
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +40,6 @@ def test_the_forecast_continues_the_growth():
 def test_memory_and_model(data, model):
     """Time is not tested, since it depends on the load of the machine."""
     X, Y = data
-    from manylabel import _core
-
     plan = ml.plan(model, X, Y, n_jobs=1)
     assert plan.rows[-1] <= X.shape[0] // 2
     assert len(plan.rows) >= 2
@@ -63,14 +66,62 @@ def test_a_budget(data):
     plan = ml.plan(model, X, Y, memory="1MB")
     assert not plan.keeps_budget
     assert plan.budget == 10**6
+    if sys.platform == "linux":  # the private memory of the process is known
+        assert len(plan.advice) == 1
+        assert plan.advice[0].startswith("a larger budget: the process uses")
+        plan = ml.plan(model, X, Y, memory=_core.private_memory() + _LEAST_RESERVE // 2)
+        assert not plan.keeps_budget
     assert any("shards.fit" in change for change in plan.advice)
     assert any("n_trees < 3" in change for change in plan.advice)
-    assert "budget   1.0 MB, exceeded" in str(plan)
+    assert re.search(r"budget   .* MB, exceeded", str(plan))
+    tight = ml.plan(model, X, Y, memory=plan.memory + _LEAST_RESERVE // 2)
+    assert not tight.keeps_budget
+    assert "not certain to be kept" in str(tight)
     plan = ml.plan(model, X, Y, memory="1TB")
     assert plan.keeps_budget
     assert not plan.advice
     assert ml.plan(model, X, Y, max_seconds=1e-9).rows == (93, 187)
     assert not hasattr(model, "C_")
+
+
+PROGRAM = """
+import dataclasses
+import sys
+import manylabel as ml
+from manylabel.planning import _LEAST_RESERVE, _RESERVE
+
+X, Y = ml.datasets.make_multilabel(*map(int, sys.argv[2:]), random_state=0)
+model = getattr(ml, sys.argv[1])(random_state=0, n_jobs=1)
+plan = ml.plan(model, X, Y, memory="1TB")
+enough = plan.memory + max(int(_RESERVE * plan.fit_memory), _LEAST_RESERVE)
+assert dataclasses.replace(plan, budget=enough).keeps_budget
+assert not dataclasses.replace(plan, budget=enough - 1).keeps_budget
+with ml.memory_limit(enough):
+    model.fit(X, Y)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.parametrize("model", ["DiSMECClassifier", "LabelTreeClassifier", "Rembrandt"])
+@pytest.mark.parametrize("shape", [("5000", "2000", "600"), ("3000", "500", "2000")])
+def test_a_fit_stays_within_a_budget_that_the_plan_keeps(model, shape):
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PROGRAM, model, *shape],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+
+
+def test_a_folder_of_rows(data, tmp_path):
+    X, Y = data
+    ml.datasets.dump_xc(X, Y, tmp_path / "rows.txt")
+    ml.datasets.convert(tmp_path / "rows.txt", tmp_path / "rows")
+    plan = ml.plan(ml.DiSMECClassifier(1.0, random_state=0), tmp_path / "rows", memory="1TB")
+    assert plan.keeps_budget
+    with pytest.raises(ValueError, match="`Y` must be None if `X` is a folder"):
+        ml.plan(ml.DiSMECClassifier(1.0, random_state=0), tmp_path / "rows", Y)
 
 
 def test_arguments(data):

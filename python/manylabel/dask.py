@@ -11,6 +11,7 @@ This module needs the package distributed: ``pip install 'manylabel[dask]'``.
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 import threading
@@ -180,6 +181,10 @@ def predict_topk(
     ValueError
         If there is no client, if the folder or the model file is not valid, or if the model was fitted to
         another number of features.
+    TypeError
+        If `model` is not a path.
+    OSError
+        If the folder or the model file cannot be read.
 
     Notes
     -----
@@ -191,7 +196,7 @@ def predict_topk(
     >>> top = manylabel.dask.predict_topk("model.safetensors", "rows", k=3)  # doctest: +SKIP
     """
     client = _client(client)
-    model, folder = str(Path(model).resolve()), str(Path(X).resolve())
+    model, folder = _model_path(model), str(Path(X).resolve())
     n_rows = open_rows(folder)[0].shape[0]
     starts = range(0, n_rows, _ROWS)
     futures = client.map(_topk, starts, model=model, folder=folder, k=k, options=options, pure=False)
@@ -234,7 +239,10 @@ def evaluate(
     ModuleNotFoundError
         If the package distributed is not installed.
     ValueError
-        If `k` or `propensities` is not valid, and in the cases that `predict_topk` lists.
+        If `k` or `propensities` is not valid, if the folder has another number of labels than the model, and
+        in the cases that `predict_topk` lists.
+    TypeError, OSError
+        In the cases that `predict_topk` lists.
 
     Notes
     -----
@@ -246,11 +254,13 @@ def evaluate(
     >>> manylabel.dask.evaluate("model.safetensors", "rows")["P@1"]  # doctest: +SKIP
     0.7
     """
-    _, Y = open_rows(X)
+    model, (_, Y) = _model_path(model), open_rows(X)
     # The measures remove unknown entries from the rankings, so the rankings must be longer.
     unknown = unknown_entries(Y)
     most_unknown = 0 if unknown is None else int(np.diff(unknown.indptr).max())
     top = predict_topk(model, X, max(k) + most_unknown, client=client)
+    if top.shape[1] != Y.shape[1]:
+        raise ValueError(f"{X}: expected {top.shape[1]:,} labels as in the model, got {Y.shape[1]:,}")
     found = {
         "P": metrics.precision_at_k(Y, top, k),
         "nDCG": metrics.ndcg_at_k(Y, top, k),
@@ -266,6 +276,17 @@ def evaluate(
     }
 
 
+def _model_path(model: Any) -> str:
+    if not isinstance(model, str | os.PathLike):
+        raise TypeError(
+            f"`model` must be the path of a model file, got {type(model).__name__}; `manylabel.save` writes "
+            "model files"
+        )
+    if os.path.isdir(model):
+        raise IsADirectoryError(errno.EISDIR, "`model` must be a model file, got a folder", str(model))
+    return str(Path(model).resolve())
+
+
 def _client(client: Any) -> Any:
     try:
         import distributed
@@ -273,7 +294,15 @@ def _client(client: Any) -> Any:
         raise ModuleNotFoundError(
             "manylabel.dask needs the package distributed; run: pip install 'manylabel[dask]'"
         ) from None
-    return distributed.get_client() if client is None else client
+    if client is not None:
+        return client
+    try:
+        return distributed.get_client()
+    except ValueError:
+        raise ValueError(
+            "`client` must be given, since there is no current client; "
+            "distributed.Client() starts a cluster on this machine"
+        ) from None
 
 
 def _fit(

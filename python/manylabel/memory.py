@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import tempfile
@@ -89,6 +90,9 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
         bytes_ = None if limit is None else as_bytes(limit, "limit")
         self._spills = spill is not None
         if spill is not None:
+            if not os.path.isdir(spill):
+                code = errno.ENOTDIR if os.path.exists(spill) else errno.ENOENT
+                raise OSError(code, os.strerror(code), os.fspath(spill))
             with tempfile.TemporaryFile(dir=spill) as file:
                 _core.open_spill(file.fileno())
         self._before = _core.set_memory_limit(bytes_)

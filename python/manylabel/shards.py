@@ -16,6 +16,7 @@ renamed when it is complete.
 
 from __future__ import annotations
 
+import errno
 import importlib.metadata
 import json
 import os
@@ -36,7 +37,7 @@ from sklearn.utils import check_random_state
 
 from manylabel import _core
 from manylabel.aside import read_arrays, write_arrays
-from manylabel.datasets.rows import checksum_of, open_rows
+from manylabel.datasets.rows import checksum_of, data_or_rows
 from manylabel.estimator.base import MultiLabelClassifier
 from manylabel.estimator.costs import LabelCosts, label_costs
 from manylabel.estimator.names import as_names, column_names, values_of_frame
@@ -237,8 +238,8 @@ def merge(checkpoint: str | os.PathLike[str]) -> Any:
     ------
     ValueError
         If pieces are missing or damaged, or if the folder was not written by `fit`.
-    FileNotFoundError
-        If the folder does not exist.
+    OSError
+        If the folder does not exist, or if it cannot be read.
 
     Notes
     -----
@@ -265,6 +266,14 @@ class Folder:
         self._choice: Arrays | None = None
         try:
             self.about = json.loads((path / "fit.json").read_text())
+        except FileNotFoundError:
+            if path.is_dir():
+                raise ValueError(
+                    f"{path}: expected a folder that `shards.fit` has written, but it has no file fit.json"
+                ) from None
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
+        except NotADirectoryError:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)) from None
         except ValueError:
             self.about = None
         if not isinstance(self.about, dict) or self.about.get("form") != _FORM:
@@ -299,7 +308,11 @@ class Folder:
                 if name in _FORMATS:
                     found, wanted = _FORMATS[name][bool(found)], _FORMATS[name][bool(wanted)]
                 change = _difference(found, wanted)
-                if name in _CHECKSUMS:
+                if name == "X" and ("-" in str(found)) != ("-" in str(wanted)):
+                    # The checksum of a folder of rows also covers Y, so the two cannot be compared.
+                    forms = ("in memory", "a folder of rows")
+                    change = f"X was {forms['-' in str(found)]}, now it is {forms['-' in str(wanted)]}"
+                elif name in _CHECKSUMS:
                     change = f"the checksum was {shown(found)}, now it is {shown(wanted)}"
                 raise ValueError(f"{path}: the folder was made with {what}: {change}")
         return folder
@@ -349,7 +362,7 @@ class Folder:
         """Return the result of a piece."""
         found = read_arrays(self.piece_path(number))
         if found is None:
-            raise ValueError(f"{self.path}: piece {number + 1} is missing")
+            raise ValueError(f"{self.path}: the file {self.piece_path(number).name} is missing")
         return found
 
     @property
@@ -380,8 +393,8 @@ class Folder:
         n_pieces, missing = self.n_pieces, self.missing()
         if missing or choice is None:
             raise ValueError(
-                f"{self.path}: {len(missing)} of {n_pieces} pieces are missing, "
-                f"the first is piece {missing[0] + 1}"
+                f"{self.path}: {len(missing)} of {n_pieces} pieces are missing, such as "
+                f"{self.piece_path(missing[0]).name}"
             )
         estimator = from_description(self.about["estimator"])
         n_features, n_labels = self.about["n_features"], self.about["n_labels"]
@@ -460,10 +473,7 @@ class Work:
         self._cut: type[Pieces] = pieces_of(estimator)
         if n_pieces != "auto" and (isinstance(n_pieces, str | bool) or not n_pieces >= 1):
             raise ValueError(f'`n_pieces` must be an integer >= 1 or "auto", got {n_pieces!r}')
-        if isinstance(X, str | os.PathLike):
-            if Y is not None:
-                raise ValueError(f"`Y` must be None if `X` is a folder, got {type(Y).__name__}")
-            X, Y = open_rows(X)
+        X, Y = data_or_rows(X, Y)
         self.estimator = clone(estimator)
         self.estimator.parameters.check(self.estimator)
         draws = "random_state" in self.estimator.get_params(deep=False)

@@ -2,9 +2,10 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -272,7 +273,15 @@ def test_measures_leave_out_unknown_entries(two, tmp_path, data):
     assert found["nDCG@5"] == metrics.ndcg_at_k(Y, everything, 5)
 
 
-def test_a_folder_that_workers_cannot_reach(two, data):
+def test_without_a_client(data):
+    program = (
+        f"import manylabel.dask as d; d.predict_topk({str(data[2] / 'model')!r}, {str(data[2] / 'rows')!r})"
+    )
+    run = subprocess.run([sys.executable, "-c", program, *paths], capture_output=True, text=True, check=False)
+    assert "ValueError: `client` must be given, since there is no current client" in run.stderr
+
+
+def test_wrong_folders_and_models(two, tmp_path, data):
     _, _, folder, _ = data
     model = ml.DiSMECClassifier(random_state=0)
     run = manylabel.dask._choose
@@ -283,7 +292,19 @@ def test_a_folder_that_workers_cannot_reach(two, data):
         ml.dask.fit(ml.LEMLClassifier(), folder / "rows", client=two)
     with pytest.raises(ValueError, match="`Y` must be None"):
         ml.dask.fit(model, folder / "rows", data[1], client=two)
-    assert Path(folder).exists()
+    with pytest.raises(TypeError, match="`model` must be the path of a model file, got DiSMECClassifier"):
+        ml.dask.evaluate(data[3], folder / "rows", client=two)
+    with pytest.raises(IsADirectoryError, match="`model` must be a model file, got a folder"):
+        ml.dask.predict_topk(folder / "rows", folder / "rows", client=two)
+    with pytest.raises(NotADirectoryError, match="model"):
+        ml.dask.evaluate(folder / "model", folder / "model", client=two)
+    X, Y = data[:2]
+    dump_xc(X, Y[:, :-1], tmp_path / "fewer.txt")
+    convert(tmp_path / "fewer.txt", tmp_path / "fewer")
+    with pytest.raises(
+        ValueError, match=rf"expected {Y.shape[1]} labels as in the model, got {Y.shape[1] - 1}"
+    ):
+        ml.dask.evaluate(folder / "model", tmp_path / "fewer", client=two)
 
 
 @posix_only

@@ -258,6 +258,13 @@ def test_folder_of_other_data(tmp_path, data):
     (tmp_path / "mine" / "thesis.tex").write_text("x")
     with pytest.raises(ValueError, match="the folder must be empty"):
         convert(tmp_path / "a.txt", tmp_path / "mine")
+    assert [file.name for file in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
+    with pytest.raises(ValueError, match=r"mine: expected a folder that `convert` has written"):
+        open_rows(tmp_path / "mine")
+    with pytest.raises(FileNotFoundError, match=r"no'$"):
+        open_rows(tmp_path / "no")
+    with pytest.raises(NotADirectoryError, match=r"a\.txt'$"):
+        open_rows(tmp_path / "a.txt")
     np.save(tmp_path / "rows" / "X.data.npy", np.ones(3, np.float32))
     with pytest.raises(ValueError, match=r"expected .* numbers, got an array of shape"):
         open_rows(tmp_path / "rows")

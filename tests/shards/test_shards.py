@@ -177,7 +177,7 @@ def test_machines_share_the_pieces(tmp_path, data):
         fitted.append(len(set(tmp_path.glob("piece-*.npz")) - before))
         if number != 1:
             assert model is None
-            with pytest.raises(ValueError, match="of 7 pieces are missing, the first is piece 1"):
+            with pytest.raises(ValueError, match=r"of 7 pieces are missing, such as piece-000000\.npz"):
                 shards.merge(tmp_path)
     assert fitted == [2, 2, 3]
     assert_same_bits(model, expected)
@@ -251,8 +251,14 @@ def test_arguments(tmp_path, data):
             shards.fit(ml.DiSMECClassifier(), X, Y, checkpoint=tmp_path / "no", **wrong)
     with pytest.raises(ValueError, match="`tol` must be"):
         shards.fit(ml.DiSMECClassifier(tol=-1), X, Y, checkpoint=tmp_path / "no")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=r"no'$"):
         shards.merge(tmp_path / "no")
+    (tmp_path / "other").mkdir()
+    with pytest.raises(ValueError, match=r"other: expected a folder that `shards.fit` has written"):
+        shards.merge(tmp_path / "other")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotADirectoryError, match=r"file'$"):
+        shards.merge(tmp_path / "file")
 
 
 def test_damaged_pieces_are_refused(tmp_path, data):

@@ -64,7 +64,9 @@ def make_parser() -> argparse.ArgumentParser:
         choices=training.MODELS,
         help="the method, one of: %(choices)s (default for tables of texts: label-tree)",
     )
-    train.add_argument("data", help="the training data")
+    train.add_argument(
+        "data", help="the training data: a file, or a folder that manylabel.datasets.convert wrote"
+    )
     train.add_argument("-o", "--output", required=True, metavar="MODEL", help="the model file to write")
     train.add_argument(
         "--set",

@@ -11,6 +11,7 @@ process is killed, the next call truncates the files to these lengths and contin
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -31,7 +32,7 @@ from manylabel.datasets.sources import FORMATS, Batch, MissingLabels, format_of,
 from manylabel.estimator.base import core_rows
 from manylabel.estimator.parameters import n_threads
 
-__all__ = ["checksum_of", "convert", "folder_of", "has_rows", "open_rows", "store"]
+__all__ = ["checksum_of", "convert", "data_or_rows", "folder_of", "has_rows", "open_rows", "store"]
 
 # Version of the folder format.
 _FORM = 1
@@ -192,6 +193,7 @@ def convert(
     ]
     target = _path(folder)
     target.mkdir(parents=True, exist_ok=True)
+    _check_own(target)
     with locked(target / "convert.lock"):
         writer = _Writer(target, inputs)
         if writer.is_complete:
@@ -231,6 +233,7 @@ def store(
         If the folder has data with another `identity`, or if there are no blocks.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    _check_own(folder)
     with locked(folder / "convert.lock", wait=True):
         if (folder / "rows.json").exists():
             _Writer(folder, {"identity": identity})
@@ -275,10 +278,10 @@ def open_rows(folder: Path) -> tuple[sparse.csr_array, sparse.csr_array]:
     Raises
     ------
     ValueError
-        If the folder is not complete, for example because `convert` was interrupted, or if the size of an
-        array was changed.
+        If the folder was not written by `convert`, if it is not complete, for example because `convert` was
+        interrupted, or if the size of an array was changed.
     OSError
-        If a file cannot be opened.
+        If the folder does not exist, or if a file cannot be opened.
 
     See Also
     --------
@@ -318,9 +321,24 @@ def open_rows(folder: Path) -> tuple[sparse.csr_array, sparse.csr_array]:
     return matrices[0], matrices[1]
 
 
+def data_or_rows(X: Any, Y: Any) -> tuple[Any, Any]:
+    """Return X and Y. If X is the path of a folder of rows, they are memory-mapped from this folder.
+
+    Raises
+    ------
+    ValueError
+        If X is a folder and Y is given, or if the folder is not valid.
+    """
+    if not isinstance(X, str | os.PathLike):
+        return X, Y
+    if Y is not None:
+        raise ValueError(f"`Y` must be None if `X` is a folder, got {type(Y).__name__}")
+    return open_rows(X)
+
+
 def has_rows(folder: FilePath) -> bool:
     """Return whether `convert` has written a folder or has begun to write it."""
-    return any((folder / name).exists() for name in ("rows.json", "convert.json", "convert.lock"))
+    return any((folder / name).exists() for name in ("rows.json", "convert.json", "X.indptr.part"))
 
 
 def checksum_of(X: Any) -> str | None:
@@ -372,6 +390,21 @@ def _version(path: FilePath) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
+def _check_own(folder: FilePath) -> None:
+    """Raise a ValueError if a folder has files of others."""
+    if (folder / "rows.json").exists() or (folder / "convert.json").exists():
+        return
+    others = [
+        path.name
+        for path in folder.iterdir()
+        if not path.name.startswith((".", "convert.lock")) and path.suffix != ".part"
+    ]
+    if others:
+        raise ValueError(
+            f"{folder}: the folder must be empty or written by `convert`, but it contains {min(others)}"
+        )
+
+
 def _about(folder: FilePath) -> dict[str, Any]:
     """Read the sizes and checksums of a folder."""
     try:
@@ -379,7 +412,13 @@ def _about(folder: FilePath) -> dict[str, Any]:
     except FileNotFoundError:
         if has_rows(folder):
             raise ValueError(f"{folder}: the conversion is not complete; call `convert` again") from None
-        raise
+        if folder.is_dir():
+            raise ValueError(
+                f"{folder}: expected a folder that `convert` has written, but it has no file rows.json"
+            ) from None
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder)) from None
+    except NotADirectoryError:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
     except ValueError:
         about = None
     if not isinstance(about, dict) or about.get("form") != _FORM:
@@ -435,14 +474,6 @@ class _Writer:
             self.is_complete = True
         elif (folder / "convert.json").exists():
             self._resume()
-        elif others := [
-            path.name
-            for path in folder.iterdir()
-            if not path.name.startswith((".", "convert.lock")) and path.suffix != ".part"
-        ]:
-            raise ValueError(
-                f"{folder}: the folder must be empty or written by `convert`, but it contains {min(others)}"
-            )
 
     def _resume(self) -> None:
         try:

@@ -293,7 +293,9 @@ def _lines(path: Path, encoding: str) -> Iterator[tuple[str, list[str]]]:
 def _folder(path: Path, encoding: str) -> Iterator[tuple[str, list[str]]]:
     found = sorted(file for file in path.iterdir() if file.suffix == ".txt")
     if not found:
-        raise ValueError(f"{path}: expected files that end in .txt, got none")
+        raise ValueError(
+            f"{path}: expected a folder of texts (files that end in .txt) or of rows (written by `convert`)"
+        )
     for file in found:
         yield _read(file, encoding), _names_beside(file, encoding)
 

@@ -16,6 +16,7 @@
 
 use crate::Error;
 use std::cell::Cell;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// The size of the smallest block that is counted, in bytes. Counting smaller blocks would take longer than
@@ -26,6 +27,9 @@ pub const COUNTED: usize = 1024;
 /// size by default: it maps larger blocks separately.
 pub const SPILLED: usize = 1 << 17;
 
+/// Errors name arrays that need at least this part of the limit: a sixteenth.
+const NAMED: usize = 16;
+
 /// The number of bytes of all counted blocks.
 static HELD: AtomicUsize = AtomicUsize::new(0);
 /// The largest value of `HELD` since the last call of [`restart_peak`].
@@ -34,6 +38,9 @@ static PEAK: AtomicUsize = AtomicUsize::new(0);
 static OUTSIDE: AtomicUsize = AtomicUsize::new(0);
 /// The limit in bytes. The largest number means that there is no limit.
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// The function that calls [`set_outside`] with a new measurement.
+static MEASURE: OnceLock<fn()> = OnceLock::new();
 
 /// Whether the allocator keeps large blocks in a file.
 static SPILLS: AtomicBool = AtomicBool::new(false);
@@ -89,6 +96,12 @@ pub fn set_limit(limit: Option<usize>) {
 /// Sets the number of bytes that the process uses in addition to the counted blocks.
 pub fn set_outside(bytes: usize) {
     OUTSIDE.store(bytes, Relaxed);
+}
+
+/// Sets a function that calls [`set_outside`] with a new measurement. It is called before a request is refused. Only the
+/// first call of this function has an effect.
+pub fn set_measure(measure: fn()) {
+    let _ = MEASURE.set(measure);
 }
 
 /// Returns the number of bytes that the process uses in addition to the counted blocks.
@@ -157,11 +170,18 @@ pub fn granted(what: &'static str, bytes: usize) -> Result<(), Error> {
     if limit == usize::MAX || is_spilled {
         return Ok(());
     }
-    let in_use = in_use();
-    if in_use.saturating_add(bytes) <= limit {
+    let fits = || in_use().saturating_add(bytes) <= limit;
+    if fits() {
         return Ok(());
     }
-    Err(exceeded(what, bytes, in_use, limit))
+    // The last measurement may be old, and may have counted memory that is free now.
+    if let Some(measure) = MEASURE.get() {
+        measure();
+        if fits() {
+            return Ok(());
+        }
+    }
+    Err(exceeded(what, bytes, in_use(), limit))
 }
 
 /// Returns the error for a request that exceeds the limit.
@@ -170,12 +190,17 @@ fn exceeded(what: &'static str, bytes: usize, in_use: usize, limit: usize) -> Er
     let needed = if bytes == 0 {
         String::new()
     } else {
-        format!("it needs {}, and ", shown(bytes))
+        format!("it needs {} more, ", shown(bytes))
     };
     Error::TooLarge {
-        what,
+        // A small array is not the reason that the limit is reached, so its name would not help.
+        what: if bytes < limit / NAMED {
+            "the computation"
+        } else {
+            what
+        },
         got: format!(
-            "{needed}{} of the memory limit of {} are in use",
+            "{needed}{} are in use, and the memory limit is {}",
             shown(in_use),
             shown(limit)
         ),
@@ -213,7 +238,7 @@ mod tests {
         let text = refused.to_string();
         assert_eq!(
             text,
-            "rows is too large: it needs 10.0 MB, and 7.0 MB of the memory limit of 17.0 MB are in use"
+            "rows is too large: it needs 10.0 MB more, 7.0 MB are in use, and the memory limit is 17.0 MB"
         );
         assert!(Watch::new().step(0).is_ok());
         assert_eq!(portion(), None);
@@ -230,7 +255,14 @@ mod tests {
             .step(0)
             .expect_err("more is in use than the limit");
         let text = stopped.to_string();
-        assert!(text.starts_with("the computation is too large: 17.0 MB of the memory limit"));
+        assert!(text.starts_with("the computation is too large: 17.0 MB are in use"));
+        let small = filled("rows", 0u8, 20_000).expect_err("more is in use than the limit");
+        let text = small.to_string();
+        assert!(text.starts_with("the computation is too large: it needs 20000 bytes more"));
+        // The last measurement was too large.
+        set_measure(|| set_outside(0));
+        assert!(Watch::new().step(0).is_ok());
+        assert_eq!(outside(), 0);
         set_limit(None);
         set_outside(0);
         assert!(filled("rows", 0u8, 10_000_001).is_ok());

@@ -6,19 +6,46 @@
 //! report the private memory within microseconds. On other systems, the limit applies to the memory of the
 //! core.
 
+use crate::reserve::return_free_memory;
 use crate::spill;
 use manylabel_base::budget;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Updates the amount of memory that the core does not count, if there is a limit. The amount does not become
-/// less than `least`. The computed amount may be too small, because the core counts memory that it has
-/// allocated but not yet written, and the system does not report this memory.
-pub(crate) fn look_outside(least: usize) {
+/// The memory outside of the core at the start of the last long computation. Later measurements are not smaller.
+/// They may be too small, because the core counts memory that it has allocated but not yet written, and the system
+/// does not report this memory.
+static LEAST: AtomicUsize = AtomicUsize::new(0);
+
+/// Measures the memory that the core does not count, if there is a limit. Call this function before a long computation.
+///
+/// Freed blocks that the C library keeps for later requests are private memory too. They are first returned to the
+/// system, so that only memory in use counts.
+pub(crate) fn begin_to_look() {
+    LEAST.store(0, Relaxed);
     if budget::limit().is_some() {
-        let outside = private().map_or(0, |private| private.saturating_sub(budget::held()));
-        budget::set_outside(outside.max(least));
+        return_free_memory();
+        look_outside();
+        LEAST.store(budget::outside(), Relaxed);
     }
+}
+
+/// Measures the memory that the core does not count, if there is a limit.
+pub(crate) fn look_outside() {
+    if budget::limit().is_some() {
+        // The core may free blocks during the measurement. They must not count as memory outside of the core.
+        let before = budget::held();
+        let private = private().unwrap_or(0);
+        let outside = private.saturating_sub(before.max(budget::held()));
+        budget::set_outside(outside.max(LEAST.load(Relaxed)));
+    }
+}
+
+/// Returns free memory to the system, and measures the memory that the core does not count.
+fn look_again() {
+    return_free_memory();
+    look_outside();
 }
 
 /// Returns the private memory of the process in bytes, or `None` if the system does not report it.
@@ -40,6 +67,7 @@ fn private() -> Option<usize> {
 #[pyfunction]
 pub(crate) fn set_memory_limit(limit: Option<usize>) -> Option<usize> {
     let before = budget::limit();
+    budget::set_measure(look_again);
     budget::set_limit(limit);
     before
 }
@@ -70,6 +98,13 @@ pub(crate) fn open_spill(_file: i32) -> PyResult<()> {
 #[pyfunction]
 pub(crate) fn close_spill() {
     spill::close();
+}
+
+/// Returns the private memory of the process in bytes, without freed memory, or 0 if the system does not report it.
+#[pyfunction]
+pub(crate) fn private_memory() -> usize {
+    return_free_memory();
+    private().unwrap_or(0)
 }
 
 /// Returns the memory that the core holds, and the most that it has held since the last call of

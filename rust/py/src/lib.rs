@@ -72,7 +72,7 @@ use pyo3::prelude::*;
 pub mod _core {
     #[pymodule_export]
     use crate::budget::{
-        close_spill, memory_held, open_spill, restart_memory_peak, set_memory_limit,
+        close_spill, memory_held, open_spill, private_memory, restart_memory_peak, set_memory_limit,
     };
     #[pymodule_export]
     use crate::correlated::{check_correlated, correlated_scorer, fit_correlated};

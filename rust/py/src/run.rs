@@ -5,13 +5,13 @@
 //! callback, the calling thread sets the stop flag of the [`Watch`], and the computation ends. Work that
 //! takes less time than starting threads runs on the calling thread instead ([`run_here`], [`score`]).
 
-use crate::budget::look_outside;
+use crate::budget::{begin_to_look, look_outside};
 use crate::error::to_py;
 use crate::reserve::{ensure_reserve, return_free_memory};
-use manylabel_base::{Error, Watch, budget};
+use manylabel_base::{Error, Watch};
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
 use pyo3::prelude::*;
-use rayon::ThreadPoolBuilder;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::any::Any;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -67,59 +67,80 @@ fn run_to_end(
     work: &mut (dyn FnMut(&Watch) -> Result<(), Error> + Send),
 ) -> PyResult<()> {
     ensure_reserve().map_err(to_py)?;
-    look_outside(0);
+    begin_to_look();
     let n_threads = n_threads.max(1);
-    let no_thread = |error: &dyn Display| no_thread(n_threads, error);
+    let mut threads = Vec::new();
     let pool = ThreadPoolBuilder::new()
         .num_threads(n_threads)
-        .stack_size(STACK)
+        .spawn_handler(|thread| {
+            let builder = thread::Builder::new().stack_size(STACK);
+            threads.push(builder.spawn(|| thread.run())?);
+            Ok(())
+        })
         .build()
-        .map_err(|error| no_thread(&error))?;
+        .map_err(|error| no_thread(n_threads, &error))?;
     let watch = Watch::new();
     py.detach(|| {
-        let mut n_polls = 0;
-        let result = thread::scope(|scope| {
-            let (tell, told) = channel();
-            let watch = &watch;
-            let worker = thread::Builder::new()
-                .stack_size(STACK)
-                .spawn_scoped(scope, move || {
-                    // The receiver outlives this thread, so sending cannot fail.
-                    let _ = tell.send(pool.install(|| work(watch)));
-                })
-                .map_err(|error| no_thread(&error))?;
-            let mut raised = Ok(());
-            loop {
-                match told.recv_timeout(POLL) {
-                    Ok(result) => {
-                        raised?;
-                        result.map_err(to_py)?;
-                        return report(progress, watch.done());
-                    }
-                    Err(RecvTimeoutError::Disconnected) => {
-                        // The scope panics if a thread panicked and was not joined. So the thread is joined
-                        // here.
-                        let panic = worker.join().err().unwrap_or_else(|| Box::new(""));
-                        return Err(panicked(&*panic));
-                    }
-                    Err(RecvTimeoutError::Timeout) if raised.is_err() => {} // the work was asked to stop
-                    Err(RecvTimeoutError::Timeout) => {
-                        n_polls += 1;
-                        look_outside(budget::outside());
-                        raised = Python::attach(|py| {
-                            py.check_signals()?;
-                            report(progress, watch.done())
-                        })
-                        .inspect_err(|_| watch.stop());
-                    }
-                }
-            }
-        });
+        let (result, n_polls) = wait(&pool, n_threads, progress, &watch, work);
+        drop(pool);
+        for thread in threads {
+            // The memory of a thread is free when it has ended. A panic of the work has been reported in `result`.
+            let _ = thread.join();
+        }
         if n_polls >= LONG {
             return_free_memory();
         }
         result
     })
+}
+
+/// Runs `work` in `pool`, and polls signals and reports progress meanwhile. Also returns the number of polls.
+fn wait(
+    pool: &ThreadPool,
+    n_threads: usize,
+    progress: Option<&Py<PyAny>>,
+    watch: &Watch,
+    work: &mut (dyn FnMut(&Watch) -> Result<(), Error> + Send),
+) -> (PyResult<()>, usize) {
+    let mut n_polls = 0;
+    let result = thread::scope(|scope| {
+        let (tell, told) = channel();
+        let worker = thread::Builder::new()
+            .stack_size(STACK)
+            .spawn_scoped(scope, move || {
+                // The receiver outlives this thread, so sending cannot fail.
+                let _ = tell.send(pool.install(|| work(watch)));
+            })
+            .map_err(|error| no_thread(n_threads, &error))?;
+        let mut raised = Ok(());
+        loop {
+            match told.recv_timeout(POLL) {
+                Ok(result) => {
+                    let _ = worker.join();
+                    raised?;
+                    result.map_err(to_py)?;
+                    return report(progress, watch.done());
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    // The scope panics if a thread panicked and was not joined. So the thread is joined
+                    // here.
+                    let panic = worker.join().err().unwrap_or_else(|| Box::new(""));
+                    return Err(panicked(&*panic));
+                }
+                Err(RecvTimeoutError::Timeout) if raised.is_err() => {} // the work was asked to stop
+                Err(RecvTimeoutError::Timeout) => {
+                    n_polls += 1;
+                    look_outside();
+                    raised = Python::attach(|py| {
+                        py.check_signals()?;
+                        report(progress, watch.done())
+                    })
+                    .inspect_err(|_| watch.stop());
+                }
+            }
+        }
+    });
+    (result, n_polls)
 }
 
 /// The options of a fit: a tuple of the number of threads, and the progress callback or None.
@@ -152,7 +173,7 @@ pub(crate) fn run_here<T: Send>(
     work: impl FnOnce(&Watch) -> Result<T, Error> + Send,
 ) -> PyResult<T> {
     ensure_reserve().map_err(to_py)?;
-    look_outside(0);
+    look_outside();
     // After a panic, unfinished results are dropped with `work`. The borrowed arrays were only read.
     py.detach(|| catch_unwind(AssertUnwindSafe(|| work(&Watch::new()))))
         .map_err(|panic| panicked(&*panic))?
