@@ -72,6 +72,9 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
     same as without a limit. The file has no name. It is deleted at the end of the ``with`` block, or when the
     process ends.
 
+    On Linux, the C library may keep memory that earlier fits have freed, up to 64 MiB for each thread. This
+    memory also counts. To avoid this, set the limit before the first fit.
+
     The limit does not prevent numpy and scipy from copying X or Y before the computation of the core begins.
     The limit applies to all threads of the process. Child processes that are started with fork have the same
     limit. Child processes that are started in another way have no limit.

@@ -274,9 +274,8 @@ def test_measures_leave_out_unknown_entries(two, tmp_path, data):
 
 
 def test_without_a_client(data):
-    program = (
-        f"import manylabel.dask as d; d.predict_topk({str(data[2] / 'model')!r}, {str(data[2] / 'rows')!r})"
-    )
+    program = "import sys, manylabel.dask; manylabel.dask.predict_topk(*sys.argv[1:])"
+    paths = data[2] / "model", data[2] / "rows"
     run = subprocess.run([sys.executable, "-c", program, *paths], capture_output=True, text=True, check=False)
     assert "ValueError: `client` must be given, since there is no current client" in run.stderr
 

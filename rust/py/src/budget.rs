@@ -6,7 +6,7 @@
 //! report the private memory within microseconds. On other systems, the limit applies to the memory of the
 //! core.
 
-use crate::reserve::return_free_memory;
+use crate::reserve::{keep_little_free_memory, return_free_memory};
 use crate::spill;
 use manylabel_base::budget;
 use pyo3::exceptions::PyOSError;
@@ -67,7 +67,10 @@ fn private() -> Option<usize> {
 #[pyfunction]
 pub(crate) fn set_memory_limit(limit: Option<usize>) -> Option<usize> {
     let before = budget::limit();
-    budget::set_measure(look_again);
+    if limit.is_some() {
+        keep_little_free_memory();
+        budget::set_measure(look_again);
+    }
     budget::set_limit(limit);
     before
 }
@@ -101,8 +104,12 @@ pub(crate) fn close_spill() {
 }
 
 /// Returns the private memory of the process in bytes, without freed memory, or 0 if the system does not report it.
+///
+/// From now on, the C library keeps little freed memory. A later memory limit then does not count memory that fits have
+/// freed before the limit was set.
 #[pyfunction]
 pub(crate) fn private_memory() -> usize {
+    keep_little_free_memory();
     return_free_memory();
     private().unwrap_or(0)
 }

@@ -116,6 +116,20 @@ fn discounted(size: usize) {
     }
 }
 
+/// Functions of the C library glibc.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod glibc {
+    use std::ffi::c_int;
+
+    /// The parameter of `mallopt` for the number of free bytes at the end of a heap that are kept.
+    pub(super) const M_TRIM_THRESHOLD: c_int = -1;
+
+    unsafe extern "C" {
+        pub(super) fn malloc_trim(pad: usize) -> c_int;
+        pub(super) fn mallopt(parameter: c_int, value: c_int) -> c_int;
+    }
+}
+
 /// Returns free memory to the system. Does nothing if the C library is not glibc.
 ///
 /// glibc keeps freed blocks for later requests, in separate heaps for up to eight threads per core. Each long
@@ -123,12 +137,21 @@ fn discounted(size: usize) {
 /// which consists of several fits, kept 4 to 5 times the size of a small dense X.
 pub(crate) fn return_free_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    {
-        unsafe extern "C" {
-            fn malloc_trim(pad: usize) -> std::ffi::c_int;
-        }
-        // SAFETY: the function only releases pages of free blocks. It may be called at any time, by any thread.
-        unsafe { malloc_trim(0) };
+    // SAFETY: the function only releases pages of free blocks. It may be called at any time, by any thread.
+    unsafe {
+        glibc::malloc_trim(0);
+    }
+}
+
+/// Makes the C library keep little free memory from now on. Does nothing if the C library is not glibc.
+///
+/// By default, glibc keeps up to 64 MiB at the end of the heap of each thread, and [`return_free_memory`] does not
+/// return them.
+pub(crate) fn keep_little_free_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: the function only changes a number. It may be called at any time, by any thread.
+    unsafe {
+        glibc::mallopt(glibc::M_TRIM_THRESHOLD, 1 << 20);
     }
 }
 
