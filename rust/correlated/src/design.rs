@@ -239,8 +239,6 @@ impl<T: Float> Design<T> {
                 shift: Vec::new(),
             });
         }
-        let mut indptr = filled("the matrix of features", 0i64, x.n_rows() + 1)?;
-        let mut indices = filled("the matrix of features", 0i64, x.nnz())?;
         let mut scaled = filled("the matrix of features", 0.0, x.nnz())?;
         let mut at = 0;
         for row in 0..x.n_rows() {
@@ -250,25 +248,13 @@ impl<T: Float> Design<T> {
             let (cols, values) = x.row(row);
             for (col, value) in cols.iter().zip(values) {
                 let deviation = scales.deviation[col.get()];
-                indices[at] = col.get() as i64;
                 if deviation > 0.0 {
                     scaled[at] = (value.f64() - scales.offset[col.get()]) / deviation;
                 }
                 at += 1;
             }
-            indptr[row + 1] = at as i64;
         }
-        let x = CsrView::new("X", &indptr, &indices, &scaled, x.n_cols())?;
-        Self::of_scaled(x, scales, cuts, watch)
-    }
-
-    /// Creates a sparse design from values that are already scaled.
-    fn of_scaled(
-        x: CsrView<'_, i64, f64>,
-        scales: &Scales,
-        cuts: Vec<Range<usize>>,
-        watch: &Watch,
-    ) -> Result<Self, Error> {
+        let x = x.with_values(&scaled)?;
         let order = ColumnOrder::new(x)?;
         let columns = copied("number of features", order.columns())?;
         let shift = columns.iter().map(|&col| {
