@@ -42,7 +42,7 @@ def need(model):
     return _core.memory_held()[1] - before
 
 def limited(model, room):
-    limit, most = _core.private_memory() + room, 0
+    limit, most = _core.private_memory(False) + room, 0
     def look(_):
         nonlocal most
         most = max(most, private())

@@ -258,9 +258,10 @@ def evaluate(
     # The measures remove unknown entries from the rankings, so the rankings must be longer.
     unknown = unknown_entries(Y)
     most_unknown = 0 if unknown is None else int(np.diff(unknown.indptr).max())
+    n_labels = _client(client).submit(_n_labels, model, pure=False).result()
+    if n_labels != Y.shape[1]:
+        raise ValueError(f"{X}: expected {n_labels:,} labels as in the model, got {Y.shape[1]:,}")
     top = predict_topk(model, X, max(k) + most_unknown, client=client)
-    if top.shape[1] != Y.shape[1]:
-        raise ValueError(f"{X}: expected {top.shape[1]:,} labels as in the model, got {Y.shape[1]:,}")
     found = {
         "P": metrics.precision_at_k(Y, top, k),
         "nDCG": metrics.ndcg_at_k(Y, top, k),
@@ -481,6 +482,11 @@ def _check_cancelled() -> Any:
 @lru_cache(maxsize=2)
 def _model(path: str, made: int) -> Any:
     return load(path)
+
+
+def _n_labels(model: str) -> int:
+    with _ONE_PIECE:
+        return int(_model(model, os.stat(model).st_mtime_ns)._n_labels)
 
 
 def _topk(first: int, model: str, folder: str, k: int, options: dict[str, Any]) -> csr_array:

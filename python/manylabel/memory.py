@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import tempfile
@@ -59,9 +58,9 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
     -----
     Private memory is all memory except files that are memory-mapped, such as the arrays of
     `manylabel.datasets.open_rows`. The Rust core compares each large allocation with the limit before it
-    allocates. On Linux, the memory of Python and numpy also counts, because the core reads the private memory
-    of the process when a computation begins, and then 20 times per second. Other operating systems do not
-    report the private memory, so only the memory of the core counts there.
+    allocates. On Linux, the memory of Python and numpy also counts: the core reads the private memory of the
+    process when a computation begins, then 20 times per second, and before it refuses an allocation. Other
+    operating systems do not report the private memory, so only the memory of the core counts there.
 
     With `spill`, a fit can work on data that are larger than memory. The operating system writes the
     pages of the file to the disk if memory is short, and reads them again. `DiSMECClassifier`,
@@ -72,8 +71,9 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
     same as without a limit. The file has no name. It is deleted at the end of the ``with`` block, or when the
     process ends.
 
-    On Linux, the C library may keep memory that earlier fits have freed, up to 64 MiB for each thread. This
-    memory also counts. To avoid this, set the limit before the first fit.
+    On Linux, the C library glibc keeps up to 64 MiB of freed memory for each heap, and this memory counts.
+    From the first limit on, it keeps only a few MiB. Programs may then become slightly slower, also after the
+    limit is removed. Memory that was freed before may still count, so set the limit before the first fit.
 
     The limit does not prevent numpy and scipy from copying X or Y before the computation of the core begins.
     The limit applies to all threads of the process. Child processes that are started with fork have the same
@@ -93,9 +93,7 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
         bytes_ = None if limit is None else as_bytes(limit, "limit")
         self._spills = spill is not None
         if spill is not None:
-            if not os.path.isdir(spill):
-                code = errno.ENOTDIR if os.path.exists(spill) else errno.ENOENT
-                raise OSError(code, os.strerror(code), os.fspath(spill))
+            os.listdir(spill)  # raises an error that names the folder if there is no such folder
             with tempfile.TemporaryFile(dir=spill) as file:
                 _core.open_spill(file.fileno())
         self._before = _core.set_memory_limit(bytes_)

@@ -16,7 +16,6 @@ renamed when it is complete.
 
 from __future__ import annotations
 
-import errno
 import importlib.metadata
 import json
 import os
@@ -37,7 +36,7 @@ from sklearn.utils import check_random_state
 
 from manylabel import _core
 from manylabel.aside import read_arrays, write_arrays
-from manylabel.datasets.rows import checksum_of, data_or_rows
+from manylabel.datasets.rows import checksum_of, data_or_rows, is_of_folder
 from manylabel.estimator.base import MultiLabelClassifier
 from manylabel.estimator.costs import LabelCosts, label_costs
 from manylabel.estimator.names import as_names, column_names, values_of_frame
@@ -264,16 +263,13 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._choice: Arrays | None = None
+        os.listdir(path)  # raises an error that names the folder if there is no such folder
         try:
             self.about = json.loads((path / "fit.json").read_text())
         except FileNotFoundError:
-            if path.is_dir():
-                raise ValueError(
-                    f"{path}: expected a folder that `shards.fit` has written, but it has no file fit.json"
-                ) from None
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
-        except NotADirectoryError:
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)) from None
+            raise ValueError(
+                f"{path}: expected a folder that `shards.fit` has written, but it has no file fit.json"
+            ) from None
         except ValueError:
             self.about = None
         if not isinstance(self.about, dict) or self.about.get("form") != _FORM:
@@ -308,10 +304,11 @@ class Folder:
                 if name in _FORMATS:
                     found, wanted = _FORMATS[name][bool(found)], _FORMATS[name][bool(wanted)]
                 change = _difference(found, wanted)
-                if name == "X" and ("-" in str(found)) != ("-" in str(wanted)):
+                if name == "X" and is_of_folder(found) != is_of_folder(wanted):
                     # The checksum of a folder of rows also covers Y, so the two cannot be compared.
-                    forms = ("in memory", "a folder of rows")
-                    change = f"X was {forms['-' in str(found)]}, now it is {forms['-' in str(wanted)]}"
+                    change = "X was in memory, now it is a folder of rows"
+                    if is_of_folder(found):
+                        change = "X was a folder of rows, now it is in memory"
                 elif name in _CHECKSUMS:
                     change = f"the checksum was {shown(found)}, now it is {shown(wanted)}"
                 raise ValueError(f"{path}: the folder was made with {what}: {change}")
@@ -393,7 +390,7 @@ class Folder:
         n_pieces, missing = self.n_pieces, self.missing()
         if missing or choice is None:
             raise ValueError(
-                f"{self.path}: {len(missing)} of {n_pieces} pieces are missing, such as "
+                f"{self.path}: {len(missing)} of {n_pieces} pieces are missing; the first is "
                 f"{self.piece_path(missing[0]).name}"
             )
         estimator = from_description(self.about["estimator"])

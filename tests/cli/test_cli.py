@@ -507,7 +507,7 @@ def test_train_in_pieces(run, tmp_path, monkeypatch):
     assert not (tmp_path / "model").exists()
     code, _, err = run("merge", tmp_path / "fit", "-o", tmp_path / "merged")
     assert code == 1
-    assert "pieces are missing, such as piece-000001.npz" in err
+    assert "pieces are missing; the first is piece-000001.npz" in err
     assert run(common, *pieces, "--piece", "2/2")[0] == 0
     assert run("merge", tmp_path / "fit", "-o", tmp_path / "merged")[::2] == (0, "")
     plain = (tmp_path / "plain").read_bytes()

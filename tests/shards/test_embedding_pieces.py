@@ -75,7 +75,9 @@ def test_a_lost_piece_is_fitted_again(tmp_path, data):
     for number in range(shards.Folder(folder).n_pieces):
         before = shards.Folder(folder).piece_path(number).read_bytes()
         shards.Folder(folder).piece_path(number).unlink()
-        with pytest.raises(ValueError, match=rf"1 of .* pieces are missing, such as piece-{number:06}\.npz"):
+        with pytest.raises(
+            ValueError, match=rf"1 of .* pieces are missing; the first is piece-{number:06}\.npz"
+        ):
             shards.merge(folder)
         got = shards.fit(model, X, Y, checkpoint=folder, n_pieces=2)
         assert saved(got, tmp_path / "got") == expected

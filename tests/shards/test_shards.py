@@ -177,7 +177,7 @@ def test_machines_share_the_pieces(tmp_path, data):
         fitted.append(len(set(tmp_path.glob("piece-*.npz")) - before))
         if number != 1:
             assert model is None
-            with pytest.raises(ValueError, match=r"of 7 pieces are missing, such as piece-000000\.npz"):
+            with pytest.raises(ValueError, match=r"of 7 pieces are missing; the first is piece-000000\.npz"):
                 shards.merge(tmp_path)
     assert fitted == [2, 2, 3]
     assert_same_bits(model, expected)

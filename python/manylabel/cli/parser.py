@@ -65,7 +65,8 @@ def make_parser() -> argparse.ArgumentParser:
         help="the method, one of: %(choices)s (default for tables of texts: label-tree)",
     )
     train.add_argument(
-        "data", help="the training data: a file, or a folder that manylabel.datasets.convert wrote"
+        "data",
+        help="the training data: a file, a folder that datasets.convert wrote, or a folder of texts",
     )
     train.add_argument("-o", "--output", required=True, metavar="MODEL", help="the model file to write")
     train.add_argument(

@@ -11,7 +11,6 @@ process is killed, the next call truncates the files to these lengths and contin
 
 from __future__ import annotations
 
-import errno
 import io
 import json
 import os
@@ -32,7 +31,16 @@ from manylabel.datasets.sources import FORMATS, Batch, MissingLabels, format_of,
 from manylabel.estimator.base import core_rows
 from manylabel.estimator.parameters import n_threads
 
-__all__ = ["checksum_of", "convert", "data_or_rows", "folder_of", "has_rows", "open_rows", "store"]
+__all__ = [
+    "checksum_of",
+    "convert",
+    "data_or_rows",
+    "folder_of",
+    "has_rows",
+    "is_of_folder",
+    "open_rows",
+    "store",
+]
 
 # Version of the folder format.
 _FORM = 1
@@ -193,7 +201,7 @@ def convert(
     ]
     target = _path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    _check_own(target)
+    _check_own(target)  # before a lock file is created in a folder of others
     with locked(target / "convert.lock"):
         writer = _Writer(target, inputs)
         if writer.is_complete:
@@ -239,8 +247,10 @@ def store(
             _Writer(folder, {"identity": identity})
             return
         # `blocks` starts with the first block, so the files of an interrupted call cannot be continued.
-        for left in (*folder.glob("*.part"), folder / "convert.json"):
+        # `convert.json` is removed last, because it marks the folder as one of this module.
+        for left in (*folder.glob("*.part"), *(folder / f"{name}.npy" for name in _ARRAYS)):
             left.unlink(missing_ok=True)
+        (folder / "convert.json").unlink(missing_ok=True)
         shape = [0, 0]
         writer = None
         with ExitStack() as stack:
@@ -351,6 +361,11 @@ def checksum_of(X: Any) -> str | None:
     return None if folder is None else str(_about(folder)["checksum"])
 
 
+def is_of_folder(checksum: str) -> bool:
+    """Return whether a checksum is one of `checksum_of`, and not one of arrays in memory."""
+    return "-" in checksum
+
+
 def folder_of(matrix: Any, name: str = "X") -> FilePath | None:
     """Return the folder that the arrays of a matrix are memory-mapped from, or None.
 
@@ -392,7 +407,8 @@ def _version(path: FilePath) -> tuple[int, int]:
 
 def _check_own(folder: FilePath) -> None:
     """Raise a ValueError if a folder has files of others."""
-    if (folder / "rows.json").exists() or (folder / "convert.json").exists():
+    # Another process may finish meanwhile. It writes rows.json before it removes convert.json.
+    if (folder / "convert.json").exists() or (folder / "rows.json").exists():
         return
     others = [
         path.name
@@ -407,18 +423,15 @@ def _check_own(folder: FilePath) -> None:
 
 def _about(folder: FilePath) -> dict[str, Any]:
     """Read the sizes and checksums of a folder."""
+    os.listdir(folder)  # raises an error that names the folder if there is no such folder
     try:
         about = json.loads((folder / "rows.json").read_text())
     except FileNotFoundError:
         if has_rows(folder):
             raise ValueError(f"{folder}: the conversion is not complete; call `convert` again") from None
-        if folder.is_dir():
-            raise ValueError(
-                f"{folder}: expected a folder that `convert` has written, but it has no file rows.json"
-            ) from None
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder)) from None
-    except NotADirectoryError:
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
+        raise ValueError(
+            f"{folder}: expected a folder that `convert` has written, but it has no file rows.json"
+        ) from None
     except ValueError:
         about = None
     if not isinstance(about, dict) or about.get("form") != _FORM:

@@ -187,23 +187,21 @@ pub fn granted(what: &'static str, bytes: usize) -> Result<(), Error> {
 /// Returns the error for a request that exceeds the limit.
 #[cold]
 fn exceeded(what: &'static str, bytes: usize, in_use: usize, limit: usize) -> Error {
-    let needed = if bytes == 0 {
-        String::new()
-    } else {
-        format!("it needs {} more, ", shown(bytes))
-    };
+    let in_use = format!(
+        "{} are in use, and the memory limit is {}",
+        shown(in_use),
+        shown(limit)
+    );
+    // A small array is not the reason that the limit is reached, so its name and size would not help.
+    if bytes < limit / NAMED {
+        return Error::TooLarge {
+            what: "the computation",
+            got: in_use,
+        };
+    }
     Error::TooLarge {
-        // A small array is not the reason that the limit is reached, so its name would not help.
-        what: if bytes < limit / NAMED {
-            "the computation"
-        } else {
-            what
-        },
-        got: format!(
-            "{needed}{} are in use, and the memory limit is {}",
-            shown(in_use),
-            shown(limit)
-        ),
+        what,
+        got: format!("it needs {} more, {in_use}", shown(bytes)),
     }
 }
 
@@ -258,7 +256,7 @@ mod tests {
         assert!(text.starts_with("the computation is too large: 17.0 MB are in use"));
         let small = filled("rows", 0u8, 20_000).expect_err("more is in use than the limit");
         let text = small.to_string();
-        assert!(text.starts_with("the computation is too large: it needs 20000 bytes more"));
+        assert!(text.starts_with("the computation is too large: 17.0 MB are in use"));
         // The last measurement was too large.
         set_measure(|| set_outside(0));
         assert!(Watch::new().step(0).is_ok());

@@ -11,23 +11,35 @@ use crate::spill;
 use manylabel_base::budget;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-/// The memory outside of the core at the start of the last long computation. Later measurements are not smaller.
-/// They may be too small, because the core counts memory that it has allocated but not yet written, and the system
-/// does not report this memory.
+/// The number of long computations that run.
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+
+/// The memory outside of the core when the first of the running computations began, or 0 if none runs. Measurements are
+/// not smaller. They may be too small, because the core counts memory that it has allocated but not yet written, and
+/// the system does not report this memory.
 static LEAST: AtomicUsize = AtomicUsize::new(0);
 
-/// Measures the memory that the core does not count, if there is a limit. Call this function before a long computation.
-///
-/// Freed blocks that the C library keeps for later requests are private memory too. They are first returned to the
-/// system, so that only memory in use counts.
-pub(crate) fn begin_to_look() {
-    LEAST.store(0, Relaxed);
-    if budget::limit().is_some() {
-        return_free_memory();
-        look_outside();
-        LEAST.store(budget::outside(), Relaxed);
+/// A long computation that runs.
+pub(crate) struct Running;
+
+impl Running {
+    /// Begins a computation. Measures the memory that the core does not count, if there is a limit.
+    pub(crate) fn begin() -> Self {
+        if RUNNING.fetch_add(1, SeqCst) == 0 {
+            look_outside();
+            LEAST.store(budget::outside(), SeqCst);
+        }
+        Self
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if RUNNING.fetch_sub(1, SeqCst) == 1 {
+            LEAST.store(0, SeqCst);
+        }
     }
 }
 
@@ -38,13 +50,17 @@ pub(crate) fn look_outside() {
         let before = budget::held();
         let private = private().unwrap_or(0);
         let outside = private.saturating_sub(before.max(budget::held()));
-        budget::set_outside(outside.max(LEAST.load(Relaxed)));
+        budget::set_outside(outside.max(LEAST.load(SeqCst)));
     }
 }
 
-/// Returns free memory to the system, and measures the memory that the core does not count.
+/// Returns freed memory to the system, and measures the memory that the core does not count. Freed blocks that the C
+/// library keeps for later requests are private memory too, but only memory in use should count.
 fn look_again() {
+    let before = private().unwrap_or(0);
     return_free_memory();
+    let returned = before.saturating_sub(private().unwrap_or(0));
+    LEAST.store(LEAST.load(SeqCst).saturating_sub(returned), SeqCst);
     look_outside();
 }
 
@@ -69,6 +85,7 @@ pub(crate) fn set_memory_limit(limit: Option<usize>) -> Option<usize> {
     let before = budget::limit();
     if limit.is_some() {
         keep_little_free_memory();
+        return_free_memory();
         budget::set_measure(look_again);
     }
     budget::set_limit(limit);
@@ -105,11 +122,13 @@ pub(crate) fn close_spill() {
 
 /// Returns the private memory of the process in bytes, without freed memory, or 0 if the system does not report it.
 ///
-/// From now on, the C library keeps little freed memory. A later memory limit then does not count memory that fits have
-/// freed before the limit was set.
+/// With `keep_little`, the C library keeps little freed memory from now on, as with a memory limit. A later limit then
+/// does not count memory that computations have freed meanwhile.
 #[pyfunction]
-pub(crate) fn private_memory() -> usize {
-    keep_little_free_memory();
+pub(crate) fn private_memory(keep_little: bool) -> usize {
+    if keep_little {
+        keep_little_free_memory();
+    }
     return_free_memory();
     private().unwrap_or(0)
 }

@@ -123,6 +123,11 @@ mod glibc {
 
     /// The parameter of `mallopt` for the number of free bytes at the end of a heap that are kept.
     pub(super) const M_TRIM_THRESHOLD: c_int = -1;
+    /// The parameter of `mallopt` for the size of blocks that are mapped separately.
+    pub(super) const M_MMAP_THRESHOLD: c_int = -3;
+    /// With a memory limit, blocks of this size are returned to the system when they are freed. Pages of smaller blocks
+    /// are used again, which saves time.
+    pub(super) const LARGE: c_int = 4 << 20;
 
     unsafe extern "C" {
         pub(super) fn malloc_trim(pad: usize) -> c_int;
@@ -145,13 +150,14 @@ pub(crate) fn return_free_memory() {
 
 /// Makes the C library keep little free memory from now on. Does nothing if the C library is not glibc.
 ///
-/// By default, glibc keeps up to 64 MiB at the end of the heap of each thread, and [`return_free_memory`] does not
-/// return them.
+/// By default, glibc keeps up to 64 MiB at the end of each heap, and [`return_free_memory`] does not return them. The
+/// setting holds for the whole process and cannot be undone, because glibc then no longer adapts these sizes.
 pub(crate) fn keep_little_free_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: the function only changes a number. It may be called at any time, by any thread.
+    // SAFETY: the function changes two numbers. Other threads may read the old or the new numbers meanwhile.
     unsafe {
-        glibc::mallopt(glibc::M_TRIM_THRESHOLD, 1 << 20);
+        glibc::mallopt(glibc::M_MMAP_THRESHOLD, glibc::LARGE);
+        glibc::mallopt(glibc::M_TRIM_THRESHOLD, glibc::LARGE);
     }
 }
 

@@ -5,7 +5,7 @@
 //! callback, the calling thread sets the stop flag of the [`Watch`], and the computation ends. Work that
 //! takes less time than starting threads runs on the calling thread instead ([`run_here`], [`score`]).
 
-use crate::budget::{begin_to_look, look_outside};
+use crate::budget::{Running, look_outside};
 use crate::error::to_py;
 use crate::reserve::{ensure_reserve, return_free_memory};
 use manylabel_base::{Error, Watch};
@@ -67,7 +67,6 @@ fn run_to_end(
     work: &mut (dyn FnMut(&Watch) -> Result<(), Error> + Send),
 ) -> PyResult<()> {
     ensure_reserve().map_err(to_py)?;
-    begin_to_look();
     let n_threads = n_threads.max(1);
     let mut threads = Vec::new();
     let pool = ThreadPoolBuilder::new()
@@ -77,33 +76,52 @@ fn run_to_end(
             threads.push(builder.spawn(|| thread.run())?);
             Ok(())
         })
-        .build()
-        .map_err(|error| no_thread(n_threads, &error))?;
+        .build();
     let watch = Watch::new();
     py.detach(|| {
-        let (result, n_polls) = wait(&pool, n_threads, progress, &watch, work);
-        drop(pool);
+        let _running = Running::begin();
+        let mut n_polls = 0;
+        let result = match pool {
+            Ok(pool) => wait(&pool, progress, &watch, &mut n_polls, work),
+            Err(error) => Err(Failed::Start(error.to_string())),
+        };
+        // The threads end, because the pool is dropped. The memory of a thread is free when it has ended.
         for thread in threads {
-            // The memory of a thread is free when it has ended. A panic of the work has been reported in `result`.
-            let _ = thread.join();
+            let _ = thread.join(); // rayon passes a panic of the work to the thread that waits for it
         }
         if n_polls >= LONG {
             return_free_memory();
         }
-        result
+        result.map_err(|failed| match failed {
+            Failed::Start(error) => no_thread(n_threads, &error),
+            Failed::Work(error) => error,
+        })
     })
 }
 
-/// Runs `work` in `pool`, and polls signals and reports progress meanwhile. Also returns the number of polls.
+/// Why [`wait`] failed.
+enum Failed {
+    /// The system did not start a thread, for the given reason.
+    Start(String),
+    /// The work or the progress callback failed.
+    Work(PyErr),
+}
+
+impl From<PyErr> for Failed {
+    fn from(error: PyErr) -> Self {
+        Self::Work(error)
+    }
+}
+
+/// Runs `work` in `pool`, and polls signals and reports progress meanwhile. `n_polls` counts the polls.
 fn wait(
     pool: &ThreadPool,
-    n_threads: usize,
     progress: Option<&Py<PyAny>>,
     watch: &Watch,
+    n_polls: &mut usize,
     work: &mut (dyn FnMut(&Watch) -> Result<(), Error> + Send),
-) -> (PyResult<()>, usize) {
-    let mut n_polls = 0;
-    let result = thread::scope(|scope| {
+) -> Result<(), Failed> {
+    thread::scope(|scope| {
         let (tell, told) = channel();
         let worker = thread::Builder::new()
             .stack_size(STACK)
@@ -111,7 +129,7 @@ fn wait(
                 // The receiver outlives this thread, so sending cannot fail.
                 let _ = tell.send(pool.install(|| work(watch)));
             })
-            .map_err(|error| no_thread(n_threads, &error))?;
+            .map_err(|error| Failed::Start(error.to_string()))?;
         let mut raised = Ok(());
         loop {
             match told.recv_timeout(POLL) {
@@ -119,17 +137,17 @@ fn wait(
                     let _ = worker.join();
                     raised?;
                     result.map_err(to_py)?;
-                    return report(progress, watch.done());
+                    return Ok(report(progress, watch.done())?);
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     // The scope panics if a thread panicked and was not joined. So the thread is joined
                     // here.
                     let panic = worker.join().err().unwrap_or_else(|| Box::new(""));
-                    return Err(panicked(&*panic));
+                    return Err(panicked(&*panic).into());
                 }
                 Err(RecvTimeoutError::Timeout) if raised.is_err() => {} // the work was asked to stop
                 Err(RecvTimeoutError::Timeout) => {
-                    n_polls += 1;
+                    *n_polls += 1;
                     look_outside();
                     raised = Python::attach(|py| {
                         py.check_signals()?;
@@ -139,8 +157,7 @@ fn wait(
                 }
             }
         }
-    });
-    (result, n_polls)
+    })
 }
 
 /// The options of a fit: a tuple of the number of threads, and the progress callback or None.
