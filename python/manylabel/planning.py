@@ -36,8 +36,8 @@ _FEWEST_ROWS = 64
 _SHORT = 0.2
 _REPEATS = 3
 # The forecast of the memory can be too low by this share of the memory that the fit adds. For 7 estimators
-# and 3 shapes of made data, at most 1.22 times the forecast was needed. On real data, two of twelve forecasts
-# are lower: Rembrandt on reuters-21578 (1.7) and the smooth link on bibtex (1.4).
+# and 3 shapes of made data, at most 1.22 times the forecast was needed. For one of twelve fits to real data,
+# Rembrandt on reuters-21578, it was 1.7 times.
 _RESERVE = 0.25
 # The memory that the reserve covers at least, in bytes: threads, blocks that are too small to be counted, and
 # freed blocks between other blocks. A fit to 3,000 rows needed 6.6 MB more than the counted blocks.
