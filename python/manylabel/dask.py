@@ -120,18 +120,19 @@ def fit(
     work of the client. If a worker dies, its piece is fitted again on another worker. Workers may join the
     cluster during the fit.
 
-    The fit of a `CorrLogClassifier` consists of rounds instead of pieces. A round usually computes a gradient
-    and then takes a step. The workers divide the work of each round among themselves, except for short rounds
-    (see `manylabel.shards.fit`). They exchange the results of a round as files in the folder `checkpoint`.
-    This fit uses the workers that the cluster has when the first round starts. A worker that joins later is
-    used in this fit only if it replaces a worker that has died. Several workers are useful for a
-    `CorrLogClassifier` only if the computation of a gradient takes at least about 0.1 seconds. A smaller fit
-    is faster without them. For example, a fit to 3,000 rows with 2,000 features and 300 labels takes 0.27
-    seconds with the method ``fit``, and 0.37 seconds with two workers.
+    The fit of a `CorrLogClassifier` consists of rounds, which are divided into pieces. A round usually
+    computes a gradient and then takes a step. The workers divide the work of each round among themselves,
+    except for short rounds (see `manylabel.shards.fit`). They exchange the results of a round as files in the
+    folder `checkpoint`. This fit uses the workers that the cluster has when the first round starts. A worker
+    that joins later is used in this fit only if it replaces a worker that has died. Several workers are
+    useful for a `CorrLogClassifier` only if the computation of a gradient takes at least about 0.1 seconds. A
+    smaller fit is faster without them. For example, a fit to 3,000 rows with 2,000 features and 300 labels
+    takes 0.27 seconds with the method ``fit``, and 0.37 seconds with two workers.
 
-    If X and Y are in memory, the client writes them once to the folder `checkpoint`, and every worker
-    memory-maps them. Workers on one machine share the memory. The blocks of a dask array are computed on the
-    client, one after the other, and are written as sparse rows.
+    If X and Y are in memory, or if `sample_weight` is given, the client writes X and Y once to the folder
+    `checkpoint`, and every worker memory-maps them. Workers on one machine share the memory. The client
+    computes the blocks of a dask array one after the other, and writes them as sparse rows to the folder
+    ``<checkpoint>-data`` next to `checkpoint`. This folder is not deleted, unless `checkpoint` is None.
 
     Examples
     --------
@@ -146,7 +147,9 @@ def fit(
     options = {"any_cpu": any_cpu, "label_weight": label_weight, "propensities": propensities}
     if checkpoint is None:
         with tempfile.TemporaryDirectory(prefix="manylabel-") as folder:
-            return _fit(estimator, X, Y, sample_weight, client, Path(folder), n_pieces, options)
+            # The blocks of dask arrays are stored next to this path, so they are also removed.
+            path = Path(folder, "fit")
+            return _fit(estimator, X, Y, sample_weight, client, path, n_pieces, options)
     return _fit(estimator, X, Y, sample_weight, client, Path(checkpoint), n_pieces, options)
 
 
@@ -161,7 +164,8 @@ def predict_topk(
         The model file, which `manylabel.save` has written and all workers must be able to reach. Each worker
         loads the file once.
     X : str or path-like
-        A folder that `manylabel.datasets.convert` wrote and that all workers can reach.
+        A folder that `manylabel.datasets.convert` wrote. The client and all workers must be able to reach the
+        folder.
     k : int, default=5
         Number of labels per row, >= 1.
     client : distributed.Client or None, default=None
@@ -218,8 +222,8 @@ def evaluate(
     model : str or path-like
         The model file, which `manylabel.save` has written and all workers must be able to reach.
     X : str or path-like
-        A folder with X and Y that `manylabel.datasets.convert` wrote. All workers must be able to reach the
-        folder.
+        A folder with X and Y that `manylabel.datasets.convert` wrote. The client and all workers must be able
+        to reach the folder.
     k : sequence of int, default=(1, 3, 5)
         Numbers of top-ranked labels to use; each >= 1.
     propensities : ndarray of shape (n_labels,), default=None

@@ -62,12 +62,10 @@ class Plan:
     seconds : float
         Time of the fit, in seconds.
     latency : float or None
-        Time of the prediction of a single row, in seconds. The value is None if the estimator has no method
-        ``predict_topk``.
+        Time of the prediction of a single row, in seconds, with the model of the largest subset. The value is
+        None if the estimator has no method ``predict_topk``.
     rows : tuple of int
-        `plan` fits the estimator to subsets of the rows of X, and computes the forecast from these fits.
-        `rows` contains the number of rows of each subset, in increasing order. `latency` is measured with the
-        model of the largest subset.
+        Numbers of rows of the subsets that `plan` fitted the estimator to, in increasing order.
     budget : int or None
         The argument `memory` of `plan`, in bytes. None means that there is no budget.
     advice : tuple of str
@@ -156,8 +154,8 @@ def plan(
     Y : array-like or sparse matrix of shape (n_samples, n_labels), default=None
         0/1 indicator matrix, in which NaN marks unknown entries. Y must be None if X is a folder.
     memory : int, str or None, default=None
-        A budget for the private memory of the process (see `memory_limit`), such as "8GB". If the budget is
-        not kept (see `Plan`), the plan contains advice. None means that there is no budget.
+        A budget for the private memory of the process (see `memory_limit`), such as "8GB". If the fit
+        may exceed the budget (see `Plan`), the plan contains advice. None means that there is no budget.
     n_jobs : int or None, default=None
         Number of threads of the fit. None means the parameter `n_jobs` of the estimator.
     max_seconds : float, default=20.0
@@ -165,7 +163,7 @@ def plan(
         is always fitted to the two smallest subsets, even if these fits take longer. Each subset has at least
         64 rows (or all rows of smaller data). Data with fewer than 130 rows have a single subset.
     random_state : int, default=0
-        Seed of the subsets.
+        Seed of the random choice of the subsets.
 
     Returns
     -------
@@ -177,7 +175,7 @@ def plan(
     TypeError
         If the estimator is not an estimator of this package, or if `memory` is not an int, a str or None.
     ValueError
-        If an argument is not valid, or if X is not a folder of rows.
+        If an argument is not valid, or if X is the path of a folder that `convert` has not written.
     OSError
         If the folder X does not exist, or if a file cannot be opened.
 

@@ -169,15 +169,15 @@ def fit(
     With ``random_state=None``, the seed is drawn once and stored in the folder. The parameters `n_jobs` and
     `verbose` may differ between calls.
 
-    Each call copies X once, unless X is a folder and `normalize` does not scale columns. Each call needs
-    as much memory for X as the method ``fit``, but it needs memory only for the weights of one piece. The
-    call that returns the estimator needs memory for all weights. With `LabelTreeClassifier`, each call
-    sends all rows through the finished levels of the trees, and needs memory for the weights of these
-    levels. With `Rembrandt`, each call copies X and Y, also if X is a folder. Each call reads the pieces of
-    the finished regressions and orthogonalizes their results, in O(n_labels m^2) time for m random vectors.
-    If the parameter `solver` of `Rembrandt` is not "cg", each call also factorizes the Gram matrix once for
-    each penalty. For each group of components, the file of a piece has 32 numbers per label. In the last
-    regression, it has 32 numbers per feature instead.
+    Each call needs as much memory for X as the method ``fit``. `DiSMECClassifier` and `LabelTreeClassifier`
+    do not copy X if it is a folder and `normalize` does not scale columns. A call with `DiSMECClassifier`
+    needs memory for the weights of one piece only. The call that returns the estimator needs memory for all
+    weights. With `LabelTreeClassifier`, each call sends all rows through the finished levels of the trees,
+    and needs memory for the weights of these levels. With `Rembrandt`, each call copies X and Y, also if X is
+    a folder. Each call reads the pieces of the finished regressions and orthogonalizes their results, in
+    O(n_labels m^2) time for m random vectors. If the parameter `solver` of `Rembrandt` is not "cg", each call
+    also factorizes the Gram matrix once for each penalty. For each group of components, the file of a piece
+    has 32 numbers per label. In the last regression, it has 32 numbers per feature instead.
 
     The fit of a `CorrLogClassifier` consists of rounds. A round usually computes a gradient and then takes a
     step. The state of the fit is stored every five seconds, or less often if storing takes more than a

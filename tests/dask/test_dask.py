@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -90,7 +91,7 @@ def test_any_number_of_workers(tmp_path, data, n_workers):
 @pytest.mark.parametrize(
     "form", ["memory", "dense Y", "float64", "weights", "dask", "unknown entries", "unknown entries in dask"]
 )
-def test_forms_of_data(two, tmp_path, data, form):
+def test_forms_of_data(two, tmp_path, data, form, monkeypatch):
     X, Y, _, _ = data
     weights = None
     if form == "dense Y":
@@ -122,7 +123,13 @@ def test_forms_of_data(two, tmp_path, data, form):
 
         X, Y = of(X), of(Y)
     model = ml.DiSMECClassifier(C=1.0, random_state=0)
-    got = ml.dask.fit(model, X, Y, weights, checkpoint=tmp_path / "fit", n_pieces=5, **costs)
+    checkpoint = tmp_path / "fit"
+    if form == "dask":
+        checkpoint = None
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+        (tmp_path / "temporary").mkdir()
+    got = ml.dask.fit(model, X, Y, weights, checkpoint=checkpoint, n_pieces=5, **costs)
+    assert form != "dask" or not list((tmp_path / "temporary").iterdir())
     got.save(tmp_path / "got")
     expected.save(tmp_path / "expected")
     assert (tmp_path / "got").read_bytes() == (tmp_path / "expected").read_bytes()

@@ -99,6 +99,19 @@ def test_svmlight(tmp_path, data, small_blocks, zero_based):
     assert got_y.shape[1] == Y.indices.max() + 1
 
 
+def test_columns_of_arff_files_without_values(tmp_path):
+    text = "@relation 't: -C 2'\n" + "".join(f"@attribute {kind} {{0,1}}\n" for kind in ("a", "b"))
+    text += "@attribute x numeric\n@attribute y numeric\n@data\n1,0,0.5,0\n0,0,1.5,0\n"
+    (tmp_path / "a.arff").write_text(text)
+    convert(tmp_path / "a.arff", tmp_path / "rows")
+    X, Y = open_rows(tmp_path / "rows")
+    assert X.shape == Y.shape == (2, 2)
+    assert X.toarray().tolist() == [[0.5, 0.0], [1.5, 0.0]]
+    assert Y.toarray().tolist() == [[1, 0], [0, 0]]
+    with pytest.raises(ValueError, match=r"expected a feature below 1"):
+        convert(tmp_path / "a.arff", tmp_path / "other", n_features=1)
+
+
 def test_arff(tmp_path):
     (tmp_path / "tiny.arff").write_text(
         "@relation 't: -C 2'\n@attribute a {0,1}\n@attribute b {0,1}\n@attribute x numeric\n"

@@ -98,11 +98,11 @@ def convert(
         the package pyarrow. "auto" chooses the format by the extension of each file name. Files with an
         unknown extension have the format "xc".
     n_features : int or None, default=None
-        Number of features. None means the number that the files state. If they do not state it, None means
-        the largest column index of a feature plus 1.
+        Number of features. None means the number that the files state ("xc" and "arff"). For other formats,
+        None means the largest column index of a feature that occurs, plus 1. Pass the number if several
+        folders must have the same columns.
     n_labels : int or None, default=None
-        Number of labels. None means the number that the files state. If they do not state it, None means the
-        largest column index of a label plus 1.
+        Number of labels. None has the same meaning as for `n_features`.
     zero_based : bool, default=False
         Whether the features of svmlight files are numbered from 0. If False, they are numbered from 1. Labels
         are always numbered from 0.
@@ -546,7 +546,7 @@ class _Writer:
 
     def _write(self, file: int, batch: Batch, path: FilePath, shape: Sequence[int | None]) -> None:
         for axis, (what, columns) in enumerate((("feature", batch.x_columns), ("label", batch.y_columns))):
-            last, size = int(columns.max(initial=-1)), shape[axis]
+            last, size = max(int(columns.max(initial=-1)), batch.widths[axis] - 1), shape[axis]
             if size is not None and last >= size:
                 raise ValueError(f"{path}: expected a {what} below {size} (counted from 0), got {last}")
             self._columns[axis] = max(self._columns[axis], last + 1)

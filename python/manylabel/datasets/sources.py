@@ -73,6 +73,8 @@ class Batch(NamedTuple):
     y_values: NDArray[np.float32]
     #: The position after the batch.
     position: list[int]
+    #: Numbers of features and labels that the file states, or 0.
+    widths: tuple[int, int] = (0, 0)
 
 
 class Source(NamedTuple):
@@ -321,7 +323,7 @@ def _arff(
     if at is None:
         X, Y = load_arff(path, xml, missing_labels=missing_labels)
         rows = csr_array(X)
-        yield _batch(rows, csr_array(Y), [1])
+        yield _batch(rows, csr_array(Y), [1])._replace(widths=(X.shape[1], Y.shape[1]))
 
 
 def _batch(X: csr_array, Y: csr_array, position: list[int]) -> Batch:
