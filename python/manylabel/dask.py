@@ -258,11 +258,12 @@ def evaluate(
     >>> manylabel.dask.evaluate("model.safetensors", "rows")["P@1"]  # doctest: +SKIP
     0.7
     """
-    model, (_, Y) = _model_path(model), open_rows(X)
+    client, model = _client(client), _model_path(model)
+    _, Y = open_rows(X)
     # The measures remove unknown entries from the rankings, so the rankings must be longer.
     unknown = unknown_entries(Y)
     most_unknown = 0 if unknown is None else int(np.diff(unknown.indptr).max())
-    n_labels = _client(client).submit(_n_labels, model, pure=False).result()
+    n_labels = client.submit(_n_labels, model, pure=False).result()
     if n_labels != Y.shape[1]:
         raise ValueError(f"{X}: expected {n_labels:,} labels as in the model, got {Y.shape[1]:,}")
     top = predict_topk(model, X, max(k) + most_unknown, client=client)

@@ -298,6 +298,7 @@ def test_wrong_folders_and_models(two, tmp_path, data):
         ml.dask.fit(ml.LEMLClassifier(), folder / "rows", client=two)
     with pytest.raises(ValueError, match="`Y` must be None"):
         ml.dask.fit(model, folder / "rows", data[1], client=two)
+    assert folder.exists()
     with pytest.raises(TypeError, match="`model` must be the path of a model file, got DiSMECClassifier"):
         ml.dask.evaluate(data[3], folder / "rows", client=two)
     with pytest.raises(IsADirectoryError, match="`model` must be a model file, got a folder"):
