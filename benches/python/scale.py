@@ -240,21 +240,27 @@ def rounds(folder):
     X, Y = make_multilabel(300_000, 2000, 300, n_nonzero=20, random_state=1)
     starts = range(0, X.shape[0], 10_000)
     rows.store(((X[at : at + 10_000], Y[at : at + 10_000]) for at in starts), folder / "rows", "made")
-    compared(folder / "rows", CORRLOG, "made, 300,000 rows, 300 labels")
+    compared(folder / "rows", CORRLOG, "made, 300,000 rows, 300 labels", REPEATS + 2)
 
 
-def compared(rows, model, name_of_set):
-    """Measure the seconds of plain fits, of fits in pieces and of fits on a cluster."""
+def compared(rows, model, name_of_set, repeats=REPEATS):
+    """Measure the seconds of plain fits, of fits in pieces and of fits on a cluster.
+
+    The ratios are medians of the ratios of fits that follow one another, because the speed of a machine may
+    drift.
+    """
     kinds = [("plain", 1), ("plain", 2), ("pieces", 1), ("dask", 1), ("dask", 2)]
     times, spent = {kind: [] for kind in kinds}, {kind: [] for kind in kinds}
     child(FIT, "plain", rows, 2, model)  # writes the prepared rows
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         for kind in kinds:
             seconds, cpu = map(float, child(FIT, kind[0], rows, kind[1], model))
             times[kind].append(seconds)
             spent[kind].append(cpu)
-    median = {kind: statistics.median(of) for kind, of in times.items()}
-    cpu = {kind: statistics.median(of) for kind, of in spent.items()}
+
+    def ratio(of, upper, lower):
+        return statistics.median(a / b for a, b in zip(of[upper], of[lower], strict=True))
+
     names = {
         ("plain", 1): "fit, 1 thread",
         ("plain", 2): "fit, 2 threads",
@@ -262,19 +268,20 @@ def compared(rows, model, name_of_set):
         ("dask", 1): "dask.fit, 1 worker of 1 thread",
         ("dask", 2): "dask.fit, 2 workers of 1 thread",
     }
-    gain = median["plain", 1] / median["plain", 2]
     for kind, name in names.items():
         figures = {
-            "s": round(median[kind], 2),
-            "time over the fit with as many threads": round(median[kind] / median["plain", kind[1]], 2),
-            "processor s": round(cpu[kind], 2),
-            "processor s over the fit with as many threads": round(cpu[kind] / cpu["plain", kind[1]], 2),
-            "speedup over one thread": round(median[kind[0], 1] / median[kind], 2),
+            "s": round(statistics.median(times[kind]), 2),
+            "time over the fit with as many threads": round(ratio(times, kind, ("plain", kind[1])), 2),
+            "processor s": round(statistics.median(spent[kind]), 2),
+            "processor s over the fit with as many threads": round(ratio(spent, kind, ("plain", kind[1])), 2),
+            "speedup over one thread": round(ratio(times, (kind[0], 1), kind), 2),
         }
         if kind == ("dask", 2):
-            figures["share of the speedup of two threads"] = round(
-                median["dask", 1] / median["dask", 2] / gain, 2
-            )
+            shares = [
+                dask1 / dask2 / (plain1 / plain2)
+                for plain1, plain2, _, dask1, dask2 in zip(*times.values(), strict=True)
+            ]
+            figures["share of the speedup of two threads"] = round(statistics.median(shares), 2)
         print(name, figures)
         record.write("scale_fits", name_of_set, name, figures)
 

@@ -504,7 +504,7 @@ def _check_ends(name: str, ends: NDArray[np.integer[Any]], count: int, items: st
         at = int(falls.argmax())
         raise ValueError(f"{name} must not decrease, got {ends[at]} followed by {ends[at + 1]}")
     if ends[-1] != count:
-        raise ValueError(f"{name} must end with {count}, the number of {items}, got {ends[-1]}")
+        raise ValueError(f"the last value of {name} must be {count}, the number of {items}, got {ends[-1]}")
 
 
 def _decode(content: NDArray[np.uint8]) -> Any:

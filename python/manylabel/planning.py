@@ -62,8 +62,8 @@ class Plan:
     seconds : float
         Time of the fit, in seconds.
     latency : float or None
-        Time of the prediction of a single row, in seconds, with the model of the largest subset. The value is
-        None if the estimator has no method ``predict_topk``.
+        Time to predict a single row, in seconds. It is measured with the model that was fitted to the largest
+        subset of the rows (see `rows`). The value is None if the estimator has no method ``predict_topk``.
     rows : tuple of int
         Numbers of rows of the subsets that `plan` fitted the estimator to, in increasing order.
     budget : int or None
@@ -93,9 +93,9 @@ class Plan:
     def keeps_budget(self) -> bool:
         """Whether the fit is expected to stay within the budget. The value is True if there is no budget.
 
-        The forecast is not exact. The value is therefore True only if the budget exceeds `memory` by a
-        quarter of `fit_memory`, and by at least 8 MiB. This reserve was enough for most estimators and data
-        sets, but not for all.
+        The forecast is not exact. The value is therefore True only if the budget is larger than the forecast,
+        the attribute `memory`, by at least a reserve. The reserve is a quarter of `fit_memory`, or 8 MiB if
+        that is more. It was enough for most estimators and data sets, but not for all.
         """
         return self.budget is None or self.memory + self._reserve <= self.budget
 

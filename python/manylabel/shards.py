@@ -647,7 +647,7 @@ class Work:
                 write_arrays(path, task.fit(first, end, tell.restart()))
         except Exception as error:
             if hasattr(error, "add_note"):  # from Python 3.11 on
-                error.add_note(f"in piece {number + 1} of {self.n_pieces}")
+                error.add_note(f"in {path.name}, one of {self.n_pieces} pieces")
             raise
         finally:
             if rounds is not None:

@@ -373,7 +373,7 @@ HOSTILE = {
     ),
     "strings too short": (
         strings_file([0, 1]),
-        "the end positions of the strings 'a_' must end with 3, the number of bytes, got 1",
+        "the last value of the end positions of the strings 'a_' must be 3, the number of bytes, got 1",
     ),
     "strings without ends": (
         strings_file([]),
@@ -406,7 +406,7 @@ HOSTILE = {
     ),
     "pointers too far": (
         sparse_file(indptr=(0, 1, 3)),
-        "`indptr` of a sparse matrix must end with 2, the number of indices, got 3",
+        "the last value of `indptr` of a sparse matrix must be 2, the number of indices, got 3",
     ),
     "pointers missing": (
         sparse_file(shape=(3, 2)),

@@ -413,7 +413,7 @@ class Model:
         """Check the arguments, and do nothing else.
 
         In omikuji, this method converts weights to dense arrays to make predictions faster.
-        `LabelTreeClassifier` finds weights with hash tables, so it needs no dense arrays.
+        `LabelTreeClassifier` looks up weights in hash tables when it predicts, so it needs no dense arrays.
 
         Parameters
         ----------

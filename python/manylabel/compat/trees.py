@@ -156,8 +156,8 @@ def load_pecos(path: str | os.PathLike[str]) -> LabelTreeClassifier:
     -------
     LabelTreeClassifier
         The classifier. Labels and features have the same indices as in PECOS. The parameter `beam` is set to
-        the parameter ``only_topk`` of the last level above the labels. If the model has only one level,
-        `beam` keeps its default.
+        the value ``only_topk`` that PECOS stored for the level directly above the labels. If the model has
+        only one level, `beam` keeps its default.
 
     Raises
     ------
@@ -172,7 +172,8 @@ def load_pecos(path: str | os.PathLike[str]) -> LabelTreeClassifier:
     -----
     The probability of a label is ``exp(score + threshold_)``, where ``score`` is the score of `predict_topk`.
     If the ``beam_size`` of PECOS is passed to `predict_topk` as `beam`, the probability equals the score of
-    PECOS, up to rounding. Rows are not scaled. A model with a bias has an additional feature, whose value is
+    PECOS, up to rounding. The classifier does not scale the rows of X, so pass the same features as to
+    PECOS. A model with a bias has an additional feature, whose value is
     the bias in every row. The intercept of a label is the weight of this feature times the bias. Models in
     PECOS' memory-mapped format must be saved again as npz.
     """

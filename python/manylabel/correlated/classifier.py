@@ -530,9 +530,9 @@ class CorrLogClassifier(MultiLabelClassifier):
             If `label` is given, a `LabelExplanation` with the contributions to this label. If `label` is
             None, an `Explanation` with the contributions to every label. The contributions to a label are
             those of the features, those of the other predicted labels, and the intercept minus `threshold_`.
-            They sum to the log-odds of the label, given the other predicted labels, minus `threshold_`.
-            Features and labels with the contribution 0 are left out. The ``repr`` of the `Explanation` is a
-            text that lists the contributions to the predicted labels.
+            Their sum is ``log_odds - threshold_``. These log-odds are conditional on the other predicted
+            labels. Features and labels with the contribution 0 are left out. The ``repr`` of the
+            `Explanation` is a text that lists the contributions to the predicted labels.
 
         Raises
         ------

@@ -224,8 +224,8 @@ def p_values(risks: NDArray[np.float64], n: int, alpha: float) -> NDArray[np.flo
     Parameters
     ----------
     risks : ndarray
-        Mean risk over the same `n` rows, one value for each bound that is tested. The risk of a row is from
-        0 to 1.
+        Mean risks over the same `n` rows, one for each bound on the probability that is tested. The risk of a
+        row is from 0 to 1.
     n : int
         Number of rows.
     alpha : float

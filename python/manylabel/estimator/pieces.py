@@ -71,11 +71,11 @@ class Pieces(Protocol):
 
     @property
     def stages(self) -> list[int]:
-        """The first unit of each stage."""
+        """The number of the first unit of each stage."""
         ...
 
     def complete(self, pieces: Sequence[Arrays], report: Tell) -> None:
-        """Take the results of all pieces of a stage, because the next stage needs these results."""
+        """Use the results of all pieces of a stage, so that units of the next stage can be fitted."""
 
     def fit(self, first: int, end: int, report: Tell) -> Arrays:
         """Fit the units from `first` to ``end - 1``."""
@@ -125,7 +125,7 @@ class Rounds(Protocol):
         ...
 
     def complete(self, results: Sequence[NDArray[np.uint8]], report: Tell) -> None:
-        """Take the step of the next round. `results` has the results of all units, in order."""
+        """Finish the current round. `results` has the results of all its units, in order."""
 
     def state(self) -> NDArray[np.uint8]:
         """Return the state, from which `restore` continues the fit."""

@@ -199,9 +199,9 @@ class ScaledFeatures:
         factors : ndarray of shape (n_seen_features, n_factors), dtype float32
             Factors of the unscaled features.
         shift : ndarray of shape (n_factors,), dtype float32
-            The part of ``X @ factors`` that comes from the column means. Subtract `shift` from ``X @
-            factors`` to get the product for the centered columns. Columns that are not centered do not
-            contribute to `shift`.
+            The part that comes from the column means. With the returned `factors`, ``X @ factors - shift``
+            equals the scaled columns of X times the `factors` that were passed. Columns that are not centered
+            do not contribute to `shift`.
         """
         if self._shift is None or self._scale is None:
             return factors, np.zeros(factors.shape[1], dtype=np.float32)

@@ -35,8 +35,8 @@ class EditableLabels(MultiLabelClassifier):
     Attributes
     ----------
     label_changes_ : ndarray of shape (n_changes,), dtype object
-        Texts that describe the changes of labels after the fit, such as added or renamed labels, in the order
-        of the changes. This attribute exists only if there were such changes.
+        Descriptions (str) of the changes of labels after the fit, such as added or renamed labels, oldest
+        first. This attribute exists only if there were such changes.
     """
 
     fitted: ClassVar[dict[str, Attribute]] = {

@@ -81,9 +81,9 @@ class AskedScorer:
 
     If rows may be routed to several blocks, the scores of every row are converted to log-odds, and the
     log-odds from all blocks of the row are merged. A row that is routed to only one block also gets log-odds,
-    so that the scores of all rows are comparable. To get log-odds, the score of a label may be multiplied by
-    a factor that differs between labels. The ranking of the labels may therefore change. For this reason, the
-    best labels are selected only after the scores of all labels in the blocks of the row have been converted.
+    so that the scores of all rows are comparable. Some models multiply the score of each label by a different
+    factor to get log-odds, so the log-odds can rank the labels in another order. For this reason, the best
+    labels are selected only after the scores of all labels in the blocks of the row have been converted.
 
     Parameters
     ----------

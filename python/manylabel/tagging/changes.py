@@ -397,7 +397,9 @@ class EditableTagger(Estimator):
             )
         places = [check_label(self, str(name), len(self.label_names_)) for name in names]
         if not places or len(set(places)) != len(places):
-            raise ValueError(f"`names` must be one or more different labels, got {shown(list(names))}")
+            raise ValueError(
+                f"`names` must contain at least one label, and no label twice, got {shown(list(names))}"
+            )
         return np.array(places)
 
     def _rows_for(self, method: str, texts: Any, labels: Any, *names: str) -> tuple[Any, csr_array]:

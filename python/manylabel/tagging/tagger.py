@@ -137,11 +137,11 @@ class TextTagger(EditableTagger):
     row_labels_ : csr_array of shape (n_rows, n_labels), dtype float32
         Labels of the training rows. The attribute exists only if `keep_rows` is True.
     label_changes_ : ndarray of shape (n_changes,), dtype object
-        Texts that describe the changes of labels after the fit, such as added or renamed labels, in the order
-        of the changes. The attribute exists only if there were such changes.
+        Descriptions (str) of the changes of labels after the fit, such as added or renamed labels, oldest
+        first. The attribute exists only if there were such changes.
     feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
-        A tagger never has this attribute. If `vectorizer` is None and the matrix of features had column names
-        in fit, the names of the features are in ``classifier_.feature_names_in_``.
+        Not set by a tagger. If `vectorizer` is None and the matrix of features had column names in `fit`,
+        these names are in ``classifier_.feature_names_in_``.
 
     See Also
     --------
@@ -156,11 +156,12 @@ class TextTagger(EditableTagger):
     The texts are read once and are not kept. They are converted to features on one thread. The conversion of
     120,000 titles takes 3.4 seconds, which is a small part of the time of a fit.
 
-    With `decision`, rows are held out to calibrate the probabilities and to fit the decision rule. If there
-    are fewer than 250,000 pairs of a text and one of its labels, there are five folds of held-out rows. The
-    classifier is then fitted six times: once for each fold, and once to all rows. Otherwise, a tenth of the
-    rows is held out, and the classifier is fitted twice: once to the other rows, and once to all rows. With
-    `RiskControl`, a tenth of the rows is held out, and the classifier is fitted only once, to the other rows.
+    With `decision`, rows are held out to calibrate the probabilities and to fit the decision rule. If the
+    texts have fewer than 250,000 labels in total, there are five folds of held-out rows. The classifier is
+    then fitted six times: once for each fold, and once to all rows. Otherwise, a tenth of the rows is held
+    out, and the classifier is fitted twice: once to the other rows, and once to all rows. The rule
+    `manylabel.decision.RiskControl` is an exception for any number of labels: a tenth of the rows is held
+    out, and the classifier is fitted only once, to the other rows.
 
     Examples
     --------

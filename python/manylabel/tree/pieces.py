@@ -84,7 +84,7 @@ class TreePieces:
 
     @property
     def stages(self) -> list[int]:
-        """The first unit of each stage: one stage per level, and a last stage after the fits of the nodes."""
+        """The number of the first unit of each stage. Each level is a stage, and a last stage follows."""
         return list(self._levels)
 
     def complete(self, pieces: Sequence[Arrays], report: Tell) -> None:

@@ -5,7 +5,7 @@
 //! use with [`set_outside`]. The limit has two effects:
 //!
 //! 1. The functions that allocate vectors, such as [`filled`](crate::filled), return an error before an allocation
-//!    that would exceed the limit.
+//!    that would exceed the limit. The function of [`set_measure`] first measures the other memory again.
 //! 2. [`Watch::step`](crate::Watch::step) returns an error while more memory is in use than the limit allows. This
 //!    covers the allocations that cannot return an error.
 //!

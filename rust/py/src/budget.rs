@@ -29,7 +29,8 @@ impl Running {
     pub(crate) fn begin() -> Self {
         if RUNNING.fetch_add(1, SeqCst) == 0 {
             look_outside();
-            LEAST.store(budget::outside(), SeqCst);
+            // Without a limit, the last measurement is old or missing.
+            LEAST.store(budget::limit().map_or(0, |_| budget::outside()), SeqCst);
         }
         Self
     }

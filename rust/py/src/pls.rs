@@ -235,7 +235,7 @@ fn projected<'py, T: Real + Element>(
             name: "coef_",
             expected: "in C order, with a column for each entry of intercept_",
             got: format!(
-                "shape {:?}, strides {:?} for {} entries",
+                "shape {:?} with strides {:?} needs more than the {} entries that exist",
                 coef.shape(),
                 coef.strides(),
                 intercept.len()
