@@ -90,22 +90,22 @@ import dataclasses
 import sys
 import manylabel as ml
 
-X, Y = ml.datasets.make_multilabel(*map(int, sys.argv[2:]), random_state=0)
-model = getattr(ml, sys.argv[1])(random_state=0, n_jobs=1)
-plan = ml.plan(model, X, Y, memory="1TB")
-enough = plan.memory + plan._reserve
-assert dataclasses.replace(plan, budget=enough).keeps_budget
-with ml.memory_limit(enough):
-    model.fit(X, Y)
+for shape in (3000, 1000, 400), (3000, 500, 2000):
+    X, Y = ml.datasets.make_multilabel(*shape, random_state=0)
+    model = getattr(ml, sys.argv[1])(random_state=0, n_jobs=1)
+    plan = ml.plan(model, X, Y, memory="1TB")
+    enough = plan.memory + plan._reserve
+    assert dataclasses.replace(plan, budget=enough).keeps_budget
+    with ml.memory_limit(enough):
+        model.fit(X, Y)
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 @pytest.mark.parametrize("model", ["DiSMECClassifier", "LabelTreeClassifier", "Rembrandt"])
-@pytest.mark.parametrize("shape", [("5000", "2000", "600"), ("3000", "500", "2000")])
-def test_a_fit_stays_within_a_budget_that_the_plan_keeps(model, shape):
+def test_a_fit_stays_within_a_budget_that_the_plan_keeps(model):
     run = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PROGRAM, model, *shape],
+        [sys.executable, "-W", "ignore", "-c", PROGRAM, model],
         capture_output=True,
         text=True,
         check=False,

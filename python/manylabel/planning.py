@@ -258,20 +258,23 @@ def plan(
     of_fit = max(of_choice.added, all_rows(lambda sample: sample.memory))
     fit_memory = max(of_check.added, of_check.kept + of_fit)
     model_bytes = min(all_rows(lambda sample: sample.model_bytes), _most_model_bytes(model, X, Y))
-    total = before + int(fit_memory)
+    latency, is_sparse = _latency(fitted, X), issparse(X)
+    # The first fit of a process imports modules and allocates memory that the process keeps.
+    del fitted, X, Y
+    before = max(before, _core.private_memory(False))
     forecast = Plan(
-        memory=total,
+        memory=before + int(fit_memory),
         fit_memory=int(fit_memory),
         model_bytes=int(model_bytes),
         seconds=choice + all_rows(lambda sample: sample.seconds),
-        latency=_latency(fitted, X),
+        latency=latency,
         rows=tuple(sample.n_rows for sample in samples),
         budget=budget,
         advice=(),
     )
     if forecast.keeps_budget:
         return forecast
-    return replace(forecast, advice=_advice(model, X, forecast, in_memory))
+    return replace(forecast, advice=_advice(model, is_sparse, forecast, in_memory))
 
 
 def _forecast(measured: list[tuple[int, float]], n_rows: int) -> float:
@@ -402,11 +405,11 @@ def _latency(fitted: Any, X: Any) -> float | None:
     return statistics.median(times)
 
 
-def _advice(model: Any, X: Any, forecast: Plan, in_memory: bool) -> tuple[str, ...]:
+def _advice(model: Any, is_sparse: bool, forecast: Plan, in_memory: bool) -> tuple[str, ...]:
     """Return changes that reduce the memory of a fit."""
     before = forecast.memory - forecast.fit_memory
     changes = []
-    is_mappable = isinstance(model, DiSMECClassifier | LabelTreeClassifier) and issparse(X)
+    is_mappable = isinstance(model, DiSMECClassifier | LabelTreeClassifier) and is_sparse
     if is_mappable and in_memory:
         changes.append("memory-mapped rows: datasets.convert and datasets.open_rows")
     if forecast.budget is not None and before >= forecast.budget:

@@ -342,12 +342,30 @@ class _Parts:
         of_coming = self._lengths[coming] - self._gain(coming, source, target)
         first, second = (_first_smallest(each, _TRIED_ROWS) for each in (of_leaving, of_coming))
         a, b, alone = leaving[first], coming[second], of_leaving[first]
-        both = alone[:, None] + of_coming[second] - 2 * (self.rows[a] @ self.rows[b].T).toarray()
+        both = alone[:, None] + of_coming[second] - 2 * self._common(a, b)
         change = np.hstack([alone[:, None], both])
         if not change.size or change.min() >= -_EQUAL:
             return None
         at, to = np.unravel_index(int(np.argmin(change)), change.shape)
         return int(a[at]), int(b[to - 1]) if to else -1
+
+    def _common(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the number of labels that each row of a has in common with each row of b."""
+        (of_a, labels_a), (of_b, labels_b) = self._entries(a), self._entries(b)
+        order = np.argsort(labels_b, kind="stable")
+        of_b, labels_b = of_b[order], labels_b[order]
+        first = np.searchsorted(labels_b, labels_a)
+        count = np.searchsorted(labels_b, labels_a, side="right") - first
+        # The pairs of an entry of a and an entry of b with the same label.
+        partner = np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
+        pairs = np.repeat(of_a, count) * len(b) + of_b[partner]
+        return np.bincount(pairs, minlength=len(a) * len(b)).reshape(len(a), len(b))
+
+    def _entries(self, rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the positions in `rows` and the labels of all entries of some rows."""
+        first, lengths = self.rows.indptr[rows], self._lengths[rows]
+        at = np.repeat(first - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
+        return np.repeat(np.arange(len(rows)), lengths), self.rows.indices[at]
 
     def _gain(self, rows: NDArray[Any], source: int, target: int) -> NDArray[np.float64]:
         gain: NDArray[np.float64] = self._sums[target, rows] - self._sums[source, rows]
