@@ -27,8 +27,10 @@ from scipy.sparse import csr_array, vstack
 
 from manylabel import metrics, shards
 from manylabel.datasets.rows import folder_of, open_rows, store
+from manylabel.estimator.parameters import Count
 from manylabel.estimator.progress import Report, reported
 from manylabel.estimator.validation import canonical_csr, unknown_entries
+from manylabel.metrics.ranking import check_k
 from manylabel.persistence import load
 
 __all__ = ["evaluate", "fit", "predict_topk"]
@@ -150,7 +152,8 @@ def fit(
             # The blocks of dask arrays are stored next to this path, so they are also removed.
             path = Path(folder, "fit")
             return _fit(estimator, X, Y, sample_weight, client, path, n_pieces, options)
-    return _fit(estimator, X, Y, sample_weight, client, Path(checkpoint), n_pieces, options)
+    path = shards.checkpoint_path(checkpoint)
+    return _fit(estimator, X, Y, sample_weight, client, path, n_pieces, options)
 
 
 def predict_topk(
@@ -186,7 +189,9 @@ def predict_topk(
         If there is no client, if the folder or the model file is not valid, or if the model was fitted to
         another number of features.
     TypeError
-        If `model` is not a path.
+        If `model` or X is not a path, or if `client` is not a client.
+    AttributeError
+        If the model has no method ``predict_topk``.
     OSError
         If the folder or the model file cannot be read.
 
@@ -200,7 +205,8 @@ def predict_topk(
     >>> top = manylabel.dask.predict_topk("model.safetensors", "rows", k=3)  # doctest: +SKIP
     """
     client = _client(client)
-    model, folder = _model_path(model), str(Path(X).resolve())
+    Count(1).require("k", k)
+    model, folder = _model_path(model), _rows_path(X)
     n_rows = open_rows(folder)[0].shape[0]
     starts = range(0, n_rows, _ROWS)
     futures = client.map(_topk, starts, model=model, folder=folder, k=k, options=options, pure=False)
@@ -210,7 +216,7 @@ def predict_topk(
 def evaluate(
     model: str | os.PathLike[str],
     X: Any,
-    k: Sequence[int] = (1, 3, 5),
+    k: int | Sequence[int] = (1, 3, 5),
     *,
     propensities: Any = None,
     client: Any = None,
@@ -224,7 +230,7 @@ def evaluate(
     X : str or path-like
         A folder with X and Y that `manylabel.datasets.convert` wrote. The client and all workers must be able
         to reach the folder.
-    k : sequence of int, default=(1, 3, 5)
+    k : int or sequence of int, default=(1, 3, 5)
         Numbers of top-ranked labels to use; each >= 1.
     propensities : ndarray of shape (n_labels,), default=None
         Propensities of the labels, in (0, 1]. If given, propensity-scored measures are also computed.
@@ -245,7 +251,7 @@ def evaluate(
     ValueError
         If `k` or `propensities` is not valid, if the folder has another number of labels than the model, and
         in the cases that `predict_topk` lists.
-    TypeError, OSError
+    TypeError, AttributeError, OSError
         In the cases that `predict_topk` lists.
 
     Notes
@@ -259,26 +265,27 @@ def evaluate(
     0.7
     """
     client, model = _client(client), _model_path(model)
-    _, Y = open_rows(X)
+    ks = check_k(k).tolist()
+    _, Y = open_rows(_rows_path(X))
     # The measures remove unknown entries from the rankings, so the rankings must be longer.
     unknown = unknown_entries(Y)
     most_unknown = 0 if unknown is None else int(np.diff(unknown.indptr).max())
     n_labels = client.submit(_n_labels, model, pure=False).result()
     if n_labels != Y.shape[1]:
         raise ValueError(f"{X}: expected {n_labels:,} labels as in the model, got {Y.shape[1]:,}")
-    top = predict_topk(model, X, max(k) + most_unknown, client=client)
+    top = predict_topk(model, X, max(ks) + most_unknown, client=client)
     found = {
-        "P": metrics.precision_at_k(Y, top, k),
-        "nDCG": metrics.ndcg_at_k(Y, top, k),
-        "R": metrics.recall_at_k(Y, top, k),
+        "P": metrics.precision_at_k(Y, top, ks),
+        "nDCG": metrics.ndcg_at_k(Y, top, ks),
+        "R": metrics.recall_at_k(Y, top, ks),
     }
     if propensities is not None:
-        found["PSP"] = metrics.psp_at_k(Y, top, propensities, k)
-        found["PSnDCG"] = metrics.psndcg_at_k(Y, top, propensities, k)
+        found["PSP"] = metrics.psp_at_k(Y, top, propensities, ks)
+        found["PSnDCG"] = metrics.psndcg_at_k(Y, top, propensities, ks)
     return {
         f"{name}@{length}": float(value)
         for name, values in found.items()
-        for length, value in zip(k, np.atleast_1d(values), strict=True)
+        for length, value in zip(ks, values, strict=True)
     }
 
 
@@ -293,6 +300,14 @@ def _model_path(model: Any) -> str:
     return str(Path(model).resolve())
 
 
+def _rows_path(X: Any) -> str:
+    if not isinstance(X, str | os.PathLike):
+        raise TypeError(
+            f"`X` must be the path of a folder that `convert` has written, got {type(X).__name__}"
+        )
+    return str(Path(X).resolve())
+
+
 def _client(client: Any) -> Any:
     try:
         import distributed
@@ -301,6 +316,8 @@ def _client(client: Any) -> Any:
             "manylabel.dask needs the package distributed; run: pip install 'manylabel[dask]'"
         ) from None
     if client is not None:
+        if not isinstance(client, distributed.Client):
+            raise TypeError(f"`client` must be a distributed.Client, got {type(client).__name__}")
         return client
     try:
         return distributed.get_client()

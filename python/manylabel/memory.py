@@ -26,7 +26,7 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
     """Limit the memory that this process may use.
 
     If a fit or another computation would exceed the limit, it raises a MemoryError that states the limit and
-    the required memory. The limit applies as soon as `memory_limit` is called. If it is called in a ``with``
+    the memory in use. The limit applies as soon as `memory_limit` is called. If it is called in a ``with``
     statement, the previous limit applies again after the block.
 
     Parameters
@@ -115,11 +115,13 @@ def as_bytes(amount: Any, name: str) -> int:
     if isinstance(amount, str):
         found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", amount)
         unit = None if found is None else _UNITS.get(found[2].lower())
-        if found is None or unit is None or not 1 <= float(found[1]) * unit < 2**62:
+        if found is None or unit is None:
             raise ValueError(f'`{name}` must be an amount of memory such as "8GB", got {amount!r}')
+        if not 1 <= float(found[1]) * unit < 2**62:
+            raise ValueError(f"`{name}` must be from 1 to 2**62 - 1 bytes, got {amount!r}")
         return int(float(found[1]) * unit)
     if isinstance(amount, bool) or not isinstance(amount, int | np.integer):
         raise TypeError(f'`{name}` must be an int or a str such as "8GB", got {type(amount).__name__}')
     if not 1 <= amount < 2**62:
-        raise ValueError(f"`{name}` must be at least 1 byte, got {amount}")
+        raise ValueError(f"`{name}` must be from 1 to 2**62 - 1 bytes, got {amount}")
     return int(amount)

@@ -208,7 +208,7 @@ def plan(
     >>> plan.keeps_budget
     True
     """
-    if not hasattr(estimator, "parameters"):
+    if isinstance(estimator, type) or not hasattr(estimator, "parameters"):
         raise TypeError(f"`estimator` must be an estimator of manylabel, got {type(estimator).__name__}")
     if not max_seconds > 0:
         raise ValueError(f"`max_seconds` must be > 0, got {max_seconds}")

@@ -53,7 +53,10 @@ __all__ = ["fit", "merge"]
 _ITEMS = 1 << 22
 
 # Version of the folder format.
-_FORM = 1
+_FORM = 2
+
+# Name of the array that tells which piece of which fit a file has.
+_IDENTITY = "identity"
 
 # With "auto", a stage has at most this number of pieces.
 _MOST_PIECES = 4096
@@ -207,7 +210,7 @@ def fit(
         X,
         Y,
         sample_weight,
-        Path(checkpoint),
+        checkpoint_path(checkpoint),
         n_pieces,
         any_cpu=any_cpu,
         label_weight=label_weight,
@@ -242,7 +245,8 @@ def merge(checkpoint: str | os.PathLike[str]) -> Any:
 
     Notes
     -----
-    The function needs memory for the model and for a copy of its weights. X and Y are not needed.
+    The function needs memory for the model and for a copy of its weights. X and Y are not needed. The
+    parameters `n_jobs` and `verbose` of the estimator have their default values.
 
     Examples
     --------
@@ -254,7 +258,16 @@ def merge(checkpoint: str | os.PathLike[str]) -> Any:
     >>> ml.shards.merge(folder).predict_topk(X, k=3).shape
     (200, 40)
     """
-    return Folder(Path(checkpoint)).join()
+    return Folder(checkpoint_path(checkpoint)).join()
+
+
+def checkpoint_path(checkpoint: Any) -> Path:
+    """Check the argument `checkpoint`, and return it as a path."""
+    if not isinstance(checkpoint, str | os.PathLike):
+        raise TypeError(f"`checkpoint` must be the path of a folder, got {type(checkpoint).__name__}")
+    if not os.fspath(checkpoint):
+        raise ValueError("`checkpoint` must be the path of a folder, got an empty path")
+    return Path(checkpoint)
 
 
 class Folder:
@@ -265,15 +278,25 @@ class Folder:
         self._choice: Arrays | None = None
         os.listdir(path)  # raises an error that names the folder if there is no such folder
         try:
-            self.about = json.loads((path / "fit.json").read_text())
+            text = (path / "fit.json").read_text()
+            self.about = json.loads(text)
         except FileNotFoundError:
             raise ValueError(
                 f"{path}: expected a folder that `shards.fit` has written, but it has no file fit.json"
             ) from None
         except ValueError:
             self.about = None
-        if not isinstance(self.about, dict) or self.about.get("form") != _FORM:
+        if not isinstance(self.about, dict):
+            raise ValueError(f"{path}: fit.json is damaged; delete the folder and fit again")
+        if self.about.get("form") != _FORM:
             raise ValueError(f"{path}: fit.json was not written by this version of manylabel")
+        if missing := _FINGERPRINTS.keys() - self.about.keys():
+            raise ValueError(
+                f"{path}: fit.json is damaged, since it has no {min(missing)}; delete the folder and fit "
+                "again"
+            )
+        # Each piece has this number, so that a piece of another fit is recognized.
+        self._checksum = zlib.crc32(text.encode())
 
     @classmethod
     def made(cls, path: Path, about: dict[str, Any], *, any_cpu: bool) -> Folder:
@@ -360,7 +383,18 @@ class Folder:
         found = read_arrays(self.piece_path(number))
         if found is None:
             raise ValueError(f"{self.path}: the file {self.piece_path(number).name} is missing")
+        identity = found.pop(_IDENTITY, None)
+        if identity is None or identity.tolist() != [self._checksum, number]:
+            raise ValueError(
+                f"{self.piece_path(number)}: the file belongs to another fit or is another piece of this "
+                "fit; delete it and call `shards.fit` again"
+            )
         return found
+
+    def store(self, number: int, piece: Arrays) -> None:
+        """Write the result of a piece."""
+        identity = np.array([self._checksum, number], dtype=np.int64)
+        write_arrays(self.piece_path(number), {**piece, _IDENTITY: identity})
 
     @property
     def stages(self) -> list[range]:
@@ -468,8 +502,10 @@ class Work:
         propensities: Any = None,
     ) -> None:
         self._cut: type[Pieces] = pieces_of(estimator)
-        if n_pieces != "auto" and (isinstance(n_pieces, str | bool) or not n_pieces >= 1):
-            raise ValueError(f'`n_pieces` must be an integer >= 1 or "auto", got {n_pieces!r}')
+        if n_pieces != "auto":
+            is_integer = isinstance(n_pieces, int | np.integer) and not isinstance(n_pieces, bool)
+            if not is_integer or n_pieces < 1:
+                raise ValueError(f'`n_pieces` must be an integer >= 1 or "auto", got {n_pieces!r}')
         X, Y = data_or_rows(X, Y)
         self.estimator = clone(estimator)
         self.estimator.parameters.check(self.estimator)
@@ -644,7 +680,7 @@ class Work:
             if task.has_rounds:
                 rounds = SharedRounds(self.folder.path, path, task.rounds(), share, self._n_pieces)
             if rounds is None or rounds.run(tell):
-                write_arrays(path, task.fit(first, end, tell.restart()))
+                self.folder.store(number, task.fit(first, end, tell.restart()))
         except Exception as error:
             if hasattr(error, "add_note"):  # from Python 3.11 on
                 error.add_note(f"in {path.name}, one of {self.n_pieces} pieces")
@@ -678,7 +714,9 @@ def cpu_type() -> str:
 
 def _check_piece(piece: Any) -> None:
     valid = (
-        isinstance(piece, tuple | list) and len(piece) == 2 and all(isinstance(part, int) for part in piece)
+        isinstance(piece, tuple | list)
+        and len(piece) == 2
+        and all(isinstance(part, int | np.integer) and not isinstance(part, bool) for part in piece)
     )
     if not valid or not 1 <= piece[0] <= piece[1]:
         raise ValueError(f"`piece` must be a pair (i, N) of integers with 1 <= i <= N, got {shown(piece)}")

@@ -305,6 +305,18 @@ def test_wrong_folders_and_models(two, tmp_path, data):
         ml.dask.predict_topk(folder / "rows", folder / "rows", client=two)
     with pytest.raises(NotADirectoryError, match="model"):
         ml.dask.evaluate(folder / "model", folder / "model", client=two)
+    with pytest.raises(
+        TypeError, match="`X` must be the path of a folder that `convert` has written, got csr"
+    ):
+        ml.dask.predict_topk(folder / "model", data[0], client=two)
+    with pytest.raises(ValueError, match="`k` must be an integer >= 1, got 0"):
+        ml.dask.predict_topk(folder / "model", folder / "rows", 0, client=two)
+    with pytest.raises(ValueError, match="`k` must be an integer >= 1 or a non-empty sequence"):
+        ml.dask.evaluate(folder / "model", folder / "rows", (), client=two)
+    with pytest.raises(TypeError, match=r"`client` must be a distributed.Client, got str"):
+        ml.dask.evaluate(folder / "model", folder / "rows", client="localhost:8786")
+    found = ml.dask.evaluate(folder / "model", folder / "rows", 3, client=two)
+    assert found.keys() == {"P@3", "nDCG@3", "R@3"}
     X, Y = data[:2]
     dump_xc(X, Y[:, :-1], tmp_path / "fewer.txt")
     convert(tmp_path / "fewer.txt", tmp_path / "fewer")

@@ -278,6 +278,14 @@ def test_folder_of_other_data(tmp_path, data):
         open_rows(tmp_path / "no")
     with pytest.raises(NotADirectoryError, match=r"a\.txt'$"):
         open_rows(tmp_path / "a.txt")
+    path = tmp_path / "rows" / "X.indices.npy"
+    whole = path.read_bytes()
+    for content, message in ((whole + b"12345678", "expected .* bytes, got"), (whole[:-4], "is damaged")):
+        path.write_bytes(content)
+        for call in (open_rows, lambda folder: convert(tmp_path / "a.txt", folder)):
+            with pytest.raises(ValueError, match=rf"X.indices.npy: .*{message}.*delete the folder and"):
+                call(tmp_path / "rows")
+    path.write_bytes(whole)
     np.save(tmp_path / "rows" / "X.data.npy", np.ones(3, np.float32))
     with pytest.raises(ValueError, match=r"expected .* numbers, got an array of shape"):
         open_rows(tmp_path / "rows")

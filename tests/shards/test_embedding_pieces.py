@@ -96,7 +96,7 @@ def test_folders_of_other_fits_and_damaged_pieces(tmp_path, data):
     for number, name in ((0, "numbers"), (folder.stages[1][0], "panels")):
         whole = folder.piece_path(number).read_bytes()
         arrays = folder.piece(number)
-        np.savez(folder.piece_path(number), **(arrays | {name: arrays[name][:-1]}))
+        folder.store(number, arrays | {name: arrays[name][:-1]})
         folder.piece_path(folder.n_pieces - 1).unlink(missing_ok=True)
         with pytest.raises(ValueError, match=r"cells of the Gram matrix|panels of all pieces"):
             shards.fit(ml.Rembrandt(**PLAIN), X, Y, **fit)

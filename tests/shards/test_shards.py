@@ -273,9 +273,6 @@ def test_damaged_pieces_are_refused(tmp_path, data):
     path.unlink()
     got = shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path, n_pieces=3)
     assert_same_bits(got, ml.DiSMECClassifier(**PLAIN).fit(X, Y))
-    (tmp_path / "fit.json").write_text("[]")
-    with pytest.raises(ValueError, match=r"fit.json was not written by this version"):
-        shards.merge(tmp_path)
 
 
 def test_errors_name_the_piece_and_keep_the_others(tmp_path, data):
@@ -392,3 +389,48 @@ def test_a_full_disk(tmp_path, data):
     finally:
         subprocess.run(["umount", str(tmp_path / "disk")], check=True)
     assert_same_bits(got, ml.DiSMECClassifier(**PLAIN).fit(X, Y))
+
+
+def test_pieces_of_other_fits_are_refused(tmp_path, data):
+    X, Y = data
+    for C in (1.0, 2.0):
+        shards.fit(ml.DiSMECClassifier(C, random_state=0), X, Y, checkpoint=tmp_path / str(C), n_pieces=3)
+    name = "piece-000001.npz"
+    whole = (tmp_path / "1.0" / name).read_bytes()
+    for other in ("2.0/" + name, "1.0/piece-000000.npz"):
+        (tmp_path / "1.0" / name).write_bytes((tmp_path / other).read_bytes())
+        with pytest.raises(ValueError, match=rf"{name}: the file belongs to another fit or is another piece"):
+            shards.merge(tmp_path / "1.0")
+    (tmp_path / "1.0" / name).write_bytes(whole)
+    shards.merge(tmp_path / "1.0")
+
+
+def test_damaged_descriptions_are_refused(tmp_path, data):
+    X, Y = data
+    shards.fit(ml.DiSMECClassifier(1.0, random_state=0), X, Y, checkpoint=tmp_path, n_pieces=2)
+    description = (tmp_path / "fit.json").read_text()
+    for text in ("", "{", "3", description.replace("feature_names", "feature_namer")):
+        (tmp_path / "fit.json").write_text(text)
+        with pytest.raises(ValueError, match=r"fit.json is damaged"):
+            shards.merge(tmp_path)
+    (tmp_path / "fit.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"fit.json was not written by this version"):
+        shards.merge(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"n_pieces": 1.5}, ValueError, "`n_pieces` must be an integer >= 1"),
+        ({"n_pieces": None}, ValueError, "`n_pieces` must be an integer >= 1"),
+        ({"piece": (True, True)}, ValueError, "`piece` must be a pair"),
+        ({"checkpoint": None}, TypeError, "`checkpoint` must be the path of a folder, got NoneType"),
+        ({"checkpoint": ""}, ValueError, "`checkpoint` must be the path of a folder, got an empty path"),
+        ({"estimator": ml.DiSMECClassifier}, TypeError, "must be an object, got the class DiSMECClassifier"),
+    ],
+)
+def test_wrong_arguments(tmp_path, data, arguments, error, message):
+    X, Y = data
+    given = {"estimator": ml.DiSMECClassifier(1.0), "X": X, "Y": Y, "checkpoint": tmp_path} | arguments
+    with pytest.raises(error, match=message):
+        shards.fit(**given)

@@ -127,7 +127,8 @@ clustered = ml.load(here / "dask.safetensors")
 print("the same weights:", (clustered.coef_ != whole.coef_).nnz == 0)
 
 # %%
-# This works for `DiSMECClassifier`, `LabelTreeClassifier` and `BlockPartitionClassifier`.
+# This works for `DiSMECClassifier`, `LabelTreeClassifier`, `BlockPartitionClassifier`,
+# `CorrLogClassifier` and `Rembrandt`.
 
 del resumed, clustered
 folder.cleanup()

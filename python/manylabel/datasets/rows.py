@@ -83,6 +83,7 @@ def convert(
 
     The files are read once, from the beginning to the end. If the function is interrupted or the process is
     killed, call it again with the same arguments. It then continues at the last position that it stored.
+    A position is stored after each 64 MiB of the arrays.
 
     Parameters
     ----------
@@ -205,6 +206,7 @@ def convert(
     with locked(target / "convert.lock"):
         writer = _Writer(target, inputs)
         if writer.is_complete:
+            open_rows(target)  # raises an error if the size of a file was changed
             return
         shape = [
             _agreed(what, given, [source.shape[axis] for source in sources], files)
@@ -320,12 +322,22 @@ def open_rows(folder: Path) -> tuple[sparse.csr_array, sparse.csr_array]:
         parts = []
         for part in ("indptr", "indices", "data"):
             path = target / f"{name}.{part}.npy"
-            # An empty array cannot be mapped.
-            empty = path.stat().st_size <= _HEADER
-            array = np.load(path, mmap_mode=None if empty else "r", allow_pickle=False)
+            n_bytes = path.stat().st_size
+            try:
+                # An empty array cannot be mapped.
+                array = np.load(path, mmap_mode=None if n_bytes <= _HEADER else "r", allow_pickle=False)
+            except (ValueError, EOFError) as error:
+                raise ValueError(
+                    f"{path}: the file is damaged ({error}); delete the folder and convert again"
+                ) from None
             expected = about["n_rows"] + 1 if part == "indptr" else about["stored"][name]
             if array.shape != (expected,):
                 raise ValueError(f"{path}: expected {expected} numbers, got an array of shape {array.shape}")
+            if n_bytes != _HEADER + array.nbytes:
+                raise ValueError(
+                    f"{path}: expected {_HEADER + array.nbytes:,} bytes, got {n_bytes:,} bytes; delete "
+                    "the folder and convert again"
+                )
             parts.append(array)
         matrices.append(core_rows((parts[0], parts[1], parts[2]), (about["n_rows"], n_columns)))
     return matrices[0], matrices[1]

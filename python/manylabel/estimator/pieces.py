@@ -143,6 +143,8 @@ def pieces_of(estimator: Any) -> type[Pieces]:
     TypeError
         If the fit of the estimator cannot be divided into pieces.
     """
+    if isinstance(estimator, type):
+        raise TypeError(f"`estimator` must be an object, got the class {estimator.__name__}")
     cut = getattr(estimator, "_cut", None)
     if cut is None:
         raise TypeError(
