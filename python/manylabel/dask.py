@@ -120,7 +120,9 @@ def fit(
     -----
     Each worker fits one piece at a time, with all its threads. The parameter `n_jobs` applies only to the
     work of the client. If a worker dies, its piece is fitted again on another worker. Workers may join the
-    cluster during the fit.
+    cluster during the fit. If the cluster has no workers left, the fit waits until one joins. A
+    ``LocalCluster`` starts killed workers again, but it gives up a worker that is still missing 15 seconds
+    after a loss, for example because it was killed again (``distributed.deploy.lost-worker-timeout``).
 
     The fit of a `CorrLogClassifier` consists of rounds, which are divided into pieces. A round usually
     computes a gradient and then takes a step. The workers divide the work of each round among themselves,
