@@ -188,8 +188,8 @@ def predict_topk(
     ModuleNotFoundError
         If the package distributed is not installed.
     ValueError
-        If there is no client, if the folder or the model file is not valid, or if the model was fitted to
-        another number of features.
+        If `k` is not valid, if there is no client, if the folder or the model file is not valid, or if the
+        model was fitted to another number of features.
     TypeError
         If `model` or X is not a path, or if `client` is not a client.
     AttributeError

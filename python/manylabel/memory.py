@@ -43,7 +43,7 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
     Raises
     ------
     ValueError
-        If `limit` is not a positive amount of memory, or if it is None although `spill` is given.
+        If `limit` is not an amount from 1 to 2**62 - 1 bytes, or if it is None although `spill` is given.
     TypeError
         If `limit` is not an int, a str or None.
     OSError

@@ -208,7 +208,9 @@ def plan(
     >>> plan.keeps_budget
     True
     """
-    if isinstance(estimator, type) or not hasattr(estimator, "parameters"):
+    if isinstance(estimator, type):
+        raise TypeError(f"`estimator` must be an object, got the class {estimator.__name__}")
+    if not hasattr(estimator, "parameters"):
         raise TypeError(f"`estimator` must be an estimator of manylabel, got {type(estimator).__name__}")
     if not max_seconds > 0:
         raise ValueError(f"`max_seconds` must be > 0, got {max_seconds}")
@@ -260,7 +262,8 @@ def plan(
     model_bytes = min(all_rows(lambda sample: sample.model_bytes), _most_model_bytes(model, X, Y))
     latency, is_sparse = _latency(fitted, X), issparse(X)
     # The first fit of a process imports modules and allocates memory that the process keeps.
-    del fitted, X, Y
+    del fitted, X, Y, order, rows
+    gc.collect()
     before = max(before, _core.private_memory(False))
     forecast = Plan(
         memory=before + int(fit_memory),

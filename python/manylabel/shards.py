@@ -154,8 +154,8 @@ def fit(
     Raises
     ------
     TypeError
-        If the fit of the estimator to X cannot be divided into pieces, or if its ``random_state`` is a
-        RandomState.
+        If the fit of the estimator to X cannot be divided into pieces, if its ``random_state`` is a
+        RandomState, or if `estimator` or `checkpoint` has the wrong type.
     ValueError
         If an argument is not valid, or if the folder was made with other data, other parameters, another
         version of manylabel or another type of CPU. The message states the difference.
@@ -204,7 +204,7 @@ def fit(
     >>> model.predict_topk(X, k=3).shape
     (200, 40)
     """
-    _check_piece(piece)
+    piece = _checked_piece(piece)
     work = Work(
         estimator,
         X,
@@ -238,8 +238,10 @@ def merge(checkpoint: str | os.PathLike[str]) -> Any:
 
     Raises
     ------
+    TypeError
+        If `checkpoint` is not a path.
     ValueError
-        If pieces are missing or damaged, or if the folder was not written by `fit`.
+        If pieces are missing, damaged or from another fit, or if the folder was not written by `fit`.
     OSError
         If the folder does not exist, or if it cannot be read.
 
@@ -278,8 +280,7 @@ class Folder:
         self._choice: Arrays | None = None
         os.listdir(path)  # raises an error that names the folder if there is no such folder
         try:
-            text = (path / "fit.json").read_text()
-            self.about = json.loads(text)
+            self.about = json.loads((path / "fit.json").read_text())
         except FileNotFoundError:
             raise ValueError(
                 f"{path}: expected a folder that `shards.fit` has written, but it has no file fit.json"
@@ -296,7 +297,8 @@ class Folder:
                 "again"
             )
         # Each piece has this number, so that a piece of another fit is recognized.
-        self._checksum = zlib.crc32(text.encode())
+        shared = {name: value for name, value in self.about.items() if name != "cpu"}
+        self._checksum = zlib.crc32(json.dumps(shared, sort_keys=True).encode())
 
     @classmethod
     def made(cls, path: Path, about: dict[str, Any], *, any_cpu: bool) -> Folder:
@@ -572,7 +574,7 @@ class Work:
             write_arrays(self.folder.path / "costs.npz", costs._asdict())
         if draws:
             self.estimator.random_state = from_description(self.folder.about["estimator"]).random_state
-        self._n_pieces = n_pieces
+        self._n_pieces = n_pieces if isinstance(n_pieces, str) else int(n_pieces)
         self._task: Pieces | None = None
         self._stage = 0
 
@@ -683,7 +685,7 @@ class Work:
                 self.folder.store(number, task.fit(first, end, tell.restart()))
         except Exception as error:
             if hasattr(error, "add_note"):  # from Python 3.11 on
-                error.add_note(f"in {path.name}, one of {self.n_pieces} pieces")
+                error.add_note(f"while fitting {path.name}, one of {self.n_pieces} pieces")
             raise
         finally:
             if rounds is not None:
@@ -712,7 +714,7 @@ def cpu_type() -> str:
     return f"{name} {zlib.crc32(' '.join(sorted(flags.split())).encode()):08x}"
 
 
-def _check_piece(piece: Any) -> None:
+def _checked_piece(piece: Any) -> tuple[int, int]:
     valid = (
         isinstance(piece, tuple | list)
         and len(piece) == 2
@@ -720,6 +722,7 @@ def _check_piece(piece: Any) -> None:
     )
     if not valid or not 1 <= piece[0] <= piece[1]:
         raise ValueError(f"`piece` must be a pair (i, N) of integers with 1 <= i <= N, got {shown(piece)}")
+    return int(piece[0]), int(piece[1])
 
 
 def _checksum(*arrays: Any) -> str:

@@ -247,6 +247,7 @@ def store(
     with locked(folder / "convert.lock", wait=True):
         if (folder / "rows.json").exists():
             _Writer(folder, {"identity": identity})
+            open_rows(folder)  # raises an error if the size of a file was changed
             return
         # `blocks` starts with the first block, so the files of an interrupted call cannot be continued.
         # `convert.json` is removed last, because it marks the folder as one of this module.
@@ -328,7 +329,7 @@ def open_rows(folder: Path) -> tuple[sparse.csr_array, sparse.csr_array]:
                 array = np.load(path, mmap_mode=None if n_bytes <= _HEADER else "r", allow_pickle=False)
             except (ValueError, EOFError) as error:
                 raise ValueError(
-                    f"{path}: the file is damaged ({error}); delete the folder and convert again"
+                    f"{path}: the file is damaged ({error}); delete the folder and write it again"
                 ) from None
             expected = about["n_rows"] + 1 if part == "indptr" else about["stored"][name]
             if array.shape != (expected,):
@@ -336,7 +337,7 @@ def open_rows(folder: Path) -> tuple[sparse.csr_array, sparse.csr_array]:
             if n_bytes != _HEADER + array.nbytes:
                 raise ValueError(
                     f"{path}: expected {_HEADER + array.nbytes:,} bytes, got {n_bytes:,} bytes; delete "
-                    "the folder and convert again"
+                    "the folder and write it again"
                 )
             parts.append(array)
         matrices.append(core_rows((parts[0], parts[1], parts[2]), (about["n_rows"], n_columns)))

@@ -235,7 +235,7 @@ fn projected<'py, T: Real + Element>(
             name: "coef_",
             expected: "in C order, with a column for each entry of intercept_",
             got: format!(
-                "shape {:?} with strides {:?} needs more than the {} entries that exist",
+                "shape {:?}, strides {:?} and {} entries of intercept_",
                 coef.shape(),
                 coef.strides(),
                 intercept.len()
