@@ -104,6 +104,8 @@ def fit(
     ------
     ModuleNotFoundError
         If the package distributed is not installed.
+    TypeError
+        If `client` is not a client, and in the cases that `manylabel.shards.fit` lists.
     ValueError
         If an argument is not valid, if there is no client, if a worker cannot reach the folder `checkpoint`
         or the folder of the data, or if a worker has another type of CPU than the machine on which the fit

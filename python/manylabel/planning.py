@@ -21,7 +21,7 @@ from manylabel.embedding import Rembrandt
 from manylabel.estimator.names import column_names, values_of_frame
 from manylabel.estimator.parameters import n_threads
 from manylabel.estimator.surgery import EditableLabels
-from manylabel.estimator.validation import check_training_set
+from manylabel.estimator.validation import check_object, check_training_set
 from manylabel.linear.dismec import DiSMECClassifier
 from manylabel.memory import as_bytes
 from manylabel.tree.classifier import LabelTreeClassifier
@@ -208,8 +208,7 @@ def plan(
     >>> plan.keeps_budget
     True
     """
-    if isinstance(estimator, type):
-        raise TypeError(f"`estimator` must be an object, got the class {estimator.__name__}")
+    check_object(estimator)
     if not hasattr(estimator, "parameters"):
         raise TypeError(f"`estimator` must be an estimator of manylabel, got {type(estimator).__name__}")
     if not max_seconds > 0:

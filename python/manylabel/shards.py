@@ -40,7 +40,7 @@ from manylabel.datasets.rows import checksum_of, data_or_rows, is_of_folder
 from manylabel.estimator.base import MultiLabelClassifier
 from manylabel.estimator.costs import LabelCosts, label_costs
 from manylabel.estimator.names import as_names, column_names, values_of_frame
-from manylabel.estimator.parameters import shown
+from manylabel.estimator.parameters import Count, shown
 from manylabel.estimator.pieces import Arrays, Pieces, pieces_of
 from manylabel.estimator.progress import Progress, Report, Tell, reported
 from manylabel.estimator.validation import as_column, check_training_set, one_hot
@@ -505,9 +505,9 @@ class Work:
     ) -> None:
         self._cut: type[Pieces] = pieces_of(estimator)
         if n_pieces != "auto":
-            is_integer = isinstance(n_pieces, int | np.integer) and not isinstance(n_pieces, bool)
-            if not is_integer or n_pieces < 1:
+            if not Count(1).takes(n_pieces):
                 raise ValueError(f'`n_pieces` must be an integer >= 1 or "auto", got {n_pieces!r}')
+            n_pieces = int(n_pieces)
         X, Y = data_or_rows(X, Y)
         self.estimator = clone(estimator)
         self.estimator.parameters.check(self.estimator)
@@ -555,7 +555,7 @@ class Work:
             "estimator": description_of(described),
             "seed": self.estimator.random_state if draws and given is None else None,
             "given_seed": given if given is None else int(given),
-            "n_pieces": n_pieces if n_pieces == "auto" else int(n_pieces),
+            "n_pieces": n_pieces,
             "n_rows": X_checked.shape[0],
             "n_features": X_checked.shape[1],
             "n_labels": Y_checked.shape[1],
@@ -574,7 +574,7 @@ class Work:
             write_arrays(self.folder.path / "costs.npz", costs._asdict())
         if draws:
             self.estimator.random_state = from_description(self.folder.about["estimator"]).random_state
-        self._n_pieces = n_pieces if isinstance(n_pieces, str) else int(n_pieces)
+        self._n_pieces = n_pieces
         self._task: Pieces | None = None
         self._stage = 0
 
@@ -715,12 +715,8 @@ def cpu_type() -> str:
 
 
 def _checked_piece(piece: Any) -> tuple[int, int]:
-    valid = (
-        isinstance(piece, tuple | list)
-        and len(piece) == 2
-        and all(isinstance(part, int | np.integer) and not isinstance(part, bool) for part in piece)
-    )
-    if not valid or not 1 <= piece[0] <= piece[1]:
+    valid = isinstance(piece, tuple | list) and len(piece) == 2 and all(map(Count(1).takes, piece))
+    if not valid or not piece[0] <= piece[1]:
         raise ValueError(f"`piece` must be a pair (i, N) of integers with 1 <= i <= N, got {shown(piece)}")
     return int(piece[0]), int(piece[1])
 

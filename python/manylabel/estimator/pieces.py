@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 
 from manylabel.estimator.costs import LabelCosts
 from manylabel.estimator.progress import Tell
+from manylabel.estimator.validation import check_object
 
 __all__ = ["Arrays", "Pieces", "Rounds", "check_no_costs", "pieces_of", "plain"]
 
@@ -143,8 +144,7 @@ def pieces_of(estimator: Any) -> type[Pieces]:
     TypeError
         If the fit of the estimator cannot be divided into pieces.
     """
-    if isinstance(estimator, type):
-        raise TypeError(f"`estimator` must be an object, got the class {estimator.__name__}")
+    check_object(estimator)
     cut = getattr(estimator, "_cut", None)
     if cut is None:
         raise TypeError(

@@ -35,6 +35,7 @@ __all__ = [
     "check_labels",
     "check_matrix",
     "check_names",
+    "check_object",
     "check_row",
     "check_single",
     "check_training_set",
@@ -47,6 +48,18 @@ __all__ = [
 
 # Number of values that are checked at a time.
 _PART = 1 << 22
+
+
+def check_object(estimator: Any) -> None:
+    """Raise an error if `estimator` is a class.
+
+    Raises
+    ------
+    TypeError
+        If `estimator` is a class.
+    """
+    if isinstance(estimator, type):
+        raise TypeError(f"`estimator` must be an object, got the class {estimator.__name__}")
 
 
 def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:

@@ -357,15 +357,13 @@ class _Parts:
         first = np.searchsorted(labels_b, labels_a)
         count = np.searchsorted(labels_b, labels_a, side="right") - first
         # The pairs of an entry of a and an entry of b with the same label.
-        partner = np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
-        pairs = np.repeat(of_a, count) * len(b) + of_b[partner]
+        pairs = np.repeat(of_a, count) * len(b) + of_b[_ranges(first, count)]
         return np.bincount(pairs, minlength=len(a) * len(b)).reshape(len(a), len(b))
 
     def _entries(self, rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the positions in `rows` and the labels of all entries of some rows."""
         first, lengths = self.rows.indptr[rows], self._lengths[rows]
-        at = np.repeat(first - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
-        return np.repeat(np.arange(len(rows)), lengths), self.rows.indices[at]
+        return np.repeat(np.arange(len(rows)), lengths), self.rows.indices[_ranges(first, lengths)]
 
     def _gain(self, rows: NDArray[Any], source: int, target: int) -> NDArray[np.float64]:
         gain: NDArray[np.float64] = self._sums[target, rows] - self._sums[source, rows]
@@ -403,6 +401,12 @@ class _Parts:
             self._by_label.indptr[label] : self._by_label.indptr[label + 1]
         ]
         return found
+
+
+def _ranges(first: NDArray[Any], lengths: NDArray[Any]) -> NDArray[Any]:
+    """Return ranges of integers, one after the other, from their first integers and their lengths."""
+    found: NDArray[Any] = np.repeat(first - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
+    return found
 
 
 def _first_smallest(values: NDArray[Any], count: int) -> NDArray[np.int64]:

@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 /// The number of long computations that run.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
-/// The memory outside of the core when the first of the running computations began, or 0 if none runs. Measurements are
-/// not smaller. They may be too small, because the core counts memory that it has allocated but not yet written, and
+/// The memory outside of the core when the first of the running computations began. It is 0 if none runs, or if there was
+/// no limit when it began. Measurements are not smaller. They may be too small, because the core counts memory that it has allocated but not yet written, and
 /// the system does not report this memory.
 static LEAST: AtomicUsize = AtomicUsize::new(0);
 
