@@ -88,8 +88,20 @@ def busy() -> dict:
 
 
 def command() -> str:
-    """Return the command line of this process, as typed in the root folder of the repository."""
-    return shlex.join(["python", f"benches/python/{Path(sys.argv[0]).name}", *sys.argv[1:]])
+    """Return the command line of this process, as typed in the root folder of the repository.
+
+    Absolute paths name folders of one machine. Paths in the repository are written relative to it, and of other
+    paths only the last part is kept.
+    """
+    return shlex.join(["python", f"benches/python/{Path(sys.argv[0]).name}", *map(_portable, sys.argv[1:])])
+
+
+def _portable(argument: str) -> str:
+    """Return a command-line argument without folders of this machine."""
+    path = Path(argument)
+    if not path.is_absolute():
+        return argument
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
 
 
 @cache

@@ -4,7 +4,7 @@
 //! [`Error::TooLarge`]. The error message names the purpose of the memory. The standard methods abort the
 //! process instead, and the clippy configuration of the workspace bans these methods.
 //!
-//! [`few`] and [`parts`] collect lists that stay small for any input, such as a list with one entry per
+//! [`few`] and [`parts`](crate::parts) collect lists that stay small for any input, such as a list with one entry per
 //! thread. These two functions abort if memory is short. To prevent this, the allocator of the extension
 //! module keeps a reserve of memory for small requests. When the allocator uses the reserve, it calls
 //! [`ran_low`]. Every running computation then ends with an error at its next call of
@@ -13,7 +13,6 @@
 //! If the caller has set a [limit](budget), a vector that would exceed the limit is an error, too.
 
 use crate::{Error, budget};
-use rayon::iter::ParallelIterator;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// True from a call of [`ran_low`] until the next call of [`recovered`].
@@ -177,18 +176,6 @@ pub fn push<T>(what: &'static str, vec: &mut Vec<T>, value: T) -> Result<(), Err
 #[expect(clippy::disallowed_methods, reason = "few by contract")]
 pub fn few<T, C: FromIterator<T>>(values: impl IntoIterator<Item = T>) -> C {
     values.into_iter().collect()
-}
-
-/// Collects the results of parallel tasks, in the order of the tasks. The number of tasks must be small.
-///
-/// # Errors
-///
-/// If tasks fail, returns the error of one of these tasks.
-#[expect(clippy::disallowed_methods, reason = "few by contract")]
-pub fn parts<T: Send>(
-    results: impl ParallelIterator<Item = Result<T, Error>>,
-) -> Result<Vec<T>, Error> {
-    results.collect()
 }
 
 #[cfg(test)]

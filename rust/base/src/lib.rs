@@ -3,6 +3,7 @@
 //! - [`Error`] is the error type of all crates.
 //! - [`Watch`] counts the progress of a computation and can stop the computation.
 //! - [`filled`] and similar functions allocate memory and return an error if memory is short.
+//! - [`parts`] and [`Tasks`] run parallel tasks that can fail.
 //! - [`budget`] compares the memory of the process with a limit.
 //! - [`range`] checks the ranges of parameters.
 //!
@@ -32,10 +33,12 @@ pub mod budget;
 mod error;
 pub mod range;
 pub mod streams;
+mod tasks;
 mod watch;
 
 pub use alloc::{
-    collected, copied, extend, few, filled, is_low, parts, push, ran_low, recovered, reserved,
+    collected, copied, extend, few, filled, is_low, push, ran_low, recovered, reserved,
 };
 pub use error::Error;
+pub use tasks::{Tasks, parts, parts_with};
 pub use watch::Watch;

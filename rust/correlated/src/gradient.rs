@@ -32,7 +32,7 @@ use crate::design::Design;
 use crate::iterate::Iterate;
 use crate::labels::Labels;
 use crate::wide::{Float, Wide, add_softplus, sigmoids, softplus};
-use manylabel_base::{Error, Watch, collected, extend, few, filled, parts, push, reserved};
+use manylabel_base::{Error, Tasks, Watch, collected, extend, few, filled, parts, push, reserved};
 use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
@@ -223,7 +223,7 @@ impl<T: Float, const N: usize> Gradient<T, N> {
         let firsts = self.first_units(pass.active)?;
         let mut partials = std::mem::take(&mut self.partials);
         let height = self.height();
-        let done = partials.par_iter_mut().enumerate().try_for_each_init(
+        let done = partials.par_iter_mut().enumerate().try_each_with(
             Vec::new,
             |scratch, (work, partial)| {
                 let (panel, piece) = (work / self.pieces.len(), work % self.pieces.len());

@@ -10,7 +10,7 @@ use crate::gradient::Gradient;
 use crate::stored::stored;
 use crate::wide::{Float, Wide};
 use manylabel_base::range::same;
-use manylabel_base::{Error, Watch, collected, extend, filled};
+use manylabel_base::{Error, Tasks, Watch, collected, extend, filled};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -105,7 +105,7 @@ impl<T: Float> Gram<T> {
         values
             .par_chunks_mut(Self::unit(gradient))
             .enumerate()
-            .try_for_each(|(panel, out)| {
+            .try_each(|(panel, out)| {
                 let panel = units.start + panel;
                 let cols = panel * N..((panel + 1) * N).min(width + m);
                 let mut sums = filled(MOMENTS, Wide::<T, N>::zero(), width + m)?;

@@ -32,7 +32,7 @@ use crate::objective::{Objective, Slope};
 use crate::stop::{Outcome, Progress, Stop};
 use crate::stored::stored;
 use crate::wide::Float;
-use manylabel_base::{Error, Watch, collected, copied, filled, parts, push, reserved};
+use manylabel_base::{Error, Watch, collected, copied, filled, parts, parts_with, push, reserved};
 use rayon::prelude::*;
 
 /// Largest number of gradients. After this many gradients, few labels are left to optimize. The
@@ -244,13 +244,13 @@ impl<T: Float> QuasiNewton<T> {
         let ties = ties(objective.pairs(), objective.n_labels())?;
         for class in stage.classes(&ties, &free)? {
             let this = &stage;
-            let solved = class.par_iter().map_init(Vec::new, |matrix, &label| {
+            let solved = parts_with(class.par_iter(), Vec::new, |matrix, &label| {
                 watch.step(0)?;
                 let local = this.free(label, &ties[label], &free)?;
                 shapes[label].fill(gram, &local, &this.halves, matrix)?;
                 this.solve(label, local, matrix)
             });
-            for solved in parts(solved)? {
+            for solved in solved? {
                 if solved.values.iter().all(|value| value.f64().is_finite()) {
                     stage.take(&solved);
                     push(LABELS, &mut moved, (solved.label, solved.local))?;

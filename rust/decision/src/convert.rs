@@ -1,7 +1,7 @@
 //! Converts the scores of many rows to probabilities.
 
 use manylabel_base::range::same;
-use manylabel_base::{Error, Watch, filled, push};
+use manylabel_base::{Error, Tasks, Watch, filled, push};
 use manylabel_sparse::{CsrView, Index, Value};
 use rayon::prelude::*;
 
@@ -66,7 +66,7 @@ pub fn probabilities<I: Index, T: Value>(
         push("number of rows", &mut blocks, (first..end, of_block))?;
         (rest, first) = (others, end);
     }
-    blocks.into_par_iter().try_for_each(|(rows, out)| {
+    blocks.into_par_iter().try_each(|(rows, out)| {
         watch.step(rows.len())?;
         let mut out = out.iter_mut();
         for row in rows {

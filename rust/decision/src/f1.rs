@@ -4,7 +4,7 @@
 //! expected F1 of all m is computed in O(k²) for k probabilities (Ye, Chai, Lee and Chieu, "Optimizing
 //! F-measure: a tale of two approaches", ICML 2012, algorithm 1).
 
-use manylabel_base::{Error, Watch, collected, filled, push, reserved};
+use manylabel_base::{Error, Tasks, Watch, collected, filled, push, reserved};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 use rayon::prelude::*;
 
@@ -104,16 +104,13 @@ pub fn best_sets<I: Index, T: Value>(
         entries.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         Ok::<_, Error>(entries)
     };
-    sizes
-        .par_iter_mut()
-        .enumerate()
-        .try_for_each(|(row, size)| {
-            watch.step(1)?;
-            let entries = sorted(row)?;
-            let falling = collected("number of labels of a row", entries.iter().map(|&(p, _)| p))?;
-            *size = best_size(&falling, of_empty)?;
-            Ok::<_, Error>(())
-        })?;
+    sizes.par_iter_mut().enumerate().try_each(|(row, size)| {
+        watch.step(1)?;
+        let entries = sorted(row)?;
+        let falling = collected("number of labels of a row", entries.iter().map(|&(p, _)| p))?;
+        *size = best_size(&falling, of_empty)?;
+        Ok::<_, Error>(())
+    })?;
     let total = sizes.iter().sum();
     let mut out = CsrOwned {
         indptr: reserved("number of rows", probabilities.n_rows() + 1)?,

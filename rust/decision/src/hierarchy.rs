@@ -19,7 +19,7 @@
 //! positive sum, all labels of the block get m.
 
 use manylabel_base::range::same;
-use manylabel_base::{Error, Watch, collected, filled, push, reserved};
+use manylabel_base::{Error, Tasks, Watch, collected, filled, push, reserved};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 use rayon::prelude::*;
 
@@ -147,7 +147,7 @@ pub fn coherent<I: Index, T: Value>(
     let n_rows = probabilities.n_rows();
     let mut rows: Vec<Vec<(u32, f32)>> = reserved("number of rows", n_rows)?;
     rows.resize_with(n_rows, Vec::new);
-    rows.par_iter_mut().enumerate().try_for_each(|(row, out)| {
+    rows.par_iter_mut().enumerate().try_each(|(row, out)| {
         watch.step(1)?;
         let (labels, values) = probabilities.row(row);
         let entries = labels

@@ -10,7 +10,7 @@ use crate::pairs::{Pairs, groups};
 use crate::pooled::{Knots, fit_knots, platt, platt_of_all, targets};
 use crate::{Curves, Pooling};
 use manylabel_base::range::same;
-use manylabel_base::{Error, Watch, extend, filled};
+use manylabel_base::{Error, Tasks, Watch, extend, filled};
 use rayon::prelude::*;
 
 /// The sigmoids of all labels. The log-odds of label l with score s are `intercept[l] + slope[l] f(s)`.
@@ -114,7 +114,7 @@ pub fn fit_sigmoids(
         .par_iter_mut()
         .zip(slope.par_iter_mut())
         .enumerate();
-    each.try_for_each(|(label, (intercept, slope))| {
+    each.try_each(|(label, (intercept, slope))| {
         watch.step(1)?;
         let range = pairs.of(label);
         let own = pooling == Pooling::None && !range.is_empty();
@@ -173,7 +173,7 @@ fn shrink(
         .par_iter_mut()
         .zip(slope.par_iter_mut())
         .enumerate();
-    each.try_for_each_init(Vec::new, |points, (label, (intercept, slope))| {
+    each.try_each_with(Vec::new, |points, (label, (intercept, slope))| {
         watch.step(1)?;
         let mean = of_groups[group_of[label] as usize];
         design.collect(label, None, points)?;
@@ -236,7 +236,7 @@ impl Design<'_> {
         found
             .par_iter_mut()
             .enumerate()
-            .try_for_each(|(group, found)| {
+            .try_each(|(group, found)| {
                 watch.step(0)?;
                 let labels = (0..self.group_of.len())
                     .filter(|&label| self.group_of[label] as usize == group);
@@ -265,7 +265,7 @@ impl Design<'_> {
         for fold in 0..FOLDS {
             let of_groups = self.fit_groups(Some(fold), watch)?;
             let mut of_labels = filled("number of labels", [0.0; VARIANCES.len()], n_labels)?;
-            of_labels.par_iter_mut().enumerate().try_for_each_init(
+            of_labels.par_iter_mut().enumerate().try_each_with(
                 Vec::new,
                 |points, (label, losses)| {
                     watch.step(0)?;

@@ -7,7 +7,7 @@ use crate::isotonic::isotonic;
 use crate::pairs::{Pairs, groups};
 use crate::{Curves, Pooling};
 use manylabel_base::range::same;
-use manylabel_base::{Error, Watch, collected, extend, filled, parts, push};
+use manylabel_base::{Error, Tasks, Watch, collected, extend, filled, parts, push};
 use rayon::prelude::*;
 
 /// Isotonic curves, which several labels may share.
@@ -116,15 +116,13 @@ pub fn fit_steps(
         &mut own,
         owners.iter().map(|_| Curve::default()),
     )?;
-    own.par_iter_mut()
-        .zip(&owners)
-        .try_for_each(|(own, &label)| {
-            watch.step(1)?;
-            let mut of_label = collected("number of candidates", pairs.of(label))?;
-            of_label.sort_by(|&a, &b| pairs.scores[a].total_cmp(&pairs.scores[b]));
-            *own = curve(pairs, of_label.into_iter())?;
-            Ok::<_, Error>(())
-        })?;
+    own.par_iter_mut().zip(&owners).try_each(|(own, &label)| {
+        watch.step(1)?;
+        let mut of_label = collected("number of candidates", pairs.of(label))?;
+        of_label.sort_by(|&a, &b| pairs.scores[a].total_cmp(&pairs.scores[b]));
+        *own = curve(pairs, of_label.into_iter())?;
+        Ok::<_, Error>(())
+    })?;
     let mut steps = Steps {
         curve_of,
         ends: filled("number of curves", 0, 1)?,

@@ -27,7 +27,7 @@ use faer::linalg::triangular_solve::{
 };
 use faer::reborrow::{Reborrow, ReborrowMut};
 use faer::{Accum, Mat, MatMut, MatRef, Par, Spec};
-use manylabel_base::{Error, Watch, few};
+use manylabel_base::{Error, Tasks, Watch, few};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -67,7 +67,7 @@ impl Cholesky {
         let n = lower.nrows();
         let mut l = zeros(FACTOR, n, n)?;
         let strips = strips(l.as_mut(), width(n)).into_par_iter();
-        strips.zip(blocks(n)).try_for_each(|(mut strip, block)| {
+        strips.zip(blocks(n)).try_each(|(mut strip, block)| {
             watch.step(0)?;
             let from = lower.subcols(block.start, block.len());
             let (above, mut below) = strip.rb_mut().split_at_row_mut(block.end);
@@ -119,7 +119,7 @@ impl Cholesky {
             // stay zero. In the back substitution, these rows would become part of the upper triangle, which
             // is copied from the lower triangle below. So both substitutions start at the diagonal block.
             let strips = strips(out.as_mut(), COLUMNS).into_par_iter();
-            strips.zip(blocks(n)).try_for_each(|(strip, block)| {
+            strips.zip(blocks(n)).try_each(|(strip, block)| {
                 let (_, mut below) = strip.split_at_row_mut(block.start);
                 for at in 0..block.len() {
                     below[(at, at)] = 1.0;
@@ -192,14 +192,14 @@ fn factor(mut l: MatMut<'_, f64>, watch: &Watch) -> Result<bool, Error> {
         // below. So the system L Xᵀ = belowᵀ is solved.
         let lower = diagonal.rb();
         let right = strips(below.rb_mut().transpose_mut(), COLUMNS);
-        right.into_par_iter().try_for_each(|right| {
+        right.into_par_iter().try_each(|right| {
             watch.step(0)?;
             solve_lower_triangular_in_place(lower, right, Par::Seq);
             Ok(())
         })?;
         let below = below.rb();
         let strips = strips(rest.rb_mut(), COLUMNS).into_par_iter().enumerate();
-        strips.try_for_each(|(at, strip)| {
+        strips.try_each(|(at, strip)| {
             watch.step(0)?;
             let first = at * COLUMNS;
             let (_, to) = strip.split_at_row_mut(block.end + first);

@@ -9,7 +9,7 @@
 
 use crate::gram::Factor;
 use crate::lanes::{Waves, cosines};
-use manylabel_base::{Error, Watch, collected, extend, filled};
+use manylabel_base::{Error, Tasks, Watch, collected, extend, filled};
 use manylabel_sparse::{CsrView, Index, Sparse, Value, with_sparse};
 use rayon::prelude::*;
 
@@ -145,7 +145,7 @@ impl<'a> Projection<'a> {
         let mut h = filled(PREDICTIONS, 0.0, x.n_rows() * width)?;
         h.par_chunks_mut(ROWS * width)
             .enumerate()
-            .try_for_each(|(block, out)| {
+            .try_each(|(block, out)| {
                 watch.step(0)?;
                 with_sparse!(x, |x| {
                     for (i, out) in out.chunks_mut(width).enumerate() {
@@ -223,7 +223,7 @@ impl Design {
         let out = &mut out[..rows.len() * size];
         out.par_chunks_mut(ROWS * size)
             .zip(rows.par_chunks(ROWS))
-            .try_for_each_init(Vec::new, |h, (out, rows)| {
+            .try_each_with(Vec::new, |h, (out, rows)| {
                 watch.step(0)?;
                 if let Some(kept) = &self.kept {
                     for (out, &row) in out.chunks_mut(size).zip(rows) {

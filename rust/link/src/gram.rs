@@ -26,7 +26,7 @@ use faer::linalg::triangular_solve::{
 use faer::reborrow::ReborrowMut;
 use faer::traits::ComplexField;
 use faer::{Accum, MatMut, MatRef, Par, Spec};
-use manylabel_base::{Error, Watch, copied, filled, reserved};
+use manylabel_base::{Error, Tasks, Watch, copied, filled, reserved};
 use rayon::prelude::*;
 
 /// Number of rows and columns of a tile.
@@ -232,7 +232,7 @@ impl Gram {
                 return Ok(None);
             }
             let lower = diagonal.view();
-            below.par_iter_mut().try_for_each(|tile| {
+            below.par_iter_mut().try_each(|tile| {
                 watch.step(0)?;
                 // The system X Lᵀ = tile is solved as L Xᵀ = tileᵀ.
                 let right = tile.view_mut().transpose_mut();
@@ -335,13 +335,12 @@ fn in_parts<T: ComplexField + Send + Sync>(
     solve: impl Fn(MatRef<'_, T>, MatMut<'_, T>) + Sync,
 ) -> Result<(), Error> {
     let lower = MatRef::from_column_major_slice(lower, size, size);
-    rows.par_chunks_mut(SOLVED_AT_ONCE * size)
-        .try_for_each(|part| {
-            watch.step(0)?;
-            let n = part.len() / size;
-            solve(lower, MatMut::from_column_major_slice_mut(part, size, n));
-            Ok(())
-        })
+    rows.par_chunks_mut(SOLVED_AT_ONCE * size).try_each(|part| {
+        watch.step(0)?;
+        let n = part.len() / size;
+        solve(lower, MatMut::from_column_major_slice_mut(part, size, n));
+        Ok(())
+    })
 }
 
 #[cfg(test)]

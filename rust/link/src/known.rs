@@ -12,7 +12,7 @@
 use crate::labels::Labels;
 use crate::moments::MOMENT_ROWS;
 use crate::psgd::Problem;
-use manylabel_base::{Error, collected, copied, filled};
+use manylabel_base::{Error, Tasks, collected, copied, filled};
 use rayon::prelude::*;
 
 /// A label has converged when its error is this fraction of its first correction, in the norm of C. It is the
@@ -113,7 +113,7 @@ fn corrections<'a>(
     out.par_chunks_mut(size)
         .zip(weights.par_chunks(size))
         .enumerate()
-        .try_for_each(|(at, (out, weights))| {
+        .try_each(|(at, (out, weights))| {
             for places in rows_of(at).chunks(MOMENT_ROWS) {
                 problem.watch.step(0)?;
                 let rows = places.iter().map(|&place| problem.train[place as usize]);

@@ -9,7 +9,7 @@ use crate::design::Design;
 use crate::gram::Gram;
 use crate::labels::Labels;
 use crate::psgd::Problem;
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Tasks, Watch, filled};
 use rayon::prelude::*;
 
 /// Number of rows that are added to the Gram matrix at a time. It is small enough that sums over
@@ -98,7 +98,7 @@ pub(crate) fn moments(
         }
         sums.par_chunks_mut(size)
             .zip(block)
-            .try_for_each(|(sum, &label)| {
+            .try_each(|(sum, &label)| {
                 watch.step(0)?;
                 let positive = labels.rows(label);
                 let begin = positive.partition_point(|&row| row < first);
@@ -113,7 +113,7 @@ pub(crate) fn moments(
         missing
             .par_chunks_mut(size)
             .zip(block)
-            .try_for_each(|(sum, &label)| {
+            .try_each(|(sum, &label)| {
                 watch.step(0)?;
                 let unknown = labels.unknown_rows(label);
                 let begin = unknown.partition_point(|&row| row < first);

@@ -19,7 +19,7 @@ use crate::lanes::softplus;
 use crate::psgd::{Problem, multiply};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
-use manylabel_base::{Error, collected, copied, filled};
+use manylabel_base::{Error, Tasks, collected, copied, filled};
 use rayon::prelude::*;
 
 /// Number of labels that are multiplied with the features together.
@@ -73,7 +73,7 @@ pub(crate) fn refine(
         .par_chunks_mut(LABELS * size)
         .zip(block.par_chunks(LABELS))
         .zip(steps.par_chunks_mut(LABELS))
-        .try_for_each(|((weights, block), steps)| {
+        .try_each(|((weights, block), steps)| {
             Chunk::new(problem, labels, block, shrink, ridge)?.minimize(weights, steps)?;
             problem.watch.step(block.len())
         })?;

@@ -35,7 +35,7 @@ use crate::{Loss, Params};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 use fastrand::Rng;
-use manylabel_base::{Error, Watch, copied, filled, push};
+use manylabel_base::{Error, Tasks, Watch, copied, filled, push};
 use manylabel_sparse::Labels;
 use rayon::prelude::*;
 
@@ -134,7 +134,7 @@ pub(crate) fn refine(
                 .zip(gradient.par_chunks(NUMBERS_OF_STEP));
             moves
                 .zip(slopes)
-                .try_for_each(|((weights, velocity), (sums, gradient))| {
+                .try_each(|((weights, velocity), (sums, gradient))| {
                     problem.watch.step(0)?;
                     for j in 0..weights.len() {
                         velocity[j] =
@@ -222,7 +222,7 @@ impl Problem<'_> {
         out.par_chunks_mut(rows * n_labels)
             .zip(features.par_chunks(rows * size))
             .enumerate()
-            .try_for_each(|(tile, (out, features))| {
+            .try_each(|(tile, (out, features))| {
                 self.watch.step(0)?;
                 multiply(features, weights, out);
                 for (i, row) in out.chunks_mut(n_labels).enumerate() {
@@ -247,7 +247,7 @@ impl Problem<'_> {
         let probabilities = MatRef::from_row_major_slice(probabilities, n_rows, n_labels);
         tiles(MatMut::from_column_major_slice_mut(out, size, n_labels))?
             .into_par_iter()
-            .try_for_each(|(first_feature, first_label, tile)| {
+            .try_each(|(first_feature, first_label, tile)| {
                 self.watch.step(0)?;
                 let features = features.subcols(first_feature, tile.nrows());
                 let probabilities = probabilities.subcols(first_label, tile.ncols());

@@ -12,7 +12,7 @@
 
 use crate::members::{Members, drop_empty};
 use manylabel_base::range::same;
-use manylabel_base::{Error, Watch, collected, copied, extend, filled, push, reserved};
+use manylabel_base::{Error, Tasks, Watch, collected, copied, extend, filled, push, reserved};
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 use std::cmp::Reverse;
@@ -94,7 +94,7 @@ pub fn label_step(
     chosen
         .par_iter_mut()
         .enumerate()
-        .try_for_each_init(Vec::new, |counts, (block, chosen)| {
+        .try_each_with(Vec::new, |counts, (block, chosen)| {
             if counts.is_empty() {
                 *counts = filled("number of labels", 0, y.n_cols)?;
             }

@@ -10,7 +10,7 @@
 //! sixteen.
 
 use crate::members::Members;
-use manylabel_base::{Error, Watch, collected, filled, push, reserved};
+use manylabel_base::{Error, Tasks, Watch, collected, filled, push, reserved};
 use manylabel_simd::wide;
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
@@ -122,8 +122,7 @@ impl Centers {
             .par_iter_mut()
             .zip(&mut offsets)
             .enumerate()
-            .with_max_len(1)
-            .try_for_each(tile)?;
+            .try_each(tile)?;
         Ok(Self { n, tiles, offsets })
     }
 
@@ -157,7 +156,7 @@ impl Centers {
         nearest
             .par_chunks_mut(ROWS_AT_ONCE)
             .enumerate()
-            .try_for_each(|(chunk, nearest)| {
+            .try_each(|(chunk, nearest)| {
                 for (at, (tile, offsets)) in self.tiles.iter().zip(&self.offsets).enumerate() {
                     watch.step(0)?;
                     best_of_tile(x, chunk * ROWS_AT_ONCE, tile, offsets, at * LANES, nearest);

@@ -1,7 +1,7 @@
 //! Applies a function to the items of a list in parallel. If there is not enough memory for the
 //! results, an error is returned.
 
-use manylabel_base::{Error, reserved};
+use manylabel_base::{Error, Tasks, reserved};
 use rayon::prelude::*;
 
 /// Returns the results of `work` for all `items`, in the order of the items.
@@ -19,14 +19,10 @@ pub(crate) fn each<T: Sync, R: Send>(
 ) -> Result<Vec<R>, Error> {
     let mut made = reserved(what, items.len())?;
     made.resize_with(items.len(), || None);
-    items
-        .par_iter()
-        .zip(&mut made)
-        .with_max_len(1)
-        .try_for_each(|(item, made)| {
-            *made = Some(work(item)?);
-            Ok(())
-        })?;
+    items.par_iter().zip(&mut made).try_each(|(item, made)| {
+        *made = Some(work(item)?);
+        Ok(())
+    })?;
     let mut results = reserved(what, items.len())?;
     for result in made.into_iter().flatten() {
         results.push(result);

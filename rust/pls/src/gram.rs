@@ -10,7 +10,7 @@
 use crate::design::{Cells, Design, Rows, SLAB};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, Par};
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Tasks, Watch, filled};
 use manylabel_sparse::{LANES, Lanes, Real, RowBlocks};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -61,7 +61,7 @@ pub(crate) fn gram_of_features<T: Real>(
     let mut gram = zeros(&wanted, d)?;
     let strip = features_of_strip(x);
     let strips = gram.par_chunks_mut(strip * d.max(1)).enumerate();
-    strips.try_for_each(|(at, gram)| {
+    strips.try_each(|(at, gram)| {
         let first = wanted.start + at * strip;
         let features = first..first + gram.len() / d;
         match &x.cells {
@@ -161,7 +161,7 @@ pub(crate) fn gram_of_rows<T: Real>(
     // Each strip of 32 rows is copied to a panel and multiplied by X.
     gram.par_chunks_mut(LANES * n.max(1))
         .enumerate()
-        .try_for_each(|(at, gram)| {
+        .try_each(|(at, gram)| {
             let first = wanted.start + at * LANES;
             let strip = first..first + gram.len() / n;
             let mut panel = filled("number of features", Lanes::default(), x.n_cols())?;

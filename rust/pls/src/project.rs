@@ -19,7 +19,7 @@
 
 use crate::design::Matrix;
 use manylabel_base::range::same;
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Tasks, Watch, filled};
 use manylabel_simd::wide;
 use manylabel_sparse::{Index, Real};
 use rayon::prelude::*;
@@ -75,7 +75,7 @@ pub fn project<I: Index, V: Real, T: Real>(
     } else {
         out.par_chunks_mut(ROWS_AT_ONCE * k)
             .enumerate()
-            .try_for_each(project)?;
+            .try_each(project)?;
     }
     Ok(out)
 }

@@ -44,6 +44,7 @@ mod held;
 mod leml;
 mod linear;
 mod link;
+mod mapped;
 mod params;
 mod partition;
 mod pdsparse;

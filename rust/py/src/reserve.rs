@@ -1,5 +1,5 @@
 //! Defines the allocator of the extension module: the allocator of the system, with a memory reserve for
-//! small requests.
+//! small requests, and with separate mappings for large blocks (`mapped.rs`).
 //!
 //! The standard library of Rust aborts the process if an allocation fails. So vectors that grow with the
 //! input are allocated by functions that return an error instead (`manylabel_base::filled` and similar). The
@@ -17,6 +17,7 @@
 //! caller has named a folder for this purpose, large blocks that do not fit in the limit are in a file (`spill.rs`).
 //! These blocks are not counted.
 
+use crate::mapped::Mapped;
 use crate::spill;
 use manylabel_base::{Error, budget, is_low, ran_low, recovered};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -161,7 +162,7 @@ pub(crate) fn keep_little_free_memory() {
     }
 }
 
-// SAFETY: every block of a caller is allocated and freed by `System`, with the layout of the caller, or by `spill`,
+// SAFETY: every block of a caller is allocated and freed by `Mapped`, with the layout of the caller, or by `spill`,
 // whose blocks begin at a multiple of a page. `spill` recognizes its own blocks.
 unsafe impl GlobalAlloc for WithReserve {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -169,7 +170,7 @@ unsafe impl GlobalAlloc for WithReserve {
             return block;
         }
         // SAFETY: the caller keeps the contract of `alloc`.
-        let block = self.or_from_reserve(layout.size(), || unsafe { System.alloc(layout) });
+        let block = self.or_from_reserve(layout.size(), || unsafe { Mapped.alloc(layout) });
         counted(block, layout.size())
     }
 
@@ -178,7 +179,7 @@ unsafe impl GlobalAlloc for WithReserve {
             return block;
         }
         // SAFETY: the caller keeps the contract of `alloc_zeroed`.
-        let block = self.or_from_reserve(layout.size(), || unsafe { System.alloc_zeroed(layout) });
+        let block = self.or_from_reserve(layout.size(), || unsafe { Mapped.alloc_zeroed(layout) });
         counted(block, layout.size())
     }
 
@@ -199,7 +200,7 @@ unsafe impl GlobalAlloc for WithReserve {
         // SAFETY: the caller keeps the contract of `realloc`. If the system refuses the request, the old
         // block is unchanged, and the request may be repeated.
         let grown = self.or_from_reserve(new_size, || unsafe {
-            System.realloc(block, layout, new_size)
+            Mapped.realloc(block, layout, new_size)
         });
         if !grown.is_null() {
             discounted(layout.size());
@@ -213,7 +214,7 @@ unsafe impl GlobalAlloc for WithReserve {
             return;
         }
         // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(block, layout) };
+        unsafe { Mapped.dealloc(block, layout) };
         discounted(layout.size());
     }
 }

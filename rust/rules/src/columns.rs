@@ -19,7 +19,7 @@
 //! missing value satisfies no condition.
 
 use crate::Operator;
-use manylabel_base::{Error, Watch, collected, copied, extend, filled, reserved};
+use manylabel_base::{Error, Tasks, Watch, collected, copied, extend, filled, reserved};
 use manylabel_sparse::{CsrView, Index, Value};
 use rayon::prelude::*;
 
@@ -147,7 +147,7 @@ impl Columns {
             .iter()
             .map(|&n| left.split_off_mut(..n).unwrap_or_default());
         let parts: Vec<&mut [(f32, u32)]> = collected("number of features", parts)?;
-        (columns.par_iter_mut().zip(parts)).try_for_each(|(column, entries)| {
+        (columns.par_iter_mut().zip(parts)).try_each(|(column, entries)| {
             watch.step(0)?;
             *column = Column::new(entries, n_rows)?;
             Ok(())

@@ -22,7 +22,7 @@ use crate::cover::{Block, Bodies, Mask, ROWS, bits};
 use crate::known::{LabelSets, Search};
 use crate::model::Rules;
 use manylabel_base::range::same;
-use manylabel_base::{Error, Watch, filled, push, reserved};
+use manylabel_base::{Error, Tasks, Watch, filled, push, reserved};
 use manylabel_score::{Model, Options, Purpose, Rows, Task, Work};
 use manylabel_simd::wide;
 use manylabel_sparse::{CsrOwned, CsrView, Features, Index, Picked, Value, with_sparse};
@@ -257,7 +257,7 @@ impl<'a, I: Index> Stage<'a, I> {
         let per_task = n_blocks.div_ceil(TASKS_OF_THREAD * rayon::current_num_threads());
         out.par_chunks_mut(per_task * per_block)
             .enumerate()
-            .try_for_each(|(at, out)| task((at * per_task, out)))
+            .try_each(|(at, out)| task((at * per_task, out)))
     }
 
     /// Calls `work` for each block of rows, and concatenates the results to one sparse matrix. `work` appends

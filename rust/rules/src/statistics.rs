@@ -24,7 +24,7 @@ use crate::batch::{Batch, ROWS_AT_ONCE};
 use crate::lanes::{Aligned, WIDTH, add_scaled, padded, total};
 use crate::loss::{self, Factors, PADDING};
 use crate::pace::Pace;
-use manylabel_base::{Error, Watch, collected, filled, parts};
+use manylabel_base::{Error, Tasks, Watch, collected, filled, parts};
 use manylabel_simd::wide;
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
@@ -241,7 +241,7 @@ impl<'w> Statistics<'w> {
                 .zip(self.gradients.par_chunks_mut(long))
                 .zip(self.rest.par_chunks_mut(ROWS))
                 .enumerate()
-                .try_for_each(of_block)
+                .try_each(of_block)
         }
     }
 

@@ -6,7 +6,7 @@
 
 use crate::model::in_known_form;
 use crate::{Bounds, Model, Options, Purpose, Rows, Task, Work};
-use manylabel_base::{Error, Watch, extend, filled, reserved};
+use manylabel_base::{Error, Tasks, Watch, extend, filled, reserved};
 use manylabel_sparse::{CsrOwned, Features, Index, Picked, Sparse, TopK, with_sparse};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -82,7 +82,7 @@ impl<'a> Batch<'a> {
 
     /// Calls `work` for `at_once` rows at a time and collects the pairs of label and score that `work`
     /// appends. `state` creates a workspace that `work` reuses from call to call.
-    fn collect<S>(
+    fn collect<S: Send>(
         &self,
         at_once: usize,
         watch: &Watch,
@@ -111,7 +111,7 @@ impl<'a> Batch<'a> {
     /// Searches for the candidate labels of every row. From these candidates, `pick` selects pairs of label
     /// and score, which are collected. Returns `None` if the model scores all labels and does not search for
     /// candidates.
-    fn select_candidates<S>(
+    fn select_candidates<S: Send>(
         &self,
         watch: &Watch,
         state: impl Fn() -> Result<S, Error> + Sync,
@@ -138,7 +138,7 @@ impl<'a> Batch<'a> {
 
     /// Scores every row and collects the pairs of label and score that `pick` appends for the row. `state`
     /// creates a workspace that `pick` reuses from row to row.
-    fn select<S>(
+    fn select<S: Send>(
         &self,
         watch: &Watch,
         state: impl Fn() -> Result<S, Error> + Sync,
@@ -196,7 +196,7 @@ impl<'a> Batch<'a> {
         } else {
             all.par_chunks_mut(size_of_share)
                 .enumerate()
-                .try_for_each(share)?;
+                .try_each(share)?;
         }
         Ok(all)
     }

@@ -5,7 +5,7 @@
 //! blocks in order of rows, so the result does not depend on the number of threads.
 
 use crate::CsrOwned;
-use manylabel_base::{Error, extend, few, parts, reserved};
+use manylabel_base::{Error, extend, few, parts_with, reserved};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -58,7 +58,7 @@ impl Picked {
     /// # Panics
     ///
     /// Panics if `at_once` is 0.
-    pub fn by_blocks<S>(
+    pub fn by_blocks<S: Send>(
         n_rows: usize,
         at_once: usize,
         n_cols: usize,
@@ -80,7 +80,7 @@ impl Picked {
         };
         let blocks = match n_rows.div_ceil(at_once) {
             1 => few([of_block(&mut None, 0)?]),
-            n_blocks => parts((0..n_blocks).into_par_iter().map_init(|| None, of_block))?,
+            n_blocks => parts_with((0..n_blocks).into_par_iter(), || None, of_block)?,
         };
         Self::joined(blocks, n_cols)
     }

@@ -305,7 +305,7 @@ fn fit_all(
     let at_once = NODES_PER_THREAD * rayon::current_num_threads();
     let mut all = reserved(LABELS, places.len())?;
     for batch in tasks.chunks(at_once) {
-        let fitted = parts(batch.par_iter().with_max_len(1).map(fit))?;
+        let fitted = parts(batch.par_iter().map(fit))?;
         for (task, joined) in batch.iter().zip(fitted) {
             let leaf = task.places[0].leaf;
             let of_leaf = joined.into_iter().map(|joined| (leaf, joined));

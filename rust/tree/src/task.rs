@@ -472,7 +472,7 @@ impl Task<'_> {
         let mut piece = Piece::new()?;
         for first in nodes.clone().step_by(at_once) {
             let batch = first..nodes.end.min(first + at_once);
-            for fitted in parts(batch.into_par_iter().with_max_len(1).map(fit_node))? {
+            for fitted in parts(batch.into_par_iter().map(fit_node))? {
                 piece.push(fitted)?;
             }
         }

@@ -4,7 +4,7 @@
 
 use super::{Gradient, Partial, Residual, join_partials};
 use crate::wide::{Float, Wide};
-use manylabel_base::{Error, Watch, collected, few};
+use manylabel_base::{Error, Tasks, Watch, collected, few};
 use rayon::prelude::*;
 
 impl<T: Float, const N: usize> Gradient<T, N> {
@@ -55,16 +55,16 @@ impl<T: Float, const N: usize> Gradient<T, N> {
                     *value = T::of(value.f64() / deviation);
                 }
             }
-            partials
-                .par_iter_mut()
-                .zip(&self.pieces)
-                .try_for_each_init(Vec::new, |scratch, (partial, blocks)| {
+            partials.par_iter_mut().zip(&self.pieces).try_each_with(
+                Vec::new,
+                |scratch, (partial, blocks)| {
                     let blocks = blocks.clone();
                     let linear = Residual::Linear;
                     self.add_up(
                         0, blocks, &weights, &all, &couplings, linear, scratch, partial, watch,
                     )
-                })?;
+                },
+            )?;
             join_partials(&mut partials);
             let product = &partials[0];
             weights.copy_from_slice(&product.weights);

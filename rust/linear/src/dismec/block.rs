@@ -115,8 +115,10 @@ impl Checked {
         let frequent = frequent.chunks(LANES).map(|labels| (labels, false));
         let rare = rare.chunks(GROUP).map(|labels| (labels, true));
         let panels: Vec<(&[u32], bool)> = few(frequent.chain(rare));
-        let fitted = panels.par_iter().with_max_len(1);
-        let fitted = parts(fitted.map(|&(labels, is_rare)| fit.panel(labels, is_rare)))?;
+        let fitted = panels
+            .par_iter()
+            .map(|&(labels, is_rare)| fit.panel(labels, is_rare));
+        let fitted = parts(fitted)?;
         let n_scores = scored.map_or(0, |forgotten| {
             forgotten.scored.n_rows() * problem.n_labels()
         });

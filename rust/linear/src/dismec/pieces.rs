@@ -237,7 +237,7 @@ impl<'a> Task<'a> {
             .unseen
             .as_ref()
             .map(|unseen| Mutex::new(unseen.tally()));
-        let fitted = all.par_iter().with_max_len(1).map(|&(panel, labels)| {
+        let fitted = all.par_iter().map(|&(panel, labels)| {
             let solved = match panel.checked_sub(n_frequent) {
                 None => self.frequent(panel, labels, tally.as_ref(), watch),
                 Some(panel) => self.rare(panel, labels, tally.as_ref(), watch),

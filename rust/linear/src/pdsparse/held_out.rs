@@ -14,7 +14,7 @@
 
 use crate::cut::Tally;
 use fastrand::Rng;
-use manylabel_base::{Error, collected, copied, extend, few, filled};
+use manylabel_base::{Error, Tasks, collected, copied, extend, few, filled};
 use rayon::prelude::*;
 
 /// The exponent of the smallest positive factor f of the intercepts. The possible factors are 0 and
@@ -124,7 +124,7 @@ impl<'a> Looks<'a> {
         }
         let rows = || block.scores.chunks_exact(n_labels).zip(&block.rows);
         let tallies = self.factors.par_iter().zip(&mut self.tallies);
-        tallies.try_for_each(|(&factor, tally)| {
+        tallies.try_each(|(&factor, tally)| {
             for (scores, &(_, weight)) in rows() {
                 tally.push_sums(scores, factor, terms, weight)?;
             }

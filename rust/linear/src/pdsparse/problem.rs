@@ -4,7 +4,7 @@
 use super::held_out::{Block, Looks};
 use super::params::Params;
 use super::weights::Weights;
-use manylabel_base::{Error, Watch, collected, copied, few, filled, parts, reserved};
+use manylabel_base::{Error, Tasks, Watch, collected, copied, few, filled, parts, reserved};
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 
@@ -256,7 +256,7 @@ impl Problem {
                 rows.len() * n_labels,
             )?;
             let of_rows = scores.par_chunks_mut(n_labels).zip(rows);
-            of_rows.try_for_each(|(scores, &row)| {
+            of_rows.try_each(|(scores, &row)| {
                 watch.step(0)?;
                 self.score(weights, row as usize, scores);
                 Ok(())

@@ -31,7 +31,7 @@ use crate::columns::{Column, MISSING};
 use crate::head::bins::System;
 use crate::lanes::{WIDTH, add_scaled, chunks, chunks_mut, padded};
 use crate::statistics::{PARALLEL_FROM, Statistics, Sums};
-use manylabel_base::{Error, collected, copied, filled};
+use manylabel_base::{Error, Tasks, collected, copied, filled};
 use manylabel_simd::wide;
 use rayon::prelude::*;
 
@@ -151,7 +151,7 @@ impl<'a> BinnedStatistics<'a> {
             by_row
                 .par_chunks_mut(block_width)
                 .zip(rows.par_chunks(block))
-                .try_for_each(work)?;
+                .try_each(work)?;
         }
         let mut all = filled("number of label bins", 0.0, width)?;
         for row in by_row.chunks(width.max(1)) {

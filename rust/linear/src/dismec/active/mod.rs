@@ -38,7 +38,8 @@
 //!
 //! Each run of coordinate descent has its own random number generator. Its seed depends on the label and the
 //! size of the working set. So the labels that are solved together do not influence each other, except that
-//! one search suffices if all of them continue an earlier fit. In the shapes
+//! one search suffices if all of them continue an earlier fit, or if all of them have few positive rows
+//! ([`Effort::searched_once`]). In the shapes
 //! of arrays, n is the number of rows, and dim is the number of features, including the feature for the
 //! intercept.
 
@@ -296,7 +297,9 @@ pub(crate) fn solve(
     };
     copies.each(problem, lanes, list, begin, watch)?;
     // The carried rows include most of the rows that violate the margin.
-    let searches = if labels.iter().all(|&label| duals(label).is_some()) {
+    let is_carried = |&label: &u32| duals(label).is_some();
+    let has_few = |&label: &u32| problem.positives(label).len() <= effort.searched_once;
+    let searches = if labels.iter().all(is_carried) || labels.iter().all(has_few) {
         1
     } else {
         effort.searches

@@ -4,7 +4,7 @@ use super::Problem;
 use super::descend::{Descent, Stop, descend};
 use super::group::{Group, LANES, size};
 use super::moments::Moments;
-use super::start::{Begun, Start, begin};
+use super::start::{Begun, Start, begin, panels};
 use crate::cut::Tally;
 use crate::dismec::optimum::steps_to_unlearn;
 use crate::dismec::problem::{check_magnitude, costs};
@@ -142,8 +142,11 @@ impl Checked {
         let mut tally = unseen.as_ref().map(Unseen::tally);
         let start = Start::new(problem, watch)?;
         for labels in labels.chunks(LABELS_AT_ONCE) {
-            let panels = labels.par_chunks(LANES);
-            let begun = parts(panels.map(|labels| begin(problem, start.as_ref(), labels, watch)))?;
+            let panels = panels(problem, labels)?;
+            let begun = panels
+                .par_iter()
+                .map(|labels| begin(problem, start.as_ref(), labels, watch));
+            let begun = parts(begun)?;
             let begun = collected("number of labels", begun.into_iter().flatten())?;
             let of_group = size(n_rows, dim);
             for (labels, begun) in labels.chunks(of_group).zip(begun.chunks(of_group)) {

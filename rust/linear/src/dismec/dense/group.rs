@@ -10,7 +10,7 @@ use super::Problem;
 use crate::dismec::targets::{Factors, UNKNOWN_SCORE};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
-use manylabel_base::{Error, Watch, filled, push};
+use manylabel_base::{Error, Tasks, Watch, filled, parts, push};
 use manylabel_simd::wide;
 use rayon::prelude::*;
 use std::ops::Range;
@@ -98,11 +98,12 @@ impl Group {
         let width = labels.len().next_multiple_of(LANES);
         let by_feature = || filled("number of weights", 0.0, dim * width);
         let rows_of_chunk = n_rows.div_ceil(CHUNKS).next_multiple_of(ROWS);
-        let mut chunks = Vec::new();
-        for first in (0..n_rows).step_by(rows_of_chunk) {
+        // Each thread allocates chunks from its own heap, which has the free memory of the starts of labels.
+        let chunk = |at: usize| {
+            let first = at * rows_of_chunk;
             let rows = first..(first + rows_of_chunk).min(n_rows);
             let by_row = || filled("number of scores", 0.0, rows.len() * width);
-            let chunk = Chunk {
+            Ok(Chunk {
                 scores: by_row()?,
                 along: by_row()?,
                 positives: Vec::new(),
@@ -110,9 +111,10 @@ impl Group {
                 gradient: by_feature()?,
                 active: filled("number of labels", 0.0, width)?,
                 rows,
-            };
-            push("number of chunks", &mut chunks, chunk)?;
-        }
+            })
+        };
+        let n_chunks = n_rows.div_ceil(rows_of_chunk.max(1));
+        let mut chunks = parts((0..n_chunks).into_par_iter().map(chunk))?;
         let mut factors = (
             filled("number of labels", 0.0, width)?,
             filled("number of labels", 0.0, width)?,
@@ -198,7 +200,7 @@ impl Group {
     /// requested a stop.
     pub(super) fn score(&mut self, problem: &Problem<'_>, watch: &Watch) -> Result<(), Error> {
         let (weights, width) = (&self.weights, self.width);
-        self.chunks.par_iter_mut().try_for_each(|chunk| {
+        self.chunks.par_iter_mut().try_each(|chunk| {
             product(
                 problem,
                 chunk.rows.clone(),
@@ -224,7 +226,7 @@ impl Group {
     /// Returns the same errors as [`score`](Self::score).
     pub(super) fn turn(&mut self, problem: &Problem<'_>, watch: &Watch) -> Result<(), Error> {
         let (direction, width) = (&self.direction, self.width);
-        self.chunks.par_iter_mut().try_for_each(|chunk| {
+        self.chunks.par_iter_mut().try_each(|chunk| {
             product(
                 problem,
                 chunk.rows.clone(),
@@ -268,7 +270,7 @@ impl Group {
         watch: &Watch,
     ) -> Result<Vec<f64>, Error> {
         let (factors, width, dim) = (&self.factors, self.width, problem.rows.dim());
-        self.chunks.par_iter_mut().try_for_each(|chunk| {
+        self.chunks.par_iter_mut().try_each(|chunk| {
             chunk.gradient.fill(0.0);
             chunk.active.fill(0.0);
             let cost = &cost[chunk.rows.clone()];
@@ -345,7 +347,7 @@ impl Group {
             }
             Ok((first, second))
         };
-        let of_chunks = manylabel_base::parts(self.chunks.par_iter().map(of_chunk))?;
+        let of_chunks = parts(self.chunks.par_iter().map(of_chunk))?;
         let mut sums = of_chunks.into_iter();
         let (mut first, mut second) = sums.next().unwrap_or_default();
         for (of_first, of_second) in sums {

@@ -2,7 +2,7 @@
 
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
-use manylabel_base::{Error, Watch, filled, parts};
+use manylabel_base::{Error, Tasks, Watch, filled, parts};
 use manylabel_simd::wide;
 use manylabel_sparse::TableRows;
 use rayon::prelude::*;
@@ -77,7 +77,7 @@ impl Moments {
                 add_sums(block, costs, dim, at * COLUMNS, sums, squares);
             });
             let strips = gram.par_chunks_mut(COLUMNS * dim).enumerate();
-            strips.try_for_each(|(at, strip)| {
+            strips.try_each(|(at, strip)| {
                 watch.step(0)?;
                 add_products(block, dim, at * COLUMNS, strip)
             })?;

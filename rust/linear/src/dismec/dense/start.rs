@@ -26,7 +26,7 @@ use super::Problem;
 use super::group::LANES;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
-use manylabel_base::{Error, Watch, collected, few, filled};
+use manylabel_base::{Error, Watch, collected, few, filled, push};
 use manylabel_dense::Cholesky;
 use manylabel_simd::{total, wide};
 
@@ -41,6 +41,10 @@ const SHARE: f64 = 0.1;
 
 /// The largest number of positive rows that are copied for a label.
 const MOST_ROWS: usize = 256;
+
+/// The largest number of rows that are copied for the labels of a panel. A thread copies the rows of one panel at a
+/// time.
+const MOST_ROWS_OF_PANEL: usize = 1024;
 
 /// The smallest variance of scores.
 const LEAST_VARIANCE: f64 = 1e-12;
@@ -128,7 +132,41 @@ impl Start {
     }
 }
 
-/// Returns the start of a few labels. Without `start`, all weights are 0.
+/// Divides labels into panels for [`begin`], of up to [`LANES`] labels.
+///
+/// # Errors
+///
+/// Returns [`Error::TooLarge`] if there is not enough memory.
+pub(super) fn panels<'a>(
+    problem: &Problem<'_>,
+    mut labels: &'a [u32],
+) -> Result<Vec<&'a [u32]>, Error> {
+    let mut panels = Vec::new();
+    while !labels.is_empty() {
+        let mut n_rows = 0;
+        let fits = |label: &&u32| {
+            n_rows += n_copied(problem, **label);
+            n_rows <= MOST_ROWS_OF_PANEL
+        };
+        let n_labels = labels.iter().take(LANES).take_while(fits).count(); // at least one label fits
+        let (panel, others) = labels.split_at(n_labels);
+        push("number of panels", &mut panels, panel)?;
+        labels = others;
+    }
+    Ok(panels)
+}
+
+/// Returns the number of positive rows that are copied for a label.
+fn n_copied(problem: &Problem<'_>, label: u32) -> usize {
+    let n_positive = problem.outputs.positives(label).len();
+    if n_positive <= MOST_ROWS {
+        n_positive
+    } else {
+        0
+    }
+}
+
+/// Returns the start of the labels of a panel. Without `start`, all weights are 0.
 ///
 /// # Errors
 ///
@@ -217,11 +255,7 @@ impl Label {
             problem.outputs.unknown(label),
         );
         let factors = problem.outputs.factors(label);
-        let n_copied = if positives.len() <= MOST_ROWS {
-            positives.len()
-        } else {
-            0
-        };
+        let n_copied = n_copied(problem, label);
         let mut rows = filled("number of rows of a label", 0.0, n_copied * dim)?;
         let costs = positives[..n_copied]
             .iter()
