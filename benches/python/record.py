@@ -90,8 +90,8 @@ def busy() -> dict:
 def command() -> str:
     """Return the command line of this process, as typed in the root folder of the repository.
 
-    Absolute paths name folders of one machine. Paths in the repository are written relative to it, and of other
-    paths only the last part is kept.
+    Absolute paths name folders of one machine. So paths in the repository are written relative to it, and of
+    other paths, only the last part is kept.
     """
     return shlex.join(["python", f"benches/python/{Path(sys.argv[0]).name}", *map(_portable, sys.argv[1:])])
 

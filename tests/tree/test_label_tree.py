@@ -464,7 +464,7 @@ def test_the_path_weight_matters_on_real_labels(data):
         return precision_at_k(Y_new, model.predict_topk(X_new, 5), k=(1,))[0]
 
     # Without routed negatives, the classifiers of a leaf do not know the rows of other leaves.
-    siblings = {"max_leaf": 100, "beam": 10, "negatives": "siblings"}
+    siblings = {"C": 1.0, "max_leaf": 100, "beam": 10, "negatives": "siblings"}
     learned = precision(**siblings)
     assert learned > 0.6
     assert precision(path_weight=0.0, **siblings) < learned - 0.05

@@ -120,10 +120,11 @@ _PATH_WEIGHT = 0.25
 
 
 class Config(default_config.Config):  # type: ignore[misc]  # Annif has no types
-    """Annif's default settings. To use the backend, set ``ANNIF_CONFIG=manylabel.compat.annif.Config``.
+    """Settings of Annif with which the backend ``manylabel`` can be used.
 
-    A web server such as gunicorn or uvicorn loads all projects at its start, as with Annif's own defaults.
-    The command ``annif``, including ``annif run``, loads a project when the project is first used.
+    To use the backend, set ``ANNIF_CONFIG=manylabel.compat.annif.Config``. The settings are Annif's defaults.
+    A web server such as gunicorn or uvicorn loads all projects at its start. The command ``annif``, including
+    ``annif run``, loads a project when the project is first used.
     """
 
     INITIALIZE_PROJECTS = os.environ.get("FLASK_RUN_FROM_CLI") != "true"

@@ -139,7 +139,7 @@ def _omikuji_weights(entry: Mapping[str, Any], n_features: int) -> csr_array:
     data = np.array(content["data"], dtype=np.float32)
     counts = np.diff(ends)
     if counts.sum() != len(data):
-        raise ValueError(f"expected {counts.sum()} weights as in indptr, got {len(data)}")
+        raise ValueError(f"expected {counts.sum()} weights according to indptr, got {len(data)}")
     entries = (data, (np.repeat(rows, counts), np.array(content["inner_inds"], dtype=np.int64)))
     return csr_array(entries, shape=(n_features + 1, int(content["inner_dim"])))
 
@@ -248,7 +248,8 @@ def _pecos_nodes(
     n_outputs, n_nodes = clusters.shape
     if below and len(below) != n_outputs:
         raise ValueError(
-            f"{folder}: expected {len(below)} outputs, one for each node of the level below, got {n_outputs}"
+            f"{folder}: expected a level with {len(below)} outputs, one for each node of the next level, "
+            f"got {n_outputs}"
         )
     if n_outputs != weights.shape[1]:
         raise ValueError(

@@ -315,8 +315,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             If `label_weight` is given, all other estimators raise a ValueError that states the reason.
         progress : callable, default=None
             Function that is called about 20 times per second. Its argument is the amount of work done so far.
-            The unit is the same as in the progress bar, for example labels or rules. If the function raises
-            an exception, the fit stops.
+            The unit depends on the estimator, for example labels or rules. If the function raises an
+            exception, the fit stops.
 
         Returns
         -------

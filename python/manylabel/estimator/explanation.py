@@ -124,12 +124,12 @@ class LabelExplanation(list[Any]):
         }
 
     def to_frame(self) -> Any:
-        """Return the rows as a data frame.
+        """Return the parts of the score as a data frame.
 
         Returns
         -------
         pandas.DataFrame
-            One row per part, with the columns "part", "name" and "contribution".
+            One row for each part, with the columns "part", "name" and "contribution".
 
         Raises
         ------

@@ -100,7 +100,7 @@ class DiSMECPieces:
         return [0]
 
     def complete(self, pieces: Sequence[Arrays], report: Tell) -> None:
-        """Do nothing, since there is only one stage."""
+        """Do nothing, because the fit has only one stage."""
 
     def fit(self, first: int, end: int, report: Tell) -> Arrays:
         """Fit the panels (groups of labels) from `first` to ``end - 1``."""

@@ -79,7 +79,7 @@ def meaning(model: MultiLabelClassifier) -> tuple[float, float, float | None]:
 
 
 def core_scorer(model: Any) -> _core.Scorer | None:
-    """Return the scorer of a model, or None if the Rust core cannot compute the predictions of the model."""
+    """Return the object of the Rust core that predicts like a model, or None if the core cannot do so."""
     if not isinstance(model, MultiLabelClassifier):
         return None
     for name in ("decision_function", "predict_topk", "predict"):

@@ -100,7 +100,7 @@ class BlockPieces:
         return [0]
 
     def complete(self, pieces: Sequence[Arrays], report: Tell) -> None:
-        """Do nothing, since there is only one stage."""
+        """Do nothing, because the fit has only one stage."""
 
     def fit(self, first: int, end: int, report: Tell) -> Arrays:
         """Fit the models of the blocks from `first` to ``end - 1``."""

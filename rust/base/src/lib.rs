@@ -40,5 +40,5 @@ pub use alloc::{
     collected, copied, extend, few, filled, is_low, push, ran_low, recovered, reserved,
 };
 pub use error::Error;
-pub use tasks::{Tasks, parts, parts_with};
+pub use tasks::{Spare, Tasks, parts, parts_with};
 pub use watch::Watch;

@@ -224,7 +224,7 @@ impl<T: Float, const N: usize> Gradient<T, N> {
         let mut partials = std::mem::take(&mut self.partials);
         let height = self.height();
         let done = partials.par_iter_mut().enumerate().try_each_with(
-            Vec::new,
+            || Ok(Vec::new()),
             |scratch, (work, partial)| {
                 let (panel, piece) = (work / self.pieces.len(), work % self.pieces.len());
                 if !pass.active[panel] || !units.contains(&(firsts[panel] + piece)) {

@@ -244,12 +244,16 @@ impl<T: Float> QuasiNewton<T> {
         let ties = ties(objective.pairs(), objective.n_labels())?;
         for class in stage.classes(&ties, &free)? {
             let this = &stage;
-            let solved = parts_with(class.par_iter(), Vec::new, |matrix, &label| {
-                watch.step(0)?;
-                let local = this.free(label, &ties[label], &free)?;
-                shapes[label].fill(gram, &local, &this.halves, matrix)?;
-                this.solve(label, local, matrix)
-            });
+            let solved = parts_with(
+                class.par_iter(),
+                || Ok(Vec::new()),
+                |matrix, &label| {
+                    watch.step(0)?;
+                    let local = this.free(label, &ties[label], &free)?;
+                    shapes[label].fill(gram, &local, &this.halves, matrix)?;
+                    this.solve(label, local, matrix)
+                },
+            );
             for solved in solved? {
                 if solved.values.iter().all(|value| value.f64().is_finite()) {
                     stage.take(&solved);

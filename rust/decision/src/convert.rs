@@ -75,7 +75,7 @@ pub fn probabilities<I: Index, T: Value>(
                 *out = curves.probability(label.get(), value.f64()) as f32;
             }
         }
-        Ok::<_, Error>(())
+        Ok(())
     })?;
     Ok(out)
 }

@@ -109,7 +109,7 @@ pub fn best_sets<I: Index, T: Value>(
         let entries = sorted(row)?;
         let falling = collected("number of labels of a row", entries.iter().map(|&(p, _)| p))?;
         *size = best_size(&falling, of_empty)?;
-        Ok::<_, Error>(())
+        Ok(())
     })?;
     let total = sizes.iter().sum();
     let mut out = CsrOwned {

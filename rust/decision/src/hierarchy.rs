@@ -155,7 +155,7 @@ pub fn coherent<I: Index, T: Value>(
             .zip(values)
             .map(|(l, p)| (l.get() as u32, p.f64()));
         *out = corrected(&collected(NODES, entries)?, hierarchy, watch)?;
-        Ok::<_, Error>(())
+        Ok(())
     })?;
     let total = rows.iter().map(Vec::len).sum();
     let mut out = CsrOwned {

@@ -173,15 +173,18 @@ fn shrink(
         .par_iter_mut()
         .zip(slope.par_iter_mut())
         .enumerate();
-    each.try_each_with(Vec::new, |points, (label, (intercept, slope))| {
-        watch.step(1)?;
-        let mean = of_groups[group_of[label] as usize];
-        design.collect(label, None, points)?;
-        let [a, b] = fit_label(points, mean, *variance, mean);
-        // f + a + b (f - center), as a function of f
-        (*intercept, *slope) = (a - b * center, 1.0 + b);
-        Ok::<_, Error>(())
-    })?;
+    each.try_each_with(
+        || Ok(Vec::new()),
+        |points, (label, (intercept, slope))| {
+            watch.step(1)?;
+            let mean = of_groups[group_of[label] as usize];
+            design.collect(label, None, points)?;
+            let [a, b] = fit_label(points, mean, *variance, mean);
+            // f + a + b (f - center), as a function of f
+            (*intercept, *slope) = (a - b * center, 1.0 + b);
+            Ok(())
+        },
+    )?;
     curves.knots = knots;
     Ok(())
 }
@@ -242,7 +245,7 @@ impl Design<'_> {
                     .filter(|&label| self.group_of[label] as usize == group);
                 let points = labels.flat_map(|label| self.points(label, left_out));
                 *found = fit_with_slope_at_least(&points, &penalty, FLAT, [0.0; 2]);
-                Ok::<_, Error>(())
+                Ok(())
             })?;
         Ok(found)
     }
@@ -266,7 +269,7 @@ impl Design<'_> {
             let of_groups = self.fit_groups(Some(fold), watch)?;
             let mut of_labels = filled("number of labels", [0.0; VARIANCES.len()], n_labels)?;
             of_labels.par_iter_mut().enumerate().try_each_with(
-                Vec::new,
+                || Ok(Vec::new()),
                 |points, (label, losses)| {
                     watch.step(0)?;
                     if !self.pairs.of(label).any(|at| self.is_in(at, fold)) {
@@ -284,7 +287,7 @@ impl Design<'_> {
                             *sum += loss(z, f64::from(u8::from(self.pairs.hits[at])));
                         }
                     }
-                    Ok::<_, Error>(())
+                    Ok(())
                 },
             )?;
             for of_label in &of_labels {

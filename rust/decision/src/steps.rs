@@ -121,7 +121,7 @@ pub fn fit_steps(
         let mut of_label = collected("number of candidates", pairs.of(label))?;
         of_label.sort_by(|&a, &b| pairs.scores[a].total_cmp(&pairs.scores[b]));
         *own = curve(pairs, of_label.into_iter())?;
-        Ok::<_, Error>(())
+        Ok(())
     })?;
     let mut steps = Steps {
         curve_of,

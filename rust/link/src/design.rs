@@ -223,21 +223,24 @@ impl Design {
         let out = &mut out[..rows.len() * size];
         out.par_chunks_mut(ROWS * size)
             .zip(rows.par_chunks(ROWS))
-            .try_each_with(Vec::new, |h, (out, rows)| {
-                watch.step(0)?;
-                if let Some(kept) = &self.kept {
-                    for (out, &row) in out.chunks_mut(size).zip(rows) {
-                        out.copy_from_slice(&kept[row as usize * size..][..size]);
+            .try_each_with(
+                || Ok(Vec::new()),
+                |h, (out, rows)| {
+                    watch.step(0)?;
+                    if let Some(kept) = &self.kept {
+                        for (out, &row) in out.chunks_mut(size).zip(rows) {
+                            out.copy_from_slice(&kept[row as usize * size..][..size]);
+                        }
+                        return Ok(());
                     }
-                    return Ok(());
-                }
-                h.clear();
-                for &row in rows {
-                    let of_row = &self.h[row as usize * width..][..width];
-                    extend(PREDICTIONS, h, of_row.iter().copied())?;
-                }
-                features(h, width, &self.frequencies, &self.phases, out, size)
-            })
+                    h.clear();
+                    for &row in rows {
+                        let of_row = &self.h[row as usize * width..][..width];
+                        extend(PREDICTIONS, h, of_row.iter().copied())?;
+                    }
+                    features(h, width, &self.frequencies, &self.phases, out, size)
+                },
+            )
     }
 }
 

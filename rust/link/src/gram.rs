@@ -26,7 +26,7 @@ use faer::linalg::triangular_solve::{
 use faer::reborrow::ReborrowMut;
 use faer::traits::ComplexField;
 use faer::{Accum, MatMut, MatRef, Par, Spec};
-use manylabel_base::{Error, Tasks, Watch, copied, filled, reserved};
+use manylabel_base::{Error, Tasks, Watch, copied, few, filled, reserved};
 use rayon::prelude::*;
 
 /// Number of rows and columns of a tile.
@@ -112,8 +112,9 @@ impl Gram {
         let n_rows = left.len() / self.size;
         let left = MatRef::from_row_major_slice(left, n_rows, self.size);
         let right = MatRef::from_row_major_slice(right, n_rows, self.size);
-        self.columns.par_iter_mut().flatten().try_for_each_init(
-            Vec::new,
+        let tiles: Vec<&mut Tile> = few(self.columns.iter_mut().flatten());
+        tiles.into_par_iter().try_each_with(
+            || Ok(Vec::new()),
             |products: &mut Vec<f32>, tile| {
                 watch.step(0)?;
                 if products.len() < tile.values.len() {
@@ -240,7 +241,8 @@ impl Gram {
                 Ok::<(), Error>(())
             })?;
             let below = &*below;
-            rest.par_iter_mut().flatten().try_for_each(|tile| {
+            let rest: Vec<&mut Tile> = few(rest.iter_mut().flatten());
+            rest.into_par_iter().try_each(|tile| {
                 watch.step(0)?;
                 let (left, right) = (&below[tile.row - at - 1], &below[tile.col - at - 1]);
                 matmul(

@@ -122,7 +122,7 @@ pub(crate) fn moments(
                 for &row in &unknown[begin..end] {
                     add(sum, (row - first) as usize);
                 }
-                Ok::<_, Error>(())
+                Ok(())
             })?;
     }
     sums.par_chunks_mut(size).for_each(|sum| {

@@ -141,7 +141,7 @@ pub(crate) fn refine(
                             momentum * velocity[j] + step * (gradient[j] - share * sums[j]);
                         weights[j] += velocity[j];
                     }
-                    Ok::<(), Error>(())
+                    Ok(())
                 })?;
         }
         if params.decay < 1.0 {

@@ -91,13 +91,11 @@ pub fn label_step(
     let members = Members::new(row_blocks, n_blocks)?;
     let mut chosen = reserved("number of blocks", n_blocks)?;
     chosen.resize_with(n_blocks, <(Vec<u32>, u64)>::default);
+    let counts = || filled("number of labels", 0, y.n_cols);
     chosen
         .par_iter_mut()
         .enumerate()
-        .try_each_with(Vec::new, |counts, (block, chosen)| {
-            if counts.is_empty() {
-                *counts = filled("number of labels", 0, y.n_cols)?;
-            }
+        .try_each_with(counts, |counts, (block, chosen)| {
             let rows = members.rows(block);
             *chosen = choose_labels(y, rows, lam, max_labels, counts, watch)?;
             Ok(())

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 /// Returns the results of `work` for all `items`, in the order of the items.
 ///
-/// Threads take the items one by one, because one item may take much longer than another.
+/// Threads take the first items one by one, because one item may take much longer than another.
 ///
 /// # Errors
 ///

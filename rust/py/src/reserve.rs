@@ -126,9 +126,9 @@ mod glibc {
     pub(super) const M_TRIM_THRESHOLD: c_int = -1;
     /// The parameter of `mallopt` for the size of blocks that are mapped separately.
     pub(super) const M_MMAP_THRESHOLD: c_int = -3;
-    /// With a memory limit, blocks of this size are returned to the system when they are freed. Pages of smaller blocks
-    /// are used again, which saves time.
-    pub(super) const LARGE: c_int = 4 << 20;
+    /// With a memory limit, blocks of numpy and other libraries are also returned to the system when they are freed,
+    /// from the size at which `mapped.rs` maps the blocks of this module.
+    pub(super) const LARGE: c_int = crate::mapped::LARGE as c_int;
 
     unsafe extern "C" {
         pub(super) fn malloc_trim(pad: usize) -> c_int;

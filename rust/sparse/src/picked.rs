@@ -62,14 +62,10 @@ impl Picked {
         n_rows: usize,
         at_once: usize,
         n_cols: usize,
-        scratch: impl Fn() -> Result<S, Error> + Sync,
-        block: impl Fn(&mut S, Range<usize>, &mut Self) -> Result<(), Error> + Sync,
+        scratch: impl Fn() -> Result<S, Error> + Sync + Send,
+        block: impl Fn(&mut S, Range<usize>, &mut Self) -> Result<(), Error> + Sync + Send,
     ) -> Result<CsrOwned, Error> {
-        let of_block = |kept: &mut Option<S>, at: usize| {
-            let scratch = match kept {
-                Some(scratch) => scratch,
-                None => kept.insert(scratch()?),
-            };
+        let of_block = |scratch: &mut S, at: usize| {
             let rows = at * at_once..((at + 1) * at_once).min(n_rows);
             let mut picked = Self {
                 pairs: Vec::new(),
@@ -79,8 +75,8 @@ impl Picked {
             Ok(picked)
         };
         let blocks = match n_rows.div_ceil(at_once) {
-            1 => few([of_block(&mut None, 0)?]),
-            n_blocks => parts_with((0..n_blocks).into_par_iter(), || None, of_block)?,
+            1 => few([of_block(&mut scratch()?, 0)?]),
+            n_blocks => parts_with((0..n_blocks).into_par_iter(), scratch, of_block)?,
         };
         Self::joined(blocks, n_cols)
     }

@@ -22,8 +22,10 @@ use crate::node::{Desk, Examples, Relay, effort};
 use crate::params::{Checked, Precision};
 use crate::weights::WeightsOwned;
 use manylabel_base::range::{same, same_rows};
-use manylabel_base::{Error, Watch, collected, copied, extend, filled, parts, push, reserved};
-use manylabel_linear::dismec::{Factors, Outputs, Spare, Targets};
+use manylabel_base::{
+    Error, Spare, Watch, collected, copied, extend, filled, parts, push, reserved,
+};
+use manylabel_linear::dismec::{Factors, Outputs, Targets};
 use manylabel_sparse::{CsrOwned, Sparse};
 use rayon::prelude::*;
 use std::sync::atomic::AtomicUsize;

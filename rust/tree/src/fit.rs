@@ -20,8 +20,10 @@ use crate::task::Trees;
 use crate::walk::{NODES, Visit, Walk};
 use crate::weights::WeightsOwned;
 use manylabel_base::range::same_rows;
-use manylabel_base::{Error, Watch, collected, copied, extend, filled, parts, push, reserved};
-use manylabel_linear::dismec::{Factors, Loss, Outputs, Spare, Targets};
+use manylabel_base::{
+    Error, Spare, Watch, collected, copied, extend, filled, parts, push, reserved,
+};
+use manylabel_linear::dismec::{Factors, Loss, Outputs, Targets};
 use manylabel_sparse::{CsrOwned, CsrRef, Labels, Sparse, Stored};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

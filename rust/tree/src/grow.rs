@@ -8,8 +8,7 @@
 use crate::gather::Columns;
 use crate::params::Params;
 use crate::split::{mixed, split};
-use manylabel_base::{Error, Watch, collected, copied, few, filled, parts, push};
-use manylabel_linear::dismec::Spare;
+use manylabel_base::{Error, Spare, Watch, collected, copied, few, filled, parts, push};
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 use std::ops::Range;

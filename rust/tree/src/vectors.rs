@@ -7,8 +7,7 @@
 
 use crate::gather::Columns;
 use manylabel_base::range::same;
-use manylabel_base::{Error, Watch, collected, copied, extend, parts, push, reserved};
-use manylabel_linear::dismec::Spare;
+use manylabel_base::{Error, Spare, Watch, collected, copied, extend, parts, push, reserved};
 use manylabel_sparse::{CsrOwned, CsrRef};
 use rayon::prelude::*;
 

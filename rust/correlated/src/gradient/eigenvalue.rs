@@ -56,7 +56,7 @@ impl<T: Float, const N: usize> Gradient<T, N> {
                 }
             }
             partials.par_iter_mut().zip(&self.pieces).try_each_with(
-                Vec::new,
+                || Ok(Vec::new()),
                 |scratch, (partial, blocks)| {
                     let blocks = blocks.clone();
                     let linear = Residual::Linear;

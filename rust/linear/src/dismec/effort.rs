@@ -24,9 +24,10 @@ pub struct Effort {
     /// Whether the last panel of frequent labels is filled with the most frequent rare labels. A panel takes the same
     /// time for sixteen labels as for one. So the solver for frequent labels fits these labels at little cost.
     pub(crate) fills_panels: bool,
-    /// The number of searches through all rows.
+    /// The number of searches through all rows, unless one search suffices. One search also suffices for labels that
+    /// continue an earlier fit.
     pub(crate) searches: usize,
-    /// One search suffices for labels that are solved together if each of them has at most this many positive rows.
+    /// One search suffices if each of the labels that are solved together has at most this many positive rows.
     pub(crate) searched_once: usize,
     /// The largest number of portions in which the violators found by a search are added to the
     /// working set. The rows with the largest violations come first. Coordinate descent runs after

@@ -9,10 +9,9 @@ use super::problem::Problem;
 use super::start::{Carry, Start};
 use super::{Effort, Solution, Targets, active, optimum};
 use crate::panel::LANES;
-use manylabel_base::{Error, Watch, collected, extend, few, filled, push, reserved};
+use manylabel_base::{Error, Spare, Watch, collected, extend, few, filled, push, reserved};
 use manylabel_sparse::{CsrOwned, Sparse};
 use std::cmp::Reverse;
-use std::sync::{Mutex, PoisonError};
 
 /// A fitted model.
 #[derive(Debug, Clone, PartialEq)]
@@ -268,38 +267,4 @@ pub(super) fn by_label(
 pub(super) struct Spaces {
     pub(super) optimum: Spare<optimum::Workspace>,
     pub(super) active: Spare<active::Workspace>,
-}
-
-/// A pool of workspaces. Each unit of work takes a workspace from the pool and returns it
-/// afterwards. So there are at most as many workspaces as units of work in progress.
-#[derive(Debug)]
-pub struct Spare<T>(Mutex<Vec<T>>);
-
-impl<T> Default for Spare<T> {
-    fn default() -> Self {
-        Self(Mutex::new(Vec::new()))
-    }
-}
-
-impl<T> Spare<T> {
-    /// Calls `work` with a workspace from the pool. If the pool is empty, `new` creates a
-    /// workspace.
-    ///
-    /// # Errors
-    ///
-    /// Returns any error of `new` or `work`.
-    pub fn with<R>(
-        &self,
-        new: impl FnOnce() -> Result<T, Error>,
-        work: impl FnOnce(&mut T) -> Result<R, Error>,
-    ) -> Result<R, Error> {
-        // After a panic, the lock is marked as poisoned. The list is still valid, because a panic
-        // cannot interrupt the addition or removal of a workspace.
-        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let spare = lock().pop();
-        let mut space = spare.map_or_else(new, Ok)?;
-        let result = work(&mut space);
-        lock().push(space);
-        result
-    }
 }

@@ -72,7 +72,7 @@ mod unseen;
 pub use block::{Block, Forgotten, Solution};
 pub use dense::{DenseModel, DenseStart};
 pub use effort::Effort;
-pub use fit::{Model, Spare};
+pub use fit::Model;
 pub use params::{Checked, Loss, Params, Solver};
 pub use pieces::{Piece, Prepared, Task};
 pub use start::{Carry, Start};

@@ -38,10 +38,9 @@
 //!
 //! Each run of coordinate descent has its own random number generator. Its seed depends on the label and the
 //! size of the working set. So the labels that are solved together do not influence each other, except that
-//! one search suffices if all of them continue an earlier fit, or if all of them have few positive rows
-//! ([`Effort::searched_once`]). In the shapes
-//! of arrays, n is the number of rows, and dim is the number of features, including the feature for the
-//! intercept.
+//! one search suffices if each of them continues an earlier fit or has few positive rows
+//! ([`Effort::searched_once`]). In the shapes of arrays, n is the number of rows, and dim is the number of
+//! features, including the feature for the intercept.
 
 mod copies;
 mod lane;
@@ -297,9 +296,10 @@ pub(crate) fn solve(
     };
     copies.each(problem, lanes, list, begin, watch)?;
     // The carried rows include most of the rows that violate the margin.
-    let is_carried = |&label: &u32| duals(label).is_some();
-    let has_few = |&label: &u32| problem.positives(label).len() <= effort.searched_once;
-    let searches = if labels.iter().all(is_carried) || labels.iter().all(has_few) {
+    let needs_one = |&label: &u32| {
+        duals(label).is_some() || problem.positives(label).len() <= effort.searched_once
+    };
+    let searches = if labels.iter().all(needs_one) {
         1
     } else {
         effort.searches

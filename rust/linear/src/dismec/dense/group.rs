@@ -98,7 +98,8 @@ impl Group {
         let width = labels.len().next_multiple_of(LANES);
         let by_feature = || filled("number of weights", 0.0, dim * width);
         let rows_of_chunk = n_rows.div_ceil(CHUNKS).next_multiple_of(ROWS);
-        // Each thread allocates chunks from its own heap, which has the free memory of the starts of labels.
+        // Each thread allocates some of the chunks. With glibc, a thread has its own heap, and this heap has the free
+        // memory of the starts of labels.
         let chunk = |at: usize| {
             let first = at * rows_of_chunk;
             let rows = first..(first + rows_of_chunk).min(n_rows);
