@@ -71,8 +71,8 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
     same as without a limit. The file has no name. It is deleted at the end of the ``with`` block, or when the
     process ends.
 
-    On Linux, the C library glibc keeps up to 64 MiB of freed memory for each heap, and this memory counts. Only
-    blocks of the core above 4 MiB always return to the system when they are freed.
+    On Linux, the C library glibc keeps up to 64 MiB of freed memory for each heap, and this memory counts.
+    Only blocks of the core above 4 MiB always return to the system when they are freed.
     From the first limit on, it keeps only a few MiB. Programs may then become slightly slower, also after the
     limit is removed. Memory that was freed before may still count, so set the limit before the first fit.
 
