@@ -421,7 +421,7 @@ class Folder:
         return [number for number in range(self.n_pieces) if not self.piece_path(number).exists()]
 
     def join(self) -> Any:
-        """Make the fitted estimator."""
+        """Make the fitted estimator from the pieces."""
         choice = self.choice
         n_pieces, missing = self.n_pieces, self.missing()
         if missing or choice is None:
@@ -694,7 +694,7 @@ class Work:
             rounds.remove()
 
     def join(self) -> Any:
-        """Make the fitted estimator, with `n_jobs` and `verbose` of the caller."""
+        """Make the fitted estimator, with `n_jobs` and `verbose` of the estimator of this fit."""
         joined = self.folder.join()
         joined.set_params(n_jobs=self.estimator.n_jobs, verbose=self.estimator.verbose)
         return joined

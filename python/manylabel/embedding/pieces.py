@@ -90,7 +90,7 @@ class RembrandtPieces:
 
     @property
     def stages(self) -> list[int]:
-        """The number of the first unit of each stage. The last stage makes the model."""
+        """For each stage, the index of its first unit. The last stage makes the model."""
         return self._stages[:-1]
 
     def complete(self, pieces: Sequence[Arrays], report: Tell) -> None:

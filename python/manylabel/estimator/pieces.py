@@ -72,7 +72,7 @@ class Pieces(Protocol):
 
     @property
     def stages(self) -> list[int]:
-        """The number of the first unit of each stage."""
+        """For each stage, the index of its first unit."""
         ...
 
     def complete(self, pieces: Sequence[Arrays], report: Tell) -> None:

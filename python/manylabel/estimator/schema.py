@@ -70,13 +70,13 @@ class Attribute(ABC):
         value : object
             The value of the attribute in a model file.
         sizes : dict of str to int
-            Counts such as ``n_features`` that earlier attributes have set, by name. `value` must agree with
-            these counts. The method adds the new counts to the dict.
+            The names and values of counts, such as ``n_features``, that were found in attributes checked
+            earlier. `value` must agree with these counts. Counts that are first found in `value` are added.
 
         Raises
         ------
         ValueError
-            If the type, dtype, shape or content of `value` does not match this description.
+            If the type, dtype, shape or content of `value` is not what this `Attribute` requires.
         """
 
 

@@ -54,7 +54,7 @@ class DenseScorer:
         return _arrays(topk_of_decisions(lambda X: self._decide(X, threads), X, self.n_labels, k))
 
     def above(self, X: csr_array, bound: float, threads: int) -> _Csr:
-        """Return the labels with scores above `bound` for every row, as the arrays of a CSR matrix."""
+        """For each row, return the labels with scores above `bound`, as the arrays of a CSR matrix."""
         parts = [
             csr_array(self._decide(X[rows], threads) > bound)
             for rows in rows_at_once(X.shape[0], self.n_labels)

@@ -96,7 +96,7 @@ class BlockPieces:
 
     @property
     def stages(self) -> list[int]:
-        """The number of the first unit of each stage. There is only one stage."""
+        """For each stage, the index of its first unit. There is only one stage."""
         return [0]
 
     def complete(self, pieces: Sequence[Arrays], report: Tell) -> None:

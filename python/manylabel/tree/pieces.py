@@ -84,7 +84,7 @@ class TreePieces:
 
     @property
     def stages(self) -> list[int]:
-        """The number of the first unit of each stage. Each level is a stage, and a last stage follows."""
+        """For each stage, the index of its first unit. Each level is a stage, and a last stage follows."""
         return list(self._levels)
 
     def complete(self, pieces: Sequence[Arrays], report: Tell) -> None:

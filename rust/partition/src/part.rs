@@ -40,9 +40,9 @@ impl<'a> Part<'a> {
         if !(labels.iter().all(in_range) && labels.is_sorted_by(|a, b| a < b)) {
             return Err(Error::Param {
                 name: "label_blocks_",
-                expected: "an increasing array of labels of the model",
+                expected: "increasing labels, all below the number of labels of the model",
                 got: format!(
-                    "labels in another order, or not among the {} labels of the model",
+                    "labels that do not increase, or that are not below {}",
                     model.n_labels()
                 ),
             });
