@@ -57,10 +57,9 @@ impl Checked {
     /// fitted. `start` may have weights from which the steps begin.
     ///
     /// A step takes O(rows · features) time for a label. Beside X and the model, the fit takes 8 bytes for each row
-    /// and label of a group, which has 16 to 64 labels, 24 bytes for each entry of a Gram matrix, and 1,024 rows in
-    /// single precision for each thread. The
-    /// size of groups is chosen so that these matrices take about a seventh of the memory of X in single
-    /// precision, or 16 MiB.
+    /// and label of a group, which has 16 to 64 labels, 24 bytes for each entry of a Gram matrix, and 512 rows in
+    /// single precision for each thread. The size of groups is chosen so that their matrices take about a seventh of
+    /// the memory of X in single precision, or 16 MiB.
     ///
     /// # Errors
     ///

@@ -44,7 +44,7 @@ const MOST_ROWS: usize = 256;
 
 /// The largest number of rows that are copied for the labels of a panel. A thread copies the rows of one panel at a
 /// time. Smaller panels need less memory, and the starts take about a hundredth of the time of a fit.
-const MOST_ROWS_OF_PANEL: usize = 1024;
+const MOST_ROWS_OF_PANEL: usize = 512;
 const _: () = assert!(MOST_ROWS <= MOST_ROWS_OF_PANEL); // a panel has at least one label
 
 /// The smallest variance of scores.
