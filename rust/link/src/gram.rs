@@ -238,7 +238,7 @@ impl Gram {
                 // The system X Lᵀ = tile is solved as L Xᵀ = tileᵀ.
                 let right = tile.view_mut().transpose_mut();
                 solve_lower_triangular_in_place(lower, right, Par::Seq);
-                Ok::<(), Error>(())
+                Ok(())
             })?;
             let below = &*below;
             let rest: Vec<&mut Tile> = few(rest.iter_mut().flatten());
@@ -253,7 +253,7 @@ impl Gram {
                     -1.0,
                     Par::Seq,
                 );
-                Ok::<(), Error>(())
+                Ok(())
             })?;
         }
         Factor::assemble(self.size, &columns, watch).map(Some)

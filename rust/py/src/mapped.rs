@@ -26,6 +26,31 @@ fn is_large(layout: Layout) -> bool {
     cfg!(target_os = "linux") && layout.size() > LARGE && layout.align() <= PAGE
 }
 
+/// Moves the content of a block to a new block of the same allocator with another size, and frees the old block. Returns
+/// null and changes nothing if there is no new block.
+///
+/// # Safety
+///
+/// The contract is that of [`GlobalAlloc::realloc`].
+pub(crate) unsafe fn moved(
+    allocator: &impl GlobalAlloc,
+    block: *mut u8,
+    layout: Layout,
+    new_size: usize,
+) -> *mut u8 {
+    // SAFETY: the caller keeps the contract of `realloc`, so the size is valid for the alignment. The new block is another
+    // block, and both have the bytes that are copied.
+    unsafe {
+        let new = Layout::from_size_align_unchecked(new_size, layout.align());
+        let moved = allocator.alloc(new);
+        if !moved.is_null() {
+            block.copy_to_nonoverlapping(moved, layout.size().min(new_size));
+            allocator.dealloc(block, layout);
+        }
+        moved
+    }
+}
+
 /// The allocator of the system, except that large blocks are mapped separately.
 pub(crate) struct Mapped;
 
@@ -56,15 +81,8 @@ unsafe impl GlobalAlloc for Mapped {
             (false, false) => unsafe { System.realloc(block, layout, new_size) },
             // SAFETY: the block is a mapping of this size.
             (true, true) => unsafe { pages::remap(block, layout.size(), new_size) },
-            // SAFETY: the new block is another block, and both have the bytes that are copied.
-            _ => unsafe {
-                let moved = self.alloc(new);
-                if !moved.is_null() {
-                    block.copy_to_nonoverlapping(moved, layout.size().min(new_size));
-                    self.dealloc(block, layout);
-                }
-                moved
-            },
+            // SAFETY: the caller keeps the contract of `realloc`.
+            _ => unsafe { moved(self, block, layout, new_size) },
         }
     }
 

@@ -17,7 +17,7 @@
 //! caller has named a folder for this purpose, large blocks that do not fit in the limit are in a file (`spill.rs`).
 //! These blocks are not counted.
 
-use crate::mapped::Mapped;
+use crate::mapped::{Mapped, moved};
 use crate::spill;
 use manylabel_base::{Error, budget, is_low, ran_low, recovered};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -185,17 +185,8 @@ unsafe impl GlobalAlloc for WithReserve {
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         if spill::holds(block) || spill::wants(new_size) {
-            // SAFETY: the caller keeps the contract of `realloc`, so the size is valid for the alignment.
-            let new = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
-            // SAFETY: the new block is another block, and both have the bytes that are copied.
-            unsafe {
-                let grown = self.alloc(new);
-                if !grown.is_null() {
-                    ptr::copy_nonoverlapping(block, grown, layout.size().min(new_size));
-                    self.dealloc(block, layout);
-                }
-                return grown;
-            }
+            // SAFETY: the caller keeps the contract of `realloc`.
+            return unsafe { moved(self, block, layout, new_size) };
         }
         // SAFETY: the caller keeps the contract of `realloc`. If the system refuses the request, the old
         // block is unchanged, and the request may be repeated.
