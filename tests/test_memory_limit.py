@@ -59,7 +59,7 @@ def limited(model, room):
     model.fit(*small)  # without the limit
     return "refused"
 
-small, (X, Y) = make_multilabel(60, 30, 8, random_state=0), make_multilabel(3000, 2000, 200, random_state=0)
+small, (X, Y) = make_multilabel(60, 30, 8, random_state=0), make_multilabel(2000, 1500, 150, random_state=0)
 draw = random.Random(0)
 for model in (
     DiSMECClassifier(C=1.0, random_state=0),

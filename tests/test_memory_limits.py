@@ -74,7 +74,7 @@ MODELS = CLASSIFIERS + TRANSFORMERS + PARTITIONERS
 
 def test_a_fit_without_memory(pytestconfig):
     cases = pytestconfig.getoption("--fuzz-cases", default=None)
-    n_limits, size = (cases, [20_000, 2_000, 300]) if cases else (2, [500, 150, 15])
+    n_limits, size = (cases, [20_000, 2_000, 300]) if cases else (1, [500, 150, 15])
     command = [sys.executable, "-c", PROGRAM, repr(MODELS), json.dumps(size), str(n_limits), "0"]
     # Threads of numpy and a heap for every thread would take address space that the limits do not include.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}

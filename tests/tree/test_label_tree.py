@@ -460,15 +460,15 @@ def test_the_path_weight_matters_on_real_labels(data):
     X_new, Y_new = load_xc(data / "citeulike-t" / "test.txt.gz")
 
     def precision(**params):
-        model = LabelTreeClassifier(random_state=0, n_jobs=2, **params).fit(X, Y)
+        model = LabelTreeClassifier(random_state=0, n_jobs=2, **params).fit(X[:6000], Y[:6000])
         return precision_at_k(Y_new, model.predict_topk(X_new, 5), k=(1,))[0]
 
     # Without routed negatives, the classifiers of a leaf do not know the rows of other leaves.
     siblings = {"C": 1.0, "max_leaf": 100, "beam": 10, "negatives": "siblings"}
     learned = precision(**siblings)
-    assert learned > 0.6
+    assert learned > 0.53
     assert precision(path_weight=0.0, **siblings) < learned - 0.05
-    assert precision() > 0.66
+    assert precision() > 0.575
 
 
 @pytest.mark.parametrize("n_trees", [1, 2])

@@ -15,18 +15,12 @@
 //! The smooth link has its own Cholesky factorization (`link/src/gram.rs`). That factorization works on
 //! square tiles of the lower triangle. The tiles take half the memory of the full matrices used here.
 
+use crate::kernels::{factor_in_place, matmul, solve_lower, solve_upper};
 use crate::{room, zeros};
 use faer::dyn_stack::MemStack;
-use faer::linalg::cholesky::llt::factor::{
-    LltRegularization, cholesky_in_place, cholesky_in_place_scratch,
-};
 use faer::linalg::cholesky::llt::inverse;
-use faer::linalg::matmul::matmul;
-use faer::linalg::triangular_solve::{
-    solve_lower_triangular_in_place, solve_upper_triangular_in_place,
-};
 use faer::reborrow::{Reborrow, ReborrowMut};
-use faer::{Accum, Mat, MatMut, MatRef, Par, Spec};
+use faer::{Accum, Mat, MatMut, MatRef, Par};
 use manylabel_base::{Error, Tasks, Watch, few};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -177,15 +171,7 @@ fn factor(mut l: MatMut<'_, f64>, watch: &Watch) -> Result<bool, Error> {
         let (_, own) = done.split_at_col_mut(block.start);
         let (above, mut below) = own.split_at_row_mut(block.end);
         let (_, mut diagonal) = above.split_at_row_mut(block.start);
-        let wanted = cholesky_in_place_scratch::<f64>(block.len(), Par::Seq, Spec::default());
-        let factored = cholesky_in_place(
-            diagonal.rb_mut(),
-            LltRegularization::default(),
-            Par::Seq,
-            MemStack::new(&mut room(FACTOR, wanted)?),
-            Spec::default(),
-        );
-        if factored.is_err() {
+        if !factor_in_place(FACTOR, diagonal.rb_mut())? {
             return Ok(false);
         }
         // Let L be the factor of the diagonal block. The rows X of the factor below this block satisfy X Lᵀ =
@@ -194,7 +180,7 @@ fn factor(mut l: MatMut<'_, f64>, watch: &Watch) -> Result<bool, Error> {
         let right = strips(below.rb_mut().transpose_mut(), COLUMNS);
         right.into_par_iter().try_each(|right| {
             watch.step(0)?;
-            solve_lower_triangular_in_place(lower, right, Par::Seq);
+            solve_lower(lower, right);
             Ok(())
         })?;
         let below = below.rb();
@@ -205,7 +191,7 @@ fn factor(mut l: MatMut<'_, f64>, watch: &Watch) -> Result<bool, Error> {
             let (_, to) = strip.split_at_row_mut(block.end + first);
             let left = below.subrows(first, below.nrows() - first);
             let right = left.subrows(0, to.ncols()).transpose();
-            matmul(to, Accum::Add, left, right, -1.0, Par::Seq);
+            matmul(to, Accum::Add, left, right, -1.0);
             Ok(())
         })?;
     }
@@ -225,9 +211,9 @@ fn solve(l: MatRef<'_, f64>, mut right: MatMut<'_, f64>, watch: &Watch) -> Resul
         watch.step(0)?;
         let (above, rest) = right.rb_mut().split_at_row_mut(block.end);
         let (_, mut own) = above.split_at_row_mut(block.start);
-        solve_lower_triangular_in_place(diagonal(block), own.rb_mut(), Par::Seq);
+        solve_lower(diagonal(block), own.rb_mut());
         if block.end < n {
-            matmul(rest, Accum::Add, below(block), own.rb(), -1.0, Par::Seq);
+            matmul(rest, Accum::Add, below(block), own.rb(), -1.0);
         }
     }
     for block in blocks.iter().rev() {
@@ -236,9 +222,9 @@ fn solve(l: MatRef<'_, f64>, mut right: MatMut<'_, f64>, watch: &Watch) -> Resul
         let (_, mut own) = above.split_at_row_mut(block.start);
         if block.end < n {
             let left = below(block).transpose();
-            matmul(own.rb_mut(), Accum::Add, left, rest.rb(), -1.0, Par::Seq);
+            matmul(own.rb_mut(), Accum::Add, left, rest.rb(), -1.0);
         }
-        solve_upper_triangular_in_place(diagonal(block).transpose(), own, Par::Seq);
+        solve_upper(diagonal(block).transpose(), own);
     }
     Ok(())
 }

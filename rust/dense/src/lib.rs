@@ -1,19 +1,23 @@
 //! Provides dense linear algebra in double precision, based on [`faer`]. The functions return an error if
-//! memory is short.
+//! memory is short. Products and triangular solves are also in single precision.
 //!
 //! `faer` aborts the process when an allocation fails, and its algorithms cannot be interrupted. This crate
-//! wraps the functions of `faer` that the crates `linear` (for LEML) and `pls` use:
+//! wraps the functions of `faer` that other crates use:
 //!
 //! | function | result | cost |
 //! |---|---|---|
 //! | [`zeros`], [`from_fn`], [`copied`] | a matrix | one pass |
+//! | [`matmul`], [`lower_matmul`] | a matrix product, or its lower triangle | O(m n k) |
+//! | [`factor_in_place`] | L with `L Lᵀ = A`, on one thread | O(n³) |
+//! | [`solve_lower`], [`solve_upper`] | `L⁻¹ B`, `U⁻¹ B` | O(n²) per column |
 //! | [`Cholesky`] | L with `L Lᵀ = A + shift · I`; solves, inverse | O(n³), all threads if n > 1024 |
 //! | [`eigen`], [`eigenvalues`] | eigenvalues and eigenvectors of a symmetric matrix | O(n³) |
 //! | [`singular`] | singular values and right singular vectors | O(m n min(m, n)) |
 //! | [`triangle`] | R of a QR decomposition | O(m n min(m, n)) |
 //!
 //! If a matrix or a workspace does not fit in memory, all functions return [`Error::TooLarge`]. The field
-//! `what` of the error names the purpose of the memory. [`Cholesky`] checks for a stop request of the caller
+//! `what` of the error names the purpose of the memory. Only the products allocate memory that the caller does not see
+//! (`kernels.rs`). [`Cholesky`] checks for a stop request of the caller
 //! between blocks of columns. The other decompositions run on one thread and cannot be stopped.
 //!
 //! Results do not depend on the number of threads. They are exactly equal to the results of `faer` on
@@ -46,9 +50,11 @@
 
 mod cholesky;
 mod decomposed;
+mod kernels;
 
 pub use cholesky::Cholesky;
 pub use decomposed::{Pairs, eigen, eigenvalues, singular, triangle};
+pub use kernels::{Number, factor_in_place, lower_matmul, matmul, solve_lower, solve_upper};
 
 use faer::dyn_stack::{MemBuffer, StackReq};
 use faer::traits::ComplexField;

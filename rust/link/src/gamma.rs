@@ -30,10 +30,10 @@ use crate::moments::gram;
 use crate::psgd::batch_rows;
 use crate::threshold::work;
 use crate::{Kernel, Loss, Params, Solver, kernel};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, MatMut, MatRef, Par};
+use faer::{Accum, MatMut, MatRef};
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, reserved};
+use manylabel_dense::matmul;
 use std::cmp::Reverse;
 
 /// The values of γ that are compared, in this order. 1/4 gives a nearly linear link and is best for
@@ -229,13 +229,12 @@ fn error(
     let psi = MatRef::from_row_major_slice(&features, n, size);
     let mut sums = filled("the matrix of sums of features", 0.0f32, n_labels * size)?;
     let mut predicted = filled("number of predictions", 0.0f32, n_labels * n)?;
-    let (replace, seq) = (Accum::Replace, Par::Seq);
     let by_label = MatRef::from_row_major_slice(&weighted, n_labels, n);
     let out = MatMut::from_row_major_slice_mut(&mut sums, n_labels, size);
-    matmul(out, replace, by_label, psi, 1.0, seq);
+    matmul(out, Accum::Replace, by_label, psi, 1.0);
     let sums = MatRef::from_row_major_slice(&sums, n_labels, size);
     let out = MatMut::from_row_major_slice_mut(&mut predicted, n_labels, n);
-    matmul(out, replace, sums, psi.transpose(), 1.0, seq);
+    matmul(out, Accum::Replace, sums, psi.transpose(), 1.0);
     let (mut fitted, mut left_out) = (0.0, 0.0);
     for (row, features) in features.chunks(size).enumerate() {
         let weight = f64::from(weights[row]);

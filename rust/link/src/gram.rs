@@ -15,18 +15,10 @@
 //! per right-hand side. The tiles take 4 p² bytes, and another 4 p² bytes while they are
 //! factorized. The factors take 12 p² bytes.
 
-use faer::dyn_stack::{MemBuffer, MemStack};
-use faer::linalg::cholesky::llt::factor::{
-    LltRegularization, cholesky_in_place, cholesky_in_place_scratch,
-};
-use faer::linalg::matmul::matmul;
-use faer::linalg::triangular_solve::{
-    solve_lower_triangular_in_place, solve_upper_triangular_in_place,
-};
 use faer::reborrow::ReborrowMut;
-use faer::traits::ComplexField;
-use faer::{Accum, MatMut, MatRef, Par, Spec};
+use faer::{Accum, MatMut, MatRef};
 use manylabel_base::{Error, Tasks, Watch, copied, few, filled, reserved};
+use manylabel_dense::{Number, factor_in_place, matmul, solve_lower, solve_upper};
 use rayon::prelude::*;
 
 /// Number of rows and columns of a tile.
@@ -129,7 +121,6 @@ impl Gram {
                     left.transpose(),
                     right,
                     1.0,
-                    Par::Seq,
                 );
                 for (sum, &product) in tile.values.iter_mut().zip(products.iter()) {
                     *sum += f64::from(product);
@@ -213,23 +204,7 @@ impl Gram {
             let Some((diagonal, below)) = done[at].split_first_mut() else {
                 continue;
             };
-            let n = diagonal.n_cols;
-            let scratch = cholesky_in_place_scratch::<f64>(n, Par::Seq, Spec::default());
-            let mut memory = MemBuffer::try_new(scratch).map_err(|_| Error::TooLarge {
-                what: FACTOR,
-                got: format!("not enough memory to factorize {n} of its columns"),
-            })?;
-            let stack = MemStack::new(&mut memory);
-            if cholesky_in_place(
-                diagonal.view_mut(),
-                LltRegularization::default(),
-                Par::Seq,
-                stack,
-                Spec::default(),
-            )
-            .is_err()
-                || !diagonal.values[0].is_finite()
-            {
+            if !factor_in_place(FACTOR, diagonal.view_mut())? || !diagonal.values[0].is_finite() {
                 return Ok(None);
             }
             let lower = diagonal.view();
@@ -237,7 +212,7 @@ impl Gram {
                 watch.step(0)?;
                 // The system X Lᵀ = tile is solved as L Xᵀ = tileᵀ.
                 let right = tile.view_mut().transpose_mut();
-                solve_lower_triangular_in_place(lower, right, Par::Seq);
+                solve_lower(lower, right);
                 Ok(())
             })?;
             let below = &*below;
@@ -251,7 +226,6 @@ impl Gram {
                     left.view(),
                     right.view().transpose(),
                     -1.0,
-                    Par::Seq,
                 );
                 Ok(())
             })?;
@@ -299,37 +273,33 @@ impl Factor {
 
     /// Replaces every row x of `rows` by `L⁻¹ x`, in single precision. L is the Cholesky factor.
     pub(crate) fn whiten(&self, rows: &mut [f32], watch: &Watch) -> Result<(), Error> {
-        in_parts(&self.single, self.size, rows, watch, |l, x| {
-            solve_lower_triangular_in_place(l, x, Par::Seq);
-        })
+        in_parts(&self.single, self.size, rows, watch, solve_lower)
     }
 
     /// Replaces every row x of `rows` by `L⁻¹ x`, in double precision. L is the Cholesky factor.
     pub(crate) fn whiten_exactly(&self, rows: &mut [f64], watch: &Watch) -> Result<(), Error> {
-        in_parts(&self.exact, self.size, rows, watch, |l, x| {
-            solve_lower_triangular_in_place(l, x, Par::Seq);
-        })
+        in_parts(&self.exact, self.size, rows, watch, solve_lower)
     }
 
     /// Replaces every row x of `rows` by `L⁻ᵀ x`, in double precision. L is the Cholesky factor.
     pub(crate) fn unwhiten_exactly(&self, rows: &mut [f64], watch: &Watch) -> Result<(), Error> {
         in_parts(&self.exact, self.size, rows, watch, |l, x| {
-            solve_upper_triangular_in_place(l.transpose(), x, Par::Seq);
+            solve_upper(l.transpose(), x);
         })
     }
 
     /// Replaces every row x of `rows` by `C⁻¹ x`, in single precision. C is the Gram matrix.
     pub(crate) fn precondition(&self, rows: &mut [f32], watch: &Watch) -> Result<(), Error> {
         in_parts(&self.single, self.size, rows, watch, |l, mut x| {
-            solve_lower_triangular_in_place(l, x.rb_mut(), Par::Seq);
-            solve_upper_triangular_in_place(l.transpose(), x, Par::Seq);
+            solve_lower(l, x.rb_mut());
+            solve_upper(l.transpose(), x);
         })
     }
 }
 
 /// Applies `solve` to a few rows at a time, in parallel. `solve` receives a matrix whose columns
 /// are these rows.
-fn in_parts<T: ComplexField + Send + Sync>(
+fn in_parts<T: Number + Send + Sync>(
     lower: &[T],
     size: usize,
     rows: &mut [T],

@@ -17,9 +17,9 @@
 use crate::labels::Labels;
 use crate::lanes::softplus;
 use crate::psgd::{Problem, multiply};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, MatMut, MatRef, Par};
+use faer::{Accum, MatMut, MatRef};
 use manylabel_base::{Error, Tasks, collected, copied, filled};
+use manylabel_dense::matmul;
 use rayon::prelude::*;
 
 /// Number of labels that are multiplied with the features together.
@@ -330,7 +330,6 @@ impl<'a> Chunk<'a> {
                 MatRef::from_row_major_slice(features, n_rows, size).transpose(),
                 MatRef::from_row_major_slice(residuals, n_rows, n_labels),
                 1.0,
-                Par::Seq,
             );
         })?;
         Ok(out)

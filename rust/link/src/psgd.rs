@@ -32,10 +32,10 @@ use crate::design::Design;
 use crate::gram::Factor;
 use crate::lanes::{sigmoids, softmax, softplus};
 use crate::{Loss, Params};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, MatMut, MatRef, Par};
+use faer::{Accum, MatMut, MatRef};
 use fastrand::Rng;
 use manylabel_base::{Error, Tasks, Watch, copied, filled, push};
+use manylabel_dense::matmul;
 use manylabel_sparse::Labels;
 use rayon::prelude::*;
 
@@ -257,7 +257,6 @@ impl Problem<'_> {
                     features.transpose(),
                     probabilities,
                     1.0,
-                    Par::Seq,
                 );
                 Ok(())
             })
@@ -321,7 +320,6 @@ pub(crate) fn multiply(features: &[f32], weights: MatRef<'_, f32>, out: &mut [f3
         MatRef::from_row_major_slice(features, n_rows, size),
         weights,
         1.0,
-        Par::Seq,
     );
 }
 

@@ -8,9 +8,9 @@
 //! triangle is computed.
 
 use crate::design::{Cells, Design, Rows, SLAB};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, MatMut, Par};
+use faer::{Accum, MatMut};
 use manylabel_base::{Error, Tasks, Watch, filled};
+use manylabel_dense::matmul;
 use manylabel_sparse::{LANES, Lanes, Real, RowBlocks};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -134,7 +134,6 @@ fn dense_strip<T: Real>(
                 cells.subrows(features.start, features.len()),
                 cells.subrows(0, features.end).transpose(),
                 1.0,
-                Par::Seq,
             );
         }
     }

@@ -22,10 +22,9 @@ use crate::design::{Design, Rows};
 use crate::leverage::predictions;
 use crate::solve::Problem;
 use crate::tall::Tall;
-use faer::linalg::matmul::matmul;
-use faer::{Accum, Par};
+use faer::Accum;
 use manylabel_base::{Error, Watch, collected, copied, filled, parts, reserved};
-use manylabel_dense::{from_fn, zeros};
+use manylabel_dense::{from_fn, matmul, zeros};
 use manylabel_sparse::{ColumnOrder, CsrView, Index, LANES, Real};
 use rayon::prelude::*;
 use std::mem::replace;
@@ -232,6 +231,6 @@ pub(crate) fn inverse<T: Real>(u: &Tall<T>, watch: &Watch) -> Result<Tall<T>, Er
     let scaled = from_fn(WHAT, u.n_cols, values.len(), scaled)?;
     let mut small = zeros(WHAT, u.n_cols, u.n_cols)?;
     let right = spectrum.vectors.transpose();
-    matmul(&mut small, Accum::Replace, &scaled, right, 1.0, Par::Seq);
+    matmul(&mut small, Accum::Replace, &scaled, right, 1.0);
     u.times(small.as_ref(), watch)
 }

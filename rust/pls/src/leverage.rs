@@ -16,10 +16,9 @@
 use crate::design::{Cells, Design, Rows, SLAB};
 use crate::normal::normal;
 use crate::solve::{Method, Problem, Regression};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, Par};
+use faer::{Accum, Mat};
 use manylabel_base::{Error, Watch, collected, extend, filled, parts, reserved};
-use manylabel_dense::zeros;
+use manylabel_dense::{matmul, zeros};
 use manylabel_sparse::{LANES, Lanes, Real, RowBlocks};
 use rayon::prelude::*;
 
@@ -264,14 +263,7 @@ fn of_dense_block<T: Real>(
         let n_rows = slab.len();
         let cells = x.centred(at, cut, slab, |_| 1.0)?;
         let mut products = zeros::<f64>("a copy of X", x.n_cols(), n_rows)?;
-        matmul(
-            &mut products,
-            Accum::Replace,
-            inverse,
-            &cells,
-            1.0,
-            Par::Seq,
-        );
+        matmul(&mut products, Accum::Replace, inverse, &cells, 1.0);
         for row in 0..n_rows {
             let pairs = cells.col(row).iter().zip(products.col(row).iter());
             squares.push(pairs.map(|(a, b)| a * b).sum());

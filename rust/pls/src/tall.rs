@@ -13,10 +13,9 @@
 //! Chunks depend only on the shape of the matrix, so the result does not depend on the number of
 //! threads.
 
-use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, MatRef, Par};
+use faer::{Accum, Mat, MatRef};
 use manylabel_base::{Error, Watch, few, filled, parts};
-use manylabel_dense::{from_fn, singular, triangle, zeros};
+use manylabel_dense::{from_fn, matmul, singular, triangle, zeros};
 use manylabel_sparse::{LANES, Lanes, Real};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -137,7 +136,7 @@ impl<T: Real> Tall<T> {
                 watch.step(0)?;
                 let mut product = zeros(WHAT, rows.len(), width)?;
                 let own = self.dense(rows.clone())?;
-                matmul(&mut product, Accum::Replace, &own, small, 1.0, Par::Seq);
+                matmul(&mut product, Accum::Replace, &own, small, 1.0);
                 for lane in 0..width {
                     for (lanes, &value) in
                         panel[rows.clone()].iter_mut().zip(product.col(lane).iter())

@@ -52,18 +52,21 @@ struct WithReserve {
 }
 
 impl WithReserve {
-    /// Frees the reserve and requests that running computations stop. Returns false if there was no reserve.
+    /// Frees the reserve and requests that running computations stop.
     #[cold]
-    fn open(&self) -> bool {
-        let reserve = self.reserve.swap(ptr::null_mut(), AcqRel);
+    fn open(&self) {
         ran_low();
-        if reserve.is_null() {
-            return false;
+        self.free();
+    }
+
+    /// Frees the reserve, if there is one.
+    fn free(&self) {
+        let reserve = self.reserve.swap(ptr::null_mut(), AcqRel);
+        if !reserve.is_null() {
+            // SAFETY: `fill` got this block from `System` with this layout. After the swap, nothing else refers
+            // to it.
+            unsafe { System.dealloc(reserve, RESERVE) };
         }
-        // SAFETY: `fill` got this block from `System` with this layout. After the swap, nothing else refers
-        // to it.
-        unsafe { System.dealloc(reserve, RESERVE) };
-        true
     }
 
     /// Allocates the reserve if there is none. Returns false if the system refuses the request.
@@ -218,6 +221,19 @@ fn spilled(layout: Layout) -> Option<*mut u8> {
     }
     let block = spill::take(layout.size());
     (!block.is_null()).then_some(block)
+}
+
+/// Allocates the reserve again, for work that may need much memory.
+///
+/// If the limit of `ulimit -v` has been lowered since the reserve was allocated, the process may hold more memory than
+/// the limit. Then freeing the reserve would not make room for a request.
+///
+/// # Errors
+///
+/// Returns the same error as [`ensure_reserve`].
+pub(crate) fn renew_reserve() -> Result<(), Error> {
+    ALLOCATOR.free();
+    ensure_reserve()
 }
 
 /// Makes sure that there is a reserve for the next work.

@@ -7,7 +7,7 @@
 
 use crate::budget::{Running, look_outside};
 use crate::error::to_py;
-use crate::reserve::{ensure_reserve, return_free_memory};
+use crate::reserve::{ensure_reserve, renew_reserve, return_free_memory};
 use manylabel_base::{Error, Watch};
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -66,7 +66,7 @@ fn run_to_end(
     progress: Option<&Py<PyAny>>,
     work: &mut (dyn FnMut(&Watch) -> Result<(), Error> + Send),
 ) -> PyResult<()> {
-    ensure_reserve().map_err(to_py)?;
+    renew_reserve().map_err(to_py)?;
     let n_threads = n_threads.max(1);
     let mut threads = Vec::new();
     let pool = ThreadPoolBuilder::new()

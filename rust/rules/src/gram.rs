@@ -18,9 +18,9 @@
 
 use crate::lanes::{Aligned, WIDTH, add_scaled, chunks, chunks_mut};
 use crate::statistics::{PARALLEL_FROM, ROWS, Statistics};
-use faer::linalg::matmul::triangular::{BlockStructure, matmul};
-use faer::{Accum, MatMut, MatRef, Par};
+use faer::{MatMut, MatRef};
 use manylabel_base::{Error, parts};
+use manylabel_dense::lower_matmul;
 use manylabel_simd::wide;
 use rayon::prelude::*;
 
@@ -121,16 +121,10 @@ impl Gram {
             }
             let weighted = weighted_rows(statistics, rows, weights)?;
             let weighted = MatRef::from_row_major_slice(&weighted, rows.len(), stride);
-            matmul(
+            lower_matmul(
                 MatMut::from_row_major_slice_mut(&mut product, stride, stride),
-                BlockStructure::TriangularLower,
-                Accum::Replace,
                 weighted.transpose(),
-                BlockStructure::Rectangular,
                 weighted,
-                BlockStructure::Rectangular,
-                1.0,
-                Par::Seq,
             );
             Ok(product)
         };

@@ -5,10 +5,9 @@
 //! rows of a panel as whole cache lines. Values are `f32`. Gram matrices and products with small
 //! square matrices are computed in `f64`.
 
-use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, MatRef, Par};
+use faer::{Accum, Mat, MatRef};
 use manylabel_base::{Error, Watch, copied, few, filled, parts};
-use manylabel_dense::zeros;
+use manylabel_dense::{matmul, zeros};
 use manylabel_sparse::{ColumnOrder, CsrView, LANES, Lanes, RowBlocks};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -152,14 +151,7 @@ impl Tall {
                     .as_ref()
                     .unwrap_or(&left)
                     .subcols(first, end - first);
-                matmul(
-                    &mut gram,
-                    Accum::Add,
-                    left.transpose(),
-                    right,
-                    1.0,
-                    Par::Seq,
-                );
+                matmul(&mut gram, Accum::Add, left.transpose(), right, 1.0);
             }
             Ok((first, gram))
         });
@@ -184,7 +176,7 @@ impl Tall {
             let own = self.chunk(rows.clone(), self.n_cols, None)?;
             let mut product = zeros::<f32>("the factor matrix", rows.len(), self.n_cols)?;
             let mut exact = zeros("the factor matrix", rows.len(), self.n_cols)?;
-            matmul(&mut exact, Accum::Replace, &own, small, 1.0, Par::Seq);
+            matmul(&mut exact, Accum::Replace, &own, small, 1.0);
             for j in 0..self.n_cols {
                 for (to, &from) in product.col_mut(j).iter_mut().zip(exact.col(j).iter()) {
                     *to = from as f32;

@@ -29,10 +29,9 @@
 use super::loss::{Stretch, Wanted};
 use super::params::Loss;
 use super::turns::Labels;
-use faer::linalg::matmul::matmul;
-use faer::{Accum, MatMut, MatRef, Par};
+use faer::{Accum, MatMut, MatRef};
 use manylabel_base::{Error, Watch, collected, extend, filled, parts, reserved};
-use manylabel_dense::zeros;
+use manylabel_dense::{matmul, zeros};
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 use std::ops::Range;
@@ -375,14 +374,7 @@ impl Block<'_> {
             let scores = |own: &[f32]| {
                 let own = MatRef::from_row_major_slice(own, n_own, rank);
                 let mut scores = zeros::<f32>("number of scores", width, n_own)?;
-                matmul(
-                    &mut scores,
-                    Accum::Replace,
-                    part,
-                    own.transpose(),
-                    1.0,
-                    Par::Seq,
-                );
+                matmul(&mut scores, Accum::Replace, part, own.transpose(), 1.0);
                 Ok::<_, Error>(scores)
             };
             let mut pulls = scores(self.own)?;
@@ -425,7 +417,7 @@ impl Block<'_> {
             }
             if !self.out.is_empty() {
                 let out = MatMut::from_row_major_slice_mut(&mut self.out, n_own, rank);
-                matmul(out, Accum::Add, pulls.transpose(), part, 1.0, Par::Seq);
+                matmul(out, Accum::Add, pulls.transpose(), part, 1.0);
             }
         }
         Ok(())

@@ -11,11 +11,10 @@ use super::entries::dot;
 use super::params::Loss;
 use super::turns::{Labels, Turns};
 use crate::cut::Tally;
-use faer::linalg::matmul::matmul;
-use faer::{Accum, MatRef, Par};
+use faer::{Accum, MatRef};
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, collected, copied, few, filled, parts};
-use manylabel_dense::zeros;
+use manylabel_dense::{matmul, zeros};
 use rayon::prelude::*;
 
 /// The largest number of rows that are held out at a time. More rows would hardly make the choice
@@ -205,14 +204,7 @@ impl Data<'_> {
                 zeros::<f32>("number of scores of held-out rows", n_labels, rows.len())?;
             let own = MatRef::from_row_major_slice(a, rows.len(), rank);
             let all = MatRef::from_row_major_slice(&h, n_labels, rank);
-            matmul(
-                &mut scores,
-                Accum::Replace,
-                all,
-                own.transpose(),
-                1.0,
-                Par::Seq,
-            );
+            matmul(&mut scores, Accum::Replace, all, own.transpose(), 1.0);
             for (at, &row) in rows.iter().enumerate() {
                 let (stored, values) = self.labels.by_row.row(row);
                 let mut stored = stored.iter().zip(values).peekable();

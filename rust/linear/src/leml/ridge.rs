@@ -29,11 +29,10 @@
 use super::dense::{Design, Tall};
 use super::params::Params;
 use super::turns::{Labels, Turns};
-use faer::linalg::matmul::matmul;
 use faer::reborrow::Reborrow;
-use faer::{Accum, ColMut, ColRef, Mat, MatRef, Par};
+use faer::{Accum, ColMut, ColRef, Mat, MatRef};
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, parts, reserved};
-use manylabel_dense::{Cholesky, eigen, zeros};
+use manylabel_dense::{Cholesky, eigen, matmul, zeros};
 use manylabel_simd::{STRETCH, wide};
 use manylabel_sparse::{LANES, Lanes};
 use rayon::prelude::*;
@@ -480,15 +479,8 @@ fn correct(
     let (mut along, mut product) = (column(n_unknown)?, column(rank)?);
     // Computes U Uᵀ p.
     let mut correction = |p: MatRef<'_, f64>, product: &mut Mat<f64>| {
-        matmul(
-            &mut along,
-            Accum::Replace,
-            unknown.transpose(),
-            p,
-            1.0,
-            Par::Seq,
-        );
-        matmul(product, Accum::Replace, unknown, &along, 1.0, Par::Seq);
+        matmul(&mut along, Accum::Replace, unknown.transpose(), p, 1.0);
+        matmul(product, Accum::Replace, unknown, &along, 1.0);
     };
     let dot = |a: ColRef<'_, f64>, b: ColRef<'_, f64>| -> f64 {
         a.iter().zip(b.iter()).map(|(a, b)| a * b).sum()

@@ -32,16 +32,10 @@ use crate::binning::LEAST_DIAGONAL;
 use crate::gram::{Gram, PRODUCTS};
 use crate::lanes::{Aligned, WIDTH, add_scaled, chunks, chunks_mut, dot, total};
 use crate::statistics::{PARALLEL_FROM, ROWS, Statistics, Sums};
-use faer::dyn_stack::{MemBuffer, MemStack};
-use faer::linalg::cholesky::llt::factor::{
-    LltRegularization, cholesky_in_place, cholesky_in_place_scratch,
-};
-use faer::linalg::triangular_solve::{
-    solve_lower_triangular_in_place, solve_upper_triangular_in_place,
-};
+use faer::MatMut;
 use faer::reborrow::{Reborrow, ReborrowMut};
-use faer::{MatMut, Par, Spec};
 use manylabel_base::{Error, filled, parts};
+use manylabel_dense::{factor_in_place, solve_lower, solve_upper};
 use manylabel_simd::wide;
 use rayon::prelude::*;
 
@@ -586,13 +580,13 @@ impl<const C: usize> Solver<C> {
         }
         statistics.ask()?;
         let mut dense = MatMut::from_column_major_slice_mut(&mut dense, n, n);
-        if !is_definite(dense.rb_mut())? {
+        if !factor_in_place(PRODUCTS, dense.rb_mut())? {
             return Ok(0.0);
         }
         x[..n].copy_from_slice(&self.residual[..n]);
         let mut right = MatMut::from_column_major_slice_mut(&mut x[..n], n, 1);
-        solve_lower_triangular_in_place(dense.rb(), right.rb_mut(), Par::Seq);
-        solve_upper_triangular_in_place(dense.rb().transpose(), right, Par::Seq);
+        solve_lower(dense.rb(), right.rb_mut());
+        solve_upper(dense.rb().transpose(), right);
         if x.iter().all(|x| x.is_finite()) {
             self.residual.fill(0.0);
             Ok(0.5 * dot(sums.g(), x))
@@ -601,27 +595,4 @@ impl<const C: usize> Solver<C> {
             Ok(0.0)
         }
     }
-}
-
-/// Overwrites the lower triangle of a matrix with its Cholesky factor. Returns false if the matrix
-/// is not positive definite.
-///
-/// # Errors
-///
-/// Returns [`Error::TooLarge`] if the workspace does not fit in memory.
-fn is_definite(matrix: MatMut<'_, f64>) -> Result<bool, Error> {
-    let n = matrix.nrows();
-    let needed = cholesky_in_place_scratch::<f64>(n, Par::Seq, Spec::default());
-    let mut room = MemBuffer::try_new(needed).map_err(|_| Error::TooLarge {
-        what: PRODUCTS,
-        got: format!("there is not enough memory to factorize a {n} x {n} matrix"),
-    })?;
-    let factor = cholesky_in_place(
-        matrix,
-        LltRegularization::default(),
-        Par::Seq,
-        MemStack::new(&mut room),
-        Spec::default(),
-    );
-    Ok(factor.is_ok())
 }

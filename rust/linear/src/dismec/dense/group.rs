@@ -8,9 +8,9 @@
 
 use super::Problem;
 use crate::dismec::targets::{Factors, UNKNOWN_SCORE};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, MatMut, MatRef, Par};
+use faer::{Accum, MatMut, MatRef};
 use manylabel_base::{Error, Tasks, Watch, filled, parts, push};
+use manylabel_dense::matmul;
 use manylabel_simd::wide;
 use rayon::prelude::*;
 use std::ops::Range;
@@ -303,7 +303,6 @@ impl Group {
                     MatRef::from_row_major_slice(&x[..n_rows * dim], n_rows, dim).transpose(),
                     MatRef::from_row_major_slice(pulls, n_rows, width),
                     1.0,
-                    Par::Seq,
                 );
             }
             Ok(())
@@ -413,7 +412,6 @@ fn product(
             MatRef::from_row_major_slice(&x[..n_rows * dim], n_rows, dim),
             MatRef::from_row_major_slice(right, dim, width),
             1.0,
-            Par::Seq,
         );
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! Computes the sum of the rows and the Gram matrix, weighted by the costs of the rows.
 
-use faer::linalg::matmul::matmul;
-use faer::{Accum, MatMut, MatRef, Par};
+use faer::{Accum, MatMut, MatRef};
 use manylabel_base::{Error, Tasks, Watch, filled, parts};
+use manylabel_dense::matmul;
 use manylabel_simd::wide;
 use manylabel_sparse::TableRows;
 use rayon::prelude::*;
@@ -144,7 +144,6 @@ fn add_products(block: &[f32], dim: usize, first: usize, strip: &mut [f64]) -> R
         block.subcols(first, height).transpose(),
         block.subcols(first, width),
         1.0,
-        Par::Seq,
     );
     let columns = strip.chunks_mut(dim).zip(products.chunks(height));
     for (at, (column, products)) in columns.enumerate() {

@@ -24,10 +24,9 @@
 
 use super::Problem;
 use super::group::LANES;
-use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, MatMut, MatRef, Par};
+use faer::{Accum, Mat, MatMut, MatRef};
 use manylabel_base::{Error, Watch, collected, few, filled, push};
-use manylabel_dense::Cholesky;
+use manylabel_dense::{Cholesky, matmul};
 use manylabel_simd::{total, wide};
 
 /// The number of steps. More steps hardly change the weights.
@@ -478,7 +477,6 @@ fn product(left: &[f32], right: &Mat<f32>, out: &mut [f32]) {
         right,
         MatRef::from_column_major_slice(left, dim, n_vectors),
         1.0,
-        Par::Seq,
     );
 }
 
