@@ -1,5 +1,7 @@
 """Classifiers that are exported to ONNX have the same scores and label sets in onnxruntime."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
@@ -10,8 +12,11 @@ from sklearn.preprocessing import StandardScaler
 import manylabel as ml
 from manylabel.decision import LabelCalibrator
 
-pytest.importorskip("skl2onnx", reason="manylabel.compat.onnx needs the package skl2onnx")
-pytest.importorskip("onnxruntime", reason="exported models run in the package onnxruntime")
+# The packages take a second to import, so they are not imported for other tests.
+pytestmark = [
+    pytest.mark.skipif(not find_spec("skl2onnx"), reason="manylabel.compat.onnx needs the package skl2onnx"),
+    pytest.mark.skipif(not find_spec("onnxruntime"), reason="exported models run in the package onnxruntime"),
+]
 
 TOLERANCE = 1e-5
 X, Y = (matrix.toarray() for matrix in ml.datasets.make_multilabel(150, 30, 12, random_state=0))

@@ -3,13 +3,16 @@
 import asyncio
 import json
 import runpy
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 import manylabel as ml
 
-pytest.importorskip("fastapi", reason="the service of the user guide needs the package fastapi")
+pytestmark = pytest.mark.skipif(
+    not find_spec("fastapi"), reason="the service of the user guide needs the package fastapi"
+)
 
 SERVICE = Path(__file__).parents[2] / "python/docs/guide/service.py"
 

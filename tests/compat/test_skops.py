@@ -11,7 +11,12 @@ import manylabel as ml
 from estimators import CLASSIFIERS, PARTITIONERS, TRANSFORMERS
 from manylabel.compat.skops import trusted_types
 
-skops = pytest.importorskip("skops.io", reason="files of skops need the package skops")
+
+@pytest.fixture(scope="module")
+def skops():
+    """The module that reads and writes files. It is imported here, because this takes a second."""
+    return pytest.importorskip("skops.io", reason="files of skops need the package skops")
+
 
 X, Y = ml.datasets.make_multilabel(80, 10, 6, random_state=0)
 # One estimator of each class. Variants with other parameters have the same attributes.
@@ -37,7 +42,7 @@ def same(found, wanted):
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)
-def test_an_estimator_is_the_same_after_it_is_loaded(name):
+def test_an_estimator_is_the_same_after_it_is_loaded(skops, name):
     model = clone(ONE_OF_EACH[name])
     if "cv" in model.get_params():
         model.set_params(cv=0.3)
@@ -49,7 +54,7 @@ def test_an_estimator_is_the_same_after_it_is_loaded(name):
         assert same(loaded.predict_topk(X, 3), model.predict_topk(X, 3))
 
 
-def test_a_tagger_and_a_pipeline_predict_the_same():
+def test_a_tagger_and_a_pipeline_predict_the_same(skops):
     texts, labels = ["a cat", "tax law", "my dog", "the law"], [["pets"], ["law", "tax"], ["pets"], ["law"]]
     tagger = ml.TextTagger(ml.DiSMECClassifier(random_state=0)).fit(texts, labels)
     loaded = skops.loads(skops.dumps(tagger), trusted=trusted_types())
@@ -59,7 +64,7 @@ def test_a_tagger_and_a_pipeline_predict_the_same():
     assert same(loaded.decision_function(X), pipeline.decision_function(X))
 
 
-def test_types_are_not_trusted_unasked_and_name_no_code():
+def test_types_are_not_trusted_unasked_and_name_no_code(skops):
     content = skops.dumps(ml.DiSMECClassifier(random_state=0).fit(X, Y))
     with pytest.raises(Exception, match=r"manylabel\.linear\.dismec\.DiSMECClassifier"):
         skops.loads(content)
