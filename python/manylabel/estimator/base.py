@@ -578,9 +578,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         -----
         Scores are computed for a few rows at a time. Only the k best scores of each row are kept.
         """
-        self._check_fitted()
-        k = check_count("k", k, 1)
         X = self._features(X)
+        k = check_count("k", k, 1)
         scorer = self._scorer()
         top = scorer.topk(X, k, n_threads(self.n_jobs))
         return core_rows(top, (X.shape[0], scorer.n_labels))
@@ -701,9 +700,10 @@ def core_rows(arrays: tuple[Any, Any, Any], shape: tuple[int, int]) -> csr_array
     """Make a CSR array from the arrays (indptr, indices, data) that the Rust core returns.
 
     The Rust core returns valid indices of the right type. scipy's constructor would check the indices again.
-    This check takes longer than scoring a row. To avoid the check, the arrays are assigned to a copy of an
-    empty matrix.
+    This check takes longer than scoring a row. To avoid the check, the arrays replace those of an empty
+    matrix in a new object. `copy` would take three times as long.
     """
-    matrix: csr_array = copy(_empty(shape))
+    matrix: csr_array = csr_array.__new__(csr_array)
+    matrix.__dict__.update(_empty(shape).__dict__)
     matrix.indptr, matrix.indices, matrix.data = arrays
     return matrix

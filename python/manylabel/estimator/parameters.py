@@ -121,6 +121,12 @@ class Parameter(ABC):
         return self.checked(value)
 
 
+def _is_integer(value: Any) -> bool:
+    """Return whether a value is an integer and not a bool."""
+    # The test of the type takes a tenth of the time of the test of the abstract class.
+    return type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool))
+
+
 class Number(Parameter):
     """A parameter that is a real number in a range.
 
@@ -210,7 +216,7 @@ class Count(Parameter):
 
     def takes(self, value: Any) -> bool:
         """Return whether a value is allowed."""
-        return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= self.least
+        return _is_integer(value) and int(value) >= self.least
 
     def checked(self, value: Any) -> int:
         """Convert an allowed value to an int."""
@@ -474,7 +480,7 @@ class Threads(Parameter):
 
     def takes(self, value: Any) -> bool:
         """Return whether a value is allowed."""
-        return value is None or (not isinstance(value, bool) and isinstance(value, Integral) and value != 0)
+        return value is None or (_is_integer(value) and value != 0)
 
     def checked(self, value: Any) -> int:
         """Convert an allowed value to a number of threads."""

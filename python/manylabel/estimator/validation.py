@@ -564,10 +564,12 @@ def _has_sound_values(estimator: Any, values: NDArray[Any]) -> bool:
     ``allow_nan``.
     """
     # Reading the tags takes longer than checking the values of a row, so it is done only if needed.
-    return all(
-        np.isfinite(part).all() or (get_tags(estimator).input_tags.allow_nan and not np.isinf(part).any())
-        for part in _in_parts(values)
-    )
+    for part in _in_parts(values):
+        if np.isfinite(part).all():
+            continue
+        if np.isinf(part).any() or not get_tags(estimator).input_tags.allow_nan:
+            return False
+    return True
 
 
 def _in_parts(values: NDArray[Any]) -> Iterator[NDArray[Any]]:

@@ -846,13 +846,12 @@ class LabelTreeClassifier(EditableLabels):
         each thread. This memory holds the nodes to which the rows of the current groups are sent, and the
         scored labels of these rows.
         """
-        self._check_fitted()
+        X = self._features(X)
         k = check_count("k", k, 1)
         if beam is not None:
             beam = check_count("beam", beam, 1)
         if max_nodes is not None:
             max_nodes = check_count("max_nodes", max_nodes, 1)
-        X = self._features(X)
         scorer = self._scorer()
         top = scorer.topk(X, k, n_threads(self.n_jobs), beam, max_nodes)
         return core_rows(top, (X.shape[0], scorer.n_labels))
