@@ -607,7 +607,7 @@ class Work:
         return self.folder.n_pieces
 
     def choose(self, report: Report) -> None:
-        """Choose the values that all pieces share, unless they are in the folder."""
+        """Choose the values that all pieces share. If the folder has these values, do nothing."""
         if self.folder.choice is not None:
             return
         choice = self._cut.choose(self.estimator, *self._examples, report)

@@ -144,7 +144,8 @@ class Fold(NamedTuple):
         Parameters
         ----------
         top : csr_array of shape (n_held_rows, n_labels)
-            Scores of the ``5 + most_unknown`` best labels of each row, as returned by `predict_topk`.
+            Scores of the best labels of each row, as returned by `predict_topk` with ``k = 5 + most_unknown``.
+            So at least five known labels remain in a row if it has so many.
         costs : LabelCosts or None, default=None
             Weights and propensities of the labels of this `Fold`, one for each column of `top`. A correct
             prediction of a label counts ``costs.gain``, which is its weight divided by its propensity. None
@@ -153,8 +154,8 @@ class Fold(NamedTuple):
         Returns
         -------
         ndarray of shape (n_ranked_rows,), dtype float64
-            The sums, each multiplied by the weight of its row. The weights are first scaled so that their
-            mean is 1 over the rows that are not left out.
+            The sums, each multiplied by the sample weight of its row. The sample weights are first scaled so
+            that their mean is 1 over the rows that are not left out.
         """
         fitted = self._fitted
         row_of = np.repeat(np.arange(top.shape[0]), np.diff(top.indptr))

@@ -108,8 +108,8 @@ class EditableLabels(MultiLabelClassifier):
         old = getattr(self, "label_names_", None)
         if old is None:
             raise ValueError(
-                "`names` must be a sequence with the names of all labels, got a mapping; the model has no "
-                "names of labels that a mapping could change"
+                "`names` must be a sequence with the names of all labels, got a mapping; a mapping can only "
+                "change names, and the labels of this model have no names"
             )
         changes = {old[check_label(self, label, self._n_labels)]: name for label, name in names.items()}
         self.label_names_ = renamed(old, changes)

@@ -39,7 +39,7 @@ _RARE = 100
 
 
 def has_frequent_labels(Y: csr_array, solver: str) -> bool:
-    """Return whether the fit needs the transpose of X."""
+    """Return whether the fit needs the transpose of X: if a label is frequent, or with the solver "exact"."""
     n_positive = np.bincount(known_ones(Y).indices, minlength=Y.shape[1])
     unknown = unknown_entries(Y)
     n_known: Any = Y.shape[0]
