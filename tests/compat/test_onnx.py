@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 import manylabel as ml
 from manylabel.decision import LabelCalibrator
 
-# The packages take a second to import, so they are not imported for other tests.
+# The packages take a second to import, so only the tests import them.
 pytestmark = [
     pytest.mark.skipif(not find_spec("skl2onnx"), reason="manylabel.compat.onnx needs the package skl2onnx"),
     pytest.mark.skipif(not find_spec("onnxruntime"), reason="exported models run in the package onnxruntime"),

@@ -249,23 +249,22 @@ def test_rows_without_a_say():
 
 # Figures of the authors' program. With many labels no margin separates them, so the pass to stop after is
 # found by held-out rows.
-FLOORS = {
+FIGURES = {
     "bibtex": ([61.8, 35.5, 25.5], {"tol": 3e-3}),
     "delicious": ([51.0, 44.0, 39.0], {"l1": 0.1, "early_stopping": True}),
 }
 
 
-@pytest.mark.parametrize("name", FLOORS)
+@pytest.mark.parametrize("name", FIGURES)
 def test_published_figures(data, name):
-    floors, params = FLOORS[name]
+    figures, params = FIGURES[name]
     X, Y = load_xc(data / name / "train.txt.gz")
     X_test, Y_test = load_xc(data / name / "test.txt.gz")
     model = PDSparseClassifier(**params, random_state=0, n_jobs=-1).fit(X, Y)
     found = precision(model, X_test, Y_test)
+    assert (found >= np.subtract(figures, 0.2)).all()
     if name == "bibtex":  # both programs come close to the optimum
-        np.testing.assert_allclose(found, floors, atol=0.5)
-    else:
-        assert (found >= floors).all()
+        np.testing.assert_allclose(found, figures, atol=0.5)
 
 
 # Precision at 1 with the default parameters, as in the recorded comparison with other classifiers.

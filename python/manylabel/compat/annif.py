@@ -184,7 +184,7 @@ class ManylabelBackend(AnnifLearningBackend):  # type: ignore[misc]  # Annif has
     def _train(self, corpus: Any, params: dict[str, Any], jobs: int = 0) -> None:
         if corpus == "cached":
             raise NotSupportedException(
-                "Training data is not cached by this backend; train with documents",
+                "Training data is not cached by this backend, so documents are needed for training",
                 backend_id=self.backend_id,
             )
         if corpus.is_empty():

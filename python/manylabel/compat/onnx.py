@@ -71,13 +71,13 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
 
     Notes
     -----
-    Scores are computed in double precision and then rounded to float32. They agree with `decision_function`
-    up to the rounding of float32. The runtime does not check X for NaN and infinite values. A
-    `BoostedRulesClassifier` with ``predictor="known-label-sets"`` predicts one of the label sets in
-    `label_sets_`. For each of these sets, it computes the example-wise loss (see the parameter `loss`) that
-    the scores of the row would have if the set were the true label set. It predicts the set with the lowest
-    loss. If two sets share the lowest loss, up to the rounding of float64, the ONNX model and `predict` may
-    predict different sets.
+    Scores are computed in double precision and then rounded to float32. They agree with
+    `decision_function` up to the rounding of float32. The runtime does not check X for NaN and infinite
+    values. A `BoostedRulesClassifier` with ``predictor="known-label-sets"`` predicts one of the label
+    sets in `label_sets_`. It computes the example-wise loss of the scores of the row with each of these
+    sets in the place of the true label set, and predicts the set with the lowest loss. If two sets share
+    the lowest loss, up to the rounding of float64, the ONNX model and `predict` may predict different
+    sets.
 
     In the ONNX file, the weights of `DiSMECClassifier` and `PDSparseClassifier` take 4 bytes for each pair of
     a feature and a label. The weights of `LEMLClassifier` take at most ``4 * rank * (n_features + n_labels)``

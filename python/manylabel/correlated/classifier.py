@@ -473,11 +473,10 @@ class CorrLogClassifier(MultiLabelClassifier):
         coding : {"01", "pm1"}
             Label coding of the result. "01" codes labels as 0 and 1, and the method returns `coef_`,
             `intercept_` and `correlations_`. "pm1" codes labels as -1 and 1, and the method returns the
-            weights w, the intercepts v and the couplings a. The probability of a label set y, a vector of -1
-            and 1, is then proportional to
-            ``exp(sum_i y_i (x @ w_i + v_i) + sum_{i<k} a_ik y_i y_k)``, where ``w = b / 2``, ``a = c / 4``
-            and ``v_i = intercept_i / 2 + sum_k c_ik / 4``. Here, b, c and intercept_i are the weights,
-            couplings and intercepts that the method returns with "01".
+            weights ``w = coef_ / 2``, the couplings ``a = correlations_ / 4``, and the intercepts
+            ``v_i = intercept_[i] / 2 + sum_k a_ik``. The probability of a label set y, a vector of -1 and 1,
+            for a row x is then proportional to
+            ``exp(sum_i y_i (x @ w_i + v_i) + sum_{i<k} a_ik y_i y_k)``.
 
         Returns
         -------

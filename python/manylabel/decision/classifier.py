@@ -121,9 +121,9 @@ class DecisionClassifier(LabelCalibrator):
         if decision.needs_fresh_rows:
             if params["cv"] != "prefit" and (params["refit"] or isinstance(params["cv"], int)):
                 raise ValueError(
-                    '`cv` must be "prefit", or `refit` must be False and `cv` must be a fraction or "auto", '
-                    f"because the guarantee of {type(decision).__name__} does not hold for a model that is "
-                    f"fitted again, got cv={shown(self.cv)} and refit={self.refit}"
+                    '`cv` must be "prefit", or a fraction or "auto" together with `refit=False`, because the '
+                    f"guarantee of {type(decision).__name__} does not hold for a model that is fitted again; "
+                    f"got cv={shown(self.cv)} and refit={self.refit}"
                 )
             params["spare"] = True
         scores, Y = self._calibrate(X, y, sample_weight, progress, params)

@@ -118,10 +118,10 @@ def linear_predictions(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float32] | None]:
     """Fit the embedding to the rows that are not held out. Return its weights, intercepts and predictions.
 
-    If the parameter `l2` is "auto" and the parameter `embedding` is a str other than "pca", the predictions
-    are an array with a row for each row of X. They are leave-one-out predictions for the rows of the fit, and
-    ordinary predictions for held-out rows. In all other cases, the predictions are None, and the link is
-    later fitted to ordinary predictions for all rows.
+    The link is later fitted to the predictions. If the parameter `l2` is "auto" and the parameter
+    `embedding` is a str other than "pca", the predictions are an array with a row for each row of X. They
+    are leave-one-out predictions for the rows of the fit, and ordinary predictions for held-out rows. In
+    all other cases, the predictions are None, and the caller computes ordinary predictions for all rows.
     """
     X, Y, sample_weight = training_set
     held_out_X = None

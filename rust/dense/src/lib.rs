@@ -1,5 +1,5 @@
-//! Provides dense linear algebra in double precision, based on [`faer`]. The functions return an error if
-//! memory is short. Products and triangular solves are also in single precision.
+//! Provides dense linear algebra in double precision, based on [`faer`]. Products and triangular solves are also
+//! available in single precision.
 //!
 //! `faer` aborts the process when an allocation fails, and its algorithms cannot be interrupted. This crate
 //! wraps the functions of `faer` that other crates use:
@@ -15,10 +15,11 @@
 //! | [`singular`] | singular values and right singular vectors | O(m n min(m, n)) |
 //! | [`triangle`] | R of a QR decomposition | O(m n min(m, n)) |
 //!
-//! If a matrix or a workspace does not fit in memory, all functions return [`Error::TooLarge`]. The field
-//! `what` of the error names the purpose of the memory. Only the products allocate memory that the caller does not see
-//! (`kernels.rs`). [`Cholesky`] checks for a stop request of the caller
-//! between blocks of columns. The other decompositions run on one thread and cannot be stopped.
+//! If a matrix or a workspace does not fit in memory, functions that return a `Result` return
+//! [`Error::TooLarge`]. The field `what` of the error names the purpose of the memory. However, the products inside
+//! `faer` allocate a buffer for each thread, and `faer` aborts if there is no memory for it (see `kernels.rs`).
+//! [`Cholesky`] checks for a stop request of the caller between blocks of columns. The other functions run on one
+//! thread and cannot be stopped.
 //!
 //! Results do not depend on the number of threads. They are exactly equal to the results of `faer` on
 //! one thread, with one exception: Cholesky factors of more than 1024 columns are computed in blocks

@@ -22,17 +22,21 @@ static RUNNING: AtomicUsize = AtomicUsize::new(0);
 static LEAST: AtomicUsize = AtomicUsize::new(0);
 
 /// A long computation that runs.
-pub(crate) struct Running;
+pub(crate) struct Running {
+    /// Whether no other long computation was running when this one began.
+    pub(crate) alone: bool,
+}
 
 impl Running {
     /// Begins a computation. Measures the memory that the core does not count, if there is a limit.
     pub(crate) fn begin() -> Self {
-        if RUNNING.fetch_add(1, SeqCst) == 0 {
+        let alone = RUNNING.fetch_add(1, SeqCst) == 0;
+        if alone {
             look_outside();
             // Without a limit, the last measurement is old or missing.
             LEAST.store(budget::limit().map_or(0, |_| budget::outside()), SeqCst);
         }
-        Self
+        Self { alone }
     }
 }
 

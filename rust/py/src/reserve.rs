@@ -8,7 +8,8 @@
 //!
 //! 1. If the system refuses a small request, the reserve is freed and the request is repeated.
 //! 2. The current work ends with `MemoryError` at its next check for a stop request.
-//! 3. Before the next work starts, the reserve is allocated again.
+//! 3. Before the next work starts, the reserve is allocated again. Work on threads frees and allocates it in any case
+//!    ([`renew_reserve`]).
 //!
 //! The reserve is address space that is never written to. The reserve counts towards the limit of `ulimit
 //! -v`, but not towards resident memory.
@@ -55,8 +56,8 @@ impl WithReserve {
     /// Frees the reserve and requests that running computations stop.
     #[cold]
     fn open(&self) {
-        ran_low();
         self.free();
+        ran_low();
     }
 
     /// Frees the reserve, if there is one.
@@ -223,10 +224,11 @@ fn spilled(layout: Layout) -> Option<*mut u8> {
     (!block.is_null()).then_some(block)
 }
 
-/// Allocates the reserve again, for work that may need much memory.
+/// Frees the reserve and allocates it again. No other long computation may be running, because it may need the reserve
+/// in between.
 ///
 /// If the limit of `ulimit -v` has been lowered since the reserve was allocated, the process may hold more memory than
-/// the limit. Then freeing the reserve would not make room for a request.
+/// the limit. Then freeing the reserve would not make room for a request. So the computation must not start.
 ///
 /// # Errors
 ///

@@ -66,7 +66,12 @@ fn run_to_end(
     progress: Option<&Py<PyAny>>,
     work: &mut (dyn FnMut(&Watch) -> Result<(), Error> + Send),
 ) -> PyResult<()> {
-    renew_reserve().map_err(to_py)?;
+    let running = py.detach(Running::begin);
+    if running.alone {
+        renew_reserve().map_err(to_py)?;
+    } else {
+        ensure_reserve().map_err(to_py)?; // another computation may need the reserve
+    }
     let n_threads = n_threads.max(1);
     let mut threads = Vec::new();
     let pool = ThreadPoolBuilder::new()
@@ -79,7 +84,7 @@ fn run_to_end(
         .build();
     let watch = Watch::new();
     py.detach(|| {
-        let _running = Running::begin();
+        let _running = running;
         let mut n_polls = 0;
         let result = match pool {
             Ok(pool) => wait(&pool, progress, &watch, &mut n_polls, work),
