@@ -8,8 +8,8 @@
 //!
 //! 1. If the system refuses a small request, the reserve is freed and the request is repeated.
 //! 2. The current work ends with `MemoryError` at its next check for a stop request.
-//! 3. Before the next work starts, the reserve is allocated again. Work on threads frees and allocates it in any case
-//!    ([`renew_reserve`]).
+//! 3. Before the next work starts, the reserve is allocated again. Work on threads also replaces an unused reserve, if no
+//!    other work on threads is running ([`renew_reserve`]).
 //!
 //! The reserve is address space that is never written to. The reserve counts towards the limit of `ulimit
 //! -v`, but not towards resident memory.
