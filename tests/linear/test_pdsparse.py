@@ -262,9 +262,10 @@ def test_published_figures(data, name):
     X_test, Y_test = load_xc(data / name / "test.txt.gz")
     model = PDSparseClassifier(**params, random_state=0, n_jobs=-1).fit(X, Y)
     found = precision(model, X_test, Y_test)
-    assert (found >= np.subtract(figures, 0.2)).all()
     if name == "bibtex":  # both programs come close to the optimum
-        np.testing.assert_allclose(found, figures, atol=0.5)
+        np.testing.assert_allclose(found, figures, atol=0.3)
+    else:
+        assert (found >= figures).all()
 
 
 # Precision at 1 with the default parameters, as in the recorded comparison with other classifiers.

@@ -254,8 +254,8 @@ def test_bad_parameters(name, value, message):
 
 
 def test_many_blocks_of_a_large_set(data):
-    X, Y = (part[::3] for part in load_xc(data / "eurlex57k" / "train.txt.gz"))
+    X, Y = load_xc(data / "eurlex57k" / "train.txt.gz")
     few, many = (BlockPartitioner(n, lam=0.02, random_state=0, n_jobs=-1).fit(X, Y) for n in (5, 100))
     assert many.n_blocks_ == 100
-    assert 0.8 < few.captured_ < many.captured_
+    assert 0.85 < few.captured_ < many.captured_
     assert (np.diff(many.objective_history_) <= 1e-6).all()

@@ -466,9 +466,9 @@ def test_the_path_weight_matters_on_real_labels(data):
     # Without routed negatives, the classifiers of a leaf do not know the rows of other leaves.
     siblings = {"C": 1.0, "max_leaf": 100, "beam": 10, "negatives": "siblings"}
     learned = precision(**siblings)
-    assert learned > 0.53
+    assert learned > 0.54
     assert precision(path_weight=0.0, **siblings) < learned - 0.05
-    assert precision() > 0.575
+    assert precision() > 0.585
 
 
 @pytest.mark.parametrize("n_trees", [1, 2])
