@@ -12,8 +12,9 @@ use rayon::prelude::*;
 use std::ops::Range;
 
 /// Number of shares (ranges of consecutive rows) per thread. With this number, threads finish at about the
-/// same time, and the time to prepare the shares is negligible.
-const SHARES: usize = 8;
+/// same time, and the time to prepare the shares is negligible. Shares of label trees should be large, because the
+/// weights of a node are loaded into the cache once per share.
+const SHARES: usize = 4;
 
 /// The smallest number of rows in a share (range of consecutive rows).
 const ROWS_OF_SHARE: usize = 32;

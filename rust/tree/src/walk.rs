@@ -23,6 +23,12 @@ pub(crate) const NODES: &str = "number of nodes that rows are sent to";
 /// The name of the scored labels in error messages.
 pub(crate) const CANDIDATES: &str = "number of labels that are scored for rows";
 
+/// If several rows are scored, the number of best leaves of a row that are scored first. Each further group of leaves
+/// of the row is larger by this factor. On eurlex57k, a search that scores leaves one by one skips 29 % of them, and
+/// groups of 3 and 7 leaves skip 24 %. But with the groups, more rows use the weights of a leaf while they are in
+/// the cache. This saves 15 to 45 % of the time.
+const LEAVES_GROWTH: usize = 3;
+
 /// The lowest finite score. It replaces scores that overflow.
 pub(crate) const LOWEST: f32 = f32::MIN;
 
@@ -384,7 +390,7 @@ impl Walk {
     ///
     /// The score of a label is at most the score of a label with probability 1 in the same leaf. So the leaves
     /// of a row are scored in decreasing order of their probabilities, until no other leaf can have one of the
-    /// best labels.
+    /// best labels. If there are several rows, leaves are scored in groups (see [`LEAVES_GROWTH`]).
     ///
     /// # Errors
     ///
@@ -413,22 +419,25 @@ impl Walk {
         let mut next = collected(NODES, next.iter().map(|&place| place as usize))?;
         let mut floors = filled(NODES, f32::NEG_INFINITY, n_rows)?;
         let mut turn = Vec::new();
+        let growth = if n_rows > 1 { LEAVES_GROWTH } else { 1 };
+        let mut n_leaves = growth;
         self.found.clear();
         loop {
             turn.clear();
             for row in 0..n_rows {
                 let end = self.places[row + 1] as usize;
-                let Some(visit) = visits[..end].get(next[row]) else {
-                    continue;
-                };
-                let highest = Found::new(visit, 0, f32::MAX, combine, model.link).score;
-                if finite(highest - threshold) < floors[row] {
-                    next[row] = end;
-                } else {
+                let leaves = &visits[next[row]..end];
+                for visit in &leaves[..n_leaves.min(leaves.len())] {
+                    let highest = Found::new(visit, 0, f32::MAX, combine, model.link).score;
+                    if finite(highest - threshold) < floors[row] {
+                        next[row] = end;
+                        break;
+                    }
                     next[row] += 1;
                     push(NODES, &mut turn, *visit)?;
                 }
             }
+            n_leaves = n_leaves.saturating_mul(growth);
             if turn.is_empty() {
                 break;
             }
