@@ -120,6 +120,7 @@ def test_a_narrow_beam_scores_some_labels_the_same(planted, fitted):
         {"path_weight": 0.0},
         {"path_weight": 1.0, "threshold": 3.0},
         {"prune": 1e6, "path_weight": 0.5},  # all rows have the same scores, and many labels are tied
+        {"beam": 20},
         {"n_trees": 3},
         {"n_trees": 2, "combine": "leaf"},
         {"n_trees": 2, "prune": 1e6, "path_weight": 0.5},
@@ -129,7 +130,8 @@ def test_a_narrow_beam_scores_some_labels_the_same(planted, fitted):
 def test_short_rankings_begin_long_ones(planted, params):
     """A ranking of k labels skips leaves and labels that cannot be among the k best ones."""
     X, Y, X_new, _ = planted
-    model = LabelTreeClassifier(1.0, branching=4, max_leaf=20, beam=6, random_state=0, **params).fit(X, Y)
+    params = {"branching": 4, "max_leaf": 20, "beam": 6, "random_state": 0} | params
+    model = LabelTreeClassifier(1.0, **params).fit(X, Y)
     long = model.predict_topk(X_new, 300)
     for k in (1, 5, 19, 40):
         with case(k):
@@ -138,7 +140,7 @@ def test_short_rankings_begin_long_ones(planted, params):
 
 def assert_begins(short, long, k):
     """Check that the first k labels of each row of `long` are those of `short`."""
-    for row in range(0, long.shape[0], 2):
+    for row in range(long.shape[0]):
         begin, end = long.indptr[row : row + 2]
         ranked = np.lexsort((long.indices[begin:end], -long.data[begin:end]))[:k]
         kept = np.sort(ranked)
@@ -163,11 +165,14 @@ def test_the_size_of_leaves_depends_on_the_number_of_labels(n_seen, beam, size):
     assert 0.5 * size < leaf_sizes.max() <= size
 
 
-def test_rows_alone_and_together(planted, fitted):
+@pytest.mark.parametrize("beam", [3, 20])
+@pytest.mark.parametrize("k", [1, 5])
+def test_rows_alone_and_together(planted, fitted, beam, k):
+    """The leaves of a row are scored one by one if the row is alone, and in batches otherwise."""
     *_, X_new, _ = planted
-    together = fitted.predict_topk(X_new, k=5)
+    together = fitted.predict_topk(X_new, k=k, beam=beam)
     for row in range(50):
-        alone = fitted.predict_topk(X_new[[row]], k=5)
+        alone = fitted.predict_topk(X_new[[row]], k=k, beam=beam)
         np.testing.assert_array_equal(alone.indices, together[[row]].indices)
         np.testing.assert_array_equal(alone.data, together[[row]].data)
 

@@ -339,11 +339,12 @@ class LabelTreeClassifier(EditableLabels):
     The classifiers are not fitted again from the start. Instead, after the fit of a node, a few solver steps
     adapt a copy of its weights to the rows that are not held out. This copy scores the held-out rows. The
     weights of the model do not change. Values of `path_weight` are compared by the sum of the precisions at
-    1, 3 and 5 on the held-out rows. `path_weight_` is the smallest value whose sum is within 0.1 percent of
-    the largest sum. If all sums are equal, it is 1. `threshold_` is chosen so that the number of predicted
-    labels of the held-out rows equals the number of their true labels. If the held-out rows have fewer than
-    200 labels in total, `path_weight_` is 1. If the held-out rows have fewer than ten labels in total, the
-    threshold is the same as with "zero".
+    1, 3 and 5 on the held-out rows. With several trees, each tree ranks the labels by itself, and the sums of
+    all trees are added. `path_weight_` is the smallest value whose sum is within 0.1 percent of the largest
+    sum. If all sums are equal, it is 1. `threshold_` is chosen so that the number of predicted labels of the
+    held-out rows equals the number of their true labels. If the held-out rows have fewer than 200 labels in
+    total, `path_weight_` is 1. If the held-out rows have fewer than ten labels in total, the threshold is the
+    same as with "zero".
 
     With ``weights="float16"``, the relative error of a weight is at most ``2**-11``. If the absolute value of
     the weight is below ``2**-14``, the absolute error is at most ``2**-25`` instead. With ``weights="int8"``,

@@ -12,9 +12,12 @@ use rayon::prelude::*;
 use std::ops::Range;
 
 /// Number of shares (ranges of consecutive rows) per thread. With this number, threads finish at about the
-/// same time, and the time to prepare the shares is negligible. Shares of label trees should be large, because the
-/// weights of a node are loaded into the cache once per share.
-const SHARES: usize = 4;
+/// same time, and the time to prepare the shares is negligible.
+const SHARES: usize = 8;
+
+/// The same for models that search for candidates. They read the weights of a label once for many rows, so that larger
+/// shares take less time.
+const SHARES_OF_SEARCH: usize = 4;
 
 /// The smallest number of rows in a share (range of consecutive rows).
 const ROWS_OF_SHARE: usize = 32;
@@ -58,11 +61,15 @@ impl<'a> Batch<'a> {
         let rows = model.rows(x, options)?;
         let n_rows = x.n_rows();
         let at_once = rows.at_once().clamp(1, n_rows.max(1));
+        let shares = match rows.candidates_at_once() {
+            Some(_) => SHARES_OF_SEARCH,
+            None => SHARES,
+        };
         let rows_of_share = if model.is_quick(n_rows) {
             n_rows.max(1) // one share, so that no thread pool is needed
         } else {
             n_rows
-                .div_ceil(SHARES * rayon::current_num_threads())
+                .div_ceil(shares * rayon::current_num_threads())
                 .max(ROWS_OF_SHARE)
                 .next_multiple_of(at_once)
         };

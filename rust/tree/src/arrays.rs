@@ -118,8 +118,10 @@ impl Chunk<'_> {
     ) {
         /// The number of features that are looked up together.
         const AT_ONCE: usize = 64;
-        /// From this mean number of weights of a feature on, all cache lines of a feature are loaded early. Such
-        /// nodes have hundreds of children. If their weights are in memory, a row takes 0.75 of the time.
+        /// The number of bytes of a cache line.
+        const CACHE_LINE: usize = 64;
+        /// If a feature has more weights than this on average, all cache lines of its weights are loaded early. On
+        /// planted data with 143,000 labels, a row takes 0.75 of the time in a root with 358 children.
         const LONG_ROW: usize = 48;
         let (mut buckets, mut rows) = ([(0u32, 0u32); AT_ONCE], [(0u32, 0.0f32); AT_ONCE]);
         let mut ends = [(0u32, 0u32); AT_ONCE];
@@ -156,10 +158,11 @@ impl Chunk<'_> {
                     loaded ^= u32::from(self.outputs[first] ^ self.outputs[last]);
                     loaded ^= (widen(weights[first]) + widen(weights[last])).to_bits();
                     if has_long_rows {
-                        // A line of 64 bytes has 32 outputs, and 16 weights or more.
-                        let lines = self.outputs[first..last].iter().step_by(32);
+                        let lines = self.outputs[first..last].iter().step_by(CACHE_LINE / 2);
                         loaded ^= lines.fold(0, |sum, &output| sum ^ u32::from(output));
-                        let lines = weights[first..last].iter().step_by(16);
+                        let lines = weights[first..last]
+                            .iter()
+                            .step_by(CACHE_LINE / size_of::<T>());
                         loaded ^= lines.fold(0, |sum, &weight| sum ^ widen(weight).to_bits());
                     }
                 }

@@ -5,7 +5,8 @@
 //! best nodes of each beam.
 //!
 //! Rows are processed in groups. The visits of a group are sorted by node. So the weights of a node are read
-//! once for all rows of the group that are sent to the node. No array in this file has an entry for each
+//! once for all rows of the group that are sent to the node. If only the best labels of each row are needed, leaves are
+//! read in a few batches. No array in this file has an entry for each
 //! feature or each label.
 
 use crate::arrays::Arrays;
@@ -23,10 +24,10 @@ pub(crate) const NODES: &str = "number of nodes that rows are sent to";
 /// The name of the scored labels in error messages.
 pub(crate) const CANDIDATES: &str = "number of labels that are scored for rows";
 
-/// If several rows are scored, the number of best leaves of a row that are scored first. Each further group of leaves
-/// of the row is larger by this factor. On eurlex57k, a search that scores leaves one by one skips 29 % of them, and
-/// groups of 3 and 7 leaves skip 24 %. But with the groups, more rows use the weights of a leaf while they are in
-/// the cache. This saves 15 to 45 % of the time.
+/// The number of leaves in the first batch of leaves of a row, and the factor by which each further batch is larger,
+/// if several rows are scored. More rows of a batch than of a single leaf use the same weights while they are in the
+/// cache, but fewer leaves are skipped. With a beam of 10 and five labels for each row of eurlex57k, single leaves skip
+/// 29 % of the leaves. Batches of 3 and 7 leaves skip 24 %, and the prediction takes 15 to 45 % less time.
 const LEAVES_GROWTH: usize = 3;
 
 /// The lowest finite score. It replaces scores that overflow.
@@ -390,7 +391,7 @@ impl Walk {
     ///
     /// The score of a label is at most the score of a label with probability 1 in the same leaf. So the leaves
     /// of a row are scored in decreasing order of their probabilities, until no other leaf can have one of the
-    /// best labels. If there are several rows, leaves are scored in groups (see [`LEAVES_GROWTH`]).
+    /// best labels. If there are several rows, leaves are scored in batches (see [`LEAVES_GROWTH`]).
     ///
     /// # Errors
     ///
