@@ -7,7 +7,8 @@
 //!
 //! The adapted weights score the held-out rows. Level by level, the scores decide which nodes these rows are
 //! sent to, as in a prediction. The exponent is the smallest one with nearly the best rankings of the held-out
-//! rows in the single trees. At the cut, the number of predicted labels of the held-out rows equals the number of their true labels.
+//! rows in the single trees. At the cut, the number of predicted labels of the held-out rows equals the number of
+//! their true labels.
 
 use crate::model::Model;
 use crate::params::{Combine, Params};

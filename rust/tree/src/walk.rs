@@ -5,9 +5,8 @@
 //! best nodes of each beam.
 //!
 //! Rows are processed in groups. The visits of a group are sorted by node. So the weights of a node are read
-//! once for all rows of the group that are sent to the node. If only the best labels of each row are needed, leaves are
-//! read in a few batches. No array in this file has an entry for each
-//! feature or each label.
+//! once for all rows of the group that are sent to the node. If only the best labels of each row are needed, the
+//! leaves of a row are visited in a few batches. No array in this file has an entry for each feature or each label.
 
 use crate::arrays::Arrays;
 use crate::merge::Merge;
