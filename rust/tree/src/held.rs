@@ -44,8 +44,8 @@ const AS_GOOD: f64 = 0.999;
 
 /// With one tree, the labels of a leaf with the largest margins are compared for a held-out row: this number of
 /// labels, or [`KEPT_PER_LABEL`] times the number of labels of the row if this is larger. Rankings need the five
-/// best labels of a leaf. Sets of labels need about as many labels as the row has. With several trees, the mean
-/// over the trees needs the scores of all labels.
+/// best labels of a leaf. Sets of labels need about as many labels as the row has. With several trees, the cut needs
+/// the scores of all labels, for the mean over the trees.
 const KEPT_PER_LEAF: usize = 64;
 
 /// See [`KEPT_PER_LEAF`].
