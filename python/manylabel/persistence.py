@@ -150,7 +150,7 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
 
 
 def to_bytes(estimator: Any) -> NDArray[np.uint8]:
-    """Return the content of the file that `save` writes, for `from_bytes`."""
+    """Return the content of the file that `save` writes. `from_bytes` loads it."""
     header, tensors = _content(estimator)
     return np.concatenate([np.frombuffer(header, dtype=np.uint8), *map(_bytes_of, tensors)])
 

@@ -654,7 +654,8 @@ def corrlog_path(
     -------
     list of CorrLogClassifier
         The fitted models, in the order of `lambdas`. A model may differ slightly from the model of a separate
-        fit, because both fits stop when they reach the tolerance ``estimator.tol``.
+        fit, because the two fits start from different weights, and both stop within the tolerance
+        ``estimator.tol``.
 
     Raises
     ------

@@ -496,7 +496,7 @@ class Threads(Parameter):
 
 
 class Verbosity(Parameter):
-    """The parameter ``verbose``. It is converted to a bool, which is True if a progress bar is shown."""
+    """The parameter ``verbose``. Its value is converted to a bool. If it is True, a progress bar is shown."""
 
     wanted = "an integer >= 0"
     documented = "int"

@@ -95,7 +95,8 @@ def fit_router(
     router : Router
         The fitted router.
     n_iter : ndarray of shape (n_blocks,), dtype int32
-        Number of passes of the regression of each block. Blocks without a regression have the value 0.
+        For each block, the number of passes of its regression over the rows. Blocks without a regression have
+        the value 0.
     """
     classes = np.flatnonzero(usable)
     coef = csc_array((len(usable), X.shape[1]), dtype=np.float32)

@@ -662,8 +662,8 @@ class LabelTreeClassifier(EditableLabels):
         sklearn.exceptions.NotFittedError
             If the model is not fitted.
         ValueError
-            If an argument or parameter is not valid, for example if X has another number of features than in
-            `fit`, or if `Y_new` has another number of rows than X. The message states the expected value and
+            If an argument or parameter is not valid. For example, X has a different number of features than
+            in `fit`, or `Y_new` and X have different numbers of rows. The message states the expected value and
             the given value. The error is also raised if there is no leaf for a new label, because all leaves
             that its rows reach have the maximum of 65,535 labels.
 
@@ -671,7 +671,7 @@ class LabelTreeClassifier(EditableLabels):
         -----
         In each tree, a new label joins one leaf. The rows that have the label are sent down the tree as in a
         prediction. Each row divides one vote among the leaves that it reaches, in proportion to the path
-        probabilities of these leaves. With `sample_weight`, the vote of a row has the weight of the row. The
+        probabilities of these leaves. If `sample_weight` is given, the vote of a row is its weight. The
         leaf with the most votes gets the label. If this leaf has 65,535 labels, the leaf with the next most
         votes gets the label. As in `fit`, a label that no row has is put in no leaf, and its score is -inf.
 
@@ -692,12 +692,12 @@ class LabelTreeClassifier(EditableLabels):
 
         All rows are sent down the trees twice. The first search is the same as in a prediction. It determines
         the leaves of the new labels. The second search reaches more nodes, as described above. It determines
-        the negative rows. A new label is fitted together with other new labels of its leaf if every row that
-        has the label reaches this leaf in the second search. All other new labels are fitted one by one, in a
-        few passes over the rows that reach their leaf. The time for each of these labels grows with the
+        the negative rows. If all rows with a new label reach its leaf in the second search, the label is
+        fitted together with the other such labels of the leaf. The remaining new labels are fitted one by one,
+        in a few passes over the rows that reach their leaf. The time for each of these labels grows with the
         numbers of rows and labels of its leaf. On eurlex57k, adding 428 labels to a model with 3,843 labels
         takes half as long as fitting all labels. The arrays of the weights are copied, so the method needs
-        memory for a second model. In this copy, each weight takes 4 bytes.
+        memory for a second model. This temporary copy has float32 weights.
 
         Examples
         --------
