@@ -663,9 +663,9 @@ class LabelTreeClassifier(EditableLabels):
             If the model is not fitted.
         ValueError
             If an argument or parameter is not valid. For example, X has a different number of features than
-            in `fit`, or `Y_new` and X have different numbers of rows. The message states the expected value and
-            the given value. The error is also raised if there is no leaf for a new label, because all leaves
-            that its rows reach have the maximum of 65,535 labels.
+            in `fit`, or `Y_new` and X have different numbers of rows. The message states the expected value
+            and the given value. The error is also raised if there is no leaf for a new label, because all
+            leaves that its rows reach have the maximum of 65,535 labels.
 
         Notes
         -----
@@ -693,11 +693,11 @@ class LabelTreeClassifier(EditableLabels):
         All rows are sent down the trees twice. The first search is the same as in a prediction. It determines
         the leaves of the new labels. The second search reaches more nodes, as described above. It determines
         the negative rows. If all rows with a new label reach its leaf in the second search, the label is
-        fitted together with the other such labels of the leaf. The remaining new labels are fitted one by one,
-        in a few passes over the rows that reach their leaf. The time for each of these labels grows with the
-        numbers of rows and labels of its leaf. On eurlex57k, adding 428 labels to a model with 3,843 labels
-        takes half as long as fitting all labels. The arrays of the weights are copied, so the method needs
-        memory for a second model. This temporary copy has float32 weights.
+        fitted together with the other such labels of the leaf. The remaining new labels are fitted one by
+        one, in a few passes over the rows that reach their leaf. The time for each of these labels grows with
+        the numbers of rows and labels of its leaf. On eurlex57k, adding 428 labels to a model with 3,843
+        labels takes half as long as fitting all labels. The arrays of the weights are copied, so the method
+        needs memory for a second model. This temporary copy has float32 weights.
 
         Examples
         --------
