@@ -61,9 +61,10 @@ impl<'a> Batch<'a> {
         let rows = model.rows(x, options)?;
         let n_rows = x.n_rows();
         let at_once = rows.at_once().clamp(1, n_rows.max(1));
-        let shares = match rows.candidates_at_once() {
-            Some(_) => SHARES_OF_SEARCH,
-            None => SHARES,
+        let shares = if rows.candidates_at_once().is_some() {
+            SHARES_OF_SEARCH
+        } else {
+            SHARES
         };
         let rows_of_share = if model.is_quick(n_rows) {
             n_rows.max(1) // one share, so that no thread pool is needed

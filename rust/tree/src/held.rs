@@ -91,9 +91,9 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// Returns the score of the label in the tree of the leaf. `link` is that of the model.
-    fn score(&self, combine: Combine, link: Link) -> f32 {
-        Found::new(&self.leaf, self.label, self.margin, combine, link).score
+    /// Returns the label with its score in the tree of the leaf. `link` is that of the model.
+    fn found(&self, combine: Combine, link: Link) -> Found {
+        Found::new(&self.leaf, self.label, self.margin, combine, link)
     }
 }
 
@@ -279,7 +279,7 @@ impl HeldOut {
             return Ok(textbook());
         }
         let mut top = TopK::new(GAINS.len())?;
-        // All candidates of a row and a tree become consecutive. Those of a visit stay consecutive.
+        // The candidates of a row and a tree become consecutive.
         let key = |candidate: &Candidate| {
             let Visit { slot, node, .. } = candidate.leaf;
             (slot, node, candidate.label)
@@ -293,7 +293,7 @@ impl HeldOut {
             for of_tree in self.candidates.chunk_by(ranked) {
                 let row = self.rows[of_tree[0].leaf.slot as usize / n_trees];
                 for candidate in of_tree {
-                    top.push(candidate.label, candidate.score(combine, self.link));
+                    top.push(candidate.label, candidate.found(combine, self.link).score);
                 }
                 *total += f64::from(row_weight(weights, row))
                     * gain(top.drain_ranked(), y.ones.row(row as usize).0);
@@ -331,11 +331,8 @@ impl HeldOut {
             .map(|&row| f64::from(row_weight(weights, row)) * n_labels(row));
         let mut tally = Tally::new(wanted.sum());
         self.walk.found.clear();
-        let found = self.candidates.iter().map(|candidate| Found {
-            slot: candidate.leaf.slot,
-            label: candidate.label,
-            score: candidate.score(combine, self.link),
-        });
+        let candidates = self.candidates.iter();
+        let found = candidates.map(|candidate| candidate.found(combine, self.link));
         extend(CANDIDATES, &mut self.walk.found, found)?;
         let mut scored = Picked::default();
         self.walk.by_row(n_trees, combine, 0.0, None, &mut scored)?;
