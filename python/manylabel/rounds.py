@@ -125,7 +125,8 @@ class SharedRounds:
         bool
             False if another process has ended the fit, and True otherwise.
         """
-        self._folder.mkdir(exist_ok=True)
+        with suppress(FileExistsError):
+            self._folder.mkdir()
         self._continue(tell)
         while not self._end.exists():
             left = self._due - time.monotonic()
@@ -254,9 +255,11 @@ class _Results:
         """
         self.found |= computed
         aside = self._folder / f".{secrets.token_hex(8)}.tmp"
-        # Another process may remove the folder at any time, because it has stored a later state.
+        # Another process may remove the folder at any time, because it has stored a later state. With `exist_ok=True`,
+        # `mkdir` raises an error if the folder is removed while it runs.
+        with suppress(FileExistsError):
+            self._folder.mkdir()
         with suppress(FileNotFoundError):
-            self._folder.mkdir(exist_ok=True)
             with open(aside, "xb") as file:
                 for part in _packed(computed):
                     file.write(part.data)

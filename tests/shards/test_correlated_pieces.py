@@ -1,6 +1,8 @@
 """Fits of `CorrLogClassifier` in rounds give the bits of one fit, also if processes share the rounds."""
 
+import os
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -162,6 +164,22 @@ def test_processes_share_the_rounds(tmp_path, data, monkeypatch, stores):
     assert sum(n_units.values()) < 2 * total
     for fitted in models.values():
         assert saved(fitted, tmp_path / "got") == expected
+
+
+def test_another_process_removes_the_folder_of_a_round(tmp_path, data, monkeypatch):
+    model = ml.CorrLogClassifier(**GIVEN, max_iter=5)
+    expected = saved(ml.CorrLogClassifier(**model.get_params()).fit(*data), tmp_path / "expected")
+    make = os.mkdir
+
+    def removed(path, *args):
+        if Path(path).parent.name == "rounds":
+            raise FileExistsError(path)  # it existed, and is gone by now
+        make(path, *args)
+
+    monkeypatch.setattr(os, "mkdir", removed)
+    got = shards.fit(model, *data, checkpoint=tmp_path / "fit", piece=(1, 2), n_pieces=3)
+    monkeypatch.undo()
+    assert saved(got, tmp_path / "got") == expected
 
 
 def test_short_rounds_are_not_shared(tmp_path, data, monkeypatch):
