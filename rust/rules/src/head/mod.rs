@@ -33,7 +33,7 @@ use crate::{Head, Hessian, Loss, Params};
 use bins::{BinnedRows, System, find_moves};
 use manylabel_base::{Error, collected, copied, filled, reserved};
 use manylabel_simd::wide;
-use solve::{Goal, HEAD_TOLERANCE, Near, Outer, Set, Solver};
+use solve::{Goal, HEAD_TOLERANCE, Near, Outer, Set, Solver, improve};
 
 /// Largest number of labels, rounded up to a multiple of eight, for which a head of all labels is solved with
 /// a Gram matrix.
@@ -258,6 +258,6 @@ fn full_head(
     let mut solver = Solver::<0>::new(statistics.stride, l2)?;
     let parts = [(1.0, outer)];
     let set = Set::new(statistics, sums, &parts);
-    let quality = solver.quality(set, Goal::any(HEAD_TOLERANCE), near)?;
+    let quality = improve(&mut solver, set, Goal::any(HEAD_TOLERANCE), near)?;
     Ok(quality.unwrap_or(0.0))
 }

@@ -430,50 +430,19 @@ impl<const C: usize> Solver<C> {
         Ok(())
     }
 
-    /// Improves the head of a set until its quality is within the tolerance of `goal`. Returns the
-    /// quality, or `None` if a lower limit of the quality exceeds the bound of `goal`.
-    ///
-    /// `near` must contain the product `A x` for the rows of the set. The function updates the head and the
-    /// product of `near`.
+    /// Does the work of [`improve`] for a head `x`. The field `residual` must hold the residual of `x`. The
+    /// function updates `x` and the residual.
     ///
     /// # Errors
     ///
-    /// Returns the same errors as [`Watch::step`](manylabel_base::Watch::step). Returns [`Error::TooLarge`]
-    /// if there is not enough memory.
+    /// Returns the same errors as [`improve`].
     #[inline(always)]
-    pub(crate) fn quality(
+    fn conjugate_gradients(
         &mut self,
         set: Set<'_>,
         goal: Goal,
-        near: &mut Near,
+        x: &mut [f64],
     ) -> Result<Option<f64>, Error> {
-        let sums = set.sums;
-        let n = length::<C>(sums.stride);
-        let known = near.product.iter().zip(near.x.iter());
-        let sums_of = sums.g().iter().zip(sums.d());
-        for (r, ((product, x), (g, d))) in self.residual[..n].iter_mut().zip(known.zip(sums_of)) {
-            *r = product - (d + self.l2) * x - g;
-        }
-        let quality = self.improve(set, goal, &mut near.x)?;
-        let parts = self
-            .residual
-            .iter()
-            .zip(sums.g())
-            .zip(near.x.iter().zip(sums.d()));
-        for (product, ((r, g), (x, d))) in near.product.iter_mut().zip(parts) {
-            *product = (d + self.l2) * x + g + r;
-        }
-        Ok(quality)
-    }
-
-    /// Does the work of [`quality`](Self::quality) for a head `x`. The field `residual` must hold the
-    /// residual of `x`. The function updates `x` and the residual.
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`quality`](Self::quality).
-    #[inline(always)]
-    fn improve(&mut self, set: Set<'_>, goal: Goal, x: &mut [f64]) -> Result<Option<f64>, Error> {
         let (sums, Goal { bound, tolerance }) = (set.sums, goal);
         let n = length::<C>(sums.stride);
         let mut last = 0.0;
@@ -509,7 +478,7 @@ impl<const C: usize> Solver<C> {
             add_scaled(&mut x[..n], alpha, direction);
             add_scaled(&mut self.residual[..n], -alpha, &self.product[..n]);
         }
-        self.factorized(set, x).map(Some)
+        factorized(set, self.l2, x, &mut self.residual).map(Some)
     }
 
     /// Returns three numbers. The first number is the decrease of the objective from a head of
@@ -537,62 +506,100 @@ impl<const C: usize> Solver<C> {
         }
         (0.5 * total(&gains), 0.5 * total(&missing), total(&scaled))
     }
+}
 
-    /// Solves the system by Cholesky factorization. This method is used if conjugate gradients converge too
-    /// slowly. Convergence is slow without regularization, or if the matrix contains large rounding errors.
-    /// Without regularization, 1e-10 times the mean diagonal is added to the diagonal. If the matrix is not
-    /// positive definite, the head is 0.
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`quality`](Self::quality).
-    #[cold]
-    fn factorized(&mut self, set: Set<'_>, x: &mut [f64]) -> Result<f64, Error> {
-        let Set {
-            statistics,
-            sums,
-            parts,
-        } = set;
-        let n = statistics.n_labels;
-        let mut matrix = Gram::new(statistics.stride)?;
-        for (sign, part) in parts {
-            part.subtract_from(statistics, *sign, &mut matrix)?;
+/// Improves the head of a set until its quality is within the tolerance of `goal`. Returns the
+/// quality, or `None` if a lower limit of the quality exceeds the bound of `goal`.
+///
+/// `near` must contain the product `A x` for the rows of the set. The function updates the head and the
+/// product of `near`.
+///
+/// The function is compiled apart from its callers, because it is long and is called from several places.
+///
+/// # Errors
+///
+/// Returns the same errors as [`Watch::step`](manylabel_base::Watch::step). Returns [`Error::TooLarge`]
+/// if there is not enough memory.
+#[wide]
+pub(crate) fn improve<const C: usize>(
+    solver: &mut Solver<C>,
+    set: Set<'_>,
+    goal: Goal,
+    near: &mut Near,
+) -> Result<Option<f64>, Error> {
+    let (sums, l2) = (set.sums, solver.l2);
+    let n = length::<C>(sums.stride);
+    let known = near.product.iter().zip(near.x.iter());
+    let sums_of = sums.g().iter().zip(sums.d());
+    for (r, ((product, x), (g, d))) in solver.residual[..n].iter_mut().zip(known.zip(sums_of)) {
+        *r = product - (d + l2) * x - g;
+    }
+    let quality = solver.conjugate_gradients(set, goal, &mut near.x)?;
+    let parts = solver
+        .residual
+        .iter()
+        .zip(sums.g())
+        .zip(near.x.iter().zip(sums.d()));
+    for (product, ((r, g), (x, d))) in near.product.iter_mut().zip(parts) {
+        *product = (d + l2) * x + g + r;
+    }
+    Ok(quality)
+}
+
+/// Solves the system by Cholesky factorization. This function is used if conjugate gradients converge too
+/// slowly. Convergence is slow without regularization, or if the matrix contains large rounding errors.
+/// Without regularization, 1e-10 times the mean diagonal is added to the diagonal. If the matrix is not
+/// positive definite, the head is 0. Sets `residual` to the residual of the head `x`.
+///
+/// # Errors
+///
+/// Returns the same errors as [`improve`].
+#[cold]
+fn factorized(set: Set<'_>, l2: f64, x: &mut [f64], residual: &mut [f64]) -> Result<f64, Error> {
+    let Set {
+        statistics,
+        sums,
+        parts,
+    } = set;
+    let n = statistics.n_labels;
+    let mut matrix = Gram::new(statistics.stride)?;
+    for (sign, part) in parts {
+        part.subtract_from(statistics, *sign, &mut matrix)?;
+    }
+    let diagonal = || sums.d()[..n].iter().map(|d| d + l2);
+    let trace: f64 = diagonal().sum();
+    let little = if l2 == 0.0 {
+        1e-10 * trace / n as f64
+    } else {
+        0.0
+    };
+    // The matrix is stored column by column. The factorization uses only the lower triangle.
+    let mut dense = filled(PRODUCTS, 0.0, n.saturating_mul(n))?;
+    for (i, diagonal) in diagonal().enumerate() {
+        for (j, &product) in matrix.row(i)[..=i].iter().enumerate() {
+            let on = if i == j { diagonal + little } else { 0.0 };
+            dense[j * n + i] = product + on;
         }
-        let diagonal = || sums.d()[..n].iter().map(|d| d + self.l2);
-        let trace: f64 = diagonal().sum();
-        let little = if self.l2 == 0.0 {
-            1e-10 * trace / n as f64
-        } else {
-            0.0
-        };
-        // The matrix is stored column by column. The factorization uses only the lower triangle.
-        let mut dense = filled(PRODUCTS, 0.0, n.saturating_mul(n))?;
-        for (i, diagonal) in diagonal().enumerate() {
-            for (j, &product) in matrix.row(i)[..=i].iter().enumerate() {
-                let on = if i == j { diagonal + little } else { 0.0 };
-                dense[j * n + i] = product + on;
-            }
-        }
-        drop(matrix);
+    }
+    drop(matrix);
+    x.fill(0.0);
+    for (r, g) in residual.iter_mut().zip(sums.g()) {
+        *r = -g;
+    }
+    statistics.ask()?;
+    let mut dense = MatMut::from_column_major_slice_mut(&mut dense, n, n);
+    if !factor_in_place(PRODUCTS, dense.rb_mut())? {
+        return Ok(0.0);
+    }
+    x[..n].copy_from_slice(&residual[..n]);
+    let mut right = MatMut::from_column_major_slice_mut(&mut x[..n], n, 1);
+    solve_lower(dense.rb(), right.rb_mut());
+    solve_upper(dense.rb().transpose(), right);
+    if x.iter().all(|x| x.is_finite()) {
+        residual.fill(0.0);
+        Ok(0.5 * dot(sums.g(), x))
+    } else {
         x.fill(0.0);
-        for (r, g) in self.residual.iter_mut().zip(sums.g()) {
-            *r = -g;
-        }
-        statistics.ask()?;
-        let mut dense = MatMut::from_column_major_slice_mut(&mut dense, n, n);
-        if !factor_in_place(PRODUCTS, dense.rb_mut())? {
-            return Ok(0.0);
-        }
-        x[..n].copy_from_slice(&self.residual[..n]);
-        let mut right = MatMut::from_column_major_slice_mut(&mut x[..n], n, 1);
-        solve_lower(dense.rb(), right.rb_mut());
-        solve_upper(dense.rb().transpose(), right);
-        if x.iter().all(|x| x.is_finite()) {
-            self.residual.fill(0.0);
-            Ok(0.5 * dot(sums.g(), x))
-        } else {
-            x.fill(0.0);
-            Ok(0.0)
-        }
+        Ok(0.0)
     }
 }

@@ -18,7 +18,7 @@ use super::halves::Halves;
 use super::sweep::Evaluator;
 use crate::binning::LEAST_DIAGONAL;
 use crate::gram::Gram;
-use crate::head::solve::{CANDIDATE_TOLERANCE, Goal, Near, Outer, Set, Solver, length};
+use crate::head::solve::{CANDIDATE_TOLERANCE, Goal, Near, Outer, Set, Solver, improve, length};
 use crate::lanes::{Aligned, WIDTH, chunks, total};
 use crate::statistics::Statistics;
 use manylabel_base::{Error, reserved};
@@ -213,7 +213,7 @@ impl<const C: usize> Evaluator for Full<'_, C> {
 ///
 /// # Errors
 ///
-/// Returns the same errors as [`Solver::quality`].
+/// Returns the same errors as [`improve`].
 #[inline(always)]
 fn judge<const C: usize>(
     solver: &mut Solver<C>,
@@ -223,7 +223,7 @@ fn judge<const C: usize>(
     best: &mut Aligned,
 ) -> Result<Option<f64>, Error> {
     let tolerance = CANDIDATE_TOLERANCE;
-    let quality = solver.quality(set, Goal { bound, tolerance }, near)?;
+    let quality = improve(solver, set, Goal { bound, tolerance }, near)?;
     if quality.is_some_and(|quality| quality < bound) {
         best.copy_from_slice(&near.x);
     }

@@ -42,7 +42,7 @@ mod two_bins;
 use crate::columns::{Column, Columns, GROUPS};
 use crate::gram::Gram;
 use crate::head::Method;
-use crate::head::solve::{CANDIDATE_TOLERANCE, Goal, Near, Outer, Set, Solver};
+use crate::head::solve::{CANDIDATE_TOLERANCE, Goal, Near, Outer, Set, Solver, improve};
 use crate::lanes::{Aligned, WIDTH};
 use crate::pace::Pace;
 use crate::statistics::{PARALLEL_FROM, Statistics, Sums};
@@ -198,7 +198,7 @@ impl Moments {
             let mut solver = Solver::<0>::new(statistics.stride, context.params.l2)?;
             let parts = [(1.0, outer)];
             let set = Set::new(statistics, sums, &parts);
-            solver.quality(set, Goal::any(CANDIDATE_TOLERANCE), near)?;
+            improve(&mut solver, set, Goal::any(CANDIDATE_TOLERANCE), near)?;
         }
         Ok(())
     }
