@@ -135,6 +135,11 @@ impl Tally {
         &self.pairs
     }
 
+    /// Returns a score that a new pair must exceed to influence the threshold.
+    pub fn floor(&self) -> f32 {
+        self.floor
+    }
+
     /// Returns the total weight of the pairs to predict.
     pub fn wanted(&self) -> f64 {
         self.wanted

@@ -10,6 +10,7 @@
 //! rows in the single trees. At the cut, the number of predicted labels of the held-out rows equals the number of
 //! their true labels.
 
+use crate::merge::{Merge, Wanted};
 use crate::model::Model;
 use crate::params::{Combine, Params};
 use crate::probability::Link;
@@ -17,7 +18,7 @@ use crate::walk::{CANDIDATES, Found, NODES, Visit, Walk, finite};
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, push};
 use manylabel_linear::Tally;
 use manylabel_linear::dismec::held_out_rows;
-use manylabel_sparse::{CsrOwned, Labels, Picked, TopK};
+use manylabel_sparse::{CsrOwned, Labels, TopK};
 use std::ops::Range;
 
 /// The largest number of held-out rows. With this number, the mean number of labels per row is accurate to
@@ -51,8 +52,7 @@ const KEPT_PER_LEAF: usize = 64;
 /// See [`KEPT_PER_LEAF`].
 const KEPT_PER_LABEL: usize = 2;
 
-/// With several trees, the largest number of labels that are compared for all held-out rows. A label takes about
-/// 50 bytes.
+/// With several trees, the largest number of labels that are compared for all held-out rows. A label takes 8 bytes.
 const MOST_CANDIDATES: usize = 1 << 22;
 
 /// What a true label at each rank adds to the sum of the precisions at 1, 3 and 5. For example, rank 2 adds 1/3
@@ -73,28 +73,21 @@ pub(crate) struct HeldOut {
     /// The beams of the held-out rows. In `walk`, the number of a row is its position in `rows`. The rows in
     /// `walk` have no features, because the nodes compute their margins.
     walk: Walk,
-    /// The labels of the leaves that the rows reached.
-    candidates: Vec<Candidate>,
+    /// The leaves that the rows reached.
+    leaves: Vec<Leaf>,
+    /// The labels of these leaves, leaf after leaf, with the margins of the rows.
+    candidates: Vec<(u32, f32)>,
     /// How margins become probabilities.
     link: Link,
 }
 
-/// A label of a leaf that a held-out row reached.
-#[derive(Debug, Clone, Copy)]
-struct Candidate {
+/// A leaf that a held-out row reached.
+#[derive(Debug, Clone)]
+struct Leaf {
     /// The visit of the leaf.
-    leaf: Visit,
-    /// The label.
-    label: u32,
-    /// The margin of the row for the label.
-    margin: f32,
-}
-
-impl Candidate {
-    /// Returns the label with its score in the tree of the leaf. `link` is that of the model.
-    fn found(&self, combine: Combine, link: Link) -> Found {
-        Found::new(&self.leaf, self.label, self.margin, combine, link)
-    }
+    visit: Visit,
+    /// The positions of its labels in [`HeldOut::candidates`].
+    candidates: Range<usize>,
 }
 
 impl HeldOut {
@@ -138,6 +131,7 @@ impl HeldOut {
         Ok(Some(Self {
             rows,
             walk,
+            leaves: Vec::new(),
             candidates: Vec::new(),
             link: Link::of_loss(params.linear.loss),
         }))
@@ -195,9 +189,10 @@ impl HeldOut {
                 let child = visit.child(child as u32, margin, self.link);
                 push(NODES, &mut self.walk.next, child)?;
             }
-            if !labels.is_empty() {
-                push(NODES, &mut self.walk.next, *visit)?; // leaves stay in the beams
+            if labels.is_empty() {
+                continue;
             }
+            push(NODES, &mut self.walk.next, *visit)?; // leaves stay in the beams
             let n_kept = if params.n_trees == 1 {
                 let row = self.rows[visit.slot as usize] as usize;
                 let n_kept = KEPT_PER_LEAF.max(KEPT_PER_LABEL * y.ones.row(row).0.len());
@@ -205,26 +200,26 @@ impl HeldOut {
             } else {
                 labels.len()
             };
+            let begin = self.candidates.len();
             for &(margin, at) in largest(margins, n_kept, &mut sorted)? {
-                let label = arrays.labels[labels.start + at as usize];
+                let label = arrays.labels[labels.start + at as usize] as u32;
                 let row = self.rows[visit.slot as usize / params.n_trees] as usize;
-                if y.is_unknown(row, label as u32) {
-                    continue;
+                if !y.is_unknown(row, label) {
+                    push(CANDIDATES, &mut self.candidates, (label, margin))?;
                 }
-                let candidate = Candidate {
-                    leaf: *visit,
-                    label: label as u32,
-                    margin,
-                };
-                push(CANDIDATES, &mut self.candidates, candidate)?;
             }
+            let leaf = Leaf {
+                visit: *visit,
+                candidates: begin..self.candidates.len(),
+            };
+            push(NODES, &mut self.leaves, leaf)?;
         }
         let n_slots = self.rows.len() * params.n_trees;
         self.walk.keep_best(params.beam, n_slots)
     }
 
-    /// Removes the candidates of leaves that were dropped from the beams at a deeper level. In trees with leaves
-    /// at different depths, a prediction does not score the labels of these leaves.
+    /// Removes the leaves that were dropped from the beams at a deeper level. In trees with leaves at different depths,
+    /// a prediction does not score the labels of these leaves. The other leaves are sorted by their beams.
     ///
     /// # Errors
     ///
@@ -233,19 +228,9 @@ impl HeldOut {
         let key = |visit: &Visit| (visit.slot, visit.node);
         let mut kept = collected(NODES, self.walk.visits.iter().map(key))?;
         kept.sort_unstable();
-        // The candidates of a visit are consecutive, so that one search serves all of them.
-        let mut last = None;
-        self.candidates.retain(|candidate| {
-            let visit = key(&candidate.leaf);
-            match last {
-                Some((known, is_kept)) if known == visit => is_kept,
-                _ => {
-                    let is_kept = kept.binary_search(&visit).is_ok();
-                    last = Some((visit, is_kept));
-                    is_kept
-                }
-            }
-        });
+        self.leaves
+            .retain(|leaf| kept.binary_search(&key(&leaf.visit)).is_ok());
+        self.leaves.sort_unstable_by_key(|leaf| key(&leaf.visit));
         Ok(())
     }
 
@@ -268,7 +253,7 @@ impl HeldOut {
     /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the caller requested a
     /// stop.
     pub(crate) fn best_combination(
-        &mut self,
+        &self,
         y: Labels<'_>,
         weights: Option<&[f32]>,
         n_trees: usize,
@@ -279,21 +264,25 @@ impl HeldOut {
             return Ok(textbook());
         }
         let mut top = TopK::new(GAINS.len())?;
-        // The candidates of a row and a tree become consecutive.
-        let key = |candidate: &Candidate| {
-            let Visit { slot, node, .. } = candidate.leaf;
-            (slot, node, candidate.label)
-        };
-        self.candidates.sort_unstable_by_key(key);
+        // All exponents rank the labels of a leaf by their margins.
+        let mut best_of_leaves = Vec::new();
+        for leaf in &self.leaves {
+            for &(label, margin) in &self.candidates[leaf.candidates.clone()] {
+                top.push(label, finite(margin));
+            }
+            let best = top.drain_ranked();
+            let best = best.map(|(label, margin)| (leaf.visit, label, margin));
+            extend(CANDIDATES, &mut best_of_leaves, best)?;
+        }
         let mut totals = [0.0; PATH_WEIGHTS.len()];
         for (total, path_weight) in totals.iter_mut().zip(PATH_WEIGHTS) {
             watch.step(0)?;
             let combine = Combine::Product { path_weight };
-            let ranked = |a: &Candidate, b: &Candidate| a.leaf.slot == b.leaf.slot;
-            for of_tree in self.candidates.chunk_by(ranked) {
-                let row = self.rows[of_tree[0].leaf.slot as usize / n_trees];
-                for candidate in of_tree {
-                    top.push(candidate.label, candidate.found(combine, self.link).score);
+            for of_tree in best_of_leaves.chunk_by(|a, b| a.0.slot == b.0.slot) {
+                let row = self.rows[of_tree[0].0.slot as usize / n_trees];
+                for (leaf, label, margin) in of_tree {
+                    let found = Found::new(leaf, *label, *margin, combine, self.link);
+                    top.push(*label, found.score);
                 }
                 *total += f64::from(row_weight(weights, row))
                     * gain(top.drain_ranked(), y.ones.row(row as usize).0);
@@ -318,7 +307,7 @@ impl HeldOut {
     ///
     /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn cut(
-        &mut self,
+        &self,
         y: Labels<'_>,
         weights: Option<&[f32]>,
         n_trees: usize,
@@ -330,15 +319,31 @@ impl HeldOut {
             .iter()
             .map(|&row| f64::from(row_weight(weights, row)) * n_labels(row));
         let mut tally = Tally::new(wanted.sum());
-        self.walk.found.clear();
-        let candidates = self.candidates.iter();
-        let found = candidates.map(|candidate| candidate.found(combine, self.link));
-        extend(CANDIDATES, &mut self.walk.found, found)?;
-        let mut scored = Picked::default();
-        self.walk.by_row(n_trees, combine, 0.0, None, &mut scored)?;
-        for (&row, of_row) in self.rows.iter().zip(scored.rows()) {
-            for &(_, score) in of_row {
-                tally.push(score, row_weight(weights, row))?;
+        let (mut merge, mut found, mut scored) = (Merge::default(), Vec::new(), Vec::new());
+        let row_of = |leaf: &Leaf| leaf.visit.slot as usize / n_trees;
+        for leaves in self.leaves.chunk_by(|a, b| row_of(a) == row_of(b)) {
+            found.clear();
+            for Leaf { visit, candidates } in leaves {
+                let candidates = self.candidates[candidates.clone()].iter();
+                let of_leaf = candidates
+                    .map(|&(label, margin)| Found::new(visit, label, margin, combine, self.link));
+                extend(CANDIDATES, &mut found, of_leaf)?;
+            }
+            let row = row_of(&leaves[0]);
+            scored.clear();
+            if n_trees == 1 {
+                let of_row = found.iter().map(|found| (found.label, found.score));
+                extend(CANDIDATES, &mut scored, of_row)?;
+            } else {
+                // Most labels have lower scores than the threshold can become.
+                let (wanted, dropped) = (
+                    Wanted::Above(tally.floor()),
+                    self.walk.dropped(row, n_trees),
+                );
+                merge.row(&found, dropped, combine, 0.0, wanted, &mut scored)?;
+            }
+            for &(_, score) in &scored {
+                tally.push(score, row_weight(weights, self.rows[row]))?;
             }
         }
         Ok(tally.cut(textbook_cut(combine, self.link)))
@@ -458,30 +463,39 @@ mod tests {
             n_cols: 6,
         };
         let rows: Vec<u32> = (1..n as u32).step_by(2).collect(); // every second training row
-        let mut candidates = Vec::new();
+        let (mut leaves, mut candidates) = (Vec::new(), Vec::new());
         for (slot, row) in (0..).zip(rows.iter().flat_map(|&row| [row, row])) {
-            for label in 0..6 {
+            for leaf in 0..3 {
                 if slot % 6 == 1 {
                     continue;
                 }
-                let is_true = y.indices[row as usize] == label;
-                let leaf = Visit {
+                let labels = 2 * leaf..2 * leaf + 2;
+                let is_true = |label| y.indices[row as usize] == label;
+                let visit = Visit {
                     slot,
-                    node: 2 + slot % 2 * 3 + label / 2,
-                    score: -rng.f32() * if is_true { 0.5 } else { 1.0 },
+                    node: 2 + slot % 2 * 3 + leaf,
+                    score: -rng.f32()
+                        * if labels.clone().any(is_true) {
+                            0.5
+                        } else {
+                            1.0
+                        },
                 };
-                let margin = rng.f32() + if is_true { 0.2 } else { 0.0 };
-                candidates.push(Candidate {
-                    leaf,
-                    label,
-                    margin,
+                let begin = candidates.len();
+                for label in labels {
+                    let margin = rng.f32() + if is_true(label) { 0.2 } else { 0.0 };
+                    candidates.push((label, margin));
+                }
+                leaves.push(Leaf {
+                    visit,
+                    candidates: begin..candidates.len(),
                 });
             }
         }
-        rng.shuffle(&mut candidates);
         let held = HeldOut {
             rows,
             walk: Walk::default(),
+            leaves,
             candidates,
             link: Link::Cubed,
         };
@@ -493,16 +507,19 @@ mod tests {
     fn the_exponent_ranks_well_in_the_single_trees() {
         let mut chosen = Vec::new();
         for seed in 0..20 {
-            let (mut held, y, weights) = random_rows(seed);
+            let (held, y, weights) = random_rows(seed);
             let sum = |path_weight: f64| {
                 let of_slot = |slot: u32| {
                     let row = held.rows[slot as usize / 2] as usize;
-                    let here = held.candidates.iter().filter(|at| at.leaf.slot == slot);
-                    let score = |at: &Candidate| {
-                        let leaf = path_weight as f32 * at.leaf.score;
-                        leaf - (1.0 - at.margin).max(0.0).powi(3)
-                    };
-                    let mut ranked: Vec<_> = here.map(|at| (score(at), at.label)).collect();
+                    let leaves = held.leaves.iter().filter(|leaf| leaf.visit.slot == slot);
+                    let scored = leaves.flat_map(|leaf| {
+                        let of_leaf = &held.candidates[leaf.candidates.clone()];
+                        of_leaf.iter().map(|&(label, margin)| {
+                            let leaf = path_weight as f32 * leaf.visit.score;
+                            (leaf - (1.0 - margin).max(0.0).powi(3), label)
+                        })
+                    });
+                    let mut ranked: Vec<_> = scored.collect();
                     ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
                     let hits = |k| ranked.iter().take(k).any(|at| at.1 == y.indices[row]);
                     let precisions = [1, 3, 5].map(|k| f64::from(u8::from(hits(k))) / k as f64);

@@ -12,6 +12,17 @@ use std::f64::consts::LN_2;
 /// Marks an empty entry of the table. Labels are below 2³¹.
 const EMPTY: (u32, u32) = (u32::MAX, 0);
 
+/// The labels of a row whose mean scores are wanted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Wanted {
+    /// All labels.
+    All,
+    /// At least this number of the best labels.
+    Best(usize),
+    /// At least the labels whose mean score, before the threshold is subtracted, is above a value.
+    Above(f32),
+}
+
 /// The labels of one row. A thread uses the same value for all of its rows. Takes at most 36 bytes per tree for each
 /// label of the row.
 #[derive(Debug, Default)]
@@ -27,7 +38,7 @@ pub(crate) struct Merge {
 }
 
 impl Merge {
-    /// Appends each label of a row to `out`, with its mean score over several trees, minus `threshold`.
+    /// Appends each label of a row that is wanted, and perhaps some others, to `out`, with its mean score over several trees, minus `threshold`.
     ///
     /// `dropped` has, for each tree, the logarithm of the probability of the best node that was dropped from the
     /// beam. With [`Combine::Leaf`], the mean score is the mean margin over the trees that scored the label. With
@@ -36,8 +47,6 @@ impl Merge {
     /// was dropped from the beam of the tree. The estimate is the mean probability in the other trees, but at most
     /// (q/2)ʷ, where w is the exponent of the path. No label below a dropped node can have a higher probability
     /// than qʷ.
-    ///
-    /// If `n_best` is given, only some labels are appended. They include the `n_best` best labels.
     ///
     /// # Errors
     ///
@@ -48,14 +57,16 @@ impl Merge {
         dropped: &[f32],
         combine: Combine,
         threshold: f32,
-        n_best: Option<usize>,
+        wanted: Wanted,
         out: &mut Vec<(u32, f32)>,
     ) -> Result<(), Error> {
         let n_trees = dropped.len();
-        let least = match (combine, n_best) {
-            (Combine::Product { .. }, Some(n_best)) => {
+        let least = match (combine, wanted) {
+            (Combine::Product { .. }, Wanted::Best(n_best)) => {
                 self.least(found, n_best, n_trees, threshold)?
             }
+            // No mean is above the largest score of the label in any tree.
+            (_, Wanted::Above(score)) => score - rounding(score),
             _ => f32::NEG_INFINITY,
         };
         self.gather(found, least, n_trees)?;
@@ -111,8 +122,8 @@ impl Merge {
         }
         let reached = best.floor();
         best.clear();
-        // The scores are rounded, and so is their difference to the threshold.
-        let rounding = 1e-3 + 1e-6 * (reached.abs() + threshold.abs());
+        // The difference of a score and the threshold is rounded too.
+        let rounding = rounding(reached.abs() + threshold.abs());
         Ok(reached - (n_trees as f32).ln() - rounding)
     }
 
@@ -169,6 +180,11 @@ impl Merge {
         }
         entry
     }
+}
+
+/// Returns more than the rounding error of a score.
+fn rounding(score: f32) -> f32 {
+    1e-3 + 1e-6 * score.abs()
 }
 
 /// Returns the logarithm of the mean of `n_trees` probabilities. `known` has the logarithms of the known
@@ -229,7 +245,7 @@ mod tests {
         {
             let mut out = Vec::new();
             merge
-                .row(row, &none, combine, 0.0, None, &mut out)
+                .row(row, &none, combine, 0.0, Wanted::All, &mut out)
                 .expect("small");
             for ((label, score), (expected, p)) in out.iter().zip(expected) {
                 assert_eq!(*label, expected);
@@ -256,16 +272,22 @@ mod tests {
             let dropped = dropped.map(f32::from);
             let combine = Combine::Product { path_weight: 0.5 };
             let mut merge = Merge::default();
-            let mut ranked = |n_best| {
+            let mut ranked = |wanted| {
                 let mut out = Vec::new();
                 merge
-                    .row(&found, &dropped, combine, f32::from(threshold), n_best, &mut out)
+                    .row(&found, &dropped, combine, f32::from(threshold), wanted, &mut out)
                     .expect("small");
                 out.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-                out.truncate(k);
                 out
             };
-            prop_assert_eq!(ranked(Some(k)), ranked(None));
+            let all = ranked(Wanted::All);
+            let best = ranked(Wanted::Best(k));
+            prop_assert_eq!(&best[..k.min(best.len())], &all[..k.min(all.len())]);
+            for &(_, score) in &all {
+                let n_above = all.iter().filter(|label| label.1 > score).count();
+                let above = ranked(Wanted::Above(score + f32::from(threshold)));
+                prop_assert_eq!(&above[..n_above], &all[..n_above]);
+            }
         }
     }
 

@@ -9,7 +9,7 @@
 //! leaves of a row are visited in a few batches. No array in this file has an entry for each feature or each label.
 
 use crate::arrays::Arrays;
-use crate::merge::Merge;
+use crate::merge::{Merge, Wanted};
 use crate::params::Combine;
 use crate::probability::Link;
 use manylabel_base::{Error, collected, extend, filled, push};
@@ -114,7 +114,7 @@ pub(crate) struct Walk {
     /// The position of the next entry of each slot or row, while a list is sorted by slot or row.
     places: Vec<u32>,
     /// The labels of all visited leaves, with their scores.
-    pub(crate) found: Vec<Found>,
+    found: Vec<Found>,
     /// The entries of `found`, sorted by row.
     by_row: Vec<Found>,
     /// Merges the labels of several trees.
@@ -467,6 +467,12 @@ impl Walk {
         self.by_row(1, combine, 0.0, None, out)
     }
 
+    /// Returns, for each tree, the logarithm of the probability of the best node that was dropped from the beam of
+    /// a row.
+    pub(crate) fn dropped(&self, row: usize, n_trees: usize) -> &[f32] {
+        &self.dropped[row * n_trees..][..n_trees]
+    }
+
     /// Appends the labels in `found` to `out`, row by row, with their scores minus `threshold`. With several
     /// trees, each label of a row is appended once, with the mean over the trees. If `n_best` is given, some of
     /// them are not appended, but the `n_best` best labels of each row are.
@@ -474,7 +480,7 @@ impl Walk {
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if memory is short.
-    pub(crate) fn by_row(
+    fn by_row(
         &mut self,
         n_trees: usize,
         combine: Combine,
@@ -503,8 +509,9 @@ impl Walk {
                 extend(CANDIDATES, &mut out.pairs, scored)?;
             } else {
                 let dropped = &self.dropped[row * n_trees..][..n_trees];
+                let wanted = n_best.map_or(Wanted::All, Wanted::Best);
                 self.merge
-                    .row(found, dropped, combine, threshold, n_best, &mut out.pairs)?;
+                    .row(found, dropped, combine, threshold, wanted, &mut out.pairs)?;
             }
             out.ends.push(out.pairs.len());
             begin = end;
