@@ -445,11 +445,13 @@ class Seed(Parameter):
 
     def takes(self, value: Any) -> bool:
         """Return whether a value is allowed."""
+        if isinstance(value, Integral):  # making a generator takes longer than a small prediction
+            return 0 <= value < 2**32 and not isinstance(value, bool)
         try:
             check_random_state(value)
         except ValueError:
             return False
-        return not isinstance(value, bool)
+        return True
 
     def checked(self, value: Any) -> int:
         """Convert an allowed value to a seed.
