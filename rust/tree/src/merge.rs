@@ -38,7 +38,8 @@ pub(crate) struct Merge {
 }
 
 impl Merge {
-    /// Appends each label of a row that is wanted, and perhaps some others, to `out`, with its mean score over several trees, minus `threshold`.
+    /// Appends each label of a row that is wanted, and perhaps some others, to `out`, with its mean score over several
+    /// trees, minus `threshold`.
     ///
     /// `dropped` has, for each tree, the logarithm of the probability of the best node that was dropped from the
     /// beam. With [`Combine::Leaf`], the mean score is the mean margin over the trees that scored the label. With
