@@ -125,8 +125,7 @@ class SharedRounds:
         bool
             False if another process has ended the fit, and True otherwise.
         """
-        with suppress(FileExistsError):
-            self._folder.mkdir()
+        _make(self._folder)
         self._continue(tell)
         while not self._end.exists():
             left = self._due - time.monotonic()
@@ -255,11 +254,9 @@ class _Results:
         """
         self.found |= computed
         aside = self._folder / f".{secrets.token_hex(8)}.tmp"
-        # Another process may remove the folder at any time, because it has stored a later state. With `exist_ok=True`,
-        # `mkdir` raises an error if the folder is removed while it runs.
-        with suppress(FileExistsError):
-            self._folder.mkdir()
+        # Another process removes the folder if it has stored a later state or ended the fit.
         with suppress(FileNotFoundError):
+            _make(self._folder)
             with open(aside, "xb") as file:
                 for part in _packed(computed):
                     file.write(part.data)
@@ -285,6 +282,15 @@ class _Results:
             for entry in entries:
                 if entry.name.endswith(".bin") and entry.name not in self._read:
                     yield self._folder / entry.name
+
+
+def _make(folder: Path) -> None:
+    """Make a folder, unless it exists.
+
+    With ``exist_ok=True``, `Path.mkdir` raises an error if another process removes the folder while it runs.
+    """
+    with suppress(FileExistsError):
+        os.mkdir(folder)
 
 
 def _packed(results: dict[int, NDArray[np.uint8]]) -> list[NDArray[np.uint8]]:

@@ -187,7 +187,7 @@ RIGHT = [
     (Choice("a", "b"), ["a", "b"]),
     (Either("auto", Number(above=0)), ["auto", 0.5]),
     (Either(None, Count(1)), [None, 7]),
-    (Seed(), [None, 0, 2**32 - 1, np.random.RandomState(0)]),
+    (Seed(), [None, 0, 2**32 - 1, np.int64(3), np.random.RandomState(0)]),
     (Threads(), [None, -1, 1]),
     (Threshold(), ["auto", "zero", 0.0, -1]),
 ]

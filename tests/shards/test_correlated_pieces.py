@@ -160,25 +160,31 @@ def test_processes_share_the_rounds(tmp_path, data, monkeypatch, stores):
         thread.start()
     for thread in threads:
         thread.join()
+    assert len(models) == 2
     assert set(n_units) == {"1", "2"}
     assert sum(n_units.values()) < 2 * total
     for fitted in models.values():
         assert saved(fitted, tmp_path / "got") == expected
 
 
-def test_another_process_removes_the_folder_of_a_round(tmp_path, data, monkeypatch):
+@pytest.mark.parametrize("error", [FileExistsError, FileNotFoundError])
+def test_another_process_removes_the_folder_of_a_round(tmp_path, data, monkeypatch, error):
+    """It removes the folder at the moment when this process makes it, or removes the folder above."""
     model = ml.CorrLogClassifier(**GIVEN, max_iter=5)
     expected = saved(ml.CorrLogClassifier(**model.get_params()).fit(*data), tmp_path / "expected")
-    make = os.mkdir
+    make, n_removed = os.mkdir, 0
 
     def removed(path, *args):
+        nonlocal n_removed
         if Path(path).parent.name == "rounds":
-            raise FileExistsError(path)  # it existed, and is gone by now
+            n_removed += 1
+            raise error(path)
         make(path, *args)
 
     monkeypatch.setattr(os, "mkdir", removed)
     got = shards.fit(model, *data, checkpoint=tmp_path / "fit", piece=(1, 2), n_pieces=3)
     monkeypatch.undo()
+    assert n_removed > 1
     assert saved(got, tmp_path / "got") == expected
 
 

@@ -441,12 +441,12 @@ class Seed(Parameter):
 
     wanted = "None, an integer from 0 to 2**32 - 1 or a numpy.random.RandomState"
     documented = "int, RandomState instance or None"
-    wrong = ("x", 1.5, -1, 2**70)
+    wrong = ("x", 1.5, -1, 2**32, True)
 
     def takes(self, value: Any) -> bool:
         """Return whether a value is allowed."""
         if isinstance(value, Integral):  # making a generator takes longer than a small prediction
-            return 0 <= value < 2**32 and not isinstance(value, bool)
+            return 0 <= int(value) < 2**32 and not isinstance(value, bool)
         try:
             check_random_state(value)
         except ValueError:

@@ -254,7 +254,7 @@ pub(crate) fn ensure_reserve() -> Result<(), Error> {
     Err(Error::TooLarge {
         what: "the computation",
         got: format!(
-            "it needs a reserve of {} MiB of memory, which is not available",
+            "a reserve of {} MiB of memory is needed, and less is available",
             RESERVE.size() >> 20
         ),
     })

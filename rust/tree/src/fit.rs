@@ -74,8 +74,8 @@ impl Checked {
     /// * up to 72 bytes for each row and tree, times `beam`;
     /// * the rows and weights of up to four nodes for each thread;
     /// * if the exponent of the path or the threshold is learned: 4 bytes for each label of each leaf that a
-    ///   held-out row reaches, and up to 200 MB for the labels that are compared. There are at most 4,096
-    ///   held-out rows;
+    ///   held-out row reaches, and up to 50 MB for the labels that are compared, or 250 MB if leaves have one label.
+    ///   There are at most 4,096 held-out rows;
     /// * with several trees: up to 16 bytes for each number that a label carries to the next tree. These are the dual variables
     ///   of its positive rows and of four times as many negative rows, or of 200 negative rows if this is more. For
     ///   frequent labels, they are the weights of an absolute value of at least 0.001;

@@ -14,7 +14,7 @@ use crate::merge::{Merge, Wanted};
 use crate::model::Model;
 use crate::params::{Combine, Params};
 use crate::probability::Link;
-use crate::walk::{CANDIDATES, Found, NODES, Visit, Walk, finite};
+use crate::walk::{CANDIDATES, Found, LOWEST, NODES, Visit, Walk, finite};
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, push};
 use manylabel_linear::Tally;
 use manylabel_linear::dismec::held_out_rows;
@@ -52,7 +52,8 @@ const KEPT_PER_LEAF: usize = 64;
 /// See [`KEPT_PER_LEAF`].
 const KEPT_PER_LABEL: usize = 2;
 
-/// With several trees, the largest number of labels that are compared for all held-out rows. A label takes 8 bytes.
+/// With several trees, the largest number of labels that are compared for all held-out rows. A label takes 8 bytes. A
+/// leaf takes 32 bytes, and 20 bytes for each of its five best labels.
 const MOST_CANDIDATES: usize = 1 << 22;
 
 /// What a true label at each rank adds to the sum of the precisions at 1, 3 and 5. For example, rank 2 adds 1/3
@@ -73,7 +74,7 @@ pub(crate) struct HeldOut {
     /// The beams of the held-out rows. In `walk`, the number of a row is its position in `rows`. The rows in
     /// `walk` have no features, because the nodes compute their margins.
     walk: Walk,
-    /// The leaves that the rows reached.
+    /// The leaves that the rows reached. [`finish`](Self::finish) sorts them by their beams.
     leaves: Vec<Leaf>,
     /// The labels of these leaves, leaf after leaf, with the margins of the rows.
     candidates: Vec<(u32, f32)>,
@@ -82,7 +83,7 @@ pub(crate) struct HeldOut {
 }
 
 /// A leaf that a held-out row reached.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Leaf {
     /// The visit of the leaf.
     visit: Visit,
@@ -219,7 +220,7 @@ impl HeldOut {
     }
 
     /// Removes the leaves that were dropped from the beams at a deeper level. In trees with leaves at different depths,
-    /// a prediction does not score the labels of these leaves. The other leaves are sorted by their beams.
+    /// a prediction does not score the labels of these leaves. Sorts the other leaves by their beams.
     ///
     /// # Errors
     ///
@@ -236,7 +237,7 @@ impl HeldOut {
 
     /// Returns the combination with the smallest exponent of the path whose rankings of the held-out rows are
     /// nearly as good as the best ([`AS_GOOD`]). If all exponents are equally good, the one of [`textbook`] is
-    /// returned.
+    /// returned. [`finish`](Self::finish) must have been called.
     ///
     /// Returns [`textbook`] if the rows have fewer than [`FEWEST_TO_RANK`] labels. Each row is ranked by the
     /// scores of its candidates in each single tree. The rankings are compared by the sum of their precisions at 1, 3
@@ -264,25 +265,23 @@ impl HeldOut {
             return Ok(textbook());
         }
         let mut top = TopK::new(GAINS.len())?;
-        // All exponents rank the labels of a leaf by their margins.
+        // All exponents rank the labels of a leaf by their probabilities in the leaf.
         let mut best_of_leaves = Vec::new();
         for leaf in &self.leaves {
             for &(label, margin) in &self.candidates[leaf.candidates.clone()] {
-                top.push(label, finite(margin));
+                top.push(label, self.link.log_probability(margin).max(LOWEST));
             }
             let best = top.drain_ranked();
-            let best = best.map(|(label, margin)| (leaf.visit, label, margin));
+            let best = best.map(|(label, log_probability)| (leaf.visit, label, log_probability));
             extend(CANDIDATES, &mut best_of_leaves, best)?;
         }
         let mut totals = [0.0; PATH_WEIGHTS.len()];
         for (total, path_weight) in totals.iter_mut().zip(PATH_WEIGHTS) {
             watch.step(0)?;
-            let combine = Combine::Product { path_weight };
             for of_tree in best_of_leaves.chunk_by(|a, b| a.0.slot == b.0.slot) {
                 let row = self.rows[of_tree[0].0.slot as usize / n_trees];
-                for (leaf, label, margin) in of_tree {
-                    let found = Found::new(leaf, *label, *margin, combine, self.link);
-                    top.push(*label, found.score);
+                for (leaf, label, log_probability) in of_tree {
+                    top.push(*label, leaf.product(path_weight, *log_probability));
                 }
                 *total += f64::from(row_weight(weights, row))
                     * gain(top.drain_ranked(), y.ones.row(row as usize).0);
@@ -301,7 +300,7 @@ impl HeldOut {
 
     /// Returns the score at which the number of predicted labels of the held-out rows equals the number
     /// of their true labels. Both numbers are weighted by the weights of the rows. Returns `None` if no
-    /// such score can be learned.
+    /// such score can be learned. [`finish`](Self::finish) must have been called.
     ///
     /// # Errors
     ///
@@ -330,20 +329,19 @@ impl HeldOut {
                 extend(CANDIDATES, &mut found, of_leaf)?;
             }
             let row = row_of(&leaves[0]);
-            scored.clear();
+            let weight = row_weight(weights, self.rows[row]);
             if n_trees == 1 {
-                let of_row = found.iter().map(|found| (found.label, found.score));
-                extend(CANDIDATES, &mut scored, of_row)?;
-            } else {
-                // Most labels have lower scores than the threshold can become.
-                let (wanted, dropped) = (
-                    Wanted::Above(tally.floor()),
-                    self.walk.dropped(row, n_trees),
-                );
-                merge.row(&found, dropped, combine, 0.0, wanted, &mut scored)?;
+                for label in &found {
+                    tally.push(label.score, weight)?;
+                }
+                continue;
             }
+            let dropped = self.walk.dropped(row, n_trees);
+            let above = Wanted::Above(tally.floor()); // the tally ignores lower scores
+            scored.clear();
+            merge.row(&found, dropped, combine, 0.0, above, &mut scored)?;
             for &(_, score) in &scored {
-                tally.push(score, row_weight(weights, self.rows[row]))?;
+                tally.push(score, weight)?;
             }
         }
         Ok(tally.cut(textbook_cut(combine, self.link)))
@@ -451,56 +449,92 @@ mod tests {
         close(of(&[], &[3]), 0.0);
     }
 
+    /// The number of labels of [`random_rows`]. Leaves have eight labels.
+    const N_LABELS: u32 = 40;
+
     /// Returns held-out rows with two trees, the labels of the training rows, and the weights of these rows. Each row
-    /// has one label. A third of the rows reaches no leaf of the second tree.
+    /// has one label. A third of the rows reaches no leaf of the second tree, and some rows reach no leaf. Some rows
+    /// have the weight 0. Many labels of a leaf have the probability 1.
     fn random_rows(seed: u64) -> (HeldOut, CsrOwned, Vec<f32>) {
         let mut rng = fastrand::Rng::with_seed(seed);
         let n = 2 * FEWEST_TO_RANK;
         let y = CsrOwned {
             indptr: (0..=n).collect(),
-            indices: (0..n).map(|_| rng.u32(..6)).collect(),
+            indices: (0..n).map(|_| rng.u32(..N_LABELS)).collect(),
             values: vec![1.0; n],
-            n_cols: 6,
+            n_cols: N_LABELS as usize,
         };
         let rows: Vec<u32> = (1..n as u32).step_by(2).collect(); // every second training row
-        let (mut leaves, mut candidates) = (Vec::new(), Vec::new());
-        for (slot, row) in (0..).zip(rows.iter().flat_map(|&row| [row, row])) {
-            for leaf in 0..3 {
-                if slot % 6 == 1 {
-                    continue;
-                }
-                let labels = 2 * leaf..2 * leaf + 2;
+        let mut walk = Walk::default();
+        for _ in &rows {
+            walk.add_row([], []).expect("small");
+        }
+        walk.start(2).expect("small");
+        walk.visits.clear();
+        let mut held = HeldOut {
+            rows,
+            walk,
+            leaves: Vec::new(),
+            candidates: Vec::new(),
+            link: Link::Cubed,
+        };
+        let slots = (0..).zip(held.rows.iter().flat_map(|&row| [row, row]));
+        for (slot, row) in slots.filter(|(slot, _)| slot % 6 != 1 && slot % 20 > 1) {
+            let mut labels: Vec<u32> = (0..N_LABELS).collect();
+            rng.shuffle(&mut labels);
+            for (leaf, labels) in (0..).zip(labels.chunks(8)) {
                 let is_true = |label| y.indices[row as usize] == label;
+                let worst = if labels.iter().any(|&label| is_true(label)) {
+                    0.5
+                } else {
+                    1.0
+                };
                 let visit = Visit {
                     slot,
-                    node: 2 + slot % 2 * 3 + leaf,
-                    score: -rng.f32()
-                        * if labels.clone().any(is_true) {
-                            0.5
-                        } else {
-                            1.0
-                        },
+                    node: 2 + slot % 2 * 5 + leaf,
+                    score: -worst * rng.f32(),
                 };
-                let begin = candidates.len();
-                for label in labels {
-                    let margin = rng.f32() + if is_true(label) { 0.2 } else { 0.0 };
-                    candidates.push((label, margin));
+                let begin = held.candidates.len();
+                for &label in labels {
+                    let margin = 1.1 * rng.f32() + if is_true(label) { 0.2 } else { 0.0 };
+                    held.candidates.push((label, margin));
                 }
-                leaves.push(Leaf {
+                held.walk.visits.push(visit);
+                held.leaves.push(Leaf {
                     visit,
-                    candidates: begin..candidates.len(),
+                    candidates: begin..held.candidates.len(),
                 });
             }
         }
-        let held = HeldOut {
-            rows,
-            walk: Walk::default(),
-            leaves,
-            candidates,
-            link: Link::Cubed,
-        };
-        let weights = (0..n).map(|row| 1.0 + (row % 3) as f32).collect();
+        // A leaf that a deeper level dropped from the beam.
+        held.leaves.push(Leaf {
+            visit: Visit {
+                slot: 3,
+                node: 99,
+                score: 0.0,
+            },
+            candidates: 0..8,
+        });
+        rng.shuffle(&mut held.leaves);
+        held.finish().expect("small");
+        let weights = (0..n).map(|row| (row % 5) as f32).collect();
         (held, y, weights)
+    }
+
+    /// Returns the labels of a row in one tree, with their scores.
+    fn labels_of(held: &HeldOut, slot: u32, combine: Combine) -> Vec<(u32, f32)> {
+        let leaves = held.leaves.iter().filter(|leaf| leaf.visit.slot == slot);
+        let labels = leaves.flat_map(|leaf| {
+            let of_leaf = &held.candidates[leaf.candidates.clone()];
+            of_leaf.iter().map(|&(label, margin)| match combine {
+                Combine::Leaf => (label, margin),
+                Combine::Product { path_weight } => {
+                    let leaf = path_weight as f32 * leaf.visit.score;
+                    (label, leaf - (1.0 - margin).max(0.0).powi(3))
+                }
+            })
+        });
+        labels.collect()
     }
 
     #[test]
@@ -511,17 +545,9 @@ mod tests {
             let sum = |path_weight: f64| {
                 let of_slot = |slot: u32| {
                     let row = held.rows[slot as usize / 2] as usize;
-                    let leaves = held.leaves.iter().filter(|leaf| leaf.visit.slot == slot);
-                    let scored = leaves.flat_map(|leaf| {
-                        let of_leaf = &held.candidates[leaf.candidates.clone()];
-                        of_leaf.iter().map(|&(label, margin)| {
-                            let leaf = path_weight as f32 * leaf.visit.score;
-                            (leaf - (1.0 - margin).max(0.0).powi(3), label)
-                        })
-                    });
-                    let mut ranked: Vec<_> = scored.collect();
-                    ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
-                    let hits = |k| ranked.iter().take(k).any(|at| at.1 == y.indices[row]);
+                    let mut ranked = labels_of(&held, slot, Combine::Product { path_weight });
+                    ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+                    let hits = |k| ranked.iter().take(k).any(|at| at.0 == y.indices[row]);
                     let precisions = [1, 3, 5].map(|k| f64::from(u8::from(hits(k))) / k as f64);
                     f64::from(weights[row]) * precisions.iter().sum::<f64>()
                 };
@@ -539,6 +565,57 @@ mod tests {
         chosen.sort_by(f64::total_cmp);
         chosen.dedup();
         assert!(chosen.len() > 2, "{chosen:?}");
+    }
+
+    #[test]
+    fn the_cut_names_as_many_labels_as_the_rows_have() {
+        for (seed, combine) in (0..).zip([Combine::Leaf, textbook()].repeat(5)) {
+            let (held, y, weights) = random_rows(seed);
+            let mut scores = Vec::new();
+            let mut wanted = 0.0;
+            for (at, &row) in held.rows.iter().enumerate() {
+                let weight = f64::from(weights[row as usize]);
+                wanted += weight;
+                let [first, second] =
+                    [0, 1].map(|tree| labels_of(&held, 2 * at as u32 + tree, combine));
+                for label in 0..N_LABELS {
+                    let of_tree = |tree: &[(u32, f32)]| {
+                        let found = tree.iter().find(|found| found.0 == label);
+                        found.map(|found| f64::from(found.1))
+                    };
+                    let known: Vec<f64> = [&first, &second]
+                        .into_iter()
+                        .filter_map(|t| of_tree(t))
+                        .collect();
+                    if known.is_empty() || weight == 0.0 {
+                        continue;
+                    }
+                    // No node was dropped, so a tree without the label counts with the probability 0.
+                    let mean = match combine {
+                        Combine::Leaf => known.iter().sum::<f64>() / known.len() as f64,
+                        Combine::Product { .. } => {
+                            (known.iter().map(|p| p.exp()).sum::<f64>() / 2.0).ln()
+                        }
+                    };
+                    scores.push((mean, weight));
+                }
+            }
+            assert!(scores.len() > 5000);
+            let cut = held
+                .cut((&y).into(), Some(&weights), 2, combine)
+                .expect("small");
+            let cut = f64::from(cut.expect("many labels"));
+            let above = |cut: f64| {
+                scores
+                    .iter()
+                    .filter(|at| at.0 > cut)
+                    .map(|at| at.1)
+                    .sum::<f64>()
+            };
+            // The weights of rows are at most 4, and scores are rounded.
+            assert!(above(cut + 1e-6) <= wanted + 4.0, "seed {seed}");
+            assert!(above(cut - 1e-6) >= wanted - 4.0, "seed {seed}");
+        }
     }
 
     #[test]

@@ -66,7 +66,7 @@ impl Merge {
             (Combine::Product { .. }, Wanted::Best(n_best)) => {
                 self.least(found, n_best, n_trees, threshold)?
             }
-            // No mean is above the largest score of the label in any tree.
+            // Except for rounding, no mean is above the largest score of the label in any tree.
             (_, Wanted::Above(score)) => score - rounding(score),
             _ => f32::NEG_INFINITY,
         };
@@ -263,6 +263,7 @@ mod tests {
             dropped in prop::array::uniform3(-8i8..0),
             k in 1usize..6,
             threshold in -2i8..1,
+            is_product: bool,
         ) {
             let mut seen = std::collections::HashSet::new();
             let found: Vec<Found> = scores
@@ -271,7 +272,11 @@ mod tests {
                 .map(|(label, slot, score)| Found { slot, label, score: f32::from(score) })
                 .collect();
             let dropped = dropped.map(f32::from);
-            let combine = Combine::Product { path_weight: 0.5 };
+            let combine = if is_product {
+                Combine::Product { path_weight: 0.5 }
+            } else {
+                Combine::Leaf
+            };
             let mut merge = Merge::default();
             let mut ranked = |wanted| {
                 let mut out = Vec::new();
@@ -290,6 +295,30 @@ mod tests {
                 prop_assert_eq!(&above[..n_above], &all[..n_above]);
             }
         }
+    }
+
+    #[test]
+    fn labels_below_the_wanted_score_in_all_trees_are_dropped() {
+        let found = [
+            (0, 5, 0.5),
+            (0, 2, 0.1),
+            (1, 5, 0.1),
+            (1, 3, 0.3),
+            (1, 2, 0.1),
+        ];
+        let found = found.map(|(slot, label, score)| Found { slot, label, score });
+        let mut out = Vec::new();
+        Merge::default()
+            .row(
+                &found,
+                &[0.0; 2],
+                Combine::Leaf,
+                0.0,
+                Wanted::Above(0.2),
+                &mut out,
+            )
+            .expect("small");
+        assert_eq!(out, [(5, 0.3), (3, 0.3)]);
     }
 
     #[test]

@@ -61,6 +61,13 @@ impl Visit {
         let by_score = other.score.total_cmp(&self.score);
         by_score.then(self.node.cmp(&other.node))
     }
+
+    /// Returns the score of a label of a leaf in its tree. `log_probability` is the logarithm of the probability of the
+    /// label in the leaf.
+    #[inline]
+    pub(crate) fn product(&self, path_weight: f64, log_probability: f32) -> f32 {
+        (path_weight as f32 * self.score + log_probability).max(LOWEST)
+    }
 }
 
 /// A label that is scored for a row, in one tree.
@@ -83,7 +90,7 @@ impl Found {
         let score = match combine {
             Combine::Leaf => margin,
             Combine::Product { path_weight } => {
-                (path_weight as f32 * leaf.score + link.log_probability(margin)).max(LOWEST)
+                leaf.product(path_weight, link.log_probability(margin))
             }
         };
         Self {
