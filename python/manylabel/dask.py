@@ -81,9 +81,9 @@ def fit(
         The client of the cluster. None means the current client.
     checkpoint : str, path-like or None, default=None
         The folder of the finished pieces, which all workers must be able to reach. If the call is interrupted
-        or the scheduler is restarted, make the same call again with the same folder. This call then continues
-        with the finished pieces. None means a temporary folder, which usually only workers on this machine
-        can reach.
+        or the scheduler is restarted, make the same call again with the same folder. The second call
+        fits only the pieces that are not finished. None means a temporary folder, which usually only workers
+        on this machine can reach.
     n_pieces : int or "auto", default="auto"
         Number of pieces, as in `manylabel.shards.fit`.
     any_cpu : bool, default=False
@@ -123,17 +123,19 @@ def fit(
     Each worker fits one piece at a time, with all its threads. The parameter `n_jobs` applies only to the
     work of the client. If a worker dies, its piece is fitted again on another worker. Workers may join the
     cluster during the fit. If the cluster has no workers left, the fit waits until one joins. A
-    ``LocalCluster`` starts killed workers again, but it gives up a worker that is still missing 15 seconds
-    after a loss, for example because it was killed again (``distributed.deploy.lost-worker-timeout``).
+    ``LocalCluster`` restarts a worker that was killed. If the worker is still missing after 15 seconds (the
+    setting ``distributed.deploy.lost-worker-timeout``), for example because it was killed again, the cluster
+    no longer restarts it.
 
     The fit of a `CorrLogClassifier` consists of rounds, which are divided into pieces. A round usually
     computes a gradient and then takes a step. The workers divide the work of each round among themselves,
-    except for short rounds (see `manylabel.shards.fit`). They exchange the results of a round as files in the
-    folder `checkpoint`. This fit uses the workers that the cluster has when the first round starts. A worker
-    that joins later is used in this fit only if it replaces a worker that has died. Several workers are
-    useful for a `CorrLogClassifier` only if the computation of a gradient takes at least about 0.1 seconds. A
-    smaller fit is faster without them. For example, a fit to 3,000 rows with 2,000 features and 300 labels
-    takes 0.27 seconds with the method ``fit``, and 0.37 seconds with two workers.
+    except for short rounds (see `manylabel.shards.fit`). The workers exchange the results of a round as
+    files in the folder `checkpoint`. This fit uses the workers that the cluster has when the first round
+    starts. A worker that joins later is used in this fit only if it replaces a worker that has died.
+    Several workers are useful for a `CorrLogClassifier` only if the computation of a gradient takes at
+    least about 0.1 seconds. A smaller fit is faster without them. For example, a fit to 3,000 rows with
+    2,000 features and 300 labels takes 0.27 seconds with the method ``fit``, and 0.37 seconds with two
+    workers.
 
     If X and Y are in memory, or if `sample_weight` is given, the client writes X and Y once to the folder
     `checkpoint`, and every worker memory-maps them. Workers on one machine share the memory. The client

@@ -97,7 +97,7 @@ def _describe(value: Any) -> str:
 
 
 def explain(arguments: Namespace) -> None:
-    """Print how much each feature, or other part of the model, adds to the score of a label for a row."""
+    """Print what the score of a label for a row consists of, such as the contribution of each feature."""
     model = load_model(arguments.model)
     label: Any = arguments.label
     names = model.label_names_ if isinstance(model, TextTagger) else model.label_names

@@ -106,7 +106,7 @@ _EPS_OF_TOL = 30
 
 
 class LossType(Enum):
-    """Losses of the linear classifiers. Only the squared hinge loss can be trained."""
+    """Losses of the linear classifiers. Only models with the squared hinge loss can be trained."""
 
     HINGE = 0
     LOG = 1

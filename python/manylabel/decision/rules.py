@@ -235,9 +235,9 @@ class ExpectedF1(DecisionRule):
     Parameters
     ----------
     zero_division : float, default=0.0
-        F1 of an empty set for a row without labels, from 0 to 1. With 0, a row gets at least one label if it
-        has any label with positive probability. With larger values, a row gets the empty set if it probably
-        has no labels.
+        Number from 0 to 1 that counts as the F1 of an empty set for a row without labels. With 0, a row gets
+        at least one label if it has any label with positive probability. With larger values, a row gets the
+        empty set if it probably has no labels.
 
     Notes
     -----

@@ -85,7 +85,10 @@ class RembrandtPieces:
 
     @property
     def n_units(self) -> int:
-        """Number of units: strips of the Gram matrix, choices, groups of components, and the model."""
+        """Number of units of work.
+
+        A unit is a strip of the Gram matrix, the choice of a penalty, a group of components, or the model.
+        """
         return self._stages[-1]
 
     @property

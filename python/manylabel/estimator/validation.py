@@ -406,7 +406,8 @@ def check_training_set(
         fit. X must then have the same features as in the earlier fit.
     dense : bool or "as given", default=False
         Whether a dense X stays dense. With True, X is converted to C order. With "as given", X keeps its
-        memory order, and float16 is kept as the dtype. A sparse X is always converted to a CSR array.
+        memory order, and float16 is not converted to another dtype. A sparse X is always converted to a
+        CSR array.
     name : str, default="Y"
         Name of the argument Y, for error messages.
     unknown : bool, default=False

@@ -67,9 +67,10 @@ class Block:
 
 
 def meaning(model: MultiLabelClassifier) -> tuple[float, float, float | None]:
-    """Return the conversion of a model's scores to log-odds, and the score above which labels are predicted.
+    """Return what the scores of a model mean, as the parameters `factor`, `zero` and `least` of `Block`.
 
-    The result is a tuple with the values of the parameters `factor`, `zero` and `least` of `Block`.
+    The first two numbers convert scores to log-odds. The last one is the score above which labels are
+    predicted.
     """
     # Log-odds are a linear function of the scores, so the log-odds of two scores determine the function.
     at_zero, at_one = (float(odds) for odds in model._log_odds(np.array([0.0, 1.0])))
