@@ -194,8 +194,8 @@ impl HeldOut {
                 continue;
             }
             push(NODES, &mut self.walk.next, *visit)?; // leaves stay in the beams
+            let row = self.rows[visit.slot as usize / params.n_trees] as usize;
             let n_kept = if params.n_trees == 1 {
-                let row = self.rows[visit.slot as usize] as usize;
                 let n_kept = KEPT_PER_LEAF.max(KEPT_PER_LABEL * y.ones.row(row).0.len());
                 n_kept + y.unknown_of(row).len()
             } else {
@@ -204,7 +204,6 @@ impl HeldOut {
             let begin = self.candidates.len();
             for &(margin, at) in largest(margins, n_kept, &mut sorted)? {
                 let label = arrays.labels[labels.start + at as usize] as u32;
-                let row = self.rows[visit.slot as usize / params.n_trees] as usize;
                 if !y.is_unknown(row, label) {
                     push(CANDIDATES, &mut self.candidates, (label, margin))?;
                 }
