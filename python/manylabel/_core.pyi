@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 
 __all__ = [
     "CorrelatedTask",
+    "DismecDenseTask",
     "DismecTask",
     "PlsTask",
     "Scorer",
@@ -131,12 +132,34 @@ class DismecTask:
         job: _Job,
     ) -> DismecTask: ...
     @property
-    def n_panels(self) -> int: ...
+    def n_units(self) -> int: ...
     def fit(
         self, first: int, end: int, job: _Job
     ) -> tuple[
         NDArray[np.int32],
         _Csr,
+        NDArray[np.float32],
+        NDArray[np.int32],
+        tuple[float, NDArray[np.float32], NDArray[np.float64]] | None,
+    ]: ...
+
+@final
+class DismecDenseTask:
+    def __new__(
+        cls,
+        examples: tuple[NDArray[Any], csr_array, NDArray[np.float32] | None],
+        columns: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
+        factors: tuple[NDArray[np.float32], NDArray[np.float32]] | None,
+        params: dict[str, Any],
+        job: _Job,
+    ) -> DismecDenseTask: ...
+    @property
+    def n_units(self) -> int: ...
+    def fit(
+        self, first: int, end: int, job: _Job
+    ) -> tuple[
+        NDArray[np.int32],
+        NDArray[np.float32],
         NDArray[np.float32],
         NDArray[np.int32],
         tuple[float, NDArray[np.float32], NDArray[np.float64]] | None,

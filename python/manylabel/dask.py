@@ -26,6 +26,7 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from manylabel import metrics, shards
+from manylabel.aside import written_aside
 from manylabel.datasets.rows import folder_of, open_rows, store
 from manylabel.estimator.parameters import Count
 from manylabel.estimator.progress import Report, reported
@@ -37,6 +38,9 @@ __all__ = ["evaluate", "fit", "predict_topk"]
 
 # Number of rows that are predicted or stored at a time.
 _ROWS = 1 << 14
+
+# The file of a dense X. The rows of X in the other files of the folder are then empty.
+_DENSE = "X.npy"
 
 # Seconds to wait until all workers have stopped, after one of them has finished a piece that they share.
 _SECONDS_TO_STOP = 10
@@ -408,8 +412,13 @@ def _stored(work: shards.Work, folder: Path) -> Path:
     if mapped is not None and weights is None and folder_of(Y, "Y") == mapped:
         return mapped.resolve()
     identity = f"{about['X']} {about['Y']} {about['sample_weight']}"
-    blocks = ((X[first : first + _ROWS], Y[first : first + _ROWS]) for first in range(0, X.shape[0], _ROWS))
-    store(blocks, folder, identity)
+    dense = isinstance(X, np.ndarray)
+    sparse = csr_array(X.shape, dtype=np.float32) if dense else X
+    ranges = (slice(first, first + _ROWS) for first in range(0, X.shape[0], _ROWS))
+    store(((sparse[rows], Y[rows]) for rows in ranges), folder, identity)
+    if dense and not (folder / _DENSE).exists():
+        with written_aside(folder / _DENSE, "xb") as file:
+            np.save(file, X)
     if weights is not None:
         np.save(folder / "weights.npy", weights)
     return folder
@@ -441,7 +450,10 @@ def _stored_blocks(X: Any, Y: Any, folder: Path) -> Path:
 @lru_cache(maxsize=1)
 def _opened(checkpoint: str, data: str, made: int, n_threads: int) -> shards.Work:
     """Open the folder of a fit once per process. `made` is the time at which the fit was begun."""
+    X: Any
     X, Y = open_rows(data)
+    if (dense := Path(data, _DENSE)).exists():
+        X = np.load(dense, mmap_mode="r")
     weights = Path(data, "weights.npy")
     sample_weight = np.load(weights) if weights.exists() else None
     return shards.Work.opened(shards.Folder(Path(checkpoint)), (X, Y, sample_weight), n_threads)

@@ -96,7 +96,7 @@ def fit(
         is not "pca". The given object is not changed.
     X : array-like or sparse matrix of shape (n_samples, n_features), str or path-like
         Features, or the path of a folder that `manylabel.datasets.convert` has written. The features must be
-        sparse for a `Rembrandt`, and for a `DiSMECClassifier` with the squared hinge loss.
+        sparse for a `Rembrandt`.
     Y : array-like or sparse matrix of shape (n_samples, n_labels), default=None
         0/1 indicator matrix, in which NaN marks unknown entries. With `Rembrandt`, all entries must be known.
         Y must be None if X is a folder.
@@ -108,8 +108,8 @@ def fit(
         Number of pieces; >= 1. Machines that share the folder must use the same value. The meaning of
         `n_pieces` depends on the estimator:
 
-        - `DiSMECClassifier` fits labels in groups of sixteen or thirty-two. There are at most as many pieces
-          as groups.
+        - `DiSMECClassifier` fits labels in groups of sixteen or thirty-two. If X is dense and the loss is the
+          squared hinge loss, a group has 256 labels. There are at most as many pieces as groups.
         - With `LabelTreeClassifier`, `n_pieces` is the number of pieces of each level of the trees. A level
           has at most as many pieces as nodes.
         - With `BlockPartitionClassifier`, there are at most as many pieces as blocks.
@@ -122,8 +122,9 @@ def fit(
         With "auto", a piece of a `BlockPartitionClassifier` is one block, a piece of a `LabelTreeClassifier`
         has up to eight nodes, and a piece of a `DiSMECClassifier` or a `Rembrandt` has up to eight groups. If
         the fit of a `DiSMECClassifier` has more than 256 groups, a piece has up to 32 groups. One thread fits
-        a group, so a piece of eight groups uses at most eight threads. The number of pieces depends only on
-        the data and the parameters.
+        a group, so a piece of eight groups uses at most eight threads. If a group has 256 labels, a piece is
+        one group, which all threads fit together. The number of pieces depends only on the data and the
+        parameters.
     piece : tuple of two int, default=(1, 1)
         With ``(i, N)``, this call fits every N-th piece, starting with the i-th piece; 1 <= i <= N. If N
         machines share the folder, each machine must use a different i. With `LabelTreeClassifier`, a piece
@@ -172,7 +173,8 @@ def fit(
     With ``random_state=None``, the seed is drawn once and stored in the folder. The parameters `n_jobs` and
     `verbose` may differ between calls.
 
-    Each call needs as much memory for X as the method ``fit``. `DiSMECClassifier` and `LabelTreeClassifier`
+    Each call needs as much memory for X as the method ``fit``. A dense X can be memory-mapped from a file,
+    such as ``numpy.load("X.npy", mmap_mode="r")``. `DiSMECClassifier` and `LabelTreeClassifier`
     do not copy X if it is a folder and `normalize` does not scale columns. A call with `DiSMECClassifier`
     needs memory for the weights of one piece only. The call that returns the estimator needs memory for all
     weights. With `LabelTreeClassifier`, each call sends all rows through the finished levels of the trees,
@@ -533,7 +535,7 @@ class Work:
             dense=getattr(self.estimator, "_dense", False),
             unknown=True,
         )
-        if isinstance(X_checked, np.ndarray):
+        if isinstance(X_checked, np.ndarray) and not self._cut.takes_dense:
             raise TypeError(
                 f"`X` must be sparse, got {type(X).__name__} of shape {X_checked.shape}; the fit of "
                 f"{type(estimator).__name__} to a dense X cannot be divided into pieces; pass "
@@ -563,7 +565,7 @@ class Work:
             "label_names": labels,
             "sparse_output": bool(issparse(Y)),
             "one_dimensional": column is not None,
-            "X": checksum_of(X_checked) or _checksum(X_checked.indptr, X_checked.indices, X_checked.data),
+            "X": checksum_of(X_checked) or _checksum_of_features(X_checked),
             "Y": _checksum(Y_checked.indptr, Y_checked.indices, np.isnan(Y_checked.data)),
             "sample_weight": None if weights is None else _checksum(weights),
             "costs": None if costs is None else _checksum(*costs),
@@ -621,7 +623,7 @@ class Work:
             if isinstance(wanted, str):
                 # Pieces have few units if a stage has few, because their costs can differ by a factor of ten.
                 # Machines that share the stage then finish at about the same time.
-                most = min(max(n_units // _ENOUGH_PIECES, _FEW_UNITS), self._cut.most_units)
+                most = min(max(n_units // _ENOUGH_PIECES, _FEW_UNITS), self._task.most_units)
                 wanted = min(-(-n_units // most), _MOST_PIECES)
             n_pieces = max(1, min(int(wanted), n_units))
             cuts += [first + (piece + 1) * n_units // n_pieces for piece in range(n_pieces)]
@@ -729,6 +731,18 @@ def _checksum(*arrays: Any) -> str:
             # The checksum does not depend on whether indices have 32 or 64 bits.
             wide = np.ascontiguousarray(part, dtype=np.int64 if part.dtype.kind in "iu" else None)
             checksum = _core.crc32(wide.view(np.uint8), checksum)
+    return f"{checksum:08x}"
+
+
+def _checksum_of_features(X: Any) -> str:
+    if not isinstance(X, np.ndarray):
+        return _checksum(X.indptr, X.indices, X.data)
+    checksum = zlib.crc32(X.dtype.name.encode())
+    n_rows = max(1, _ITEMS // max(1, X.shape[1]))
+    for first in range(0, len(X), n_rows):
+        # The checksum does not depend on the memory order.
+        part = np.ascontiguousarray(X[first : first + n_rows])
+        checksum = _core.crc32(part.reshape(-1).view(np.uint8), checksum)
     return f"{checksum:08x}"
 
 

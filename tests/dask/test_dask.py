@@ -89,12 +89,24 @@ def test_any_number_of_workers(tmp_path, data, n_workers):
 
 
 @pytest.mark.parametrize(
-    "form", ["memory", "dense Y", "float64", "weights", "dask", "unknown entries", "unknown entries in dask"]
+    "form",
+    [
+        "memory",
+        "dense X",
+        "dense Y",
+        "float64",
+        "weights",
+        "dask",
+        "unknown entries",
+        "unknown entries in dask",
+    ],
 )
 def test_forms_of_data(two, tmp_path, data, form, monkeypatch):
     X, Y, _, _ = data
     weights = None
-    if form == "dense Y":
+    if form == "dense X":
+        X, weights = np.asfortranarray(X.toarray(), dtype=np.float16), np.arange(3000) % 3 / 2.0
+    elif form == "dense Y":
         Y = Y.toarray()
     elif form == "float64":
         X = X.astype(np.float64) * 1.1

@@ -11,12 +11,12 @@ import time
 
 import numpy as np
 import pytest
-from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import manylabel as ml
 from children import forked, forks, posix_only
+from fitted_in_pieces import assert_same_bits, with_unknown
 from manylabel import rounds, shards
 from manylabel.datasets import convert, dump_xc, load_xc, make_multilabel
 
@@ -37,33 +37,6 @@ def data():
     Y = Y.tolil()
     Y[:, 7] = 0  # a label without a row
     return X, Y.tocsr()
-
-
-def with_unknown(Y):
-    """Mark some entries of Y, zeros and ones, as unknown."""
-    marked = sparse.random_array(Y.shape, density=0.02, rng=np.random.default_rng(0), format="csr")
-    marked.data[:] = np.nan
-    return sparse.csr_array(Y.astype(np.float32) + marked)
-
-
-def assert_same_bits(got, expected):
-    assert type(got) is type(expected)
-    assert got.get_params() == expected.get_params()
-    attributes = {name for name in vars(expected) if name.endswith("_")}
-    assert {name for name in vars(got) if name.endswith("_")} == attributes
-    for name in attributes:
-        mine, other = getattr(got, name), getattr(expected, name)
-        if hasattr(other, "indptr"):
-            assert mine.shape == other.shape
-            for part in ("indptr", "indices", "data"):
-                assert getattr(mine, part).dtype == getattr(other, part).dtype
-                assert getattr(mine, part).tobytes() == getattr(other, part).tobytes()
-        elif isinstance(other, np.ndarray):
-            assert mine.dtype == other.dtype
-            assert mine.tobytes() == other.tobytes()
-        else:
-            assert type(mine) is type(other)
-            assert mine == other
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -148,11 +121,8 @@ def test_names_of_features(tmp_path, data):
     assert np.array_equal(got.decision_function(X), expected.decision_function(X))
 
 
-def test_dense_features(tmp_path, data):
+def test_dense_features_with_the_logistic_loss(tmp_path, data):
     X, Y = data[0][:300].toarray(), data[1][:300]
-    with pytest.raises(TypeError, match=r"`X` must be sparse, got ndarray.*DiSMECClassifier.*csr_array\(X\)"):
-        shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path / "refused")
-    assert not (tmp_path / "refused").exists()
     model = ml.DiSMECClassifier(**PLAIN, loss="logistic")
     got = shards.fit(model, X, Y, checkpoint=tmp_path / "logistic")
     assert_same_bits(got, model.fit(X, Y))

@@ -40,6 +40,7 @@ class RembrandtPieces:
     most_units = 8
     has_end = True
     has_rounds = False
+    takes_dense = False
 
     def __init__(
         self,

@@ -41,10 +41,13 @@ class Pieces(Protocol):
     # Whether the last piece consists of rounds. All rounds must be made before this piece is fitted.
     has_rounds: bool
 
+    # Whether X may be dense, if the method `fit` of the estimator keeps a dense X dense.
+    takes_dense: bool
+
     def __init__(
         self,
         estimator: Any,
-        X: csr_array,
+        X: Any,
         Y: csr_array,
         sample_weight: NDArray[np.float32] | None,
         costs: LabelCosts | None,
@@ -56,7 +59,7 @@ class Pieces(Protocol):
     @staticmethod
     def choose(
         estimator: Any,
-        X: csr_array,
+        X: Any,
         Y: csr_array,
         sample_weight: NDArray[np.float32] | None,
         costs: LabelCosts | None,

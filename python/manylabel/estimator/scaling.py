@@ -19,6 +19,8 @@ __all__ = [
     "holds_measurements",
     "inverse_deviations",
     "scaled_columns",
+    "scaled_features",
+    "unscaled_rows",
     "unscaled_weights",
 ]
 
@@ -269,12 +271,7 @@ class ScaledTable:
         self, coef: NDArray[np.float32], intercept: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Convert weights of scaled columns to weights of the unscaled features. `coef` is overwritten."""
-        if self.columns is None:
-            return coef, intercept
-        shift, scale = self.columns
-        np.multiply(coef, scale, out=coef, casting="same_kind")
-        # The rounded weights are used here, so that the scores of the column means do not change.
-        return coef, (intercept - _products(coef, shift)).astype(np.float32)
+        return unscaled_rows(coef, intercept, self.columns)
 
     def scaled(
         self, coef: NDArray[np.float32], intercept: NDArray[np.float32]
@@ -292,6 +289,33 @@ def _products(coef: NDArray[np.float32], shift: NDArray[np.float64]) -> NDArray[
     # Unlike `@`, this makes no copy of `coef` in double precision, and uses one thread.
     products: NDArray[np.float64] = np.einsum("ij,j->i", coef, shift)
     return products
+
+
+def scaled_features(
+    X: csr_array | NDArray[Any],
+    sample_weight: NDArray[np.float32] | None,
+    normalize: bool | str,
+    *,
+    center: bool,
+) -> ScaledFeatures | ScaledTable:
+    """Return scaled features, which are dense if X is dense."""
+    if isinstance(X, np.ndarray):
+        return ScaledTable(X, sample_weight, normalize, center=center)
+    return ScaledFeatures(X, sample_weight, normalize, center=center)
+
+
+def unscaled_rows(
+    coef: NDArray[np.float32],
+    intercept: NDArray[np.float32],
+    columns: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Convert dense weights of scaled columns, as in `unscaled_weights`. `coef` is overwritten."""
+    if columns is None:
+        return coef, intercept
+    shift, scale = columns
+    np.multiply(coef, scale, out=coef, casting="same_kind")
+    # The rounded weights are used here, so that the scores of the column means do not change.
+    return coef, (intercept - _products(coef, shift)).astype(np.float32)
 
 
 def core_table(X: NDArray[Any]) -> NDArray[Any]:

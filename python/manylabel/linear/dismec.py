@@ -26,7 +26,7 @@ from manylabel.estimator.held_out import (
 from manylabel.estimator.parameters import fixed_threshold
 from manylabel.estimator.progress import Progress, Tell, reported
 from manylabel.estimator.registry import register
-from manylabel.estimator.scaling import ScaledFeatures, ScaledTable, core_table
+from manylabel.estimator.scaling import ScaledFeatures, ScaledTable, core_table, scaled_features
 from manylabel.estimator.schema import Array, Scalar, Schema, Weights
 from manylabel.estimator.surgery import EditableLabels
 from manylabel.estimator.validation import check_training_set, known_ones
@@ -314,7 +314,7 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         n_labels = y.shape[1]
         costs = label_costs(n_labels, label_weight, propensities)
         factors = None if costs is None else (costs.positive, costs.negative)
-        scaled = _scaled(X, sample_weight, self.normalize, center=params["fit_intercept"])
+        scaled = scaled_features(X, sample_weight, self.normalize, center=params["fit_intercept"])
         params |= {"learn_cut": threshold is None, "normalize": scaled.by_row}
         with reported(n_labels, "label", params["verbose"], progress) as report:
             if params["C"] == "auto":
@@ -434,7 +434,7 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     ) -> DiSMECClassifier:
         if self.C != "auto":
             return self
-        scaled = _scaled(X, sample_weight, self.normalize, center=self.fit_intercept)
+        scaled = scaled_features(X, sample_weight, self.normalize, center=self.fit_intercept)
         model: DiSMECClassifier = clone(self)
         if model.normalize == "auto":
             model.normalize = "rows" if scaled.by_row else "columns"
@@ -507,14 +507,6 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
             first = _USUAL_C_OF_UNIT_ROWS[self.loss] if scaled.by_row else _USUAL_C
             return best_ranked_strength(precisions, first, _LEAST_C, _MOST_C)
         return best_strength(loss, clearly_lower, _USUAL_C, _LEAST_C, _MOST_C)
-
-
-def _scaled(
-    X: Any, sample_weight: NDArray[np.float32] | None, normalize: bool | str, *, center: bool
-) -> ScaledFeatures | ScaledTable:
-    """Return scaled features, which are dense if X is dense."""
-    kind = ScaledTable if isinstance(X, np.ndarray) else ScaledFeatures
-    return kind(X, sample_weight, normalize, center=center)
 
 
 def _squared_hinge(margins: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,7 +1,8 @@
 """Pieces of the fit of `DiSMECClassifier`.
 
-The fit divides the labels into panels. A panel has up to sixteen labels of similar frequency, or up to
-thirty-two if the labels are rare. A piece is the fit of a range of panels.
+The fit divides the labels into units. With a sparse X, a unit is a panel: up to sixteen labels of similar
+frequency, or up to thirty-two if the labels are rare. With a dense X, a unit has up to 256 labels. A piece
+is the fit of a range of units.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csc_array, csr_array, vstack
 
 from manylabel import _core
 from manylabel.estimator.base import core_rows
@@ -19,7 +20,13 @@ from manylabel.estimator.costs import LabelCosts
 from manylabel.estimator.parameters import fixed_threshold
 from manylabel.estimator.pieces import Arrays
 from manylabel.estimator.progress import Tell
-from manylabel.estimator.scaling import ScaledFeatures, unscaled_weights
+from manylabel.estimator.scaling import (
+    ScaledTable,
+    core_table,
+    scaled_features,
+    unscaled_rows,
+    unscaled_weights,
+)
 from manylabel.linear.prepared import has_frequent_labels, prepared_rows
 
 if TYPE_CHECKING:
@@ -40,16 +47,17 @@ def prepared_for(X: csr_array, Y: csr_array, params: dict[str, Any], report: Tel
 
 
 class DiSMECPieces:
-    """The training set of a fit, and methods that fit ranges of panels to it; see `Pieces`."""
+    """The training set of a fit, and methods that fit ranges of units to it; see `Pieces`."""
 
-    most_units = 32
+    most_units = 32  # panels of a sparse X
     has_end = False
     has_rounds = False
+    takes_dense = True
 
     def __init__(
         self,
         estimator: DiSMECClassifier,
-        X: csr_array,
+        X: csr_array | NDArray[Any],
         Y: csr_array,
         sample_weight: NDArray[np.float32] | None,
         costs: LabelCosts | None,
@@ -57,22 +65,25 @@ class DiSMECPieces:
         report: Tell,
     ) -> None:
         params = estimator.parameters.check(estimator)
-        scaled = ScaledFeatures(X, sample_weight, estimator.normalize, center=params["fit_intercept"])
+        scaled = scaled_features(X, sample_weight, estimator.normalize, center=params["fit_intercept"])
         threshold = fixed_threshold(params["threshold"])
         params |= {"learn_cut": threshold is None, "normalize": scaled.by_row, "C": float(choice["C"])}
-        prepared = prepared_for(scaled.X, Y, params, report)
-        self._n_jobs = params["n_jobs"]
-        self._n_features = X.shape[1]
-        examples = (scaled.X, Y, sample_weight)
         factors = None if costs is None else (costs.positive, costs.negative)
-        self._task = _core.DismecTask(
-            examples, prepared, factors, params, (self._n_jobs, lambda _: report(0))
-        )
+        self._n_jobs = params["n_jobs"]
+        job = (self._n_jobs, lambda _: report(0))
+        self._task: _core.DismecTask | _core.DismecDenseTask
+        if isinstance(scaled, ScaledTable):
+            self.most_units = 1
+            examples = (core_table(scaled.X), Y, sample_weight)
+            self._task = _core.DismecDenseTask(examples, scaled.columns, factors, params, job)
+        else:
+            prepared = prepared_for(scaled.X, Y, params, report)
+            self._task = _core.DismecTask((scaled.X, Y, sample_weight), prepared, factors, params, job)
 
     @staticmethod
     def choose(
         estimator: DiSMECClassifier,
-        X: csr_array,
+        X: csr_array | NDArray[Any],
         Y: csr_array,
         sample_weight: NDArray[np.float32] | None,
         costs: LabelCosts | None,
@@ -80,7 +91,7 @@ class DiSMECPieces:
     ) -> Arrays:
         """Choose the values that all pieces share: C and the scaling of the columns."""
         params = estimator.parameters.check(estimator)
-        scaled = ScaledFeatures(X, sample_weight, estimator.normalize, center=params["fit_intercept"])
+        scaled = scaled_features(X, sample_weight, estimator.normalize, center=params["fit_intercept"])
         C = params["C"]
         if C == "auto":
             C = estimator._chosen_strength(scaled, Y, sample_weight, costs, report)
@@ -91,8 +102,8 @@ class DiSMECPieces:
 
     @property
     def n_units(self) -> int:
-        """Number of panels. A panel is never divided between pieces."""
-        return self._task.n_panels
+        """Number of units. A unit is never divided between pieces."""
+        return self._task.n_units
 
     @property
     def stages(self) -> list[int]:
@@ -103,18 +114,13 @@ class DiSMECPieces:
         """Do nothing, because the fit has only one stage."""
 
     def fit(self, first: int, end: int, report: Tell) -> Arrays:
-        """Fit the panels (groups of labels) from `first` to ``end - 1``."""
-        labels, (indptr, indices, data), intercept, n_iter, tally = self._task.fit(
-            first, end, (self._n_jobs, report)
-        )
-        piece: Arrays = {
-            "labels": labels,
-            "indptr": indptr,
-            "indices": indices,
-            "data": data,
-            "intercept": intercept,
-            "n_iter": n_iter,
-        }
+        """Fit the units (groups of labels) from `first` to ``end - 1``."""
+        labels, weights, intercept, n_iter, tally = self._task.fit(first, end, (self._n_jobs, report))
+        piece: Arrays = {"labels": labels, "intercept": intercept, "n_iter": n_iter}
+        if isinstance(weights, np.ndarray):
+            piece["weights"] = weights
+        else:
+            piece["indptr"], piece["indices"], piece["data"] = weights
         if tally is not None:
             piece["wanted"], piece["scores"], piece["score_weights"] = np.float64(tally[0]), *tally[1:]
         return piece
@@ -124,27 +130,20 @@ class DiSMECPieces:
         estimator: DiSMECClassifier, choice: Arrays, shape: tuple[int, int], pieces: Sequence[Arrays]
     ) -> None:
         """Set the fitted attributes from the results of all pieces. `shape` is (n_labels, n_features)."""
-        n_labels, n_features = shape
-        labels = np.concatenate([piece["labels"] for piece in pieces] or [np.empty(0, np.int32)])
-        rows: list[Any] = [
-            core_rows((piece["indptr"], piece["indices"], piece["data"]), (len(piece["labels"]), n_features))
-            for piece in pieces
-        ]
-        # The labels that occur in no training row have empty rows, which come after the other rows.
-        rows.append(csr_array((n_labels - len(labels), n_features), dtype=np.float32))
-        unseen = np.setdiff1d(np.arange(n_labels), labels)
-        order = np.argsort(np.concatenate([labels, unseen]))
-        coef = csr_array(vstack(rows, format="csr"))[order].tocsc()
+        n_labels = shape[0]
         intercept = np.full(n_labels, -np.inf, dtype=np.float32)
         n_iter = np.zeros(n_labels, dtype=np.int32)
         for piece in pieces:
             intercept[piece["labels"]] = piece["intercept"]
             n_iter[piece["labels"]] = piece["n_iter"]
         columns = (choice["shift"], choice["scale"]) if "shift" in choice else None
-        estimator.coef_, intercept = unscaled_weights(coef, intercept, columns)
+        if "weights" in pieces[0]:
+            estimator.coef_, intercept = unscaled_rows(_dense_weights(shape, pieces), intercept, columns)
+        else:
+            estimator.coef_, intercept = unscaled_weights(_sparse_weights(shape, pieces), intercept, columns)
         threshold = fixed_threshold(estimator.parameters.check(estimator)["threshold"])
         cut = None
-        if pieces and "wanted" in pieces[0]:
+        if "wanted" in pieces[0]:
             scores, weights = (
                 np.concatenate([piece[name] for piece in pieces]) for name in ("scores", "score_weights")
             )
@@ -155,3 +154,26 @@ class DiSMECPieces:
         estimator.normalize_ = bool(choice["by_row"])
         estimator.classes_ = np.arange(n_labels)
         estimator._warn_of_unfinished(stacklevel=4)
+
+
+def _sparse_weights(shape: tuple[int, int], pieces: Sequence[Arrays]) -> csc_array:
+    """Return the weights of all labels. Labels that occur in no training row have no weights."""
+    n_labels, n_features = shape
+    labels = np.concatenate([piece["labels"] for piece in pieces])
+    rows: list[Any] = [
+        core_rows((piece["indptr"], piece["indices"], piece["data"]), (len(piece["labels"]), n_features))
+        for piece in pieces
+    ]
+    # The labels that occur in no training row have empty rows, which come after the other rows.
+    rows.append(csr_array((n_labels - len(labels), n_features), dtype=np.float32))
+    unseen = np.setdiff1d(np.arange(n_labels), labels)
+    order = np.argsort(np.concatenate([labels, unseen]))
+    return csr_array(vstack(rows, format="csr"))[order].tocsc()
+
+
+def _dense_weights(shape: tuple[int, int], pieces: Sequence[Arrays]) -> NDArray[np.float32]:
+    """Return the weights of all labels, which are 0 for labels that occur in no training row."""
+    weights = np.zeros(shape, dtype=np.float32)
+    for piece in pieces:
+        weights[piece["labels"]] = piece["weights"]
+    return weights

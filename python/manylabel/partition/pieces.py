@@ -41,6 +41,7 @@ class BlockPieces:
     most_units = 1
     has_end = False
     has_rounds = False
+    takes_dense = False
 
     def __init__(
         self,

@@ -36,6 +36,7 @@ class TreePieces:
     most_units = 8
     has_end = True
     has_rounds = False
+    takes_dense = False
 
     def __init__(
         self,

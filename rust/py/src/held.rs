@@ -7,6 +7,7 @@ use crate::csr::Attributes;
 use manylabel_base::Error;
 use manylabel_base::range::same;
 use manylabel_sparse::{CsrView, Index};
+use numpy::ndarray::{ArrayView2, Ix2, RawArrayView};
 use numpy::{Element, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyTypeError};
 use pyo3::prelude::*;
@@ -78,6 +79,38 @@ impl<'a, 'py> FromPyObject<'a, 'py> for HeldHalf {
         // The view keeps the array alive.
         let bits = array.call_method1("view", ("uint16",))?;
         Ok(Self(bits.extract()?))
+    }
+}
+
+/// The values of a matrix with any strides.
+pub(crate) struct HeldView<T> {
+    values: RawArrayView<T, Ix2>,
+    /// A reference that keeps the values alive.
+    _array: Py<PyAny>,
+}
+
+// SAFETY: the values are plain numbers, and are only read through this type.
+unsafe impl<T: Element> Send for HeldView<T> {}
+// SAFETY: the values are plain numbers, and are only read through this type.
+unsafe impl<T: Element> Sync for HeldView<T> {}
+
+impl<T> HeldView<T> {
+    /// Borrows the values.
+    pub(crate) fn view(&self) -> ArrayView2<'_, T> {
+        // SAFETY: as for `Held`.
+        unsafe { self.values.deref_into_view() }
+    }
+}
+
+impl<'a, 'py, T: Element + 'a> FromPyObject<'a, 'py> for HeldView<T> {
+    type Error = PyErr;
+
+    fn extract(array: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let values: PyReadonlyArray2<'py, T> = array.extract()?;
+        Ok(Self {
+            values: values.as_array().raw_view(),
+            _array: array.to_owned().unbind(),
+        })
     }
 }
 

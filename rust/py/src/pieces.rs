@@ -102,7 +102,13 @@ type PyPiece<'py> = (
 );
 
 /// The total weight of the pairs to predict, and the scores of held-out pairs with their weights.
-type PyTally<'py> = (f64, F32s<'py>, F64s<'py>);
+pub(crate) type PyTally<'py> = (f64, F32s<'py>, F64s<'py>);
+
+/// Returns the statistics for the threshold as Python objects.
+pub(crate) fn told<'py>(py: Python<'py>, tally: &Tally) -> PyResult<PyTally<'py>> {
+    let (scores, weights): (Vec<_>, Vec<_>) = tally.pairs().iter().copied().unzip();
+    Ok((tally.wanted(), handed(py, scores)?, handed(py, weights)?))
+}
 
 #[pymethods]
 impl DismecTask {
@@ -134,9 +140,9 @@ impl DismecTask {
         Ok(Self(cell))
     }
 
-    /// The number of panels.
+    /// The number of units, which are panels.
     #[getter]
-    fn n_panels(&self) -> usize {
+    fn n_units(&self) -> usize {
         self.0.with_dependent(|_, task| task.n_panels())
     }
 
@@ -153,10 +159,7 @@ impl DismecTask {
             .with_dependent(|_, task| job.run(py, |watch| task.fit(first..end, watch)))?;
         let labels = piece.labels.iter().map(|&label| label as i32);
         let labels = collected("number of labels", labels).map_err(to_py)?;
-        let tally = piece.tally.map(|tally| {
-            let (scores, weights): (Vec<_>, Vec<_>) = tally.pairs().iter().copied().unzip();
-            PyResult::Ok((tally.wanted(), handed(py, scores)?, handed(py, weights)?))
-        });
+        let tally = piece.tally.map(|tally| told(py, &tally));
         Ok((
             handed(py, labels)?,
             csr_arrays(py, piece.weights)?,

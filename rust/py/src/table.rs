@@ -3,42 +3,53 @@
 
 use crate::arrays::{F32Rows, F32s, F64s, I32s, handed};
 use crate::csr::{PyCsr, PyFactors, values};
-use crate::held::{Held, HeldMatrix, interruptible};
+use crate::held::{Held, HeldMatrix, HeldView, interruptible};
 use crate::linear::{checked, counts};
 use crate::params::Named;
+use crate::pieces::{PyTally, told};
 use crate::run::{Job, run};
 use crate::scorer::{Scorer, Source};
 use manylabel_base::Error;
 use manylabel_base::range::same;
 use manylabel_linear::DenseScorer;
-use manylabel_linear::dismec::{DenseStart, Targets};
+use manylabel_linear::dismec::{DenseStart, DenseTask, Targets};
 use manylabel_score::Model;
 use manylabel_sparse::{Table, TableRows};
 use numpy::{PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
+use self_cell::self_cell;
 
 /// A dense matrix of Python. No element is copied. A matrix in half precision is passed as a view of its bits,
 /// with dtype uint16.
 #[derive(FromPyObject)]
-pub(crate) enum PyTable<'py> {
-    F32(PyReadonlyArray2<'py, f32>),
-    F64(PyReadonlyArray2<'py, f64>),
-    F16(PyReadonlyArray2<'py, u16>),
+pub(crate) enum PyTable {
+    F32(HeldView<f32>),
+    F64(HeldView<f64>),
+    F16(HeldView<u16>),
 }
 
-impl PyTable<'_> {
+impl PyTable {
     /// Borrows the array.
     fn view(&self) -> Table<'_> {
         match self {
-            Self::F16(x) => Table::F16(x.as_array()),
-            Self::F32(x) => Table::F32(x.as_array()),
-            Self::F64(x) => Table::F64(x.as_array()),
+            Self::F16(x) => Table::F16(x.view()),
+            Self::F32(x) => Table::F32(x.view()),
+            Self::F64(x) => Table::F64(x.view()),
         }
     }
 }
 
+/// X, Y and the weights of the rows or None.
+type Examples<'py> = (PyTable, PyCsr<'py>, Option<PyReadonlyArray1<'py, f32>>);
+
 /// The shift and the scale of each column.
 type PyColumns<'py> = (PyReadonlyArray1<'py, f64>, PyReadonlyArray1<'py, f64>);
+
+/// Borrows the shift and the scale of each column.
+fn slices<'a>(columns: Option<&'a PyColumns<'_>>) -> PyResult<Option<(&'a [f64], &'a [f64])>> {
+    let columns = columns.map(|(shift, scale)| Ok((shift.as_slice()?, scale.as_slice()?)));
+    columns.transpose()
+}
 
 /// Returns the shift and the scale of each column of a dense X. [`standardize_columns`] computes the same numbers
 /// for a sparse X.
@@ -47,7 +58,7 @@ type PyColumns<'py> = (PyReadonlyArray1<'py, f64>, PyReadonlyArray1<'py, f64>);
 #[pyfunction]
 pub(crate) fn column_scaling<'py>(
     py: Python<'py>,
-    x: PyTable<'py>,
+    x: PyTable,
     sample_weight: Option<PyReadonlyArray1<'py, f32>>,
     center: bool,
 ) -> PyResult<(F64s<'py>, F64s<'py>)> {
@@ -76,7 +87,7 @@ pub(crate) fn column_scaling<'py>(
 )]
 pub(crate) fn fit_dismec_dense<'py>(
     py: Python<'py>,
-    examples: (PyTable<'py>, PyCsr<'py>, Option<PyReadonlyArray1<'py, f32>>),
+    examples: Examples<'py>,
     columns: Option<PyColumns<'py>>,
     start: Option<(PyReadonlyArray2<'py, f32>, PyReadonlyArray1<'py, f32>)>,
     factors: Option<PyFactors<'py>>,
@@ -91,10 +102,7 @@ pub(crate) fn fit_dismec_dense<'py>(
         examples.1.unchecked("Y")?,
         values(examples.2.as_ref())?,
     );
-    let columns = match &columns {
-        None => None,
-        Some((shift, scale)) => Some((shift.as_slice()?, scale.as_slice()?)),
-    };
+    let columns = slices(columns.as_ref())?;
     let start = match &start {
         None => None,
         Some((weights, intercept)) => Some(DenseStart {
@@ -120,6 +128,90 @@ pub(crate) fn fit_dismec_dense<'py>(
         counts(py, &model.n_iter)?,
         model.cut,
     ))
+}
+
+self_cell!(
+    struct Cell {
+        owner: PyTable,
+
+        #[not_covariant]
+        dependent: DenseTask,
+    }
+);
+
+/// The training set of `DiSMEC` with a dense X, for fits of ranges of units. A unit is a group of up to 256 labels.
+#[pyclass(frozen, module = "manylabel._core")]
+pub(crate) struct DismecDenseTask(Cell);
+
+/// The result of a piece: the labels; their weights (labels of the piece, `n_features`); their intercepts; their numbers
+/// of iterations; and the statistics for the threshold or None.
+type PyPiece<'py> = (
+    I32s<'py>,
+    F32Rows<'py>,
+    F32s<'py>,
+    I32s<'py>,
+    Option<PyTally<'py>>,
+);
+
+#[pymethods]
+impl DismecDenseTask {
+    /// Prepares a training set. The arguments are those of [`fit_dismec_dense`].
+    #[new]
+    fn new(
+        py: Python<'_>,
+        examples: Examples<'_>,
+        columns: Option<PyColumns<'_>>,
+        factors: Option<PyFactors<'_>>,
+        params: Named<'_>,
+        job: Job,
+    ) -> PyResult<Self> {
+        let by_row: bool = params.get("normalize")?;
+        let ones: bool = params.get("fit_intercept")?;
+        let params = checked(&params)?;
+        let (x, y, sample_weight) = examples;
+        let (y, sample_weight) = (y.unchecked("Y")?, values(sample_weight.as_ref())?);
+        let columns = slices(columns.as_ref())?;
+        let factors = factors.map(|factors| factors.to_owned()).transpose()?;
+        let cell = job.run(py, |watch| {
+            let y = y.to_labels()?;
+            let targets = Targets {
+                labels: y.view(),
+                factors: factors.as_deref(),
+            };
+            Cell::try_new(x, |x| {
+                let rows = TableRows::new(x.view(), columns, by_row, ones, watch)?;
+                params.dense_task(rows, targets, sample_weight, watch)
+            })
+        })?;
+        Ok(Self(cell))
+    }
+
+    /// The number of units.
+    #[getter]
+    fn n_units(&self) -> usize {
+        self.0.with_dependent(|_, task| task.n_units())
+    }
+
+    /// Fits the units `first..end`.
+    fn fit<'py>(
+        &self,
+        py: Python<'py>,
+        first: usize,
+        end: usize,
+        job: Job,
+    ) -> PyResult<PyPiece<'py>> {
+        self.0.with_dependent(|_, task| {
+            let piece = job.run(py, |watch| task.fit(first..end, watch))?;
+            let shape = [piece.labels.len(), task.n_features()];
+            Ok((
+                counts(py, &piece.labels)?,
+                handed(py, piece.weights)?.reshape(shape)?,
+                handed(py, piece.intercept)?,
+                counts(py, &piece.n_iter)?,
+                piece.tally.map(|tally| told(py, &tally)).transpose()?,
+            ))
+        })
+    }
 }
 
 /// The attributes of a fitted estimator with dense weights that scoring needs.

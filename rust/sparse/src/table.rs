@@ -260,7 +260,7 @@ impl<'a> TableRows<'a> {
     /// [`Error::Stopped`] if the caller requested a stop.
     pub fn new(
         table: Table<'a>,
-        columns: Option<(&'a [f64], &'a [f64])>,
+        columns: Option<(&[f64], &[f64])>,
         unit: bool,
         ones: bool,
         watch: &Watch,

@@ -70,7 +70,7 @@ mod targets;
 mod unseen;
 
 pub use block::{Block, Forgotten, Solution};
-pub use dense::{DenseModel, DenseStart};
+pub use dense::{DenseModel, DensePiece, DenseStart, DenseTask};
 pub use effort::Effort;
 pub use fit::Model;
 pub use params::{Checked, Loss, Params, Solver};

@@ -1,4 +1,4 @@
-//! Fits all labels, one group after the other, and prunes the weights.
+//! Fits ranges of labels, one group after the other, and prunes the weights.
 
 use super::Problem;
 use super::descend::{Descent, Stop, descend};
@@ -11,10 +11,11 @@ use crate::dismec::problem::{check_magnitude, costs};
 use crate::dismec::unseen::{Sample, Unseen};
 use crate::dismec::{Checked, Effort, Loss, Solver, Targets};
 use manylabel_base::range::{same, same_rows};
-use manylabel_base::{Error, Watch, collected, filled, parts};
+use manylabel_base::{Error, Watch, collected, copied, filled, parts};
 use manylabel_sparse::TableRows;
 use rayon::prelude::*;
 use std::cmp::Reverse;
+use std::ops::Range;
 
 /// The tolerance of rare labels with [`Solver::Fast`], divided by `tol`. The weights from which the steps begin
 /// have gradients of about this size, so that most rare labels need no step or one step.
@@ -25,7 +26,7 @@ pub(super) const LOOSE: f64 = 10.0;
 /// eurlex57k and citeulike-t, the precision at 1 changes by less than 0.3 points, and a fit takes half of the steps.
 pub(super) const LEAST_GAIN: f64 = 0.5;
 
-/// Number of labels whose starts are computed in parallel, before they are fitted group by group.
+/// Number of labels of a unit. Their starts are computed in parallel, before they are fitted group by group.
 const LABELS_AT_ONCE: usize = 256;
 
 /// A model with dense weights.
@@ -51,6 +52,36 @@ pub struct DenseStart<'a> {
     pub intercept: &'a [f32],
 }
 
+/// A training set with dense features, and its labels in the order in which they are fitted.
+///
+/// The fit consists of units of up to 256 labels. The weights of a unit depend only on the data, the parameters and
+/// the unit. So units can be fitted at different times, in different processes and on different machines, and the
+/// result is the same as that of one fit, bit for bit.
+pub struct DenseTask<'a> {
+    params: Checked,
+    problem: Problem<'a>,
+    order: Frequencies,
+    /// The held-out rows, or None if no threshold is learned.
+    unseen: Option<Unseen>,
+    /// The matrices from which the starts of labels are computed.
+    start: Option<Start>,
+}
+
+/// The fitted weights of a range of units.
+#[derive(Debug, Clone)]
+pub struct DensePiece {
+    /// The labels of the piece, in the order in which they are fitted.
+    pub labels: Vec<u32>,
+    /// The weights, in the order of `labels`; shape (labels of the piece, `n_features`).
+    pub weights: Vec<f32>,
+    /// The intercepts, in the order of `labels`.
+    pub intercept: Vec<f32>,
+    /// The number of steps of each label, in the order of `labels`.
+    pub n_iter: Vec<u32>,
+    /// The scores of held-out rows that may influence the threshold. `None` if no threshold is learned.
+    pub tally: Option<Tally>,
+}
+
 impl Checked {
     /// Fits weights to dense rows for each label of `y`. The arguments and the objective are those of
     /// [`fit`](Self::fit), except that `rows` are scaled already, and have a column of ones if intercepts are
@@ -64,14 +95,31 @@ impl Checked {
     /// # Errors
     ///
     /// Returns the same errors as [`fit`](Self::fit), or [`Error::Param`] if the loss is not the squared hinge loss.
-    pub fn fit_dense<'a>(
+    pub fn fit_dense<'y>(
         &self,
         rows: TableRows<'_>,
-        y: impl Into<Targets<'a>>,
+        y: impl Into<Targets<'y>>,
         weights: Option<&[f32]>,
         start: Option<DenseStart<'_>>,
         watch: &Watch,
     ) -> Result<DenseModel, Error> {
+        self.dense_task(rows, y, weights, watch)?
+            .model(start, watch)
+    }
+
+    /// Prepares a training set, to fit ranges of units with these parameters. The arguments are those of
+    /// [`fit_dense`](Self::fit_dense).
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`fit_dense`](Self::fit_dense).
+    pub fn dense_task<'a, 'y>(
+        &self,
+        rows: TableRows<'a>,
+        y: impl Into<Targets<'y>>,
+        weights: Option<&[f32]>,
+        watch: &Watch,
+    ) -> Result<DenseTask<'a>, Error> {
         if self.0.loss != Loss::SquaredHinge {
             return Err(Error::Param {
                 name: "loss",
@@ -93,29 +141,9 @@ impl Checked {
             cost,
             moments,
         };
-        self.fit_problem(&problem, start, watch)
-    }
-
-    fn fit_problem(
-        &self,
-        problem: &Problem<'_>,
-        given: Option<DenseStart<'_>>,
-        watch: &Watch,
-    ) -> Result<DenseModel, Error> {
-        let n_labels = problem.outputs.rows_of_label.n_rows();
-        let (n_rows, dim) = (problem.rows.n_rows(), problem.rows.dim());
-        let n_features = dim - usize::from(self.0.fit_intercept);
-        if let Some(given) = given {
-            same("labels with weights", n_labels, given.intercept.len())?;
-            same("weights", n_labels * n_features, given.weights.len())?;
-        }
-        let Frequencies {
-            labels,
-            is_rare,
-            of_sample,
-        } = self.frequencies(problem)?;
+        let order = self.frequencies(&problem)?;
         let drawn = (0u32..)
-            .zip(&of_sample)
+            .zip(&order.of_sample)
             .filter(|(_, weight)| **weight > 0.0);
         let unseen = if self.0.learn_cut {
             let drawn = drawn.map(|(label, &weight)| (label, weight));
@@ -127,53 +155,14 @@ impl Checked {
         } else {
             None
         };
-        let n_weights = n_labels
-            .checked_mul(n_features)
-            .ok_or_else(|| Error::TooLarge {
-                what: "the weights",
-                got: format!("{n_labels} x {n_features} numbers do not fit in memory"),
-            })?;
-        let mut model = DenseModel {
-            weights: filled("the weights", 0.0, n_weights)?,
-            intercept: filled("number of labels", f32::NEG_INFINITY, n_labels)?,
-            n_iter: filled("number of labels", 0, n_labels)?,
-            cut: None,
-        };
-        let mut tally = unseen.as_ref().map(Unseen::tally);
-        let start = Start::new(problem, watch)?;
-        for labels in labels.chunks(LABELS_AT_ONCE) {
-            let panels = panels(problem, labels)?;
-            let begun = panels
-                .par_iter()
-                .map(|labels| begin(problem, start.as_ref(), labels, watch));
-            let begun = parts(begun)?;
-            let begun = collected("number of labels", begun.into_iter().flatten())?;
-            let of_group = size(n_rows, dim);
-            for (labels, begun) in labels.chunks(of_group).zip(begun.chunks(of_group)) {
-                let stop = self.stop(problem, labels, begun, &is_rare)?;
-                let mut group =
-                    Group::new(problem, manylabel_base::copied("number of labels", labels)?)?;
-                fill(&mut group, begun, given, n_features);
-                group.score(problem, watch)?;
-                let costs = (&problem.cost[..], problem.total_cost);
-                let found = descend(
-                    problem,
-                    costs,
-                    Some(stop),
-                    self.0.max_iter,
-                    &mut group,
-                    watch,
-                )?;
-                drop(group);
-                self.keep(labels, &found, &mut model);
-                if let (Some(unseen), Some(tally)) = (&unseen, &mut tally) {
-                    drop_scores(problem, labels, &found, &of_sample, unseen, tally, watch)?;
-                }
-                watch.step(labels.len())?;
-            }
-        }
-        model.cut = tally.and_then(|mut tally| tally.cut(0.0));
-        Ok(model)
+        let start = Start::new(&problem, watch)?;
+        Ok(DenseTask {
+            params: self.clone(),
+            problem,
+            order,
+            unseen,
+            start,
+        })
     }
 
     /// Returns when each label of a group has converged.
@@ -238,21 +227,147 @@ impl Checked {
         })
     }
 
-    /// Copies the weights of a group to the model, without weights that are pruned.
-    fn keep(&self, labels: &[u32], found: &Descent, model: &mut DenseModel) {
+    /// Copies the weights of a group to `places` of the model, without weights that are pruned.
+    fn keep(
+        &self,
+        places: impl ExactSizeIterator<Item = usize>,
+        found: &Descent,
+        model: &mut DenseModel,
+    ) {
         let prune = self.0.prune as f32;
         let n_features = model.weights.len() / model.intercept.len();
-        let width = labels.len().next_multiple_of(LANES);
-        for (lane, (&label, &n_iter)) in labels.iter().zip(&found.n_iter).enumerate() {
-            let label = label as usize;
+        let width = places.len().next_multiple_of(LANES);
+        for (lane, (place, &n_iter)) in places.zip(&found.n_iter).enumerate() {
             let mut of_lane = found.weights[lane..].iter().step_by(width).copied();
-            let out = &mut model.weights[label * n_features..][..n_features];
+            let out = &mut model.weights[place * n_features..][..n_features];
             for (out, weight) in out.iter_mut().zip(of_lane.clone()) {
                 *out = if weight.abs() >= prune { weight } else { 0.0 };
             }
-            model.intercept[label] = of_lane.nth(n_features).unwrap_or(0.0);
-            model.n_iter[label] = n_iter.max(1);
+            model.intercept[place] = of_lane.nth(n_features).unwrap_or(0.0);
+            model.n_iter[place] = n_iter.max(1);
         }
+    }
+}
+
+impl DenseTask<'_> {
+    /// Returns the number of units.
+    pub fn n_units(&self) -> usize {
+        self.order.labels.len().div_ceil(LABELS_AT_ONCE)
+    }
+
+    /// Returns the number of features of X.
+    pub fn n_features(&self) -> usize {
+        self.problem.rows.dim() - usize::from(self.params.0.fit_intercept)
+    }
+
+    /// Fits a range of units, on all threads of the pool. Units after the last one are ignored. `watch` counts finished
+    /// labels.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`Checked::fit_dense`].
+    ///
+    /// # Panics
+    ///
+    /// Panics if the range ends before it starts.
+    pub fn fit(&self, units: Range<usize>, watch: &Watch) -> Result<DensePiece, Error> {
+        let labels = &self.order.labels;
+        let first_of = |unit: usize| labels.len().min(unit.saturating_mul(LABELS_AT_ONCE));
+        let labels = &labels[first_of(units.start)..first_of(units.end)];
+        let mut model = self.empty(labels.len())?;
+        let tally = self.solve(labels, None, |at, _| at, &mut model, watch)?;
+        Ok(DensePiece {
+            labels: copied("number of labels", labels)?,
+            weights: model.weights,
+            intercept: model.intercept,
+            n_iter: model.n_iter,
+            tally,
+        })
+    }
+
+    /// Fits all units. `given` may have weights from which the steps begin.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`Checked::fit_dense`].
+    pub fn model(&self, given: Option<DenseStart<'_>>, watch: &Watch) -> Result<DenseModel, Error> {
+        let n_labels = self.problem.outputs.rows_of_label.n_rows();
+        if let Some(given) = given {
+            same("labels with weights", n_labels, given.intercept.len())?;
+            same("weights", n_labels * self.n_features(), given.weights.len())?;
+        }
+        let mut model = self.empty(n_labels)?;
+        let of_label = |_, label| label as usize;
+        let tally = self.solve(&self.order.labels, given, of_label, &mut model, watch)?;
+        model.cut = tally.and_then(|mut tally| tally.cut(0.0));
+        Ok(model)
+    }
+
+    /// Returns a model of `n_labels` labels without weights.
+    fn empty(&self, n_labels: usize) -> Result<DenseModel, Error> {
+        let n_features = self.n_features();
+        let n_weights = n_labels
+            .checked_mul(n_features)
+            .ok_or_else(|| Error::TooLarge {
+                what: "the weights",
+                got: format!("{n_labels} x {n_features} numbers do not fit in memory"),
+            })?;
+        Ok(DenseModel {
+            weights: filled("the weights", 0.0, n_weights)?,
+            intercept: filled("number of labels", f32::NEG_INFINITY, n_labels)?,
+            n_iter: filled("number of labels", 0, n_labels)?,
+            cut: None,
+        })
+    }
+
+    /// Fits labels of whole units. `place` maps the position of a label in `labels`, and the label, to its place in
+    /// the model. Returns the scores of the held-out rows, or None if no threshold is learned.
+    fn solve(
+        &self,
+        labels: &[u32],
+        given: Option<DenseStart<'_>>,
+        place: impl Fn(usize, u32) -> usize,
+        model: &mut DenseModel,
+        watch: &Watch,
+    ) -> Result<Option<Tally>, Error> {
+        let (params, problem) = (&self.params, &self.problem);
+        let of_group = size(problem.rows.n_rows(), problem.rows.dim());
+        let mut tally = self.unseen.as_ref().map(Unseen::tally);
+        let mut n_fitted = 0;
+        for labels in labels.chunks(LABELS_AT_ONCE) {
+            let panels = panels(problem, labels)?;
+            let begun = panels
+                .par_iter()
+                .map(|labels| begin(problem, self.start.as_ref(), labels, watch));
+            let begun = parts(begun)?;
+            let begun = collected("number of labels", begun.into_iter().flatten())?;
+            for (labels, begun) in labels.chunks(of_group).zip(begun.chunks(of_group)) {
+                let stop = params.stop(problem, labels, begun, &self.order.is_rare)?;
+                let mut group = Group::new(problem, copied("number of labels", labels)?)?;
+                fill(&mut group, begun, given, self.n_features());
+                group.score(problem, watch)?;
+                let costs = (&problem.cost[..], problem.total_cost);
+                let found = descend(
+                    problem,
+                    costs,
+                    Some(stop),
+                    params.0.max_iter,
+                    &mut group,
+                    watch,
+                )?;
+                drop(group);
+                let places = labels.iter().enumerate();
+                let places = places.map(|(lane, &label)| place(n_fitted + lane, label));
+                params.keep(places, &found, model);
+                if let (Some(unseen), Some(tally)) = (&self.unseen, &mut tally) {
+                    let of_sample = &self.order.of_sample;
+                    drop_scores(problem, labels, &found, of_sample, unseen, tally, watch)?;
+                }
+                n_fitted += labels.len();
+                watch.step(labels.len())?;
+            }
+        }
+        Ok(tally)
     }
 }
 

@@ -25,7 +25,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `fit.rs` | fits all labels, and prunes the weights |
+//! | `fit.rs` | fits ranges of labels, and prunes the weights |
 //! | `moments.rs` | the sum of the rows and the Gram matrix |
 //! | `start.rs` | step 1 |
 //! | `descend.rs` | step 2 |
@@ -37,7 +37,7 @@ mod group;
 mod moments;
 mod start;
 
-pub use fit::{DenseModel, DenseStart};
+pub use fit::{DenseModel, DensePiece, DenseStart, DenseTask};
 
 use super::Outputs;
 use manylabel_sparse::TableRows;
