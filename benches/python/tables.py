@@ -414,7 +414,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "dense": lambda: rows(
         "dense",
         {**same("fit CPU s", "memory MB", "memory / X"), **RANKING},
-        sets=["planted", "eurlex57k-512", "citeulike-t-512"],
+        sets=["planted", "eurlex57k-512", "eurlex57k-1024", "citeulike-t-512"],
         sizes=True,
     ),
     "unknown_gains": lambda: rows(
