@@ -39,8 +39,10 @@ __all__ = ["evaluate", "fit", "predict_topk"]
 # Number of rows that are predicted or stored at a time.
 _ROWS = 1 << 14
 
-# The file of a dense X. The rows of X in the other files of the folder are then empty.
+# The file of a dense X. The rows of X in the files of `convert` are then empty.
 _DENSE = "X.npy"
+# The file of the weights of the rows.
+_WEIGHTS = "weights.npy"
 
 # Seconds to wait until all workers have stopped, after one of them has finished a piece that they share.
 _SECONDS_TO_STOP = 10
@@ -141,10 +143,11 @@ def fit(
     2,000 features and 300 labels takes 0.27 seconds with the method ``fit``, and 0.37 seconds with two
     workers.
 
-    If X and Y are in memory, or if `sample_weight` is given, the client writes X and Y once to the folder
-    `checkpoint`, and every worker memory-maps them. Workers on one machine share the memory. The client
-    computes the blocks of a dask array one after the other, and writes them as sparse rows to the folder
-    ``<checkpoint>-data`` next to `checkpoint`. This folder is not deleted, unless `checkpoint` is None.
+    If X and Y are arrays or sparse matrices, or if `sample_weight` is given, the client writes X and Y once
+    to the folder `checkpoint`, and every worker memory-maps them. Workers on one machine share the memory. A
+    dense X is written as a whole, also if it is mapped from a file. The client computes the blocks of a dask
+    array one after the other, and writes them as sparse rows to the folder ``<checkpoint>-data`` next to
+    `checkpoint`. This folder is not deleted, unless `checkpoint` is None.
 
     Examples
     --------
@@ -353,8 +356,13 @@ def _fit(
         X = _stored_blocks(X, Y, checkpoint.with_name(f"{checkpoint.name}-data"))
         Y = None
     work = shards.Work(estimator, X, Y, sample_weight, checkpoint, n_pieces, **options)
-    data = _stored(work, checkpoint / ".data")
-    arguments = {"checkpoint": str(checkpoint), "data": str(data), "any_cpu": options["any_cpu"]}
+    data, more = _stored(work, checkpoint / ".data")
+    arguments = {
+        "checkpoint": str(checkpoint),
+        "data": str(data),
+        "more": more,
+        "any_cpu": options["any_cpu"],
+    }
     if work.has_rounds:
         _fit_rounds(client, arguments)
         return work.join()
@@ -404,24 +412,32 @@ def _finish(client: Any, futures: list[Any], n_needed: int | None = None) -> Non
         raise
 
 
-def _stored(work: shards.Work, folder: Path) -> Path:
-    """Return a folder with the checked data of a fit. If X is not mapped from a folder, write a new one."""
+def _stored(work: shards.Work, folder: Path) -> tuple[Path, tuple[str, ...]]:
+    """Return a folder with the checked data of a fit. If X is not mapped from a folder, write a new one.
+
+    The second result has the names of the files that the folder has in addition to the files of `convert`.
+    Workers open only these files, because a folder of the user may have files of the same names.
+    """
     X, Y, weights, _ = work.examples
     about = work.folder.about
     mapped = folder_of(X)
     if mapped is not None and weights is None and folder_of(Y, "Y") == mapped:
-        return mapped.resolve()
+        return mapped.resolve(), ()
     identity = f"{about['X']} {about['Y']} {about['sample_weight']}"
     dense = isinstance(X, np.ndarray)
     sparse = csr_array(X.shape, dtype=np.float32) if dense else X
     ranges = (slice(first, first + _ROWS) for first in range(0, X.shape[0], _ROWS))
     store(((sparse[rows], Y[rows]) for rows in ranges), folder, identity)
-    if dense and not (folder / _DENSE).exists():
-        with written_aside(folder / _DENSE, "xb") as file:
-            np.save(file, X)
+    more = []
+    if dense:
+        more.append(_DENSE)
+        if not (folder / _DENSE).exists():
+            with written_aside(folder / _DENSE, "xb") as file:
+                np.save(file, X)
     if weights is not None:
-        np.save(folder / "weights.npy", weights)
-    return folder
+        more.append(_WEIGHTS)
+        np.save(folder / _WEIGHTS, weights)
+    return folder, tuple(more)
 
 
 def _stored_blocks(X: Any, Y: Any, folder: Path) -> Path:
@@ -448,25 +464,28 @@ def _stored_blocks(X: Any, Y: Any, folder: Path) -> Path:
 
 
 @lru_cache(maxsize=1)
-def _opened(checkpoint: str, data: str, made: int, n_threads: int) -> shards.Work:
+def _opened(checkpoint: str, data: str, more: tuple[str, ...], made: int, n_threads: int) -> shards.Work:
     """Open the folder of a fit once per process. `made` is the time at which the fit was begun."""
     X: Any
     X, Y = open_rows(data)
-    if (dense := Path(data, _DENSE)).exists():
-        X = np.load(dense, mmap_mode="r")
-    weights = Path(data, "weights.npy")
-    sample_weight = np.load(weights) if weights.exists() else None
+    if _DENSE in more:
+        X = np.load(Path(data, _DENSE), mmap_mode="r")
+    sample_weight = np.load(Path(data, _WEIGHTS)) if _WEIGHTS in more else None
     return shards.Work.opened(shards.Folder(Path(checkpoint)), (X, Y, sample_weight), n_threads)
 
 
-def _work(checkpoint: str, data: str, any_cpu: bool) -> shards.Work:
+def _work(checkpoint: str, data: str, more: tuple[str, ...], any_cpu: bool) -> shards.Work:
     from distributed import get_worker
 
     worker = get_worker()
-    for folder in (Path(checkpoint, "fit.json"), Path(data, "rows.json")):
+    begun = Path(checkpoint, "fit.json")
+    for folder in (begun, Path(data, "rows.json")):
         if not folder.exists():
             raise ValueError(f"the worker {worker.address} cannot reach the folder {folder.parent}")
-    work = _opened(checkpoint, data, os.stat(Path(checkpoint, "fit.json")).st_mtime_ns, worker.state.nthreads)
+    for name in more:
+        if not Path(data, name).exists():
+            raise ValueError(f"the worker {worker.address} cannot reach the file {Path(data, name)}")
+    work = _opened(checkpoint, data, more, begun.stat().st_mtime_ns, worker.state.nthreads)
     cpu, own = work.folder.about["cpu"], shards.cpu_type()
     if cpu != own and not any_cpu:
         raise ValueError(
@@ -485,20 +504,22 @@ def _one_piece() -> Iterator[Report]:
         yield report
 
 
-def _choose(checkpoint: str, data: str, any_cpu: bool) -> None:
+def _choose(checkpoint: str, data: str, more: tuple[str, ...], any_cpu: bool) -> None:
     with _one_piece() as report:
-        _work(checkpoint, data, any_cpu).choose(report)
+        _work(checkpoint, data, more, any_cpu).choose(report)
 
 
-def _fit_piece(number: int, checkpoint: str, data: str, any_cpu: bool) -> None:
+def _fit_piece(number: int, checkpoint: str, data: str, more: tuple[str, ...], any_cpu: bool) -> None:
     with _one_piece() as report:
-        _work(checkpoint, data, any_cpu).fit([number], report)
+        _work(checkpoint, data, more, any_cpu).fit([number], report)
 
 
-def _fit_share(share: tuple[int, int], checkpoint: str, data: str, any_cpu: bool) -> None:
+def _fit_share(
+    share: tuple[int, int], checkpoint: str, data: str, more: tuple[str, ...], any_cpu: bool
+) -> None:
     """Fit all pieces of an estimator whose fit consists of rounds, together with other workers."""
     with _one_piece() as report:
-        work = _work(checkpoint, data, any_cpu)
+        work = _work(checkpoint, data, more, any_cpu)
         # Each worker chooses, so that the workers start the first round at about the same time.
         work.choose(report)
         work.fit(range(work.n_pieces), report, share)

@@ -122,9 +122,9 @@ def fit(
         With "auto", a piece of a `BlockPartitionClassifier` is one block, a piece of a `LabelTreeClassifier`
         has up to eight nodes, and a piece of a `DiSMECClassifier` or a `Rembrandt` has up to eight groups. If
         the fit of a `DiSMECClassifier` has more than 256 groups, a piece has up to 32 groups. One thread fits
-        a group, so a piece of eight groups uses at most eight threads. If a group has 256 labels, a piece is
-        one group, which all threads fit together. The number of pieces depends only on the data and the
-        parameters.
+        a group, so a piece of eight groups uses at most eight threads. If a group has 256 labels, all threads
+        fit it together. A piece is then one group, if there are up to 4,096 groups. The number of pieces
+        depends only on the data and the parameters.
     piece : tuple of two int, default=(1, 1)
         With ``(i, N)``, this call fits every N-th piece, starting with the i-th piece; 1 <= i <= N. If N
         machines share the folder, each machine must use a different i. With `LabelTreeClassifier`, a piece
@@ -174,15 +174,16 @@ def fit(
     `verbose` may differ between calls.
 
     Each call needs as much memory for X as the method ``fit``. A dense X can be memory-mapped from a file,
-    such as ``numpy.load("X.npy", mmap_mode="r")``. `DiSMECClassifier` and `LabelTreeClassifier`
-    do not copy X if it is a folder and `normalize` does not scale columns. A call with `DiSMECClassifier`
-    needs memory for the weights of one piece only. The call that returns the estimator needs memory for all
-    weights. With `LabelTreeClassifier`, each call sends all rows through the finished levels of the trees,
-    and needs memory for the weights of these levels. With `Rembrandt`, each call copies X and Y, also if X is
-    a folder. Each call reads the pieces of the finished regressions and orthogonalizes their results, in
-    O(n_labels m^2) time for m random vectors. If the parameter `solver` of `Rembrandt` is not "cg", each call
-    also factorizes the Gram matrix once for each penalty. For each group of components, the file of a piece
-    has 32 numbers per label. In the last regression, it has 32 numbers per feature instead.
+    such as ``numpy.load("X.npy", mmap_mode="r")``. X must not change during the fit. `DiSMECClassifier` and
+    `LabelTreeClassifier` do not copy X if it is a folder and `normalize` does not scale columns. A call with
+    `DiSMECClassifier` needs memory for the weights of one piece only. The call that returns the estimator
+    needs memory for all weights. With `LabelTreeClassifier`, each call sends all rows through the finished
+    levels of the trees, and needs memory for the weights of these levels. With `Rembrandt`, each call copies
+    X and Y, also if X is a folder. Each call reads the pieces of the finished regressions and orthogonalizes
+    their results, in O(n_labels m^2) time for m random vectors. If the parameter `solver` of `Rembrandt` is
+    not "cg", each call also factorizes the Gram matrix once for each penalty. For each group of components,
+    the file of a piece has 32 numbers per label. In the last regression, it has 32 numbers per feature
+    instead.
 
     The fit of a `CorrLogClassifier` consists of rounds. A round usually computes a gradient and then takes a
     step. The state of the fit is stored every five seconds, or less often if storing takes more than a

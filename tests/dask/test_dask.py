@@ -68,6 +68,8 @@ def data(tmp_path_factory):
     dump_xc(*make_multilabel(3000, 150, 300, random_state=2), folder / "data.txt")
     convert(folder / "data.txt", folder / "rows")
     X, Y = load_xc(folder / "data.txt")
+    for name in ("X.npy", "weights.npy"):  # files of the user, which are not used
+        np.save(folder / "rows" / name, np.ones((3000, 150)))
     plain = ml.DiSMECClassifier(random_state=0).fit(X, Y)
     plain.save(folder / "model")
     return X, Y, folder, plain
@@ -303,8 +305,13 @@ def test_wrong_folders_and_models(two, tmp_path, data):
     _, _, folder, _ = data
     model = ml.DiSMECClassifier(random_state=0)
     run = manylabel.dask._choose
-    future = two.submit(run, checkpoint="/nowhere", data=str(folder / "rows"), any_cpu=False)
+    future = two.submit(run, checkpoint="/nowhere", data=str(folder / "rows"), more=(), any_cpu=False)
     with pytest.raises(ValueError, match="cannot reach the folder /nowhere"):
+        future.result()
+    (tmp_path / "fit.json").touch()
+    checkpoint, rows = str(tmp_path), str(folder / "rows")
+    future = two.submit(run, checkpoint=checkpoint, data=rows, more=("none.npy",), any_cpu=False)
+    with pytest.raises(ValueError, match=r"cannot reach the file .*none\.npy"):
         future.result()
     with pytest.raises(TypeError, match="cannot be divided into pieces"):
         ml.dask.fit(ml.LEMLClassifier(), folder / "rows", client=two)

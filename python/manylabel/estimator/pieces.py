@@ -31,7 +31,8 @@ class Pieces(Protocol):
     earlier stages. These results also depend only on the data, the parameters and the type of CPU.
     """
 
-    # With an automatic number of pieces, a piece has at most this number of units.
+    # With an automatic number of pieces, a piece has at most this number of units. The number may depend on
+    # X.
     most_units: int
 
     # Whether the last stage is a single short piece that ends the fit. The process that finds the results of
@@ -41,7 +42,7 @@ class Pieces(Protocol):
     # Whether the last piece consists of rounds. All rounds must be made before this piece is fitted.
     has_rounds: bool
 
-    # Whether X may be dense, if the method `fit` of the estimator keeps a dense X dense.
+    # Whether a dense X can be fitted without a conversion to a sparse X.
     takes_dense: bool
 
     def __init__(

@@ -20,7 +20,7 @@ __all__ = [
     "inverse_deviations",
     "scaled_columns",
     "scaled_features",
-    "unscaled_rows",
+    "unscaled_dense",
     "unscaled_weights",
 ]
 
@@ -271,7 +271,7 @@ class ScaledTable:
         self, coef: NDArray[np.float32], intercept: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Convert weights of scaled columns to weights of the unscaled features. `coef` is overwritten."""
-        return unscaled_rows(coef, intercept, self.columns)
+        return unscaled_dense(coef, intercept, self.columns)
 
     def scaled(
         self, coef: NDArray[np.float32], intercept: NDArray[np.float32]
@@ -304,7 +304,7 @@ def scaled_features(
     return ScaledFeatures(X, sample_weight, normalize, center=center)
 
 
-def unscaled_rows(
+def unscaled_dense(
     coef: NDArray[np.float32],
     intercept: NDArray[np.float32],
     columns: tuple[NDArray[np.float64], NDArray[np.float64]] | None,

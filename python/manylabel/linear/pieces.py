@@ -24,7 +24,7 @@ from manylabel.estimator.scaling import (
     ScaledTable,
     core_table,
     scaled_features,
-    unscaled_rows,
+    unscaled_dense,
     unscaled_weights,
 )
 from manylabel.linear.prepared import has_frequent_labels, prepared_rows
@@ -138,7 +138,7 @@ class DiSMECPieces:
             n_iter[piece["labels"]] = piece["n_iter"]
         columns = (choice["shift"], choice["scale"]) if "shift" in choice else None
         if "weights" in pieces[0]:
-            estimator.coef_, intercept = unscaled_rows(_dense_weights(shape, pieces), intercept, columns)
+            estimator.coef_, intercept = unscaled_dense(_dense_weights(shape, pieces), intercept, columns)
         else:
             estimator.coef_, intercept = unscaled_weights(_sparse_weights(shape, pieces), intercept, columns)
         threshold = fixed_threshold(estimator.parameters.check(estimator)["threshold"])

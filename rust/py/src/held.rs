@@ -1,6 +1,6 @@
-//! Holds the numpy arrays that a scorer borrows as long as it exists.
+//! Holds the numpy arrays that a scorer, or the training set of a fit, borrows as long as it exists.
 //!
-//! Nothing is copied: a reference keeps each array alive. If a fitted array is changed in place, the scores
+//! Nothing is copied: a reference keeps each array alive. If an array is changed in place, the scores or the weights
 //! change. Indices are checked again whenever they are used, so a change causes at worst an error.
 
 use crate::csr::Attributes;
@@ -97,7 +97,7 @@ unsafe impl<T: Element> Sync for HeldView<T> {}
 impl<T> HeldView<T> {
     /// Borrows the values.
     pub(crate) fn view(&self) -> ArrayView2<'_, T> {
-        // SAFETY: as for `Held`.
+        // SAFETY: as for `Held`. The functions that check X pass only aligned arrays.
         unsafe { self.values.deref_into_view() }
     }
 }
