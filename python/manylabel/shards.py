@@ -727,24 +727,19 @@ def _checked_piece(piece: Any) -> tuple[int, int]:
 def _checksum(*arrays: Any) -> str:
     checksum = 0
     for array in arrays:
-        for first in range(0, len(array), _ITEMS):
-            part = array[first : first + _ITEMS]
-            # The checksum does not depend on whether indices have 32 or 64 bits.
+        n_rows = max(1, _ITEMS // max(1, array[:1].size))
+        for first in range(0, len(array), n_rows):
+            part = array[first : first + n_rows]
+            # The checksum depends neither on the memory order nor on whether indices have 32 or 64 bits.
             wide = np.ascontiguousarray(part, dtype=np.int64 if part.dtype.kind in "iu" else None)
-            checksum = _core.crc32(wide.view(np.uint8), checksum)
+            checksum = _core.crc32(wide.reshape(-1).view(np.uint8), checksum)
     return f"{checksum:08x}"
 
 
 def _checksum_of_features(X: Any) -> str:
-    if not isinstance(X, np.ndarray):
-        return _checksum(X.indptr, X.indices, X.data)
-    checksum = zlib.crc32(X.dtype.name.encode())
-    n_rows = max(1, _ITEMS // max(1, X.shape[1]))
-    for first in range(0, len(X), n_rows):
-        # The checksum does not depend on the memory order.
-        part = np.ascontiguousarray(X[first : first + n_rows])
-        checksum = _core.crc32(part.reshape(-1).view(np.uint8), checksum)
-    return f"{checksum:08x}"
+    if isinstance(X, np.ndarray):
+        return f"{X.dtype.name} {_checksum(X)}"
+    return _checksum(X.indptr, X.indices, X.data)
 
 
 def _without_seed(description: dict[str, Any]) -> dict[str, Any]:
