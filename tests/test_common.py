@@ -413,7 +413,9 @@ def frozen(value):
 def fits_dense_rows(model):
     """Whether the fit to a dense X has other bits than the fit to a sparse X."""
     inner = model.estimator if type(model) in (LabelCalibrator, DecisionClassifier) else model
-    return isinstance(inner, ml.DiSMECClassifier) and inner.loss == "squared_hinge"
+    return isinstance(inner, ml.LEMLClassifier) or (
+        isinstance(inner, ml.DiSMECClassifier) and inner.loss == "squared_hinge"
+    )
 
 
 def test_form_of_features(fitted_to_few, told_of_few, few, tmp_path):

@@ -31,7 +31,6 @@ __all__ = [
     "fit_calibration",
     "fit_correlated",
     "fit_dismec",
-    "fit_dismec_dense",
     "fit_kmeans",
     "fit_leml",
     "fit_link",
@@ -80,6 +79,9 @@ _Examples: TypeAlias = tuple[csr_array, csr_array, NDArray[np.float32] | None]
 
 # The number of threads, and a function that is called with the amount of work done so far.
 _Job: TypeAlias = tuple[int, Callable[[int], object] | None]
+
+# The total weight of the pairs to predict, and the scores of held-out pairs with their weights.
+_Tally: TypeAlias = tuple[float, NDArray[np.float32], NDArray[np.float64]]
 
 # Sparse or dense features.
 _Features: TypeAlias = csr_array | NDArray[Any]
@@ -140,7 +142,7 @@ class DismecTask:
         _Csr,
         NDArray[np.float32],
         NDArray[np.int32],
-        tuple[float, NDArray[np.float32], NDArray[np.float64]] | None,
+        _Tally | None,
     ]: ...
 
 @final
@@ -153,6 +155,9 @@ class DismecDenseTask:
         params: dict[str, Any],
         job: _Job,
     ) -> DismecDenseTask: ...
+    def model(
+        self, start: tuple[NDArray[np.float32], NDArray[np.float32]] | None, job: _Job
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int32], float | None]: ...
     @property
     def n_units(self) -> int: ...
     def fit(
@@ -162,7 +167,7 @@ class DismecDenseTask:
         NDArray[np.float32],
         NDArray[np.float32],
         NDArray[np.int32],
-        tuple[float, NDArray[np.float32], NDArray[np.float64]] | None,
+        _Tally | None,
     ]: ...
 
 @final
@@ -265,14 +270,6 @@ def fit_dismec(
     params: dict[str, Any],
     job: _Job,
 ) -> tuple[_Csr, NDArray[np.float32], NDArray[np.int32], float | None]: ...
-def fit_dismec_dense(
-    examples: tuple[NDArray[Any], csr_array, NDArray[np.float32] | None],
-    columns: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
-    start: tuple[NDArray[np.float32], NDArray[np.float32]] | None,
-    factors: tuple[NDArray[np.float32], NDArray[np.float32]] | None,
-    params: dict[str, Any],
-    job: _Job,
-) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int32], float | None]: ...
 def fit_kmeans(
     x: csr_array,
     sample_weight: NDArray[np.float32] | None,
@@ -280,7 +277,8 @@ def fit_kmeans(
     job: _Job,
 ) -> tuple[NDArray[np.int32], _Csr, NDArray[np.float32], float]: ...
 def fit_leml(
-    examples: _Examples,
+    examples: tuple[_Features, csr_array, NDArray[np.float32] | None],
+    columns: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
     observed: csr_array | None,
     label_weight: NDArray[np.float32] | None,
     params: dict[str, Any],

@@ -20,7 +20,6 @@ from manylabel.datasets.rows import data_or_rows, folder_of
 from manylabel.embedding import Rembrandt
 from manylabel.estimator.names import column_names, values_of_frame
 from manylabel.estimator.parameters import n_threads
-from manylabel.estimator.surgery import EditableLabels
 from manylabel.estimator.validation import check_object, check_training_set
 from manylabel.linear.dismec import DiSMECClassifier
 from manylabel.memory import as_bytes
@@ -223,7 +222,7 @@ def plan(
     X, Y = data_or_rows(X, Y)
     if column_names(Y) is not None:
         Y = values_of_frame(Y)
-    dense = model._dense if isinstance(model, EditableLabels) else isinstance(model, Rembrandt)
+    dense = getattr(model, "_dense", False)
     in_memory = folder_of(X) is None
     with _MemoryPeak() as of_check:
         X, Y, _ = check_training_set(clone(model), X, Y, None, dense=dense, unknown=True)

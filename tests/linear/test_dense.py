@@ -1,12 +1,11 @@
-"""`DiSMECClassifier` on dense features: the same optimum as on sparse features, read without a copy."""
-
-import tracemalloc
+"""`DiSMECClassifier` on dense features: the same optimum as on sparse features."""
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array, issparse
 
-from manylabel import DiSMECClassifier, _core, load
+from dense_rows import clusters
+from manylabel import DiSMECClassifier, load
 from manylabel.datasets import make_multilabel
 from manylabel.metrics import precision_at_k
 from oracle import linear as oracle
@@ -14,27 +13,10 @@ from oracle import linear as oracle
 MARGINS = {"threshold": "zero", "prune": 0, "random_state": 0}
 
 
-def clusters(n_rows, n_columns, n_labels, seed=0):
-    """Rows with up to three labels, each of which adds its own direction. Columns have different means."""
-    rng = np.random.default_rng(seed)
-    frequency = 1 / np.arange(1, n_labels + 1)
-    frequency /= frequency.sum()
-    centers = rng.normal(size=(n_labels, n_columns))
-    X, Y = rng.normal(size=(n_rows, n_columns)), np.zeros((n_rows, n_labels), dtype=np.int8)
-    for row in range(n_rows):
-        Y[row, rng.choice(n_labels, rng.integers(1, 4), p=frequency)] = 1
-        X[row] += centers[Y[row] > 0].mean(axis=0)
-    return (X + rng.normal(size=n_columns)).astype(np.float32), Y
-
-
 @pytest.fixture(scope="module")
 def data():
     X, Y = clusters(1500, 24, 90)
     return X[:1200], Y[:1200], X[1200:], Y[1200:]
-
-
-def bits(model):
-    return [part.tobytes() for part in (model.coef_, model.intercept_, model.n_iter_)] + [model.threshold_]
 
 
 @pytest.mark.parametrize("normalize", ["columns", "rows", False])
@@ -115,27 +97,6 @@ def test_rankings_and_thresholds_are_those_of_sparse_rows(data):
     np.testing.assert_allclose(*precisions, atol=0.02)
 
 
-def test_same_bits_for_every_memory_order_and_number_of_threads(data):
-    X, Y, *_ = data
-    X = X.astype(np.float16)
-    expected = bits(DiSMECClassifier(random_state=0).fit(X, Y))
-    wide = X.astype(np.float32)
-    padded = np.zeros((len(X), 50), dtype=np.float64)
-    padded[:, ::-2][:, : X.shape[1]] = X
-    forms = [wide, X.astype(np.float64), np.asfortranarray(wide), np.asfortranarray(X)]
-    forms += [padded[:, ::-2][:, : X.shape[1]], np.repeat(wide, 2, axis=0)[::2]]
-    for form in forms:
-        assert bits(DiSMECClassifier(random_state=0).fit(form, Y)) == expected
-    assert bits(DiSMECClassifier(random_state=0, n_jobs=3).fit(wide, Y)) == expected
-
-
-def test_mapped_rows(data, tmp_path):
-    X, Y, *_ = data
-    np.save(tmp_path / "X.npy", X)
-    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
-    assert bits(DiSMECClassifier(1.0).fit(mapped, Y)) == bits(DiSMECClassifier(1.0).fit(X, Y))
-
-
 def test_scores_do_not_depend_on_the_batch_or_the_form(data):
     X, Y, X_test, _ = data
     model = DiSMECClassifier(1.0, random_state=0).fit(X, Y)
@@ -185,19 +146,6 @@ def test_explanations_sum_to_the_score(data):
     assert abs(sum(part.contribution for part in explanation) - explanation.score) < 1e-4
 
 
-def test_dense_rows_are_never_made_sparse(data, monkeypatch):
-    X, Y, X_test, _ = data
-    Y, model = csr_array(Y), DiSMECClassifier(1.0, random_state=0)
-
-    def refused(*arguments, **_):
-        if isinstance(arguments[0], np.ndarray) and arguments[0].shape[1:] == X.shape[1:]:
-            raise AssertionError("X was made sparse")
-        return csr_array(*arguments)
-
-    monkeypatch.setattr("manylabel.estimator.validation.csr_array", refused)
-    model.fit(X, Y).predict_topk(X_test)
-
-
 def test_logistic_loss_uses_sparse_rows(data):
     X, Y, X_test, _ = data
     model = DiSMECClassifier(1.0, loss="logistic", random_state=0).fit(X, Y[:, :20])
@@ -207,29 +155,6 @@ def test_logistic_loss_uses_sparse_rows(data):
     np.testing.assert_array_equal(margins, same.decision_function(X_test))
     model.add_labels(X, Y[:, 20:22])
     assert issparse(model.coef_)
-
-
-def peak_of(call):
-    """The largest memory of numpy's arrays and of the core during a call, beyond the memory before it."""
-    tracemalloc.start()
-    try:
-        core, python = _core.restart_memory_peak(), tracemalloc.get_traced_memory()[0]
-        call()
-        return tracemalloc.get_traced_memory()[1] - python + _core.memory_held()[1] - core
-    finally:
-        tracemalloc.stop()
-
-
-@pytest.mark.parametrize("form", [np.ascontiguousarray, np.asfortranarray])
-def test_memory_beyond_x_and_the_model(form):
-    rng = np.random.default_rng(0)
-    X = rng.random((36_000, 512), dtype=np.float32)
-    Y = csr_array((np.ones(len(X)), rng.integers(16, size=len(X)), np.arange(len(X) + 1)), shape=(len(X), 16))
-    model = DiSMECClassifier(1.0, threshold="zero", max_iter=2, tol=10, random_state=0)
-    given = form(X)
-    # A dense copy takes 1.0 X, and sparse rows take at least 2 X.
-    assert peak_of(lambda: model.fit(given, Y)) < 0.5 * X.nbytes
-    assert peak_of(lambda: model.predict_topk(X, 1)) < 0.1 * X.nbytes
 
 
 def test_many_columns_need_no_gram_matrix():

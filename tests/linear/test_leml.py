@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from scipy.optimize import check_grad
 from scipy.sparse import csr_array
 from scipy.special import expit
+from sklearn.base import clone
 
+from dense_rows import clusters
 from manylabel import LEMLClassifier
 from manylabel.datasets import load_xc, make_multilabel
 from manylabel.metrics import precision_at_k
@@ -83,6 +85,42 @@ def test_objective_falls_to_a_stationary_point(problem, loss, masked, rank, alph
     by_w, by_h = oracle.gradient(W, H, *rest)
     if model.n_iter_ < 60:
         assert np.sqrt((by_w**2).sum() + (by_h**2).sum()) < 0.03 * (1 + start)
+
+
+@every_loss
+@pytest.mark.parametrize("normalize", ["columns", "rows", False])
+@pytest.mark.parametrize("shape", [(300, 20), (40, 150)])
+def test_dense_and_sparse_rows_have_the_same_solution(loss, normalize, shape):
+    """With a Gram matrix of the columns, and without if there are more columns than rows."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(1, 1, shape), (rng.random((shape[0], 9)) < 0.3).astype(float)
+    X[:, 3], Y[:, 5] = 0, 0
+    Y[rng.random(Y.shape) < 0.05] = np.nan
+    weights = rng.uniform(0.5, 2, shape[0])
+    model = LEMLClassifier(5, alpha=1.0, loss=loss, normalize=normalize, max_iter=3, random_state=0)
+    model.set_params(cg_tol=1e-6, cg_max_iter=300, fit_intercept=normalize != "rows")
+    dense = clone(model).fit(X, Y, weights)
+    sparse = clone(model).fit(csr_array(X), Y, weights)
+    np.testing.assert_array_equal(dense.features_, np.delete(np.arange(shape[1]), 3))
+    np.testing.assert_array_equal(dense.features_, sparse.features_)
+    np.testing.assert_allclose(dense.objective_, sparse.objective_, rtol=1e-4)
+    scores = dense.decision_function(X)
+    np.testing.assert_allclose(scores, sparse.decision_function(X), rtol=1e-3, atol=1e-3)
+    # One row at a time, and sparse rows, have scores with the same bits.
+    np.testing.assert_array_equal(
+        np.vstack([dense.decision_function(row[None]) for row in X[:20]]), scores[:20]
+    )
+    np.testing.assert_array_equal(dense.decision_function(csr_array(X)), scores)
+
+
+def test_alpha_and_threshold_are_those_of_sparse_rows():
+    X, Y = clusters(900, 24, 30)
+    dense = LEMLClassifier(10, random_state=0).fit(X[:600], Y[:600])
+    sparse = LEMLClassifier(10, random_state=0).fit(csr_array(X[:600]), Y[:600])
+    assert dense.alpha_ == pytest.approx(sparse.alpha_, rel=1e-3)
+    assert dense.threshold_ == pytest.approx(sparse.threshold_, abs=1e-3)
+    scores = dense.decision_function(X[600:]), sparse.decision_function(X[600:])
+    np.testing.assert_allclose(*scores, atol=1e-3)
 
 
 @pytest.mark.parametrize("alpha", [1e-4, 0.5])

@@ -27,6 +27,7 @@ fn fit(criterion: &mut Criterion) {
             b.iter_with_large_drop(|| params.fit(x.view().into(), &y, None, &Watch::new()));
         });
     }
+    let targets = leml::Targets::from(manylabel_sparse::Labels::from(&y));
     for rank in [10, 100] {
         let params = leml::Params {
             rank,
@@ -36,9 +37,7 @@ fn fit(criterion: &mut Criterion) {
         };
         let params = params.check().expect("in range");
         group.bench_function(BenchmarkId::new(format!("leml,rank={rank}"), text), |b| {
-            b.iter_with_large_drop(|| {
-                params.fit(x.view().into(), &y, None, None, None, &Watch::new())
-            });
+            b.iter_with_large_drop(|| params.fit(x.view().into(), &targets, &Watch::new()));
         });
     }
     let params = pdsparse::Params::default().check().expect("defaults");

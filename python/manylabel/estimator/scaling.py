@@ -21,6 +21,7 @@ __all__ = [
     "scaled_columns",
     "scaled_features",
     "unscaled_dense",
+    "unscaled_rows",
     "unscaled_weights",
 ]
 
@@ -182,34 +183,6 @@ class ScaledFeatures:
             (intercept + coef @ self._shift).astype(np.float32),
         )
 
-    def unscaled_rows(
-        self, features: NDArray[np.int32], factors: NDArray[np.float32]
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Convert factors of scaled columns to factors of the unscaled features.
-
-        The factors are the rows of a matrix that maps features to a space with few dimensions.
-
-        Parameters
-        ----------
-        features : ndarray of shape (n_seen_features,), dtype int32
-            Column indices of the features that have a row in `factors`.
-        factors : ndarray of shape (n_seen_features, n_factors), dtype float32
-            Factors of the scaled columns, with one row for each entry of `features`.
-
-        Returns
-        -------
-        factors : ndarray of shape (n_seen_features, n_factors), dtype float32
-            Factors of the unscaled features.
-        shift : ndarray of shape (n_factors,), dtype float32
-            The part that comes from the column means. With the returned `factors`, ``X @ factors - shift``
-            equals the scaled columns of X times the `factors` that were passed. Columns that are not centered
-            do not contribute to `shift`.
-        """
-        if self._shift is None or self._scale is None:
-            return factors, np.zeros(factors.shape[1], dtype=np.float32)
-        unscaled = (factors * self._scale[features, None]).astype(np.float32)
-        return unscaled, (self._shift[features] @ unscaled).astype(np.float32)
-
 
 class ScaledTable:
     """Dense features with a scaling for a linear classifier.
@@ -353,3 +326,37 @@ def unscaled_weights(
     scaled = csc_array((weights.astype(np.float32), coef.indices, coef.indptr), shape=coef.shape)
     # The rounded weights are used here, so that the scores of the column means do not change.
     return scaled, (intercept - scaled @ shift).astype(np.float32)
+
+
+def unscaled_rows(
+    features: NDArray[np.int32],
+    factors: NDArray[np.float32],
+    columns: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Convert factors of scaled columns to factors of the unscaled features.
+
+    The factors are the rows of a matrix that maps features to a space with few dimensions.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n_seen_features,), dtype int32
+        Column indices of the features that have a row in `factors`.
+    factors : ndarray of shape (n_seen_features, n_factors), dtype float32
+        Factors of the scaled columns, with one row for each entry of `features`.
+    columns : tuple of two ndarrays of shape (n_features,), dtype float64, or None
+        The shift and the scale of each column. If None, the columns are not scaled.
+
+    Returns
+    -------
+    factors : ndarray of shape (n_seen_features, n_factors), dtype float32
+        Factors of the unscaled features.
+    shift : ndarray of shape (n_factors,), dtype float32
+        The part that comes from the column means. With the returned `factors`, ``X @ factors - shift``
+        equals the scaled columns of X times the `factors` that were passed. Columns that are not centered
+        do not contribute to `shift`.
+    """
+    if columns is None:
+        return factors, np.zeros(factors.shape[1], dtype=np.float32)
+    shift, scale = columns
+    unscaled = (factors * scale[features, None]).astype(np.float32)
+    return unscaled, (shift[features] @ unscaled).astype(np.float32)

@@ -321,14 +321,10 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
                 params["C"] = self._chosen_strength(scaled, y, sample_weight, costs, report)
             job = (params["n_jobs"], report)
             if isinstance(scaled, ScaledTable):
-                weights, intercept, n_iter, cut = _core.fit_dismec_dense(
-                    (core_table(scaled.X), y, sample_weight),
-                    scaled.columns,
-                    None if start is None else scaled.scaled(*start),
-                    factors,
-                    params,
-                    job,
-                )
+                examples = (core_table(scaled.X), y, sample_weight)
+                task = _core.DismecDenseTask(examples, scaled.columns, factors, params, job)
+                start = None if start is None else scaled.scaled(*start)
+                weights, intercept, n_iter, cut = task.model(start, job)
                 self.coef_, intercept = scaled.unscaled(weights, intercept)
             else:
                 parts, intercept, n_iter, cut = _core.fit_dismec(

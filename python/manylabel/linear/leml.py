@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from manylabel.estimator.costs import check_label_weight
 from manylabel.estimator.parameters import fixed_threshold, n_threads
 from manylabel.estimator.progress import Progress, reported
 from manylabel.estimator.registry import register
-from manylabel.estimator.scaling import ScaledFeatures
+from manylabel.estimator.scaling import ScaledTable, core_table, scaled_features, unscaled_rows
 from manylabel.estimator.schema import Array, Scalar, Schema
 from manylabel.estimator.validation import (
     as_column,
@@ -145,10 +145,17 @@ class LEMLClassifier(LinearClassifier):
     The scores are computed in blocks and not stored. With tens of thousands of labels, such a fit takes
     hours.
 
-    The fit takes 14 bytes of memory per stored value of X and 4 r bytes per row (12 r bytes with Newton's
-    method). It also takes ``22 r (n_features + n_labels)`` bytes. If the threshold is learned, the factor 22
-    increases to 35. With ``alpha="auto"`` and few rows, the factor increases to at most 110. W and H are
-    dense arrays.
+    A dense X is used as it is, with dtype float16, float32 or float64 and in any memory order, and can be
+    memory-mapped. The fit makes no copy of X. It reads blocks of rows and computes matrix products. If X has
+    at most twice as many columns as rows, the updates of W by ridge regressions use the matrix of the scalar
+    products of all pairs of columns, and do not read X again. This matrix takes up to 64 MB, or up to 0.3
+    times the memory of X in float32. If it would take more memory, the fit does without it. A dense X and a
+    sparse X with the same values have the same objective. Only rounding errors differ.
+
+    For a sparse X, the fit takes 14 bytes of memory per stored value. For any X, it takes 4 r bytes per row
+    (12 r bytes with Newton's method) and ``22 r (n_features + n_labels)`` bytes. If the threshold is learned,
+    the factor 22 increases to 35. With ``alpha="auto"`` and few rows, the factor increases to at most 110. W
+    and H are dense arrays.
 
     References
     ----------
@@ -193,6 +200,9 @@ class LEMLClassifier(LinearClassifier):
     label_factors_: NDArray[np.float32]
     objective_: NDArray[np.float64]
     chosen = ("alpha", "threshold")
+
+    # A dense X stays dense.
+    _dense: ClassVar[Literal["as given"]] = "as given"
 
     alpha_: float
     n_iter_: int
@@ -272,7 +282,7 @@ class LEMLClassifier(LinearClassifier):
         threshold = fixed_threshold(params["threshold"], self._textbook_threshold)
         sparse_output = issparse(y)
         X_given = X
-        X, y, kept_weight = check_training_set(self, X, y, sample_weight, unknown=True)
+        X, y, kept_weight = check_training_set(self, X, y, sample_weight, dense=self._dense, unknown=True)
         if label_weight is not None:
             label_weight = check_label_weight(label_weight, y.shape[1]).astype(np.float32)
         if observed is not None:
@@ -285,14 +295,20 @@ class LEMLClassifier(LinearClassifier):
                 observed.eliminate_zeros()
                 observed.sort_indices()
                 y = known_ones(y)
-        scaled = ScaledFeatures(X, kept_weight, self.normalize, center=params["fit_intercept"])
+        scaled = scaled_features(X, kept_weight, self.normalize, center=params["fit_intercept"])
         params |= {"learn_cut": threshold is None, "normalize": scaled.by_row}
         with reported(params["max_iter"], "turn", params["verbose"], progress) as report:
             job = (params["n_jobs"], report)
-            fitted = _core.fit_leml((scaled.X, y, kept_weight), observed, label_weight, params, job)
+            # The columns of sparse features are scaled already.
+            rows, columns = (
+                (core_table(scaled.X), scaled.columns)
+                if isinstance(scaled, ScaledTable)
+                else (scaled.X, None)
+            )
+            fitted = _core.fit_leml((rows, y, kept_weight), columns, observed, label_weight, params, job)
         self.features_, factors, self.label_factors_ = fitted[:3]
         intercept, self.objective_, self.alpha_, cut = fitted[3:]
-        self.feature_factors_, shift = scaled.unscaled_rows(self.features_, factors)
+        self.feature_factors_, shift = unscaled_rows(self.features_, factors, scaled.columns)
         self._shift(intercept - shift @ self.label_factors_, threshold, cut)
         self.normalize_ = scaled.by_row
         self.n_iter_ = len(self.objective_)

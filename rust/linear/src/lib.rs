@@ -60,6 +60,7 @@ mod cut;
 pub mod dismec;
 mod full;
 pub mod leml;
+mod moments;
 mod panel;
 pub mod pdsparse;
 mod predict;

@@ -8,7 +8,7 @@
 mod support;
 
 use manylabel_base::Watch;
-use manylabel_linear::leml::{Loss, Model, Params, Scorer};
+use manylabel_linear::leml::{Loss, Model, Params, Scorer, Targets};
 use manylabel_score::{Bounds, Model as _};
 use manylabel_sparse::{CsrOwned, CsrView};
 use proptest::prelude::*;
@@ -38,7 +38,11 @@ fn fit(params: &Params, x: &CsrOwned, y: &CsrOwned, observed: Option<&CsrOwned>)
     let params = params.clone().check().expect("in range");
     let watch = Watch::new();
     viewed(x, 0..x.n_rows(), |x| {
-        params.fit(x.into(), y, observed, None, None, &watch)
+        let targets = Targets {
+            observed,
+            ..Targets::from(manylabel_sparse::Labels::from(y))
+        };
+        params.fit(x.into(), &targets, &watch)
     })
     .expect("nobody stops it")
 }

@@ -2,15 +2,17 @@
 //! low-rank factors.
 
 use crate::arrays::{F32Rows, F32s, F64s, I32s, handed};
-use crate::csr::{Examples, PyCsr, Unchecked, values};
+use crate::csr::{PyCsr, Unchecked, values};
 use crate::held::{Held, HeldMatrix};
 use crate::params::{Named, from_named};
 use crate::run::Job;
 use crate::scorer::{Scorer, Source};
+use crate::table::{PyColumns, PyRows, Rows, slices};
 use manylabel_base::Error;
 use manylabel_base::range::same;
-use manylabel_linear::leml::{self, Checked, Loss, Params};
+use manylabel_linear::leml::{self, Checked, Loss, Params, Targets};
 use manylabel_score::Model;
+use manylabel_sparse::TableRows;
 use numpy::{PyArrayMethods, PyReadonlyArray1};
 use pyo3::prelude::*;
 
@@ -37,7 +39,7 @@ type Fitted<'py> = (
     Option<f64>,
 );
 
-/// Fits LEML.
+/// Fits LEML. X is sparse or dense. If X is dense, `columns`, if given, has the shift and the scale of each column.
 ///
 /// `observed` stores the entries of Y that are known. None means that all entries are known. `label_weight` has
 /// the weights of the labels. None means equal weights.
@@ -54,28 +56,39 @@ type Fitted<'py> = (
 #[pyfunction]
 pub(crate) fn fit_leml<'py>(
     py: Python<'py>,
-    examples: Examples<'py>,
+    examples: (PyRows<'py>, PyCsr<'py>, Option<PyReadonlyArray1<'py, f32>>),
+    columns: Option<PyColumns<'py>>,
     observed: Option<PyCsr<'py>>,
     label_weight: Option<PyReadonlyArray1<'py, f32>>,
     params: Named<'py>,
     job: Job,
 ) -> PyResult<Fitted<'py>> {
+    let by_row: bool = params.get("normalize")?;
+    let ones: bool = params.get("fit_intercept")?;
     let params = checked(&params)?;
-    let (x, y, sample_weight) = examples.unchecked()?;
+    let (x, y, sample_weight) = &examples;
+    let (y, sample_weight) = (y.unchecked("Y")?, values(sample_weight.as_ref())?);
+    let rows = x.rows()?;
+    let columns = slices(columns.as_ref())?;
     let observed = observed.as_ref().map(|known| known.unchecked("observed"));
     let observed = observed.transpose()?;
     let label_weight = values(label_weight.as_ref())?;
     let model = job.run(py, |watch| {
         let y = y.to_labels()?;
         let observed = observed.map(Unchecked::to_owned).transpose()?;
-        params.fit(
-            x.sparse()?,
-            y.view(),
-            observed.as_ref(),
-            sample_weight,
-            label_weight,
-            watch,
-        )
+        let targets = Targets {
+            labels: y.view(),
+            observed: observed.as_ref(),
+            weights: sample_weight,
+            label_weights: label_weight,
+        };
+        match rows {
+            Rows::Sparse(x) => params.fit(x.sparse()?, &targets, watch),
+            Rows::Dense(x) => {
+                let rows = TableRows::new(x, columns, by_row, ones, watch)?;
+                params.fit_dense(rows, &targets, watch)
+            }
+        }
     })?;
     let (n_features, n_labels) = (model.features.len(), model.intercept.len());
     Ok((

@@ -111,7 +111,7 @@ pub mod _core {
     #[pymodule_export]
     use crate::scorer::Scorer;
     #[pymodule_export]
-    use crate::table::{DismecDenseTask, column_scaling, dense_linear_scorer, fit_dismec_dense};
+    use crate::table::{DismecDenseTask, column_scaling, dense_linear_scorer};
     #[pymodule_export]
     use crate::tree::{fit_tree, tree_add_labels, tree_scorer};
     #[pymodule_export]

@@ -2,7 +2,7 @@
 //! Python functions for fits of DiSMEC to such a matrix.
 
 use crate::arrays::{F32Rows, F32s, F64s, I32s, handed};
-use crate::csr::{PyCsr, PyFactors, values};
+use crate::csr::{PyCsr, PyFactors, Unchecked, values};
 use crate::held::{Held, HeldMatrix, HeldView, interruptible};
 use crate::linear::{checked, counts};
 use crate::params::Named;
@@ -19,6 +19,34 @@ use numpy::{PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use self_cell::self_cell;
 
+/// X of a fit that reads both sparse rows and dense rows.
+#[derive(FromPyObject)]
+pub(crate) enum PyRows<'py> {
+    Dense(PyTable),
+    Sparse(PyCsr<'py>),
+}
+
+/// The rows of [`PyRows`]. The structure of sparse rows is checked later, while the GIL is released.
+#[derive(Clone, Copy)]
+pub(crate) enum Rows<'a> {
+    Dense(Table<'a>),
+    Sparse(Unchecked<'a>),
+}
+
+impl PyRows<'_> {
+    /// Borrows the arrays.
+    ///
+    /// # Errors
+    ///
+    /// Raises `ValueError` if an array of a sparse matrix is not contiguous.
+    pub(crate) fn rows(&self) -> PyResult<Rows<'_>> {
+        Ok(match self {
+            Self::Dense(x) => Rows::Dense(x.view()),
+            Self::Sparse(x) => Rows::Sparse(x.unchecked("X")?),
+        })
+    }
+}
+
 /// A dense matrix of Python. No element is copied. A matrix in half precision is passed as a view of its bits,
 /// with dtype uint16.
 #[derive(FromPyObject)]
@@ -30,7 +58,7 @@ pub(crate) enum PyTable {
 
 impl PyTable {
     /// Borrows the array.
-    fn view(&self) -> Table<'_> {
+    pub(crate) fn view(&self) -> Table<'_> {
         match self {
             Self::F16(x) => Table::F16(x.view()),
             Self::F32(x) => Table::F32(x.view()),
@@ -43,10 +71,12 @@ impl PyTable {
 type Examples<'py> = (PyTable, PyCsr<'py>, Option<PyReadonlyArray1<'py, f32>>);
 
 /// The shift and the scale of each column.
-type PyColumns<'py> = (PyReadonlyArray1<'py, f64>, PyReadonlyArray1<'py, f64>);
+pub(crate) type PyColumns<'py> = (PyReadonlyArray1<'py, f64>, PyReadonlyArray1<'py, f64>);
 
 /// Borrows the shift and the scale of each column.
-fn slices<'a>(columns: Option<&'a PyColumns<'_>>) -> PyResult<Option<(&'a [f64], &'a [f64])>> {
+pub(crate) fn slices<'a>(
+    columns: Option<&'a PyColumns<'_>>,
+) -> PyResult<Option<(&'a [f64], &'a [f64])>> {
     let columns = columns.map(|(shift, scale)| Ok((shift.as_slice()?, scale.as_slice()?)));
     columns.transpose()
 }
@@ -70,66 +100,6 @@ pub(crate) fn column_scaling<'py>(
     Ok((handed(py, scaling.shift)?, handed(py, scaling.scale)?))
 }
 
-/// Fits DiSMEC to a dense X. `columns`, if given, has the shift and the scale of each column. `start`, if given,
-/// has weights (`n_labels`, `n_features`) of the scaled columns and intercepts, from which the steps begin.
-/// `factors`, if given, has the factors of the costs of each label.
-///
-/// Returns a tuple:
-///
-/// - the weights (`n_labels`, `n_features`) of the scaled columns;
-/// - the intercepts;
-/// - the number of iterations for each label;
-/// - the learned threshold or None.
-#[pyfunction]
-#[allow(
-    clippy::type_complexity,
-    reason = "the types of the tuples are described above"
-)]
-pub(crate) fn fit_dismec_dense<'py>(
-    py: Python<'py>,
-    examples: Examples<'py>,
-    columns: Option<PyColumns<'py>>,
-    start: Option<(PyReadonlyArray2<'py, f32>, PyReadonlyArray1<'py, f32>)>,
-    factors: Option<PyFactors<'py>>,
-    params: Named<'py>,
-    job: Job,
-) -> PyResult<(F32Rows<'py>, F32s<'py>, I32s<'py>, Option<f32>)> {
-    let by_row: bool = params.get("normalize")?;
-    let ones: bool = params.get("fit_intercept")?;
-    let params = checked(&params)?;
-    let (x, y, sample_weight) = (
-        examples.0.view(),
-        examples.1.unchecked("Y")?,
-        values(examples.2.as_ref())?,
-    );
-    let columns = slices(columns.as_ref())?;
-    let start = match &start {
-        None => None,
-        Some((weights, intercept)) => Some(DenseStart {
-            weights: weights.as_slice()?,
-            intercept: intercept.as_slice()?,
-        }),
-    };
-    let factors = factors.map(|factors| factors.to_owned()).transpose()?;
-    let n_features = x.n_cols();
-    let model = job.run(py, |watch| {
-        let y = y.to_labels()?;
-        let targets = Targets {
-            labels: y.view(),
-            factors: factors.as_deref(),
-        };
-        let rows = TableRows::new(x, columns, by_row, ones, watch)?;
-        params.fit_dense(rows, targets, sample_weight, start, watch)
-    })?;
-    let n_labels = model.intercept.len();
-    Ok((
-        handed(py, model.weights)?.reshape([n_labels, n_features])?,
-        handed(py, model.intercept)?,
-        counts(py, &model.n_iter)?,
-        model.cut,
-    ))
-}
-
 self_cell!(
     struct Cell {
         owner: PyTable,
@@ -139,12 +109,17 @@ self_cell!(
     }
 );
 
-/// The training set of `DiSMEC` with a dense X, for fits of ranges of units. A unit is a group of up to 256 labels.
+/// The training set of `DiSMEC` with a dense X, for fits of all labels or of ranges of units. A unit is a group of up
+/// to 256 labels.
 #[pyclass(frozen, module = "manylabel._core")]
 pub(crate) struct DismecDenseTask(Cell);
 
-/// The result of a piece: the labels; their weights (labels of the piece, `n_features`); their intercepts; their numbers
-/// of iterations; and the statistics for the threshold or None.
+/// The weights (`n_labels`, `n_features`) of the scaled columns; the intercepts; the number of iterations for each
+/// label; and the learned threshold or None.
+type PyModel<'py> = (F32Rows<'py>, F32s<'py>, I32s<'py>, Option<f32>);
+
+/// The result of a piece: the labels; their weights (labels of the piece, `n_features`); their intercepts; their
+/// numbers of iterations; and the statistics for the threshold or None.
 type PyPiece<'py> = (
     I32s<'py>,
     F32Rows<'py>,
@@ -155,7 +130,8 @@ type PyPiece<'py> = (
 
 #[pymethods]
 impl DismecDenseTask {
-    /// Prepares a training set. The arguments are those of [`fit_dismec_dense`].
+    /// Prepares a training set. `columns`, if given, has the shift and the scale of each column. `factors`, if given,
+    /// has the factors of the costs of each label.
     #[new]
     fn new(
         py: Python<'_>,
@@ -184,6 +160,33 @@ impl DismecDenseTask {
             })
         })?;
         Ok(Self(cell))
+    }
+
+    /// Fits all labels. `start`, if given, has weights (`n_labels`, `n_features`) of the scaled columns and intercepts,
+    /// from which the steps begin.
+    fn model<'py>(
+        &self,
+        py: Python<'py>,
+        start: Option<(PyReadonlyArray2<'py, f32>, PyReadonlyArray1<'py, f32>)>,
+        job: Job,
+    ) -> PyResult<PyModel<'py>> {
+        let start = match &start {
+            None => None,
+            Some((weights, intercept)) => Some(DenseStart {
+                weights: weights.as_slice()?,
+                intercept: intercept.as_slice()?,
+            }),
+        };
+        self.0.with_dependent(|_, task| {
+            let model = job.run(py, |watch| task.model(start, watch))?;
+            let shape = [model.intercept.len(), task.n_features()];
+            Ok((
+                handed(py, model.weights)?.reshape(shape)?,
+                handed(py, model.intercept)?,
+                counts(py, &model.n_iter)?,
+                model.cut,
+            ))
+        })
     }
 
     /// The number of units.

@@ -2,17 +2,19 @@
 //! regularization. Then it updates the weight matrices W and H in turns, until an update hardly lowers
 //! the objective. Finally, it learns the threshold.
 
-use super::dense::{Design, Tall};
+use super::design::{Design, pays};
 use super::entries::Entries;
-use super::held_out::{Data, FOR_ALPHA, FOR_CUT, Part, Plan};
+use super::held_out::{Data, FOR_ALPHA, FOR_CUT, Part, Plan, weights_without};
 use super::newton::Newton;
 use super::params::{Checked, Loss, Params};
 use super::ridge::Ridge;
+use super::tall::Tall;
 use super::turns::{Labels, Turns};
+use crate::moments::Moments;
 use fastrand::Rng;
 use manylabel_base::range::{same, same_rows};
 use manylabel_base::{Error, Watch, collected, extend, few, filled, reserved};
-use manylabel_sparse::{CsrOwned, CsrView, LANES, Sparse};
+use manylabel_sparse::{CsrOwned, CsrView, LANES, Sparse, TableRows};
 use std::f64::consts::TAU;
 
 /// The value of `alpha` if no row can be held out to choose it. It applies to rows of unit length
@@ -48,13 +50,8 @@ pub struct Model {
 }
 
 impl Checked {
-    /// Fits W and H to the rows of `x` and `y`. `y` is a matrix of ones, or `Labels` with unknown pairs.
-    ///
-    /// `observed` stores the positions of the known entries of Y. If it is None, all entries except the unknown
-    /// pairs of `y` are known. If it is given, `y` must not have unknown pairs. If `weights` is given, the loss
-    /// of each row is multiplied by the weight of the row. If `label_weights` is given, the loss of each label is
-    /// multiplied by the weight of the label. All weights must be > 0. A turn updates W and then H, and `watch`
-    /// counts turns. The fit runs on all threads of the pool.
+    /// Fits W and H to the rows of `x` and their targets. A turn updates W and then H, and `watch` counts turns. The
+    /// fit runs on all threads of the pool.
     ///
     /// The memory is about 14 bytes per stored value of X, `4 rank` bytes per row, and `12 rank`
     /// bytes per feature and per label. Newton's method takes several times `4 rank` bytes per row.
@@ -74,37 +71,73 @@ impl Checked {
     /// [`Error::Param`] if a value is not finite as `f32`, or if `x` and `weights` are so large that results
     /// leave the range of `f32`. Returns [`Error::TooLarge`] if there is not enough memory. Returns
     /// [`Error::Stopped`] if the caller requested a stop.
-    pub fn fit<'a>(
-        &self,
-        x: Sparse<'_>,
-        y: impl Into<manylabel_sparse::Labels<'a>>,
-        observed: Option<&CsrOwned>,
-        weights: Option<&[f32]>,
-        label_weights: Option<&[f32]>,
-        watch: &Watch,
-    ) -> Result<Model, Error> {
+    pub fn fit(&self, x: Sparse<'_>, targets: &Targets<'_>, watch: &Watch) -> Result<Model, Error> {
         let params = &self.0;
-        let n = x.n_rows();
-        let given = y.into();
-        given.check()?;
-        let y = given.ones;
-        same_rows(n, y.n_rows(), weights, None)?;
-        if let Some(observed) = observed {
-            same("rows of observed", n, observed.n_rows())?;
-            same("columns of observed", y.n_cols, observed.n_cols)?;
-        }
-        let n_label_weights = label_weights.map_or(y.n_cols, <[f32]>::len);
-        same("length of label_weight", y.n_cols, n_label_weights)?;
+        targets.check(x.n_rows())?;
         let x = x.to_owned(params.normalize)?;
-        check_magnitude(&x, weights, label_weights)?;
+        let lengths = Lengths::of(&x, targets.weights);
+        check_magnitude(lengths.longest, targets)?;
         watch.step(0)?;
         let ends = u32_ends(&x)?;
         let design = {
             let view = CsrView::new("X", &ends, &x.indices, &x.values, x.n_cols)?;
-            Design::new(view, params.fit_intercept, watch)?
+            Design::sparse(view, params.fit_intercept, targets.weights, watch)?
         };
-        let unit = unit_of_alpha(&x, weights);
         drop(x);
+        self.fit_design(&design, lengths.total, targets, watch)
+    }
+
+    /// Fits W and H to dense rows. The arguments and the result are those of [`fit`](Self::fit), except that `rows` are
+    /// scaled already, and have a column of ones if intercepts are fitted.
+    ///
+    /// The objective is the same as for sparse rows with these values. X is not copied. The memory is that of
+    /// [`fit`](Self::fit), without the memory for stored values. If X has no more columns than twice the number of its
+    /// rows, a Gram matrix of its columns is kept, unless it would be large in comparison with X. The Gram matrix takes
+    /// O(rows · features²) time once, and a step of conjugate gradients then takes O(`rank` · features²) time.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`fit`](Self::fit).
+    pub fn fit_dense(
+        &self,
+        rows: TableRows<'_>,
+        targets: &Targets<'_>,
+        watch: &Watch,
+    ) -> Result<Model, Error> {
+        let ones = self.0.fit_intercept;
+        targets.check(rows.n_rows())?;
+        let equal = if targets.weights.is_none() {
+            filled("number of rows", 1.0, rows.n_rows())?
+        } else {
+            Vec::new()
+        };
+        let weights = targets.weights.unwrap_or(&equal);
+        let moments = Moments::new(&rows, weights, pays(&rows), watch)?;
+        drop(equal);
+        check_magnitude(moments.longest, targets)?;
+        let n_features = rows.dim() - usize::from(ones);
+        let total = moments.squares[..n_features].iter().sum();
+        let design = Design::dense(rows, ones, &moments)?;
+        drop(moments);
+        self.fit_design(&design, total, targets, watch)
+    }
+
+    /// Fits W and H to prepared rows. `total` is [`Lengths::total`].
+    fn fit_design(
+        &self,
+        design: &Design<'_>,
+        total: f64,
+        targets: &Targets<'_>,
+        watch: &Watch,
+    ) -> Result<Model, Error> {
+        let params = &self.0;
+        let Targets {
+            labels: given,
+            observed,
+            weights,
+            label_weights,
+        } = *targets;
+        let (n, y) = (design.n_rows, given.ones);
 
         // Labels without a known positive entry are left out of the factors.
         let mut known = match (observed, given.unknown) {
@@ -120,10 +153,10 @@ impl Checked {
             collected("number of labels", kept)
         });
         let label_weights = label_weights.transpose()?;
-        let unit = unit * mean(label_weights.as_deref());
+        let unit = unit_of_alpha(total, n, weights) * mean(label_weights.as_deref());
         let known = Labels::new(known, observed.is_none(), label_weights)?;
         let data = Data {
-            x: &design,
+            x: design,
             labels: &known,
             weights,
             loss: params.loss,
@@ -145,26 +178,66 @@ impl Checked {
                 cut: None,
             }
         } else if params.loss == Loss::Squared && Ridge::suits(&known) {
-            let set = |weights| Ridge::new(params, &design, &known, weights);
+            let set = |part| Ridge::new(params, design, &known, weights, part, watch);
             fit_factors(params, data, unit, rank, &parts, set, watch)?
         } else {
             // A turn of Newton's method takes much time. So only one group of held-out rows is used
             // to choose `alpha`.
             parts.for_alpha.truncate(1);
-            let set = |weights| {
-                Ok(Newton {
-                    params,
-                    x: &design,
-                    entries: Entries {
-                        labels: &known,
-                        loss: params.loss,
-                        weights,
-                    },
-                })
+            let newton = |weights| Newton {
+                params,
+                x: design,
+                entries: Entries {
+                    labels: &known,
+                    loss: params.loss,
+                    weights,
+                },
             };
+            let set = |part| Ok(newton(weights_without(part, weights)));
             fit_factors(params, data, unit, rank, &parts, set, watch)?
         };
-        unfold(&design, fitted, &labels, n_labels, params.fit_intercept)
+        unfold(design, fitted, &labels, n_labels)
+    }
+}
+
+/// Y and the weights of a training set.
+#[derive(Clone, Copy)]
+pub struct Targets<'a> {
+    /// Y, in which some entries may be unknown.
+    pub labels: manylabel_sparse::Labels<'a>,
+    /// The positions of the known entries of Y. If it is None, all entries except the unknown pairs of `labels` are
+    /// known. If it is given, `labels` must not have unknown pairs.
+    pub observed: Option<&'a CsrOwned>,
+    /// The weights of the rows; > 0. The loss of a row is multiplied by its weight. None means equal weights.
+    pub weights: Option<&'a [f32]>,
+    /// The weights of the labels; > 0. The loss of a label is multiplied by its weight. None means equal weights.
+    pub label_weights: Option<&'a [f32]>,
+}
+
+impl<'a> From<manylabel_sparse::Labels<'a>> for Targets<'a> {
+    /// Returns targets without weights.
+    fn from(labels: manylabel_sparse::Labels<'a>) -> Self {
+        Self {
+            labels,
+            observed: None,
+            weights: None,
+            label_weights: None,
+        }
+    }
+}
+
+impl Targets<'_> {
+    /// Checks the shapes.
+    fn check(&self, n_rows: usize) -> Result<(), Error> {
+        self.labels.check()?;
+        let y = self.labels.ones;
+        same_rows(n_rows, y.n_rows(), self.weights, None)?;
+        if let Some(observed) = self.observed {
+            same("rows of observed", n_rows, observed.n_rows())?;
+            same("columns of observed", y.n_cols, observed.n_cols)?;
+        }
+        let n_label_weights = self.label_weights.map_or(y.n_cols, <[f32]>::len);
+        same("length of label_weight", y.n_cols, n_label_weights)
     }
 }
 
@@ -196,7 +269,7 @@ struct Parts {
 }
 
 /// Chooses `alpha` if `params` does not contain it, updates W and H in turns, and learns the
-/// threshold. `set` creates the training set for given weights of the rows. `unit` is the result of
+/// threshold. `set` creates the training set, without the rows that a part holds out. `unit` is the result of
 /// [`unit_of_alpha`].
 ///
 /// # Errors
@@ -205,16 +278,16 @@ struct Parts {
 /// requested a stop.
 fn fit_factors<'w, T: Turns>(
     params: &Params,
-    data: Data<'w>,
+    data: Data<'w, '_>,
     unit: f64,
     rank: usize,
     parts: &'w Parts,
-    set: impl Fn(Option<&'w [f32]>) -> Result<T, Error>,
+    set: impl Fn(Option<&'w Part>) -> Result<T, Error>,
     watch: &Watch,
 ) -> Result<Fitted, Error> {
     let Parts { for_alpha, for_cut } = parts;
     let sets_of = |parts: &'w [Part]| -> Result<Vec<T>, Error> {
-        few(parts.iter().map(|part| set(Some(part.weights()))))
+        few(parts.iter().map(|part| set(Some(part))))
     };
     let alpha = match params.alpha {
         Some(alpha) => alpha,
@@ -228,7 +301,7 @@ fn fit_factors<'w, T: Turns>(
             )?
             .unwrap_or(ALPHA_OF_FEW_ROWS * unit),
     };
-    let all = set(data.weights)?;
+    let all = set(None)?;
     let mut factors = all.start(rank, watch)?;
     let mut objective = Vec::new();
     loop {
@@ -356,26 +429,21 @@ fn keep_seen(known: &mut CsrOwned) -> Result<Vec<u32>, Error> {
 }
 
 /// Converts the result of a fit to a model. Features are sorted in increasing order, and all labels
-/// get their original numbers. If `ones` is true, one row of W belongs to the column of ones. The
-/// intercepts are computed from this row.
+/// get their original numbers. The intercepts are computed from the row of W that belongs to the column of
+/// ones, if there is one.
 fn unfold(
-    design: &Design,
+    design: &Design<'_>,
     fitted: Fitted,
     labels: &[u32],
     n_labels: usize,
-    ones: bool,
 ) -> Result<Model, Error> {
     let Fitted { w, h, .. } = &fitted;
     let rank = w.n_cols;
     let value = |tall: &Tall, row: usize, k: usize| tall.panels[k / LANES][row].0[k % LANES];
-    let shift = usize::from(ones);
-    let places = design.features.iter().copied().zip(shift..);
-    let mut places: Vec<(u32, usize)> = collected("number of features", places)?;
-    places.sort_unstable();
-    let mut rows = filled("the factor of X", 0.0, places.len() * rank)?;
-    for (row, &(_, place)) in rows.chunks_exact_mut(rank.max(1)).zip(&places) {
+    let mut rows = filled("the factor of X", 0.0, design.columns.len() * rank)?;
+    for (row, &(_, column)) in rows.chunks_exact_mut(rank.max(1)).zip(&design.columns) {
         for (k, to) in row.iter_mut().enumerate() {
-            *to = value(w, place, k);
+            *to = value(w, column, k);
         }
     }
     let mut ht = filled("the factor of Y", 0.0, rank * n_labels)?;
@@ -385,13 +453,13 @@ fn unfold(
         for k in 0..rank {
             let of_label = value(h, number, k);
             ht[k * n_labels + label as usize] = of_label;
-            if ones {
-                sum += f64::from(of_label) * f64::from(value(w, 0, k));
+            if let Some(ones) = design.ones {
+                sum += f64::from(of_label) * f64::from(value(w, ones, k));
             }
         }
         intercept[label as usize] = sum as f32;
     }
-    let features = places.iter().map(|&(feature, _)| feature as i32);
+    let features = design.columns.iter().map(|&(feature, _)| feature as i32);
     Ok(Model {
         features: collected("number of features", features)?,
         w: rows,
@@ -405,21 +473,41 @@ fn unfold(
 }
 
 /// Returns the unit in which `alpha` is measured. It is the root mean square length of the rows
-/// times their mean weight, or 1 if this product is 0.
+/// times their mean weight, or 1 if this product is 0. `total` is [`Lengths::total`].
 ///
 /// If all rows become longer by a factor, W Hᵀ must become smaller by this factor to give the same
 /// scores. If all weights become larger by a factor, so does the loss. With `alpha` in this unit,
 /// suitable values of `alpha` depend neither on the length of the rows nor on their weights.
-fn unit_of_alpha(x: &CsrOwned, weights: Option<&[f32]>) -> f64 {
-    let (mut squares, mut total) = (0.0, 0.0);
-    for row in 0..x.n_rows() {
-        let weight = weights.map_or(1.0, |weights| f64::from(weights[row]));
-        let values = x.row(row).1.iter();
-        squares += weight * values.map(|&value| f64::from(value).powi(2)).sum::<f64>();
-        total += weight;
-    }
-    let unit = (squares / total).sqrt() * total / x.n_rows() as f64;
+fn unit_of_alpha(total: f64, n_rows: usize, weights: Option<&[f32]>) -> f64 {
+    let weight = weights.map_or(n_rows as f64, sum);
+    let unit = (total / weight).sqrt() * weight / n_rows as f64;
     if unit > 0.0 { unit } else { 1.0 }
+}
+
+/// The squared lengths of the rows of X.
+struct Lengths {
+    /// The largest squared length, at least 1.
+    longest: f64,
+    /// The sum of the squared lengths, weighted by the weights of the rows.
+    total: f64,
+}
+
+impl Lengths {
+    fn of(x: &CsrOwned, weights: Option<&[f32]>) -> Self {
+        let (mut longest, mut total) = (1.0f64, 0.0);
+        for row in 0..x.n_rows() {
+            let values = x.row(row).1.iter();
+            let square: f64 = values.map(|&value| f64::from(value).powi(2)).sum();
+            longest = longest.max(square);
+            total += weights.map_or(1.0, |weights| f64::from(weights[row])) * square;
+        }
+        Self { longest, total }
+    }
+}
+
+/// Returns the sum of some weights.
+fn sum(weights: &[f32]) -> f64 {
+    weights.iter().map(|&weight| f64::from(weight)).sum()
 }
 
 /// Returns the mean of the weights of the labels, or 1 if there are none.
@@ -428,31 +516,20 @@ fn mean(weights: Option<&[f32]>) -> f64 {
     if weights.is_empty() {
         return 1.0;
     }
-    let sum: f64 = weights.iter().map(|&weight| f64::from(weight)).sum();
-    sum / weights.len() as f64
+    sum(weights) / weights.len() as f64
 }
 
-/// Checks that intermediate results stay in the range of `f32`. Products of gradients and scores
-/// can be as large as the square of the magnitude computed here.
+/// Checks that intermediate results stay in the range of `f32`. `longest` is [`Lengths::longest`]. Products of
+/// gradients and scores can be as large as the square of the magnitude computed here.
 ///
 /// # Errors
 ///
 /// Returns [`Error::Param`] if the magnitude exceeds 1e17.
-fn check_magnitude(
-    x: &CsrOwned,
-    weights: Option<&[f32]>,
-    label_weights: Option<&[f32]>,
-) -> Result<(), Error> {
+fn check_magnitude(longest: f64, targets: &Targets<'_>) -> Result<(), Error> {
     const LARGEST: f64 = 1e17;
-    let square = |row: usize| -> f64 {
-        let values = x.row(row).1.iter();
-        values.map(|&value| f64::from(value).powi(2)).sum()
-    };
-    let longest = (0..x.n_rows()).map(square).fold(1.0, f64::max);
-    let total = weights.map_or(x.n_rows() as f64, |weights| {
-        weights.iter().map(|&weight| f64::from(weight)).sum()
-    });
-    let largest = label_weights.map_or(1.0, |weights| {
+    let n_rows = targets.labels.ones.n_rows();
+    let total = targets.weights.map_or(n_rows as f64, sum);
+    let largest = targets.label_weights.map_or(1.0, |weights| {
         let weights = weights.iter().copied().map(f64::from);
         weights.fold(0.0, f64::max)
     });

@@ -6,9 +6,10 @@
 //! fitted again without the held-out rows. A [`Tally`] of the scores of the held-out rows gives the
 //! threshold.
 
-use super::dense::{Design, Tall};
+use super::design::Design;
 use super::entries::dot;
 use super::params::Loss;
+use super::tall::Tall;
 use super::turns::{Labels, Turns};
 use crate::cut::Tally;
 use faer::{Accum, MatRef};
@@ -103,6 +104,15 @@ impl Part {
     }
 }
 
+/// Returns the weights of the rows that are left if the rows of `part` are held out, or `weights` if no rows are held
+/// out.
+pub(super) fn weights_without<'a>(
+    part: Option<&'a Part>,
+    weights: Option<&'a [f32]>,
+) -> Option<&'a [f32]> {
+    part.map_or(weights, |part| Some(&part.weights))
+}
+
 impl Plan {
     /// Draws disjoint groups of rows to hold out. Returns no groups if there is only one row.
     /// `weights` holds the weights of the rows. If it is None, all weights are 1.
@@ -145,14 +155,14 @@ impl Plan {
 
 /// A training set and its loss.
 #[derive(Clone, Copy)]
-pub(super) struct Data<'a> {
-    pub(super) x: &'a Design,
+pub(super) struct Data<'a, 'x> {
+    pub(super) x: &'a Design<'x>,
     pub(super) labels: &'a Labels,
     pub(super) weights: Option<&'a [f32]>,
     pub(super) loss: Loss,
 }
 
-impl Data<'_> {
+impl Data<'_, '_> {
     /// Returns the weight of a row in the training set.
     fn weight(&self, row: usize) -> f32 {
         self.weights.map_or(1.0, |weights| weights[row])

@@ -40,13 +40,14 @@
 //! | `ridge.rs`, `newton.rs` | the solvers |
 //! | `entries.rs` | the loss over known entries and its derivatives |
 //! | `loss.rs` | the losses of single entries and their derivatives |
-//! | `dense.rs` | dense matrices with many rows, and products of X with such matrices |
+//! | `tall.rs` | dense matrices with many rows |
+//! | `design.rs` | X, and its products with such matrices |
 //! | `held_out.rs` | `alpha` and the threshold |
 //! | `predict.rs` | scores of rows |
 //!
 //! Results do not depend on the number of threads.
 
-mod dense;
+mod design;
 mod entries;
 mod fit;
 mod held_out;
@@ -55,8 +56,9 @@ mod newton;
 mod params;
 mod predict;
 mod ridge;
+mod tall;
 mod turns;
 
-pub use fit::Model;
+pub use fit::{Model, Targets};
 pub use params::{Checked, Loss, Params};
 pub use predict::Scorer;

@@ -11,10 +11,11 @@
 //! objective decreases enough. A turn takes at most [`MOST_STEPS`] such steps for W and at most
 //! [`MOST_STEPS`] for H.
 
-use super::dense::{Design, Tall};
+use super::design::Design;
 use super::entries::{Ask, Entries, Side};
 use super::fit;
 use super::params::{Loss, Params};
+use super::tall::Tall;
 use super::turns::Turns;
 use manylabel_base::{Error, Watch, collected, copied, filled};
 use manylabel_simd::add_scaled;
@@ -36,9 +37,9 @@ const ARMIJO: f64 = 0.01;
 
 /// A training set that is fitted by Newton's method.
 #[derive(Clone, Copy)]
-pub(super) struct Newton<'a> {
+pub(super) struct Newton<'a, 'x> {
     pub(super) params: &'a Params,
-    pub(super) x: &'a Design,
+    pub(super) x: &'a Design<'x>,
     pub(super) entries: Entries<'a>,
 }
 
@@ -54,7 +55,7 @@ pub(super) struct Factors {
     rank: usize,
 }
 
-impl Newton<'_> {
+impl Newton<'_, '_> {
     /// Updates W by Newton's method while H is fixed. This is the first half of a turn.
     fn improve_w(&self, factors: &mut Factors, alpha: f64, watch: &Watch) -> Result<(), Error> {
         let Factors { w, a, h, rank } = factors;
@@ -63,7 +64,7 @@ impl Newton<'_> {
     }
 }
 
-impl Turns for Newton<'_> {
+impl Turns for Newton<'_, '_> {
     type Factors = Factors;
 
     fn start(&self, rank: usize, _: &Watch) -> Result<Factors, Error> {
@@ -110,9 +111,9 @@ impl Turns for Newton<'_> {
 
 /// The objective as a function of one factor, which is W or H. The *image* of W is `X W`, and the
 /// image of H is H itself.
-struct Half<'a> {
+struct Half<'a, 'x> {
     /// X, by which W is multiplied to get its image. None for H, because H is its own image.
-    design: Option<&'a Design>,
+    design: Option<&'a Design<'x>>,
     /// The known entries of Y. They are grouped by row if W is updated, and by label if H is
     /// updated.
     side: Side<'a>,
@@ -121,14 +122,14 @@ struct Half<'a> {
     rank: usize,
 }
 
-impl<'a> Half<'a> {
+impl<'a, 'x> Half<'a, 'x> {
     /// Returns the objective as a function of W, while H is fixed.
     ///
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if there is not enough memory.
     fn of_w(
-        design: &'a Design,
+        design: &'a Design<'x>,
         entries: Entries<'a>,
         h: &'a [f32],
         rank: usize,
@@ -192,7 +193,7 @@ impl<'a> Half<'a> {
 /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
 /// caller requested a stop.
 fn improve(
-    half: &Half<'_>,
+    half: &Half<'_, '_>,
     params: &Params,
     alpha: f64,
     factor: &mut [f32],
@@ -251,7 +252,7 @@ fn improve(
 /// one system for each column. The image of the direction is updated in each iteration, which saves
 /// a product with X.
 fn direction(
-    half: &Half<'_>,
+    half: &Half<'_, '_>,
     params: &Params,
     alpha: f64,
     image: &[f32],

@@ -9,7 +9,7 @@ use manylabel_base::range::same;
 use manylabel_base::{Error, filled};
 use manylabel_score::{Model, Options, Rows, Task, keep_finite};
 use manylabel_simd::{add_scaled, wide};
-use manylabel_sparse::{CsrView, Features, Index, Value, with_sparse};
+use manylabel_sparse::{CsrView, Dense, DenseView, Features, Index, Real, Value, with_sparse};
 use std::ops::Range;
 
 /// The largest number of rows that are scored together. The products `x W` of more rows would not
@@ -92,38 +92,116 @@ impl<'a> Scorer<'a> {
 }
 
 /// A batch of rows.
-struct Batch<'a, 'b, I, T> {
+struct Batch<'a, X> {
     scorer: Scorer<'a>,
-    x: CsrView<'b, I, T>,
+    x: X,
 }
 
-impl<I: Index, T: Value> Batch<'_, '_, I, T> {
-    /// Computes `x W` for one row x.
-    fn embed(&self, row: usize, out: &mut [f32]) {
+/// Rows that can be multiplied by W.
+trait Embed: Sync {
+    /// Computes `x W` for consecutive rows x. `out` has `rank` numbers for each row, and zeros for up to three
+    /// further rows. Each number is a sum in the order of the features.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if a workspace does not fit in memory.
+    fn embed(
+        &self,
+        scorer: &Scorer<'_>,
+        rows: Range<usize>,
+        work: &mut Vec<f32>,
+        out: &mut [f32],
+    ) -> Result<(), Error>;
+}
+
+impl<I: Index, T: Value> Embed for CsrView<'_, I, T> {
+    fn embed(
+        &self,
+        scorer: &Scorer<'_>,
+        rows: Range<usize>,
+        _: &mut Vec<f32>,
+        out: &mut [f32],
+    ) -> Result<(), Error> {
+        for (row, out) in rows.zip(out.chunks_exact_mut(scorer.rank.max(1))) {
+            embed_row(*self, scorer, row, out);
+        }
+        Ok(())
+    }
+}
+
+impl<T: Real> Embed for DenseView<'_, T> {
+    /// Copies the values of the features in use in single precision, and computes a matrix product.
+    fn embed(
+        &self,
+        scorer: &Scorer<'_>,
+        rows: Range<usize>,
+        work: &mut Vec<f32>,
+        out: &mut [f32],
+    ) -> Result<(), Error> {
         let Scorer {
             features, w, rank, ..
-        } = self.scorer;
-        out.fill(0.0);
-        let (unit, norm) = self.x.row_divisors(row, self.scorer.normalize);
-        let (cols, values) = self.x.row(row);
-        let mut rest = 0;
-        for (col, value) in cols.iter().zip(values) {
-            // The two lists are in increasing order. So only the part of `features` that remains is
-            // searched.
-            rest += features[rest..].partition_point(|feature| feature.get() < col.get());
-            match features.get(rest) {
-                None => break,
-                Some(feature) if feature.get() == col.get() => {
-                    let value = (value.f64() / unit / norm) as f32;
-                    add_row(value, &w[rest * rank..][..rank], out);
-                }
-                Some(_) => {}
+        } = *scorer;
+        let n_features = features.len();
+        let size = rows.len().next_multiple_of(ROWS_OF_TILE) * n_features;
+        if work.len() == size {
+            work.fill(0.0);
+        } else {
+            *work = filled("a block of rows of X", 0.0, size)?;
+        }
+        let n_rows = rows.len();
+        for (row, to) in rows.zip(work.chunks_exact_mut(n_features.max(1))) {
+            let (unit, norm) = self.row_divisors(row, scorer.normalize);
+            let values = self.row(row);
+            for (to, feature) in to.iter_mut().zip(features) {
+                *to = (values[feature.get()].f64() / unit / norm) as f32;
             }
+        }
+        if rank > 0 {
+            let zeros = filled("the matrix of embedded rows", 0.0, rank)?;
+            add_products(work, w, &zeros, n_features, &mut out[..n_rows * rank]);
+        }
+        Ok(())
+    }
+}
+
+/// Computes `x W` for one sparse row x.
+fn embed_row<I: Index, T: Value>(
+    x: CsrView<'_, I, T>,
+    scorer: &Scorer<'_>,
+    row: usize,
+    out: &mut [f32],
+) {
+    let Scorer {
+        features, w, rank, ..
+    } = *scorer;
+    let (unit, norm) = x.row_divisors(row, scorer.normalize);
+    let (cols, values) = x.row(row);
+    let mut rest = 0;
+    for (col, value) in cols.iter().zip(values) {
+        // The two lists are in increasing order. So only the part of `features` that remains is
+        // searched.
+        rest += features[rest..].partition_point(|feature| feature.get() < col.get());
+        match features.get(rest) {
+            None => break,
+            Some(feature) if feature.get() == col.get() => {
+                let value = (value.f64() / unit / norm) as f32;
+                add_row(value, &w[rest * rank..][..rank], out);
+            }
+            Some(_) => {}
         }
     }
 }
 
-impl<I: Index, T: Value> Rows for Batch<'_, '_, I, T> {
+/// The workspace of a thread.
+#[derive(Default)]
+struct Buffers {
+    /// The embedded rows.
+    embedded: Vec<f32>,
+    /// The workspace of [`Embed::embed`].
+    rows: Vec<f32>,
+}
+
+impl<X: Embed> Rows for Batch<'_, X> {
     fn n_labels(&self) -> usize {
         self.scorer.intercept.len()
     }
@@ -142,7 +220,10 @@ impl<I: Index, T: Value> Rows for Batch<'_, '_, I, T> {
         if intercept.is_empty() {
             return Ok(());
         }
-        let embedded: &mut Vec<f32> = task.work.room(|| Ok(Vec::new()))?;
+        let Buffers {
+            embedded,
+            rows: work,
+        } = task.work.room(|| Ok(Buffers::default()))?;
         // The number of rows of the buffer is a multiple of the tile height. The additional rows
         // are zero.
         let size = rows.len().next_multiple_of(ROWS_OF_TILE) * rank;
@@ -151,9 +232,7 @@ impl<I: Index, T: Value> Rows for Batch<'_, '_, I, T> {
         } else {
             *embedded = filled("the matrix of embedded rows", 0.0, size)?;
         }
-        for (row, out) in rows.zip(embedded.chunks_exact_mut(rank.max(1))) {
-            self.embed(row, out);
-        }
+        self.x.embed(&self.scorer, rows, work, embedded)?;
         add_products(embedded, ht, intercept, rank, scores);
         keep_finite(scores, intercept);
         Ok(())
@@ -172,9 +251,17 @@ impl Model for Scorer<'_> {
         self.n_features
     }
 
+    fn takes_dense(&self) -> bool {
+        true
+    }
+
     fn rows<'a>(&'a self, x: Features<'a>, _: Options) -> Result<Box<dyn Rows + 'a>, Error> {
         let scorer = *self;
-        Ok(with_sparse!(x.sparse()?, |x| Box::new(Batch { scorer, x })))
+        Ok(match x {
+            Features::Sparse(x) => with_sparse!(x, |x| Box::new(Batch { scorer, x })),
+            Features::Dense(Dense::F32(x)) => Box::new(Batch { scorer, x }),
+            Features::Dense(Dense::F64(x)) => Box::new(Batch { scorer, x }),
+        })
     }
 }
 

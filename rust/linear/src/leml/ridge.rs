@@ -26,12 +26,14 @@
 //!   solve it, with the shared factor as the preconditioner. The two systems differ little, so a
 //!   few steps reach single precision.
 
-use super::dense::{Design, Tall};
+use super::design::{Design, Normal};
+use super::held_out::{Part, weights_without};
 use super::params::Params;
+use super::tall::Tall;
 use super::turns::{Labels, Turns};
 use faer::reborrow::Reborrow;
 use faer::{Accum, ColMut, ColRef, Mat, MatRef};
-use manylabel_base::{Error, Watch, collected, copied, extend, filled, parts, reserved};
+use manylabel_base::{Error, Watch, copied, extend, filled, parts, reserved};
 use manylabel_dense::{Cholesky, eigen, matmul, zeros};
 use manylabel_simd::{STRETCH, wide};
 use manylabel_sparse::{LANES, Lanes};
@@ -60,14 +62,14 @@ const MOST_STEPS: usize = 100;
 type Sums = [f64; LANES];
 
 /// A training set, and constants that are used in each update of W and H.
-pub(super) struct Ridge<'a> {
+pub(super) struct Ridge<'a, 'x> {
     params: &'a Params,
-    x: &'a Design,
+    x: &'a Design<'x>,
     labels: &'a Labels,
     /// The weight of each row, which is the diagonal of Ω. If it is None, Ω is the identity matrix.
     weights: Option<&'a [f32]>,
-    /// The diagonal of `XᵀΩX`, which the preconditioner uses. It has one number for each feature.
-    squares: Vec<f32>,
+    /// `XᵀΩX`, if Ω differs from the weights of the training set.
+    normal: Option<Normal>,
     /// Half of the sum of the squares of Y, weighted by the row weights. It is the objective if W
     /// and H are 0.
     constant: f64,
@@ -95,33 +97,41 @@ struct Turned<'a> {
     lambda: Vec<f64>,
 }
 
-impl<'a> Ridge<'a> {
+impl<'a, 'x> Ridge<'a, 'x> {
     /// Prepares a training set. `weights` holds the weights of the rows. If it is None, all weights
-    /// are 1.
+    /// are 1. If rows are held out, `part` has them, and its weights are used instead.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if there is not enough memory.
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
+    /// requested a stop.
     pub(super) fn new(
         params: &'a Params,
-        x: &'a Design,
+        x: &'a Design<'x>,
         labels: &'a Labels,
         weights: Option<&'a [f32]>,
+        part: Option<&'a Part>,
+        watch: &Watch,
     ) -> Result<Self, Error> {
+        let weights = weights_without(part, weights);
+        let normal = part.map(|part| x.normal_of(part.weights(), watch));
         let weight = |row: usize| weights.map_or(1.0, |weights| f64::from(weights[row]));
         let y = &labels.by_row;
         let n_ones = |row| y.row(row).1.iter().filter(|value| !value.is_nan()).count();
         let ones = (0..y.n_rows()).map(|row| weight(row) * n_ones(row) as f64);
-        let squares = x.squares(weights)?;
-        let squares = squares.iter().map(|&sum| sum as f32);
         Ok(Self {
             params,
             x,
             labels,
             weights,
-            squares: collected("number of features", squares)?,
+            normal: normal.transpose()?,
             constant: ones.sum::<f64>() / 2.0,
         })
+    }
+
+    /// Returns `XᵀΩX`. The preconditioner uses its diagonal.
+    fn normal(&self) -> &Normal {
+        self.normal.as_ref().unwrap_or(self.x.normal())
     }
 
     /// Returns true if few enough entries of each label are unknown for this solver, and all labels have the
@@ -211,7 +221,8 @@ impl<'a> Ridge<'a> {
         watch: &Watch,
     ) -> Result<Vec<Lanes<f32>>, Error> {
         let lambda = Lanes::of(lambda);
-        let product = |p: &[Lanes<f32>]| self.x.normal_times(self.weights, p, watch);
+        let diagonal = &self.normal().squares;
+        let product = |p: &[Lanes<f32>]| self.x.normal_times(self.normal(), self.weights, p, watch);
         let mut w = copied("number of features", start)?;
         if w.iter()
             .any(|lanes| lanes.0.iter().any(|&value| value != 0.0))
@@ -221,7 +232,7 @@ impl<'a> Ridge<'a> {
         }
         let mut p = filled("number of features", Lanes::default(), r.len())?;
         let zeros = Lanes::default();
-        let (first, mut rho) = direct(&self.squares, &lambda, alpha, &r, &zeros, &mut p);
+        let (first, mut rho) = direct(diagonal, &lambda, alpha, &r, &zeros, &mut p);
         let goals = first.map(|square| square * self.params.cg_tol.powi(2));
         let mut squares = first;
         for _ in 0..self.params.cg_max_iter {
@@ -245,7 +256,7 @@ impl<'a> Ridge<'a> {
                 }
             }
             let before = rho;
-            rho = preconditioned(&self.squares, &lambda, alpha, &r);
+            rho = preconditioned(diagonal, &lambda, alpha, &r);
             let mut beta = [0.0; LANES];
             for lane in 0..LANES {
                 let ratio = rho[lane] / before[lane];
@@ -253,7 +264,7 @@ impl<'a> Ridge<'a> {
                     beta[lane] = ratio;
                 }
             }
-            (squares, _) = direct(&self.squares, &lambda, alpha, &r, &Lanes::of(&beta), &mut p);
+            (squares, _) = direct(diagonal, &lambda, alpha, &r, &Lanes::of(&beta), &mut p);
         }
         Ok(w)
     }
@@ -416,7 +427,7 @@ impl<'a> Ridge<'a> {
     }
 }
 
-impl Turns for Ridge<'_> {
+impl Turns for Ridge<'_, '_> {
     type Factors = Factors;
 
     fn start(&self, rank: usize, watch: &Watch) -> Result<Factors, Error> {

@@ -5,7 +5,7 @@
 //! `held_out` fits training sets in which some rows have the weight 0. It starts each fit from a
 //! copy of the W and H of another fit.
 
-use super::dense::Tall;
+use super::tall::Tall;
 use manylabel_base::{Error, Watch};
 use manylabel_sparse::CsrOwned;
 

@@ -26,7 +26,6 @@
 //! | file | content |
 //! |---|---|
 //! | `fit.rs` | fits ranges of labels, and prunes the weights |
-//! | `moments.rs` | the sum of the rows and the Gram matrix |
 //! | `start.rs` | step 1 |
 //! | `descend.rs` | step 2 |
 //! | `group.rs` | scores, gradients and line searches of a group of labels |
@@ -34,14 +33,13 @@
 mod descend;
 mod fit;
 mod group;
-mod moments;
 mod start;
 
 pub use fit::{DenseModel, DensePiece, DenseStart, DenseTask};
 
 use super::Outputs;
+use crate::moments::Moments;
 use manylabel_sparse::TableRows;
-use moments::Moments;
 
 /// The training set that all labels share.
 struct Problem<'a> {

@@ -1,5 +1,5 @@
-//! Implements dense matrices with many rows and at most a few hundred columns, and products of X
-//! with such matrices. LEML has three of them: the weight matrices W and H, and `A = X W`.
+//! Implements dense matrices with many rows and at most a few hundred columns. LEML has three of them:
+//! the weight matrices W and H, and `A = X W`.
 //!
 //! The matrices are stored in panels of [`LANES`] = 32 columns, so that a product with X reads the
 //! rows of a panel as whole cache lines. Values are `f32`. Gram matrices and products with small
@@ -8,7 +8,7 @@
 use faer::{Accum, Mat, MatRef};
 use manylabel_base::{Error, Watch, copied, few, filled, parts};
 use manylabel_dense::{matmul, zeros};
-use manylabel_sparse::{ColumnOrder, CsrView, LANES, Lanes, RowBlocks};
+use manylabel_sparse::{LANES, Lanes};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -210,117 +210,5 @@ impl Tall {
         let pairs = squares.par_iter_mut().zip(&self.panels);
         pairs.for_each(|(square, panel)| *square = of_panel(panel));
         squares.iter().sum()
-    }
-}
-
-/// A copy of X in the form that products need. If intercepts are fitted, a column of ones is
-/// inserted before the other columns.
-#[derive(Debug)]
-pub(super) struct Design {
-    /// The matrix X, stored by row and by column. Columns are sorted by decreasing frequency.
-    blocks: RowBlocks<f32>,
-    /// The rows of each block of `blocks`.
-    cuts: Vec<Range<usize>>,
-    /// The original number of each column, without the column of ones. Features that are 0 in every
-    /// row are left out.
-    pub(super) features: Vec<u32>,
-    pub(super) n_rows: usize,
-}
-
-impl Design {
-    /// Copies the matrix X. If `ones` is true, a first column of ones is added. The copy takes 14
-    /// bytes per stored value.
-    ///
-    /// # Errors
-    ///
-    /// All methods that return a `Result` return [`Error::TooLarge`] if there is not enough memory.
-    /// They return [`Error::Stopped`] if the caller requested a stop.
-    pub(super) fn new(x: CsrView<'_, u32, f32>, ones: bool, watch: &Watch) -> Result<Self, Error> {
-        let order = ColumnOrder::new(x)?;
-        let cuts = RowBlocks::<f32>::cut(x.n_rows(), |row| x.row(row).0.len() + 1);
-        Ok(Self {
-            blocks: RowBlocks::new(x, &order, ones, 1.0, &cuts, watch)?,
-            features: order.into_columns(),
-            n_rows: x.n_rows(),
-            cuts,
-        })
-    }
-
-    /// Returns the number of columns, including the column of ones.
-    pub(super) fn n_cols(&self) -> usize {
-        self.blocks.n_cols()
-    }
-
-    /// Computes `Σ_i ω_i x_ij²` for each column j, where `ω_i` is the weight of row i. These sums
-    /// are the diagonal of `XᵀΩX`.
-    pub(super) fn squares(&self, weights: Option<&[f32]>) -> Result<Vec<f64>, Error> {
-        let mut squares = filled("number of features", 0.0, self.n_cols())?;
-        for (cut, block) in self.cuts.iter().zip(self.blocks.blocks()) {
-            for row in cut.clone() {
-                let weight = weights.map_or(1.0, |weights| f64::from(weights[row]));
-                let (cols, values) = block.row(row - cut.start);
-                for (&col, &value) in cols.iter().zip(values) {
-                    squares[col as usize] += weight * f64::from(value).powi(2);
-                }
-            }
-        }
-        Ok(squares)
-    }
-
-    /// Computes `X p` on the calling thread. p is one panel (a group of columns) with `n_cols`
-    /// rows.
-    pub(super) fn times(&self, p: &[Lanes<f32>], watch: &Watch) -> Result<Vec<Lanes<f32>>, Error> {
-        let mut out = filled("number of rows", Lanes::default(), self.n_rows)?;
-        for (cut, block) in self.cuts.iter().zip(self.blocks.blocks()) {
-            watch.step(0)?;
-            block.times(p, &mut out[cut.clone()]);
-        }
-        Ok(out)
-    }
-
-    /// Computes `Xᵀ u` on the calling thread, where u is one panel (a group of columns). u is not
-    /// stored: the function `u` is called with a range of rows and writes these rows.
-    pub(super) fn transposed_times(
-        &self,
-        mut u: impl FnMut(Range<usize>, &mut [Lanes<f32>]),
-        watch: &Watch,
-    ) -> Result<Vec<Lanes<f32>>, Error> {
-        let mut g = filled("number of features", Lanes::default(), self.n_cols())?;
-        let most = self.cuts.iter().map(ExactSizeIterator::len).max();
-        let mut rows = filled(
-            "number of rows of a block",
-            Lanes::default(),
-            most.unwrap_or(0),
-        )?;
-        for (cut, block) in self.cuts.iter().zip(self.blocks.blocks()) {
-            watch.step(0)?;
-            let rows = &mut rows[..cut.len()];
-            u(cut.clone(), rows);
-            block.add_transposed(rows, &mut g);
-        }
-        Ok(g)
-    }
-
-    /// Computes `XᵀΩX p`, where p is one panel (a group of columns). X is divided into blocks of
-    /// rows. The two products with a block are computed while the block is in the cache.
-    pub(super) fn normal_times(
-        &self,
-        weights: Option<&[f32]>,
-        p: &[Lanes<f32>],
-        watch: &Watch,
-    ) -> Result<Vec<Lanes<f32>>, Error> {
-        let mut blocks = self.blocks.blocks().iter();
-        let product = |cut: Range<usize>, rows: &mut [Lanes<f32>]| {
-            // The ranges of `cuts` and the blocks are in the same order.
-            if let Some(block) = blocks.next() {
-                block.times(p, rows);
-            }
-            if let Some(weights) = weights {
-                for (lanes, &weight) in rows.iter_mut().zip(&weights[cut]) {
-                    lanes.0 = lanes.0.map(|value| value * weight);
-                }
-            }
-        };
-        self.transposed_times(product, watch)
     }
 }

@@ -1,4 +1,4 @@
-//! Computes the sum of the rows and the Gram matrix, weighted by the costs of the rows.
+//! Computes the sum of dense rows and their Gram matrix, weighted by the costs of the rows. `DiSMEC` and LEML use them.
 
 use faer::{Accum, MatMut, MatRef};
 use manylabel_base::{Error, Tasks, Watch, filled, parts};
@@ -26,30 +26,37 @@ const MOST_SHARE: f64 = 0.3;
 const BYTES: usize = 24;
 
 /// Sums over all rows.
-pub(super) struct Moments {
+pub(crate) struct Moments {
     /// `Σ_i cost_i x_i`; shape (dim).
-    pub(super) sums: Vec<f64>,
+    pub(crate) sums: Vec<f64>,
     /// `Σ_i cost_i x_ij²` for each column; shape (dim).
-    pub(super) squares: Vec<f64>,
+    pub(crate) squares: Vec<f64>,
     /// The largest squared length of a row, at least 1.
-    pub(super) longest: f64,
-    /// `Σ_i cost_i x_i x_iᵀ`, column by column; shape (dim, dim). Entries above the diagonal are 0. None if the
-    /// matrix would take too much memory in comparison with X.
+    pub(crate) longest: f64,
+    /// `Σ_i cost_i x_i x_iᵀ`, column by column; shape (dim, dim). Entries above the diagonal are 0. None if it is not
+    /// wanted, or would take too much memory in comparison with X.
     gram: Option<Vec<f64>>,
 }
 
 impl Moments {
-    /// Computes the sums in one pass over the rows, on all threads.
+    /// Computes the sums in one pass over the rows, on all threads. The Gram matrix is computed if it is wanted and
+    /// small in comparison with X.
     ///
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the caller
     /// requested a stop.
-    pub(super) fn new(rows: &TableRows<'_>, cost: &[f32], watch: &Watch) -> Result<Self, Error> {
+    pub(crate) fn new(
+        rows: &TableRows<'_>,
+        cost: &[f32],
+        with_gram: bool,
+        watch: &Watch,
+    ) -> Result<Self, Error> {
         let (n_rows, dim) = (rows.n_rows(), rows.dim());
         let size = dim.saturating_mul(dim);
         let of_x = MOST_SHARE * size_of::<f32>() as f64 * n_rows as f64 * dim as f64;
-        let has_gram = size.saturating_mul(BYTES) as f64 <= of_x.max(MOST_BYTES as f64);
+        let has_gram =
+            with_gram && size.saturating_mul(BYTES) as f64 <= of_x.max(MOST_BYTES as f64);
         let mut gram = filled("the Gram matrix", 0.0, if has_gram { size } else { 0 })?;
         let mut sums = filled("number of features", 0.0, dim)?;
         let mut squares = filled("number of features", 0.0, dim)?;
@@ -91,7 +98,7 @@ impl Moments {
     }
 
     /// Returns the Gram matrix, of which only the lower triangle is filled, or None if there is none.
-    pub(super) fn gram(&self) -> Option<MatRef<'_, f64>> {
+    pub(crate) fn gram(&self) -> Option<MatRef<'_, f64>> {
         let dim = self.sums.len();
         let gram = self.gram.as_deref();
         gram.map(|gram| MatRef::from_column_major_slice(gram, dim, dim))
