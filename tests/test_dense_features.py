@@ -1,4 +1,8 @@
-"""Estimators that keep dense features dense: X is read as it is, in any memory order, without a copy."""
+"""Estimators that keep dense features dense.
+
+Some read X in any memory order without a copy, by matrix products. Others read dense rows like sparse rows of
+which all entries are stored, and have the same bits for both forms.
+"""
 
 import numpy as np
 import pytest
@@ -12,6 +16,17 @@ MODELS = {
     "DiSMEC": ml.DiSMECClassifier(random_state=0),
     "LEML": ml.LEMLClassifier(20, max_iter=3, random_state=0),
     "LEML, logistic": ml.LEMLClassifier(4, alpha=0.1, loss="logistic", max_iter=1, random_state=0),
+}
+
+# The fits have the same bits for dense and sparse rows.
+SAME = {
+    "CorrLog": ml.CorrLogClassifier(tol=1e-2),
+    "CorrLog, given scales": ml.CorrLogClassifier(standardize=False, threshold="zero", tol=1e-2),
+    "link": ml.SmoothLinkClassifier(n_features=32, random_state=0),
+    "link, held-out rows": ml.SmoothLinkClassifier(
+        n_features=32, loss="logistic", n_passes=2, early_stopping=True, random_state=0
+    ),
+    "rules": ml.BoostedRulesClassifier(n_rules=8, random_state=0),
 }
 
 every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
@@ -73,7 +88,7 @@ def test_dense_rows_are_never_made_sparse(data, model, monkeypatch):
     "model",
     [
         ml.DiSMECClassifier(1.0, threshold="zero", max_iter=2, tol=10, random_state=0),
-        ml.LEMLClassifier(8, threshold="zero", max_iter=2, random_state=0),
+        ml.LEMLClassifier(8, alpha=1.0, threshold="zero", max_iter=2, random_state=0),
     ],
     ids=lambda model: type(model).__name__,
 )
@@ -85,3 +100,58 @@ def test_memory_beyond_x_and_the_model(model, form):
     # A dense copy takes 1.0 X, and sparse rows take at least 2 X.
     assert peak_of(lambda: model.fit(given, Y)) < 0.5 * X.nbytes
     assert peak_of(lambda: model.predict_topk(X, 1)) < 0.1 * X.nbytes
+
+
+@pytest.mark.parametrize("model", SAME.values(), ids=SAME)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_same_bits_as_sparse_rows(data, model, weighted):
+    X, Y, *_ = data
+    X = np.where(np.random.default_rng(0).random(X.shape) < 0.2, 0, X)
+    X[:, 3] = 0  # a constant column
+    X[:, 4] = 1e4 + 0.01 * X[:, 4]
+    weights = np.random.default_rng(1).integers(0, 3, len(X)) / 2 if weighted else None
+    expected = clone(model).fit(csr_array(X), Y[:, :20], weights)
+    for form in (X, X.astype(np.float64), np.asfortranarray(X)):
+        fitted = clone(model).fit(form, Y[:, :20], weights)
+        assert bits(fitted) == bits(expected)
+        top = fitted.predict_topk(form[:50], k=4)
+        assert bits(top) == bits(expected.predict_topk(csr_array(X[:50]), k=4))
+
+
+def test_rows_for_early_stopping_may_have_another_form(data):
+    X, Y, X_test, Y_test = data
+    model = ml.BoostedRulesClassifier(n_rules=12, early_stopping=True, random_state=0)
+    fitted = [
+        clone(model).fit(form(X), Y[:, :20], eval_set=(of_rows(X_test), Y_test[:, :20]))
+        for form in (np.asarray, csr_array)
+        for of_rows in (np.asarray, csr_array)
+    ]
+    assert all(bits(other) == bits(fitted[0]) for other in fitted)
+
+
+@pytest.mark.parametrize(
+    ("model", "most"),
+    [
+        # In float64, sparse rows take 1.5 X, and a copy of X takes 1 X.
+        (ml.CorrLogClassifier(l2_features=0.01, threshold="zero", tol=0.1), 0.9),
+        (ml.BoostedRulesClassifier(n_rules=2, random_state=0), 2.9),
+        (ml.SmoothLinkClassifier(n_features=16, n_components=2, random_state=0), 2.4),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_memory_without_sparse_rows(model, most):
+    rng = np.random.default_rng(0)
+    X = rng.random((6000, 200))
+    Y = csr_array((np.ones(len(X)), rng.integers(4, size=len(X)), np.arange(len(X) + 1)), shape=(len(X), 4))
+    model = clone(model)
+    assert peak_of(lambda: model.fit(X, Y)) < most * X.nbytes
+    assert peak_of(lambda: model.predict_topk(X, 1)) < 0.3 * X.nbytes
+
+
+def test_mostly_zero_rows_become_sparse(data):
+    X, Y, *_ = data
+    X = np.where(np.random.default_rng(0).random(X.shape) < 0.9, 0, X)
+    for model in SAME.values():
+        dense, sparse = (clone(model).fit(form(X), Y[:, :20]) for form in (np.asarray, csr_array))
+        assert bits(dense) == bits(sparse)
+        np.testing.assert_array_equal(dense.predict(X), sparse.predict(csr_array(X)))

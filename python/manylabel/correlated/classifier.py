@@ -198,7 +198,8 @@ class CorrLogClassifier(MultiLabelClassifier):
 
     The fit takes 36 bytes of memory for each pair of a feature and a label. If `tol` is below 1e-5, the fit
     uses double precision and takes 72 bytes per pair. With quasi-Newton steps, a pair with a nonzero weight
-    takes at least twice as much memory as any other pair. The fit also stores two copies of X. The log-odds
+    takes at least twice as much memory as any other pair. The fit also stores two copies of the
+    nonzero values of X, or one copy of all values if more than half of the values are nonzero. The log-odds
     of only some of the rows are in memory at a time. The fit therefore stores no dense array of shape
     (n_samples, n_labels).
 
@@ -320,7 +321,9 @@ class CorrLogClassifier(MultiLabelClassifier):
         """
         params = self._checked()
         sparse_output = issparse(y)
-        X, y, sample_weight = check_training_set(self, X, y, sample_weight, unknown=True)
+        X, y, sample_weight = check_training_set(
+            self, X, y, sample_weight, dense="if mostly nonzero", unknown=True
+        )
         with reported(y.shape[1], "label", params["verbose"], progress) as report:
             cut = self._chosen(params, X, y, sample_weight, report)
             fitted = _core.fit_correlated(
@@ -391,7 +394,7 @@ class CorrLogClassifier(MultiLabelClassifier):
     def _chosen(
         self,
         params: dict[str, Any],
-        X: csr_array,
+        X: csr_array | NDArray[Any],
         Y: csr_array,
         sample_weight: NDArray[np.float32] | None,
         report: Tell,
@@ -424,7 +427,7 @@ class CorrLogClassifier(MultiLabelClassifier):
 
     def _matching_threshold(
         self,
-        X: csr_array,
+        X: csr_array | NDArray[Any],
         Y: csr_array,
         sample_weight: NDArray[np.float32] | None,
         cut: tuple[float, float],
@@ -614,7 +617,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         )
 
 
-def _mean_variance(X: csr_array, sample_weight: NDArray[np.float32] | None) -> float:
+def _mean_variance(X: csr_array | NDArray[Any], sample_weight: NDArray[np.float32] | None) -> float:
     """Return the mean variance of the columns that are not constant, or 1 if all columns are constant."""
     inverse = inverse_deviations(X, sample_weight)
     varying = inverse[inverse > 0]

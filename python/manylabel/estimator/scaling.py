@@ -47,19 +47,47 @@ def holds_measurements(X: csr_array | NDArray[Any]) -> bool:
     return bool(np.count_nonzero(values) > _DENSE_SHARE * X.shape[0] * X.shape[1])
 
 
-def inverse_deviations(X: csr_array, sample_weight: NDArray[np.float32] | None) -> NDArray[np.float64]:
-    """Return 1 / standard deviation for each column, and 0 for constant columns."""
+def inverse_deviations(
+    X: csr_array | NDArray[Any], sample_weight: NDArray[np.float32] | None
+) -> NDArray[np.float64]:
+    """Return 1 / standard deviation for each column, and 0 for constant columns.
+
+    The result is exactly the same for a sparse X and a dense X with the same values.
+    """
     n, d = X.shape
     of_row = np.ones(n) if sample_weight is None else sample_weight.astype(np.float64)
     total = of_row.sum()
-    # Stored zeros get weight 0. The result is then exactly the same whether zeros are stored or not.
-    weights = np.repeat(of_row, np.diff(X.indptr)) * (X.data != 0)
-    means = np.bincount(X.indices, weights * X.data, d) / total
-    absent = total - np.bincount(X.indices, weights, d)
-    squares = np.bincount(X.indices, weights * (X.data - means[X.indices]) ** 2, d)
+    if isinstance(X, np.ndarray):
+        sums, present = _column_sums(X, of_row, np.zeros(d), 1)
+        means = sums / total
+        squares, _ = _column_sums(X, of_row, means, 2)
+    else:
+        # Stored zeros get weight 0. The result is then exactly the same whether zeros are stored or not.
+        weights = np.repeat(of_row, np.diff(X.indptr)) * (X.data != 0)
+        means = np.bincount(X.indices, weights * X.data, d).astype(np.float64) / total
+        present = np.bincount(X.indices, weights, d).astype(np.float64)
+        squares = np.bincount(X.indices, weights * (X.data - means[X.indices]) ** 2, d).astype(np.float64)
+    absent = total - present
     variances = np.maximum(squares + np.maximum(absent, 0.0) * means**2, 0.0) / total
     varies = variances > _CONSTANT * means**2
     return np.where(varies, 1 / np.sqrt(np.where(varies, variances, 1.0)), 0.0)
+
+
+def _column_sums(
+    X: NDArray[Any], weights: NDArray[np.float64], means: NDArray[np.float64], power: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Sum weight * (x - mean) ** power over the nonzero values of each column, and sum their weights.
+
+    The terms are added in the order of the rows, as `numpy.bincount` adds the values of a sparse X.
+    """
+    sums, present = np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    for first in range(0, len(X), _ROWS):
+        block = X[first : first + _ROWS].astype(np.float64)
+        of_value = weights[first : first + _ROWS, None] * (block != 0)
+        terms = of_value * (block - means) ** power
+        sums = np.add.accumulate(np.vstack([sums, terms]), axis=0)[-1]
+        present = np.add.accumulate(np.vstack([present, of_value]), axis=0)[-1]
+    return sums, present
 
 
 def scaled_columns(

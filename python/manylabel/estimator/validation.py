@@ -385,7 +385,7 @@ def check_training_set(
     sample_weight: Any,
     *,
     reset: bool = True,
-    dense: bool | Literal["as given"] = False,
+    dense: bool | Literal["as given", "if mostly nonzero"] = False,
     name: str = "Y",
     unknown: bool = False,
 ) -> tuple[Any, csr_array, NDArray[np.float32] | None]:
@@ -404,10 +404,11 @@ def check_training_set(
     reset : bool, default=True
         Whether X defines the number and the names of the features. Pass False if the fit continues an earlier
         fit. X must then have the same features as in the earlier fit.
-    dense : bool or "as given", default=False
+    dense : bool, "as given" or "if mostly nonzero", default=False
         Whether a dense X stays dense. With True, X is converted to C order. With "as given", X keeps its
-        memory order, and float16 is not converted to another dtype. A sparse X is always converted to a
-        CSR array.
+        memory order, and float16 is not converted to another dtype. With "if mostly nonzero", X is converted
+        to C order if more than half of its values are nonzero, and to a CSR array otherwise. A sparse X is
+        always converted to a CSR array.
     name : str, default="Y"
         Name of the argument Y, for error messages.
     unknown : bool, default=False
@@ -416,8 +417,8 @@ def check_training_set(
     Returns
     -------
     X : csr_array or ndarray, of shape (n_kept, n_features)
-        Features of the n_kept rows with weights > 0. X is an ndarray if `dense` is not False and the given X
-        is dense. The indices of a CSR array are sorted and unique.
+        Features of the n_kept rows with weights > 0. X is an ndarray if the given X is dense and stays dense.
+        The indices of a CSR array are sorted and unique.
     Y : csr_array of shape (n_kept, n_labels), dtype float32
         Labels of the rows with weights > 0. All stored values are 1, or NaN if `unknown` is True.
     sample_weight : ndarray of shape (n_kept,), dtype float32, or None
@@ -438,6 +439,8 @@ def check_training_set(
         )
     if dense:
         X = check_matrix(estimator, X, reset=reset, as_given=dense == "as given")
+        if dense == "if mostly nonzero" and not issparse(X) and 2 * np.count_nonzero(X) <= X.size:
+            X = csr_array(X)
     else:
         X = check_features(estimator, X, reset=reset)
     Y = _labels(Y, name, nan=True, allowed="0, 1 and NaN" if unknown else "0 and 1")

@@ -237,8 +237,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     - With "newton-cg", 320 n bytes for each thread.
 
     `max_memory` limits only the memory for the fit of the link. The embedding is fitted in float64. The Notes
-    of `Rembrandt` describe its memory. If more than half of the values of X are nonzero, a dense copy of X
-    takes 8 additional bytes per value of X. Predictions compute the random features of a few rows at a time,
+    of `Rembrandt` describe its memory. If more than half of the values of X are nonzero, the embedding is
+    fitted to a dense copy of X, which takes 8 bytes per value, unless X is a dense array of float64 and its
+    columns are not scaled. Predictions compute the random features of a few rows at a time,
     and do not store the random features of all rows.
 
     The embedding predicts its own training rows better than new rows, especially if there are few training
@@ -404,7 +405,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         sparse_output = issparse(y)
         y, classes = one_hot(y) if self._takes_classes else (y, None)
         # With the softmax, each row must have one known label. All its other labels are then absent.
-        X, y, sample_weight = check_training_set(self, X, y, sample_weight, unknown=self.loss != "softmax")
+        X, y, sample_weight = check_training_set(
+            self, X, y, sample_weight, dense="if mostly nonzero", unknown=self.loss != "softmax"
+        )
         if self.loss == "softmax":
             check_one_label(y)
         held_out = None

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 from sklearn.base import clone
 
 from manylabel import _core
@@ -112,7 +112,7 @@ def unfitted_embedding(params: dict[str, Any]) -> Rembrandt:
 def linear_predictions(
     params: dict[str, Any],
     embedding: Rembrandt,
-    training_set: tuple[csr_array, csr_array, NDArray[np.float32] | None],
+    training_set: tuple[csr_array | NDArray[Any], csr_array, NDArray[np.float32] | None],
     held_out: NDArray[np.bool_] | None,
     progress: Tell,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float32] | None]:
@@ -138,17 +138,20 @@ def linear_predictions(
     # decides whether the features are stored densely. All input formats therefore give exactly the same
     # results.
     features: Any = X.astype(np.float64, copy=False)
-    n_cells, n_values = X.shape[0] * X.shape[1], np.count_nonzero(X.data)
     scales = None
     if automatic and holds_measurements(X):
-        if n_values < X.nnz:
-            features = features.copy()
-            features.eliminate_zeros()
-        scales = inverse_deviations(features, sample_weight)
-        features = csr_array(
-            (features.data * scales[features.indices], features.indices, features.indptr), features.shape
-        )
-    if n_values > n_cells / 2:
+        if isinstance(features, np.ndarray):
+            scales = inverse_deviations(features, sample_weight)
+            features = features * scales
+        else:
+            if np.count_nonzero(features.data) < features.nnz:
+                features = features.copy()
+                features.eliminate_zeros()
+            scales = inverse_deviations(features, sample_weight)
+            features = csr_array(
+                (features.data * scales[features.indices], features.indices, features.indptr), features.shape
+            )
+    if issparse(X) and np.count_nonzero(X.data) > X.shape[0] * X.shape[1] / 2:
         features = features.toarray()
     predictions = embedding._fit(features, Y, sample_weight, progress, leave_one_out=automatic)
     coef, intercept = embedding.coef_, embedding.intercept_
@@ -163,7 +166,8 @@ def linear_predictions(
         all_rows = np.empty((len(held_out), predictions.shape[1]), dtype=np.float32)
         all_rows[~held_out] = predictions
         weights = (coef, intercept)
-        all_rows[held_out] = _core.pls_project(held_out_X, weights, params["n_jobs"])
+        # Sparse rows give the same bits for both forms of X.
+        all_rows[held_out] = _core.pls_project(csr_array(held_out_X), weights, params["n_jobs"])
         predictions = all_rows
     return coef, intercept, predictions
 

@@ -362,7 +362,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         if not goes_on:
             for name in [name for name in vars(self) if name.endswith("_")]:
                 delattr(self, name)
-        X, y, sample_weight = check_training_set(self, X, y, sample_weight, reset=not goes_on, unknown=True)
+        X, y, sample_weight = check_training_set(
+            self, X, y, sample_weight, reset=not goes_on, dense="if mostly nonzero", unknown=True
+        )
         if goes_on:
             self._check_goes_on(params["n_rules"], y.shape[1])
         if goes_on:
@@ -571,8 +573,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         return tags
 
     def _with_rows_to_measure(
-        self, X: csr_array, Y: csr_array, sample_weight: Any, eval_set: tuple[Any, Any]
-    ) -> tuple[csr_array, csr_array, Any, NDArray[np.bool_]]:
+        self, X: csr_array | NDArray[Any], Y: csr_array, sample_weight: Any, eval_set: tuple[Any, Any]
+    ) -> tuple[csr_array | NDArray[Any], csr_array, Any, NDArray[np.bool_]]:
         """Append the rows of `eval_set`. Also return a mask of the appended rows."""
         if not isinstance(eval_set, tuple | list) or len(eval_set) != 2:
             raise ValueError(f"`eval_set` must be a pair (X, y), got {shown(eval_set)}")
@@ -584,6 +586,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
             y if column is None else column,
             None,
             reset=False,
+            dense=isinstance(X, np.ndarray),
             name="y of `eval_set`",
             unknown=True,
         )
@@ -592,8 +595,12 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         n_rows, n_more = X.shape[0], rows.shape[0]
         if sample_weight is not None:
             sample_weight = np.concatenate([sample_weight, np.ones(n_more, dtype=sample_weight.dtype)])
-        dtype = np.promote_types(X.dtype, rows.dtype)
-        every = canonical_csr(vstack([X, rows], format="csr", dtype=dtype), "X")
+        every: csr_array | NDArray[Any]
+        if isinstance(X, np.ndarray) and isinstance(rows, np.ndarray):
+            every = np.vstack([X, rows])
+        else:
+            dtype = np.promote_types(X.dtype, rows.dtype)
+            every = canonical_csr(vstack([csr_array(X), rows], format="csr", dtype=dtype), "X")
         known = canonical_csr(vstack([Y, labels], format="csr", dtype=Y.dtype), "y")
         return every, known, sample_weight, np.arange(n_rows + n_more) >= n_rows
 

@@ -156,7 +156,7 @@ impl Scales {
             (false, true) => FEW_ROWS,
             (false, false) => RowBlocks::<f32>::MAX_ROWS,
         };
-        let cuts = RowBlocks::<f32>::cut(x.n_rows(), |row| x.n_stored(row));
+        let cuts = RowBlocks::<f32>::cut(x.n_rows(), |row| x.n_nonzero(row));
         let split = cuts.into_iter().flat_map(|rows| {
             let end = rows.end;
             rows.step_by(most)

@@ -6,10 +6,11 @@
 
 use crate::arrays::handed;
 use crate::error::to_py;
+use crate::features::{Given, PyFeatures};
 use manylabel_base::range::same;
 use manylabel_base::{Error, collected};
 use manylabel_linear::dismec::Factors;
-use manylabel_sparse::{CsrOwned, CsrView, Index, LabelsOwned, Sparse};
+use manylabel_sparse::{CsrOwned, CsrView, DenseView, Index, LabelsOwned, Sparse};
 use numpy::{Element, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
@@ -166,7 +167,7 @@ pub(crate) fn is_canonical(matrix: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(arrays.is_ok_and(|arrays| arrays.sparse().is_ok()))
 }
 
-/// A CSR matrix of supported types whose structure has not been checked yet. [`sparse`](Self::sparse) is
+/// A matrix of supported types whose structure has not been checked yet. [`sparse`](Self::sparse) is
 /// called inside [`run`](crate::run::run), while the GIL is released.
 #[derive(Clone, Copy)]
 pub(crate) enum Unchecked<'a> {
@@ -174,6 +175,9 @@ pub(crate) enum Unchecked<'a> {
     I64F32(Arrays<'a, i64, f32>),
     I32F64(Arrays<'a, i32, f64>),
     I64F64(Arrays<'a, i64, f64>),
+    /// Dense rows, and the numbers of all columns.
+    Dense32(DenseView<'a, f32>, &'a [i32]),
+    Dense64(DenseView<'a, f64>, &'a [i32]),
 }
 
 impl<'a> Unchecked<'a> {
@@ -188,6 +192,8 @@ impl<'a> Unchecked<'a> {
             Self::I64F32(m) => Sparse::I64F32(m.view()?),
             Self::I32F64(m) => Sparse::I32F64(m.view()?),
             Self::I64F64(m) => Sparse::I64F64(m.view()?),
+            Self::Dense32(x, columns) => Sparse::I32F32(CsrView::of_dense(x, columns)?),
+            Self::Dense64(x, columns) => Sparse::I32F64(CsrView::of_dense(x, columns)?),
         })
     }
 
@@ -239,15 +245,31 @@ impl PyCsr<'_> {
     }
 }
 
-/// The data of a fit: a tuple of X, Y, and the row weights or None.
-pub(crate) struct Examples<'py>(PyCsr<'py>, PyCsr<'py>, Option<PyReadonlyArray1<'py, f32>>);
+/// The data of a fit: a tuple of X, Y, and the row weights or None. X is sparse, or dense in C order. A dense X is read
+/// like a sparse X of which all entries are stored.
+pub(crate) struct Examples<'py> {
+    x: PyFeatures<'py>,
+    y: PyCsr<'py>,
+    weights: Option<PyReadonlyArray1<'py, f32>>,
+    /// The numbers of all columns of X if X is dense.
+    columns: Vec<i32>,
+}
 
 impl<'a, 'py> FromPyObject<'a, 'py> for Examples<'py> {
     type Error = PyErr;
 
     fn extract(tuple: pyo3::Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-        let (x, y, weights) = tuple.extract()?;
-        Ok(Self(x, y, weights))
+        let (x, y, weights): (PyFeatures<'py>, _, _) = tuple.extract()?;
+        let n_columns = match x {
+            PyFeatures::Sparse(_) => 0,
+            _ => i32::try_from(x.shape().1)?,
+        };
+        Ok(Self {
+            x,
+            y,
+            weights,
+            columns: collected("number of columns of X", 0..n_columns).map_err(to_py)?,
+        })
     }
 }
 
@@ -258,16 +280,17 @@ impl Examples<'_> {
     ///
     /// Raises `ValueError` if an array is not contiguous.
     pub(crate) fn unchecked(&self) -> PyResult<(Unchecked<'_>, Unchecked<'_>, Option<&[f32]>)> {
-        Ok((
-            self.0.unchecked("X")?,
-            self.1.unchecked("Y")?,
-            values(self.2.as_ref())?,
-        ))
+        let x = match self.x.given()? {
+            Given::Sparse(x) => x,
+            Given::Dense32(x) => Unchecked::Dense32(x, &self.columns),
+            Given::Dense64(x) => Unchecked::Dense64(x, &self.columns),
+        };
+        Ok((x, self.y.unchecked("Y")?, values(self.weights.as_ref())?))
     }
 
     /// Returns the numbers of features and labels.
     pub(crate) fn sizes(&self) -> (usize, usize) {
-        (self.0.shape().1, self.1.shape().1)
+        (self.x.shape().1, self.y.shape().1)
     }
 }
 

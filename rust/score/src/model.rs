@@ -32,8 +32,8 @@ pub trait Model: Send + Sync {
     /// memory is short.
     fn rows<'a>(&'a self, x: Features<'a>, options: Options) -> Result<Box<dyn Rows + 'a>, Error>;
 
-    /// Returns true if [`rows`](Self::rows) accepts dense rows. Otherwise the caller makes a sparse copy of
-    /// dense rows.
+    /// Returns true if [`rows`](Self::rows) accepts dense rows. Otherwise the caller passes dense rows as
+    /// sparse rows; see [`Dense::as_sparse`](manylabel_sparse::Dense::as_sparse).
     fn takes_dense(&self) -> bool {
         false
     }
@@ -129,15 +129,17 @@ pub trait Model: Send + Sync {
     }
 }
 
-/// Calls `ask` with the rows in a form that the model accepts. Only this function converts dense rows
-/// to sparse rows.
+/// Calls `ask` with the rows in a form that the model accepts. Only this function makes sparse rows of dense rows. It
+/// copies them only if most values are zero.
 pub(crate) fn in_known_form<M: Model + ?Sized, T>(
     model: &M,
     x: Features<'_>,
     ask: impl FnOnce(Features<'_>) -> Result<T, Error>,
 ) -> Result<T, Error> {
     match x {
-        Features::Dense(dense) if !model.takes_dense() => ask(dense.to_sparse()?.features()?),
+        Features::Dense(dense) if !model.takes_dense() => {
+            ask(Features::Sparse(dense.as_sparse()?.sparse()?))
+        }
         known => ask(known),
     }
 }

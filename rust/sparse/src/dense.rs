@@ -1,7 +1,7 @@
 //! Defines a borrowed dense matrix, the counterpart of [`CsrView`](crate::CsrView).
 //!
-//! If a model can use dense rows, its predictions read dense X without a copy. For all other models,
-//! the `score` crate makes a sparse copy.
+//! If a model can use dense rows, its predictions read dense X with products of its own. All other models read it
+//! like a sparse X; see [`Dense::as_sparse`](crate::Dense::as_sparse).
 
 use crate::Real;
 use crate::view::divisors;

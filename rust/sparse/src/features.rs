@@ -1,8 +1,8 @@
-//! Defines types for feature matrices. [`Features`], [`Sparse`], [`Dense`] and [`Copied`] are enums
+//! Defines types for feature matrices. [`Features`], [`Sparse`], [`Dense`] and [`AsSparse`] are enums
 //! with one variant for each accepted kind of matrix.
 
-use crate::{CsrOwned, CsrView, DenseView, LabelsOwned, Real};
-use manylabel_base::{Error, filled};
+use crate::{CsrOwned, CsrView, DenseView, LabelsOwned, Real, Value};
+use manylabel_base::{Error, collected, filled};
 
 /// Rows of features, sparse or dense, in any accepted type.
 #[derive(Debug, Clone, Copy)]
@@ -76,7 +76,7 @@ impl<'a> Features<'a> {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Param`] if the rows are dense. Callers convert dense rows with [`Dense::to_sparse`]
+    /// Returns [`Error::Param`] if the rows are dense. Callers convert dense rows with [`Dense::as_sparse`]
     /// beforehand.
     pub fn sparse(self) -> Result<Sparse<'a>, Error> {
         match self {
@@ -110,6 +110,15 @@ impl Sparse<'_> {
         with_sparse!(self, |x| x.row(row).0.len())
     }
 
+    /// Returns the number of values of one row that are not zero.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `row >= n_rows`.
+    pub fn n_nonzero(&self, row: usize) -> usize {
+        with_sparse!(self, |x| n_nonzero(x.row(row).1))
+    }
+
     /// Returns a copy without explicit zeros; see [`CsrOwned::from_view`].
     ///
     /// # Errors
@@ -129,43 +138,78 @@ impl Sparse<'_> {
     }
 }
 
-impl Dense<'_> {
-    /// Returns a sparse copy without zeros, for functions that accept only sparse rows. The copy takes 16
-    /// bytes per nonzero value in double precision and 12 bytes in single precision.
+impl<'a> Dense<'a> {
+    /// Returns the rows in a form for functions that accept only sparse rows. If at most half of the values are zero,
+    /// the rows are not copied, and zeros count as stored entries. Otherwise, a sparse copy without zeros is made. It
+    /// takes 16 bytes per nonzero value in double precision and 12 bytes in single precision.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if the copy does not fit in memory.
-    pub fn to_sparse(&self) -> Result<Copied, Error> {
+    /// Returns [`Error::TooLarge`] if memory is short.
+    pub fn as_sparse(self) -> Result<AsSparse<'a>, Error> {
         Ok(match self {
-            Self::F32(x) => Copied::F32(Arrays::of(x)?),
-            Self::F64(x) => Copied::F64(Arrays::of(x)?),
+            Self::F32(x) => AsSparse::F32(DenseEntries::of(x)?),
+            Self::F64(x) => AsSparse::F64(DenseEntries::of(x)?),
         })
     }
 }
 
-/// A sparse copy of dense rows.
+/// Dense rows that functions for sparse rows can read.
 #[derive(Debug)]
-pub enum Copied {
+pub enum AsSparse<'a> {
     /// Values in single precision.
-    F32(Arrays<f32>),
+    F32(DenseEntries<'a, f32>),
     /// Values in double precision.
-    F64(Arrays<f64>),
+    F64(DenseEntries<'a, f64>),
 }
 
-impl Copied {
-    /// Borrows the copy as features.
+impl AsSparse<'_> {
+    /// Borrows the rows.
     ///
     /// # Errors
     ///
     /// Returns [`Error::Csr`] or [`Error::Shape`] if the structure is invalid. This does not happen in
     /// practice, because the structure is valid by construction.
-    pub fn features(&self) -> Result<Features<'_>, Error> {
+    pub fn sparse(&self) -> Result<Sparse<'_>, Error> {
         Ok(match self {
             Self::F32(x) => x.view()?.into(),
             Self::F64(x) => x.view()?.into(),
         })
     }
+}
+
+/// The stored entries of dense rows.
+#[derive(Debug)]
+pub enum DenseEntries<'a, T> {
+    /// All entries, and the numbers of all columns.
+    All(DenseView<'a, T>, Vec<i64>),
+    /// A copy of the entries that are not zero.
+    Nonzero(Arrays<T>),
+}
+
+impl<'a, T: Real> DenseEntries<'a, T> {
+    fn of(x: DenseView<'a, T>) -> Result<Self, Error> {
+        let n_cells = x.n_rows() * x.n_cols();
+        let n_nonzero: usize = (0..x.n_rows()).map(|row| n_nonzero(x.row(row))).sum();
+        Ok(if n_nonzero >= n_cells / 2 {
+            let columns = collected("number of columns of X", 0..x.n_cols() as i64)?;
+            Self::All(x, columns)
+        } else {
+            Self::Nonzero(Arrays::of(&x, n_nonzero)?)
+        })
+    }
+
+    fn view(&self) -> Result<CsrView<'_, i64, T>, Error> {
+        match self {
+            Self::All(x, columns) => CsrView::of_dense(*x, columns),
+            Self::Nonzero(x) => CsrView::new("X", &x.ends, &x.cols, &x.values, x.n_cols),
+        }
+    }
+}
+
+/// Returns the number of values that are not zero.
+fn n_nonzero<T: Value>(values: &[T]) -> usize {
+    values.iter().filter(|value| value.f64() != 0.0).count()
 }
 
 /// The three arrays of a matrix in compressed sparse row form.
@@ -178,18 +222,15 @@ pub struct Arrays<T> {
 }
 
 impl<T: Real> Arrays<T> {
-    fn of(x: &DenseView<'_, T>) -> Result<Self, Error> {
-        let is_there = |value: &T| value.f64() != 0.0;
-        let n_rows = x.n_rows();
-        let of_row = |row| x.row(row).iter().filter(|value| is_there(value)).count();
-        let size = (0..n_rows).map(of_row).sum();
-        let mut ends = filled("number of rows of X", 0, n_rows + 1)?;
+    /// Copies the `size` values that are not zero.
+    fn of(x: &DenseView<'_, T>, size: usize) -> Result<Self, Error> {
+        let mut ends = filled("number of rows of X", 0, x.n_rows() + 1)?;
         let mut cols = filled("number of nonzero values of X", 0, size)?;
         let mut values = filled("number of nonzero values of X", T::default(), size)?;
         let mut end = 0;
         for (row, next) in ends[1..].iter_mut().enumerate() {
             for (col, value) in (0..).zip(x.row(row)) {
-                if is_there(value) {
+                if value.f64() != 0.0 {
                     (cols[end], values[end]) = (col, *value);
                     end += 1;
                 }
@@ -202,10 +243,6 @@ impl<T: Real> Arrays<T> {
             values,
             n_cols: x.n_cols(),
         })
-    }
-
-    fn view(&self) -> Result<CsrView<'_, i64, T>, Error> {
-        CsrView::new("X", &self.ends, &self.cols, &self.values, self.n_cols)
     }
 }
 
@@ -240,5 +277,43 @@ impl<'a> From<DenseView<'a, f32>> for Features<'a> {
 impl<'a> From<DenseView<'a, f64>> for Features<'a> {
     fn from(x: DenseView<'a, f64>) -> Self {
         Self::Dense(Dense::F64(x))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dense_rows_are_read_like_sparse_rows() {
+        let columns = [0i32, 1, 2];
+        for values in [
+            [1.0, 0.0, 2.0, 3.0, 4.0, 0.0],
+            [0.0, 0.0, 2.0, 0.0, 0.0, 0.0],
+        ] {
+            let x = DenseView::of_rows(&values, 2, 3).expect("six values");
+            let all = CsrView::of_dense(x, &columns).expect("three columns");
+            assert_eq!((all.n_rows(), all.n_cols(), all.nnz()), (2, 3, 6));
+            assert_eq!(all.row(1), (&columns[..], &values[3..]));
+            let expected = CsrOwned::from_view(all, false).expect("small");
+            let found = Dense::F64(x).as_sparse().expect("small");
+            // Zeros are copied only if there are few of them.
+            let is_copied = matches!(found, AsSparse::F64(DenseEntries::Nonzero(_)));
+            assert_eq!(is_copied, values[0] == 0.0);
+            let found = found.sparse().expect("valid");
+            assert_eq!(found.to_owned(false).expect("small"), expected);
+            assert_eq!(found.n_nonzero(0), if is_copied { 1 } else { 2 });
+        }
+    }
+
+    #[test]
+    fn columns_of_dense_rows_are_checked() {
+        let x = DenseView::of_rows(&[1.0f32; 6], 2, 3).expect("six values");
+        for columns in [&[0i32, 1][..], &[0, 2, 1], &[0, 1, 2, 3]] {
+            assert!(CsrView::of_dense(x, columns).is_err());
+        }
+        let none = DenseView::<f32>::of_rows(&[], 2, 0).expect("no values");
+        let none = CsrView::<i32, f32>::of_dense(none, &[]).expect("no columns");
+        assert!(none.row(1).0.is_empty());
     }
 }

@@ -74,7 +74,7 @@ mod view;
 pub use blocks::{ColumnOrder, RowBlock, RowBlocks};
 pub use copies::CopiedRows;
 pub use dense::DenseView;
-pub use features::{Arrays, Copied, Dense, Features, Sparse};
+pub use features::{Arrays, AsSparse, Dense, DenseEntries, Features, Sparse};
 pub use labels::{Labels, LabelsOwned};
 pub use manylabel_simd::{LANES, Lanes};
 pub use owned::CsrOwned;

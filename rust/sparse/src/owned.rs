@@ -43,8 +43,9 @@ impl CsrOwned {
     ) -> Result<Self, Error> {
         Self::check_size(x.n_rows(), x.n_cols())?;
         let mut indptr = reserved("number of rows", x.n_rows() + 1)?;
-        let mut indices = reserved("number of stored values", x.nnz())?;
-        let mut values = reserved("number of stored values", x.nnz())?;
+        let n_entries = x.n_entries();
+        let mut indices = reserved("number of stored values", n_entries)?;
+        let mut values = reserved("number of stored values", n_entries)?;
         indptr.push(0);
         for row in 0..x.n_rows() {
             Self::scaled_row(x, row, normalize, |col, value| {

@@ -4,7 +4,7 @@
 //! arrays, or loaded them from a damaged file. [`CsrView::new`] checks the arrays once, before Rust code uses
 //! them. No other code has to check the arrays again.
 
-use crate::{Index, Value};
+use crate::{DenseView, Index, Real, Value};
 use manylabel_base::Error;
 use manylabel_base::range::same;
 
@@ -13,16 +13,62 @@ use manylabel_base::range::same;
 /// The arrays satisfy the rules listed in the documentation of [`new`](Self::new). Values are not checked:
 /// they may be zero, infinite or NaN. A view consists of three slices and a number of columns, so copying it
 /// takes almost no time.
+///
+/// A view can also have dense rows, in which all entries are stored; see [`of_dense`](Self::of_dense). So code for
+/// sparse rows reads dense rows without a copy.
 #[derive(Debug, Clone, Copy)]
 pub struct CsrView<'a, I, T> {
-    /// Row ends: `n_rows + 1` numbers that start at 0, never decrease and end at `indices.len()`.
-    indptr: &'a [I],
-    /// Columns, row after row. Within a row, they are strictly increasing and below `n_cols`.
-    indices: &'a [I],
-    /// The value at each position of `indices`.
+    rows: Rows<'a, I>,
+    /// The values, row after row.
     values: &'a [T],
     /// Number of columns.
     n_cols: usize,
+}
+
+/// The columns of the values.
+#[derive(Debug, Clone, Copy)]
+enum Rows<'a, I> {
+    /// Each row stores some of the columns.
+    Some {
+        /// Row ends: `n_rows + 1` numbers that start at 0, never decrease and end at `indices.len()`.
+        indptr: &'a [I],
+        /// Columns, row after row. Within a row, they are strictly increasing and below `n_cols`.
+        indices: &'a [I],
+    },
+    /// Each row stores all columns.
+    All {
+        n_rows: usize,
+        /// All columns, in increasing order.
+        columns: &'a [I],
+    },
+}
+
+impl<'a, I: Index, T: Real> CsrView<'a, I, T> {
+    /// Returns a view of dense rows. All entries count as stored, also zeros. `columns` must have the numbers
+    /// 0, 1, … of all columns.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Shape`] if `columns` does not have one number for each column. Returns [`Error::Csr`] if a
+    /// number differs from its position.
+    pub fn of_dense(x: DenseView<'a, T>, columns: &'a [I]) -> Result<Self, Error> {
+        same("number of columns", x.n_cols(), columns.len())?;
+        if columns.iter().enumerate().any(|(at, col)| col.get() != at) {
+            return Err(Error::Csr {
+                matrix: "X",
+                row: 0,
+                rule: "the columns of dense rows are not 0, 1, …".into(),
+            });
+        }
+        Ok(Self {
+            rows: Rows::All {
+                n_rows: x.n_rows(),
+                columns,
+            },
+            values: x.rows(0..x.n_rows()),
+            n_cols: x.n_cols(),
+        })
+    }
 }
 
 impl<'a, I: Index, T> CsrView<'a, I, T> {
@@ -84,8 +130,7 @@ impl<'a, I: Index, T> CsrView<'a, I, T> {
             }
         }
         Ok(Self {
-            indptr,
-            indices,
+            rows: Rows::Some { indptr, indices },
             values,
             n_cols,
         })
@@ -93,7 +138,10 @@ impl<'a, I: Index, T> CsrView<'a, I, T> {
 
     /// Returns the number of rows.
     pub fn n_rows(&self) -> usize {
-        self.indptr.len() - 1
+        match self.rows {
+            Rows::Some { indptr, .. } => indptr.len() - 1,
+            Rows::All { n_rows, .. } => n_rows,
+        }
     }
 
     /// Returns the number of columns.
@@ -103,7 +151,7 @@ impl<'a, I: Index, T> CsrView<'a, I, T> {
 
     /// Returns the number of stored entries, including explicit zeros.
     pub fn nnz(&self) -> usize {
-        self.indices.len()
+        self.values.len()
     }
 
     /// Returns a matrix with the same stored positions and other values, in O(1).
@@ -112,10 +160,9 @@ impl<'a, I: Index, T> CsrView<'a, I, T> {
     ///
     /// Returns [`Error::Shape`] if there is not one value per stored entry.
     pub fn with_values<V>(&self, values: &'a [V]) -> Result<CsrView<'a, I, V>, Error> {
-        same("number of values", self.indices.len(), values.len())?;
+        same("number of values", self.values.len(), values.len())?;
         Ok(CsrView {
-            indptr: self.indptr,
-            indices: self.indices,
+            rows: self.rows,
             values,
             n_cols: self.n_cols,
         })
@@ -129,12 +176,32 @@ impl<'a, I: Index, T> CsrView<'a, I, T> {
     /// so that the row is invalid.
     #[inline]
     pub fn row(&self, row: usize) -> (&'a [I], &'a [T]) {
-        let range = self.indptr[row].get()..self.indptr[row + 1].get();
-        (&self.indices[range.clone()], &self.values[range])
+        match self.rows {
+            Rows::Some { indptr, indices } => {
+                let range = indptr[row].get()..indptr[row + 1].get();
+                (&indices[range.clone()], &self.values[range])
+            }
+            Rows::All { columns, .. } => (
+                columns,
+                &self.values[row * columns.len()..][..columns.len()],
+            ),
+        }
     }
 }
 
 impl<I: Index, T: Value> CsrView<'_, I, T> {
+    /// Returns the number of stored entries, without explicit zeros if the rows are dense.
+    pub(crate) fn n_entries(&self) -> usize {
+        match self.rows {
+            Rows::Some { .. } => self.values.len(),
+            Rows::All { .. } => self
+                .values
+                .iter()
+                .filter(|value| value.f64() != 0.0)
+                .count(),
+        }
+    }
+
     /// Returns two numbers that scale a row to unit length: divide each value by the first number, then
     /// by the second.
     ///
