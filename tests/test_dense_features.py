@@ -27,6 +27,12 @@ SAME = {
         n_features=32, loss="logistic", n_passes=2, early_stopping=True, random_state=0
     ),
     "rules": ml.BoostedRulesClassifier(n_rules=8, random_state=0),
+    "DiSMEC, logistic": ml.DiSMECClassifier(loss="logistic", random_state=0),
+    "PD-Sparse": ml.PDSparseClassifier(max_iter=3, random_state=0),
+    "label tree": ml.LabelTreeClassifier(max_leaf=8, random_state=0),
+    "label tree, unit rows": ml.LabelTreeClassifier(
+        n_trees=2, max_leaf=8, normalize="rows", label_vectors="rembrandt", random_state=0
+    ),
 }
 
 every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
@@ -116,6 +122,20 @@ def test_same_bits_as_sparse_rows(data, model, weighted):
         assert bits(fitted) == bits(expected)
         top = fitted.predict_topk(form[:50], k=4)
         assert bits(top) == bits(expected.predict_topk(csr_array(X[:50]), k=4))
+
+
+@pytest.mark.parametrize("model", ["DiSMEC, logistic", "label tree"])
+def test_same_bits_after_changes_of_labels(data, model):
+    X, Y, *_ = data
+
+    def changed(form):
+        fitted = clone(SAME[model]).fit(form(X), Y[:, :20])
+        return bits(fitted.add_labels(form(X), Y[:, 20:24]).refit_labels(form(X), Y[:, [1, 21]], [1, 21]))
+
+    dense, sparse = changed(np.asarray), changed(csr_array)
+    times = [dense.pop("label_changes_", None), sparse.pop("label_changes_", None)]
+    assert all(times)
+    assert dense == sparse
 
 
 def test_rows_for_early_stopping_may_have_another_form(data):

@@ -18,6 +18,10 @@ The sets are:
 - ``<set>-<columns>``, for example ``eurlex57k-512``: a truncated SVD of the tf-idf features of a set in
   MANYLABEL_DATA, with rows of unit length.
 
+With ``--forms``, the script fits all estimators that read a dense X to the planted set twice: to the dense X,
+and to a sparse X with the same values. The seconds with a sparse X include its conversion. The recorded sizes
+are ``--forms --rows 10000 --columns 256 --labels 40``.
+
 With ``--scoring``, the script measures predictions of a fitted model instead: the best 5 labels of 5,000
 rows against a matrix product of the same size in numpy, and single rows against reading the weights once.
 
@@ -40,9 +44,26 @@ KS = (1, 3, 5)
 SETS = ["planted"] + [
     f"{name}-{columns}" for name in ("eurlex57k", "citeulike-t", "yso-finna-en") for columns in (512, 1024)
 ]
-OURS = {"manylabel": {}, "manylabel C=1": {"C": 1.0}, "manylabel exact C=1": {"C": 1.0, "solver": "exact"}}
+OURS = {
+    "manylabel": ("DiSMECClassifier", {}),
+    "manylabel C=1": ("DiSMECClassifier", {"C": 1.0}),
+    "manylabel exact C=1": ("DiSMECClassifier", {"C": 1.0, "solver": "exact"}),
+    "manylabel LabelTreeClassifier": ("LabelTreeClassifier", {}),
+    "manylabel LEMLClassifier": ("LEMLClassifier", {}),
+}
+# The estimators of `--forms`, and their parameters.
+FORMS = {
+    "DiSMECClassifier": {"C": 1.0},
+    "LabelTreeClassifier": {},
+    "LEMLClassifier": {},
+    "PDSparseClassifier": {},
+    "CorrLogClassifier": {},
+    "SmoothLinkClassifier": {},
+    "BoostedRulesClassifier": {"n_rules": 50},
+}
 ONE_BY_ONE = ["SGD", "LogisticRegression", "LinearSVC"]
 SYSTEMS = [*OURS, "Ridge", *ONE_BY_ONE, "PyTorch", "PECOS"]
+FORM_FIGURES = ["fit s", "fit memory / X", "top 5 s", "top 5 memory / X"]
 COLUMNS = ["fit s", "fit CPU s", "memory MB", "memory / X", *(f"P@{k}" for k in KS)]
 
 
@@ -62,6 +83,7 @@ def main():
     parser.add_argument("--pecos-python", default=".venv-peers/bin/python", help="Python with PECOS")
     parser.add_argument("--cache", type=Path, help="folder that keeps the arrays of the sets")
     parser.add_argument("--scoring", action="store_true")
+    parser.add_argument("--forms", action="store_true")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
@@ -80,6 +102,9 @@ def main():
             n_labels = int(np.load(folder / "n_labels.npy"))
             data = f"{X.shape[0]:,} rows, {X.shape[1]:,} features, {n_labels:,} labels"
             print(f"\n{name}: {data}\n")
+            if args.forms:
+                compare_forms(name, folder, data, args)
+                continue
             if args.scoring:
                 figures = run("scoring", folder, args, sys.executable)
                 for figure, value in figures.items():
@@ -99,6 +124,21 @@ def main():
                     "PECOS": [(python, "libpecos")],
                 }.get(system, [(python, "scikit-learn")])
                 record.write("dense", name, system, figures, data=data, packages=packages)
+
+
+def compare_forms(name, folder, data, args):
+    """Measure each estimator with a dense and a sparse X."""
+    import record
+
+    columns = [f"{figure}, {form} X" for figure in FORM_FIGURES for form in ("dense", "sparse")]
+    print("| estimator | " + " | ".join(columns) + " |\n|---" + "|---:" * len(columns) + "|")
+    for estimator in FORMS:
+        figures = {}
+        for form in ("dense", "sparse"):
+            found = run(f"{estimator} {form}", folder, args, sys.executable)
+            figures |= {f"{figure}, {form} X": value for figure, value in found.items()}
+        print(f"| {estimator} | " + " | ".join(figures[column] for column in columns) + " |", flush=True)
+        record.write("dense_forms", name, estimator, figures, data=data)
 
 
 def run(system, folder, args, python):
@@ -180,6 +220,8 @@ def worker(system, args):
     Y, Y_test = labels("Y", len(X)), labels("Y_test", len(X_test))
     if system == "scoring":
         return scoring(X, Y, X_test, args)
+    if system.partition(" ")[0] in FORMS:
+        return form_of_x(*system.split(), X, Y, X_test, args)
     sample = None
     if system in ONE_BY_ONE and args.sampled_labels < n_labels:
         counts = np.diff(Y.tocsc().indptr)
@@ -216,7 +258,8 @@ def fits(system, args):
     if system in OURS:
         import manylabel as ml
 
-        model = ml.DiSMECClassifier(random_state=0, n_jobs=args.threads, **OURS[system])
+        estimator, parameters = OURS[system]
+        model = getattr(ml, estimator)(random_state=0, n_jobs=args.threads, **parameters)
         return lambda X, Y: model.fit(X, Y).decision_function
     if system == "PyTorch":
         return lambda X, Y: torch_fit(X, Y, args)
@@ -269,6 +312,34 @@ def pecos_fit(X, Y, args):
     chain = Indexer.gen(LabelEmbeddingFactory.create(Y, X, method="pifa"))
     model = XLinearModel.train(X, Y, C=chain, threads=args.threads)
     return lambda rows: model.predict(rows, only_topk=max(KS)).toarray()
+
+
+def form_of_x(estimator, form, X, Y, X_test, args):
+    """Measure an estimator with a dense or a sparse X. The seconds are medians of three calls."""
+    from statistics import median
+
+    from scipy.sparse import csr_array
+
+    import manylabel as ml
+
+    model = getattr(ml, estimator)(n_jobs=args.threads, **FORMS[estimator])
+    if "random_state" in model.get_params():
+        model.set_params(random_state=0)
+    given = {"dense": np.asarray, "sparse": csr_array}[form]
+    figures = {}
+    calls = {
+        "fit": (X, lambda: model.fit(given(X), Y)),
+        "top 5": (X_test, lambda: model.predict_topk(given(X_test), 5)),
+    }
+    for name, (rows, call) in calls.items():
+        before, seconds = peak(restart=True), []
+        for _ in range(3):
+            begun = perf_counter()
+            call()
+            seconds.append(perf_counter() - begun)
+        figures[f"{name} s"] = f"{median(seconds):.3f}"
+        figures[f"{name} memory / X"] = f"{(peak() - before) / rows.nbytes:.2f}"
+    return figures
 
 
 def scoring(X, Y, X_test, args):

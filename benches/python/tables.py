@@ -417,6 +417,18 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         sets=["planted", "eurlex57k-512", "eurlex57k-1024", "citeulike-t-512"],
         sizes=True,
     ),
+    "dense_forms": lambda: rows(
+        "dense_forms",
+        same(
+            *(
+                f"{figure}, {form} X"
+                for figure in ("fit s", "fit memory / X", "top 5 s", "top 5 memory / X")
+                for form in ("dense", "sparse")
+            )
+        ),
+        first="estimator",
+        sizes=True,
+    ),
     "unknown_gains": lambda: rows(
         "unknown_gains",
         {

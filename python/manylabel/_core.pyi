@@ -74,17 +74,17 @@ __all__ = [
 # The arrays of a CSR matrix: indptr, indices and data.
 _Csr: TypeAlias = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
+# Sparse or dense features.
+_Features: TypeAlias = csr_array | NDArray[Any]
+
 # X, Y and the weights of the rows. If the weights are None, all rows have equal weights.
-_Examples: TypeAlias = tuple[csr_array, csr_array, NDArray[np.float32] | None]
+_Examples: TypeAlias = tuple[_Features, csr_array, NDArray[np.float32] | None]
 
 # The number of threads, and a function that is called with the amount of work done so far.
 _Job: TypeAlias = tuple[int, Callable[[int], object] | None]
 
 # The total weight of the pairs to predict, and the scores of held-out pairs with their weights.
 _Tally: TypeAlias = tuple[float, NDArray[np.float32], NDArray[np.float64]]
-
-# Sparse or dense features.
-_Features: TypeAlias = csr_array | NDArray[Any]
 
 # The row ends, columns and values of a matrix.
 _Rows: TypeAlias = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.float32]]
@@ -277,7 +277,7 @@ def fit_kmeans(
     job: _Job,
 ) -> tuple[NDArray[np.int32], _Csr, NDArray[np.float32], float]: ...
 def fit_leml(
-    examples: tuple[_Features, csr_array, NDArray[np.float32] | None],
+    examples: _Examples,
     columns: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
     observed: csr_array | None,
     label_weight: NDArray[np.float32] | None,

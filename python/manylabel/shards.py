@@ -528,12 +528,14 @@ class Work:
             column = as_column(Y)
         elif one_hot(Y)[1] is not None:
             raise ValueError("`Y` must be a 2-D indicator matrix, got one class per row")
+        kept = getattr(self.estimator, "_dense", False)
         X_checked, Y_checked, weights = check_training_set(
             self.estimator,
             X,
             Y if column is None else column,
             sample_weight,
-            dense=getattr(self.estimator, "_dense", False),
+            # With "if mostly nonzero", the fit has the same bits for sparse rows.
+            dense=False if kept == "if mostly nonzero" else kept,
             unknown=True,
         )
         if isinstance(X_checked, np.ndarray) and not self._cut.takes_dense:

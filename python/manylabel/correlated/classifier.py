@@ -29,6 +29,7 @@ from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import holds_measurements, inverse_deviations
 from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
 from manylabel.estimator.validation import (
+    KeptDense,
     check_names,
     check_row,
     check_training_set,
@@ -304,6 +305,10 @@ class CorrLogClassifier(MultiLabelClassifier):
     ) -> None:
         self._assign(locals())
 
+    @property
+    def _dense(self) -> KeptDense:
+        return "if mostly nonzero"
+
     def _fit(
         self,
         X: Any,
@@ -321,9 +326,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         """
         params = self._checked()
         sparse_output = issparse(y)
-        X, y, sample_weight = check_training_set(
-            self, X, y, sample_weight, dense="if mostly nonzero", unknown=True
-        )
+        X, y, sample_weight = check_training_set(self, X, y, sample_weight, dense=self._dense, unknown=True)
         with reported(y.shape[1], "label", params["verbose"], progress) as report:
             cut = self._chosen(params, X, y, sample_weight, report)
             fitted = _core.fit_correlated(

@@ -25,7 +25,14 @@ from manylabel.estimator.names import as_names, check_label, column_names, label
 from manylabel.estimator.parameters import Parameters, check_count, n_threads
 from manylabel.estimator.progress import Progress, Tell
 from manylabel.estimator.schema import Array, Attribute, Classes, Scalar, Schema
-from manylabel.estimator.validation import as_column, check_labels, check_matrix, check_names, check_row
+from manylabel.estimator.validation import (
+    KeptDense,
+    as_column,
+    check_labels,
+    check_matrix,
+    check_names,
+    check_row,
+)
 
 __all__ = ["ODDS_OF_MARGINS", "Estimator", "MultiLabelClassifier", "built_aside", "core_parts", "core_rows"]
 
@@ -182,6 +189,11 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     sparse_output_: bool
     label_names_: NDArray[Any]
     n_jobs: int | None
+
+    @property
+    def _dense(self) -> KeptDense:
+        """How `fit` treats a dense X; see the parameter `dense` of `check_training_set`."""
+        return False
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)

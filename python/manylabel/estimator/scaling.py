@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from manylabel.estimator.base import core_rows
 from manylabel.estimator.validation import check_single
 
 __all__ = [
+    "Rows",
     "ScaledFeatures",
     "ScaledTable",
     "core_table",
@@ -90,33 +91,43 @@ def _column_sums(
     return sums, present
 
 
-def scaled_columns(
-    X: csr_array, columns: tuple[NDArray[np.float64], NDArray[np.float64]] | None
-) -> csr_array:
+Rows = TypeVar("Rows", csr_array, NDArray[Any])
+
+
+def scaled_columns(X: Rows, columns: tuple[NDArray[np.float64], NDArray[np.float64]] | None) -> Rows:
     """Return X with scaled columns: each value x becomes ``(x - shift) * scale``.
 
     Parameters
     ----------
-    X : csr_array of shape (n_samples, n_features)
+    X : csr_array or ndarray, of shape (n_samples, n_features)
         Features.
     columns : tuple of two ndarrays of shape (n_features,), dtype float64, or None
         The shift and the scale of each column; see `ScaledFeatures.columns`. If None, X is returned.
 
     Returns
     -------
-    csr_array of shape (n_samples, n_features), dtype float32
-        The scaled features. All entries of columns with a shift are stored.
+    csr_array or ndarray, of shape (n_samples, n_features), dtype float32
+        The scaled features. In a sparse matrix, all entries of columns with a shift are stored.
     """
-    return X if columns is None else core_rows(_core.scale_columns(X, *columns), X.shape)
+    if columns is None:
+        return X
+    if not isinstance(X, np.ndarray):
+        return core_rows(_core.scale_columns(X, *columns), X.shape)
+    shift, scale = columns
+    out = np.empty(X.shape, dtype=np.float32)
+    for first in range(0, len(X), _ROWS):
+        rows = slice(first, first + _ROWS)
+        out[rows] = (X[rows] - shift) * scale
+    return out
 
 
 class ScaledFeatures:
-    """Features scaled for a linear classifier.
+    """Features scaled for a linear classifier. A dense X has exactly the same values as a sparse X.
 
     Parameters
     ----------
-    X : csr_array of shape (n_samples, n_features)
-        Features.
+    X : csr_array or ndarray, of shape (n_samples, n_features)
+        Features. An ndarray has dtype float32 or float64.
     sample_weight : ndarray of shape (n_samples,), dtype float32, or None
         Weights of the rows. None means equal weights.
     normalize : {"auto", "rows", "columns"} or bool
@@ -130,11 +141,11 @@ class ScaledFeatures:
 
     Attributes
     ----------
-    X : csr_array of shape (n_samples, n_features)
+    X : csr_array or ndarray, of shape (n_samples, n_features)
         The features. If columns are scaled, each column is divided by its standard deviation and by the
         square root of the number of columns that are not constant. With `center`, columns in which most
-        values are nonzero are also centered. If columns are not scaled, this attribute is the given X, and
-        the Rust core scales rows later if needed.
+        values are nonzero are also centered. The dtype is then float32. If columns are not scaled, this
+        attribute is the given X, and the Rust core scales rows later if needed.
     by_row : bool
         Whether the Rust core must scale rows to unit length.
 
@@ -146,26 +157,33 @@ class ScaledFeatures:
 
     def __init__(
         self,
-        X: csr_array,
+        X: csr_array | NDArray[Any],
         sample_weight: NDArray[np.float32] | None,
         normalize: bool | str,
         *,
         center: bool,
     ) -> None:
+        self.X: csr_array | NDArray[Any]
+        self._shift: NDArray[np.float64] | None = None
+        self._scale: NDArray[np.float64] | None = None
+        if isinstance(X, np.ndarray):
+            table = ScaledTable(X, sample_weight, normalize, center=center)
+            self.by_row, self.X = table.by_row, table.rows(X)
+            if table.columns is not None:
+                self._shift, self._scale = table.columns
+            return
         if normalize == "auto":
             normalize = "columns" if holds_measurements(X) else "rows"
         self.X = X
         self.by_row = normalize == "rows" if isinstance(normalize, str) else bool(normalize)
-        self._shift: NDArray[np.float64] | None = None
-        self._scale: NDArray[np.float64] | None = None
         if normalize == "columns":
             check_single(X.data, "values of X")
             scaled, self._shift, self._scale = _core.standardize_columns(X, sample_weight, center)
             self.X = core_rows(scaled, X.shape)
 
-    def rows(self, X: csr_array) -> csr_array:
-        """Return the given rows of the attribute `X` unchanged, since they are already scaled."""
-        return X
+    def rows(self, X: csr_array | NDArray[Any]) -> csr_array:
+        """Return the given rows of the attribute `X` as sparse rows. They are already scaled."""
+        return csr_array(X)
 
     @property
     def columns(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
@@ -259,14 +277,7 @@ class ScaledTable:
 
     def rows(self, X: NDArray[Any]) -> NDArray[Any]:
         """Return a copy of the given rows with scaled columns. Without scaling, return the given rows."""
-        if self.columns is None:
-            return X
-        shift, scale = self.columns
-        out = np.empty(X.shape, dtype=np.float32)
-        for first in range(0, len(X), _ROWS):
-            rows = slice(first, first + _ROWS)
-            out[rows] = (X[rows] - shift) * scale
-        return out
+        return scaled_columns(X, self.columns)
 
     def unscaled(
         self, coef: NDArray[np.float32], intercept: NDArray[np.float32]

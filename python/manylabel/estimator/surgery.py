@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,11 +46,6 @@ class EditableLabels(MultiLabelClassifier):
 
     label_changes_: NDArray[Any]
     max_iter: int
-
-    @property
-    def _dense(self) -> Literal[False, "as given"]:
-        """How `check_training_set` treats a dense X."""
-        return False
 
     def _select_labels(self, labels: NDArray[np.int64]) -> None:
         """Keep only the given labels, in this order. Their scores do not change."""

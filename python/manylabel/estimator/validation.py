@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from manylabel import _core
 from manylabel.estimator.parameters import shown
 
 __all__ = [
+    "KeptDense",
     "as_column",
     "canonical_csr",
     "check_features",
@@ -60,6 +61,10 @@ def check_object(estimator: Any) -> None:
     """
     if isinstance(estimator, type):
         raise TypeError(f"`estimator` must be an object, got the class {estimator.__name__}")
+
+
+# How a dense X is treated; see the parameter `dense` of `check_training_set`.
+KeptDense: TypeAlias = bool | Literal["as given", "if mostly nonzero"]
 
 
 def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:
@@ -385,7 +390,7 @@ def check_training_set(
     sample_weight: Any,
     *,
     reset: bool = True,
-    dense: bool | Literal["as given", "if mostly nonzero"] = False,
+    dense: KeptDense = False,
     name: str = "Y",
     unknown: bool = False,
 ) -> tuple[Any, csr_array, NDArray[np.float32] | None]:

@@ -29,7 +29,7 @@ from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import ScaledFeatures, ScaledTable, core_table, scaled_features
 from manylabel.estimator.schema import Array, Scalar, Schema, Weights
 from manylabel.estimator.surgery import EditableLabels
-from manylabel.estimator.validation import check_training_set, known_ones
+from manylabel.estimator.validation import KeptDense, check_training_set, known_ones
 from manylabel.linear.base import LinearClassifier, SparseLinearClassifier
 from manylabel.linear.pieces import DiSMECPieces, prepared_for
 
@@ -178,7 +178,8 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     rare labels, the tolerance of the gradient is ten times as large as with "exact". The fit of a rare label
     also stops after a step that lowers the objective by at most ``tol / 2`` times the lowest loss of a model
     that gives all rows the same score. The weights can therefore differ slightly from the weights for a
-    sparse X with the same values. With the logistic loss, the fit makes a sparse copy of a dense X.
+    sparse X with the same values. With the logistic loss, the fit reads a dense X like a sparse X, and makes
+    one or two copies of it in float32.
 
     The following paragraphs are about a sparse X.
 
@@ -291,8 +292,15 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         return self
 
     @property
-    def _dense(self) -> Literal[False, "as given"]:
-        return "as given" if self.loss == "squared_hinge" else False
+    def _dense(self) -> KeptDense:
+        return "as given" if self.loss == "squared_hinge" else "if mostly nonzero"
+
+    def _scaled_features(
+        self, X: csr_array | NDArray[Any], sample_weight: NDArray[np.float32] | None
+    ) -> ScaledFeatures | ScaledTable:
+        """Return scaled features. With the squared hinge loss, a dense X is not copied."""
+        scaling = scaled_features if self._dense == "as given" else ScaledFeatures
+        return scaling(X, sample_weight, self.normalize, center=self.fit_intercept)
 
     def _fit(
         self,
@@ -314,7 +322,7 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         n_labels = y.shape[1]
         costs = label_costs(n_labels, label_weight, propensities)
         factors = None if costs is None else (costs.positive, costs.negative)
-        scaled = scaled_features(X, sample_weight, self.normalize, center=params["fit_intercept"])
+        scaled = self._scaled_features(X, sample_weight)
         params |= {"learn_cut": threshold is None, "normalize": scaled.by_row}
         with reported(n_labels, "label", params["verbose"], progress) as report:
             if params["C"] == "auto":
@@ -384,6 +392,7 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
             added.normalize = "rows"
         elif self.normalize == "auto":
             added.normalize = "columns"
+        by_products = isinstance(X, np.ndarray) and self._dense == "as given"
         added._fit(
             X,
             Y,
@@ -391,7 +400,7 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
             progress,
             label_weight=label_weight,
             propensities=propensities,
-            start=None if start is None else self._margins(start, dense=isinstance(X, np.ndarray)),
+            start=None if start is None else self._margins(start, dense=by_products),
             quiet=True,
         )
         if isinstance(self.coef_, np.ndarray):
@@ -430,7 +439,7 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     ) -> DiSMECClassifier:
         if self.C != "auto":
             return self
-        scaled = scaled_features(X, sample_weight, self.normalize, center=self.fit_intercept)
+        scaled = self._scaled_features(X, sample_weight)
         model: DiSMECClassifier = clone(self)
         if model.normalize == "auto":
             model.normalize = "rows" if scaled.by_row else "columns"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import ScaledTable, core_table, scaled_features, unscaled_rows
 from manylabel.estimator.schema import Array, Scalar, Schema
 from manylabel.estimator.validation import (
+    KeptDense,
     as_column,
     check_labels,
     check_training_set,
@@ -201,9 +202,6 @@ class LEMLClassifier(LinearClassifier):
     objective_: NDArray[np.float64]
     chosen = ("alpha", "threshold")
 
-    # A dense X stays dense.
-    _dense: ClassVar[Literal["as given"]] = "as given"
-
     alpha_: float
     n_iter_: int
 
@@ -225,6 +223,10 @@ class LEMLClassifier(LinearClassifier):
         verbose: int = 0,
     ) -> None:
         self._assign(locals())
+
+    @property
+    def _dense(self) -> KeptDense:
+        return "as given"
 
     def _weights(self, label: int, features: NDArray[Any]) -> NDArray[np.float64]:
         # Rows of `feature_factors_` by feature. An array with an entry for each feature could be too large.

@@ -16,7 +16,7 @@ from manylabel.estimator.progress import Progress, reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import ScaledFeatures
 from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
-from manylabel.estimator.validation import check_training_set, held_out_rows
+from manylabel.estimator.validation import KeptDense, check_training_set, held_out_rows
 from manylabel.linear.base import LinearClassifier, SparseLinearClassifier
 
 __all__ = ["PDSparseClassifier"]
@@ -215,11 +215,15 @@ class PDSparseClassifier(SparseLinearClassifier):
     ) -> None:
         self._assign(locals())
 
+    @property
+    def _dense(self) -> KeptDense:
+        return "if mostly nonzero"
+
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
         params = self.parameters.check(self)
         threshold = fixed_threshold(params["threshold"])
         sparse_output = issparse(y)
-        X, y, sample_weight = check_training_set(self, X, y, sample_weight, unknown=True)
+        X, y, sample_weight = check_training_set(self, X, y, sample_weight, dense=self._dense, unknown=True)
         held_out = None
         if params["early_stopping"]:
             held_out = held_out_rows(params["validation_fraction"], X.shape[0], params["random_state"])

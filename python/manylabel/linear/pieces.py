@@ -23,7 +23,6 @@ from manylabel.estimator.progress import Tell
 from manylabel.estimator.scaling import (
     ScaledTable,
     core_table,
-    scaled_features,
     unscaled_dense,
     unscaled_weights,
 )
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["DiSMECPieces", "prepared_for"]
 
 
-def prepared_for(X: csr_array, Y: csr_array, params: dict[str, Any], report: Tell) -> Any:
+def prepared_for(X: csr_array | NDArray[Any], Y: csr_array, params: dict[str, Any], report: Tell) -> Any:
     """Return the prepared rows of X that are stored on disk, or None if the fit copies X in memory."""
     return prepared_rows(
         X,
@@ -65,7 +64,7 @@ class DiSMECPieces:
         report: Tell,
     ) -> None:
         params = estimator.parameters.check(estimator)
-        scaled = scaled_features(X, sample_weight, estimator.normalize, center=params["fit_intercept"])
+        scaled = estimator._scaled_features(X, sample_weight)
         threshold = fixed_threshold(params["threshold"])
         params |= {"learn_cut": threshold is None, "normalize": scaled.by_row, "C": float(choice["C"])}
         factors = None if costs is None else (costs.positive, costs.negative)
@@ -91,7 +90,7 @@ class DiSMECPieces:
     ) -> Arrays:
         """Choose the values that all pieces share: C and the scaling of the columns."""
         params = estimator.parameters.check(estimator)
-        scaled = scaled_features(X, sample_weight, estimator.normalize, center=params["fit_intercept"])
+        scaled = estimator._scaled_features(X, sample_weight)
         C = params["C"]
         if C == "auto":
             C = estimator._chosen_strength(scaled, Y, sample_weight, costs, report)

@@ -56,7 +56,7 @@ def prepared_rows(
 
     Parameters
     ----------
-    X : csr_array of shape (n_samples, n_features)
+    X : csr_array or ndarray, of shape (n_samples, n_features)
         Features.
     normalize : bool
         Whether rows are scaled to unit length.

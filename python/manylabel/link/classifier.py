@@ -21,6 +21,7 @@ from manylabel.estimator.progress import Progress, reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import ANY, Array, Classes, Scalar, Schema
 from manylabel.estimator.validation import (
+    KeptDense,
     check_training_set,
     held_out_rows,
     known_ones,
@@ -397,6 +398,10 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     ) -> None:
         self._assign(locals())
 
+    @property
+    def _dense(self) -> KeptDense:
+        return "if mostly nonzero"
+
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
         params = self.parameters.check(self)
         learned = core_params(params)
@@ -406,7 +411,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         y, classes = one_hot(y) if self._takes_classes else (y, None)
         # With the softmax, each row must have one known label. All its other labels are then absent.
         X, y, sample_weight = check_training_set(
-            self, X, y, sample_weight, dense="if mostly nonzero", unknown=self.loss != "softmax"
+            self, X, y, sample_weight, dense=self._dense, unknown=self.loss != "softmax"
         )
         if self.loss == "softmax":
             check_one_label(y)

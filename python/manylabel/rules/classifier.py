@@ -21,6 +21,7 @@ from manylabel.estimator.progress import Progress, reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
 from manylabel.estimator.validation import (
+    KeptDense,
     as_column,
     canonical_csr,
     check_features,
@@ -345,6 +346,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
             built._fit(X, Y, sample_weight, progress, eval_set)
         return self
 
+    @property
+    def _dense(self) -> KeptDense:
+        return "if mostly nonzero"
+
     def _fit(
         self,
         X: Any,
@@ -363,7 +368,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
             for name in [name for name in vars(self) if name.endswith("_")]:
                 delattr(self, name)
         X, y, sample_weight = check_training_set(
-            self, X, y, sample_weight, reset=not goes_on, dense="if mostly nonzero", unknown=True
+            self, X, y, sample_weight, reset=not goes_on, dense=self._dense, unknown=True
         )
         if goes_on:
             self._check_goes_on(params["n_rules"], y.shape[1])

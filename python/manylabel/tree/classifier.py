@@ -21,10 +21,10 @@ from manylabel.estimator.explanation import Explained
 from manylabel.estimator.parameters import check_count, fixed_threshold, n_threads
 from manylabel.estimator.progress import Progress, Tell, reported
 from manylabel.estimator.registry import register
-from manylabel.estimator.scaling import ScaledFeatures, scaled_columns
+from manylabel.estimator.scaling import Rows, ScaledFeatures, scaled_columns
 from manylabel.estimator.schema import Array, Scalar, Schema
 from manylabel.estimator.surgery import EditableLabels
-from manylabel.estimator.validation import check_training_set, known_ones
+from manylabel.estimator.validation import KeptDense, check_training_set, known_ones
 from manylabel.linear.base import unit_length
 from manylabel.linear.dismec import DiSMECClassifier
 from manylabel.tree.inspection import explained
@@ -505,6 +505,10 @@ class LabelTreeClassifier(EditableLabels):
             built._fit(X, Y, sample_weight, progress, label_weight=label_weight, propensities=propensities)
         return self
 
+    @property
+    def _dense(self) -> KeptDense:
+        return "if mostly nonzero"
+
     def _fit(
         self,
         X: Any,
@@ -517,7 +521,7 @@ class LabelTreeClassifier(EditableLabels):
     ) -> None:
         params = self.parameters.check(self)
         sparse_output = issparse(y)
-        X, y, sample_weight = check_training_set(self, X, y, sample_weight, unknown=True)
+        X, y, sample_weight = check_training_set(self, X, y, sample_weight, dense=self._dense, unknown=True)
         n_labels = y.shape[1]
         costs = label_costs(n_labels, label_weight, propensities)
         total = len(np.unique(known_ones(y).indices))
@@ -539,7 +543,7 @@ class LabelTreeClassifier(EditableLabels):
     def _settled_params(
         self,
         params: dict[str, Any],
-        X: csr_array,
+        X: csr_array | NDArray[Any],
         Y: csr_array,
         sample_weight: NDArray[np.float32] | None,
         costs: LabelCosts | None,
@@ -711,7 +715,7 @@ class LabelTreeClassifier(EditableLabels):
 
     def _append_labels(
         self,
-        X: csr_array,
+        X: Any,
         Y: csr_array,
         sample_weight: Any,
         progress: Progress,
@@ -750,7 +754,7 @@ class LabelTreeClassifier(EditableLabels):
         values = unit_length(x.data) if self._normalizes_rows else x.data.astype(np.float64)
         return explained(self, x.indices, values, label, names)
 
-    def _scaled(self, X: csr_array) -> csr_array:
+    def _scaled(self, X: Rows) -> Rows:
         """Scale the columns of X, if the columns of the training rows were scaled."""
         columns = self._columns
         return scaled_columns(X, columns if len(columns[1]) else None)
@@ -859,14 +863,17 @@ class LabelTreeClassifier(EditableLabels):
 
 
 def _reduced_vectors(
-    X: csr_array, Y: csr_array, sample_weight: NDArray[np.float32] | None, params: dict[str, Any]
+    X: csr_array | NDArray[Any],
+    Y: csr_array,
+    sample_weight: NDArray[np.float32] | None,
+    params: dict[str, Any],
 ) -> csr_array:
     """Return the vectors of all labels that have a row, from rows that `Rembrandt` has reduced.
 
     Unknown entries of Y count as 0 here, because a label vector is the sum of the rows that are known to have
     the label.
     """
-    X = X.astype(np.float32, copy=False)  # so that the reduced rows are float32
+    X = csr_array(X).astype(np.float32, copy=False)  # so that the reduced rows are float32
     reduction = Rembrandt(random_state=params["random_state"], n_jobs=params["n_jobs"])
     Y = known_ones(Y)
     reduced = reduction.fit(X, Y, sample_weight).transform(X)

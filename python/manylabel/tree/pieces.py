@@ -117,7 +117,7 @@ class TreePieces:
 
 
 def fitted_trees(
-    X: csr_array,
+    X: csr_array | NDArray[Any],
     Y: csr_array,
     sample_weight: NDArray[np.float32] | None,
     costs: LabelCosts | None,
@@ -166,7 +166,7 @@ def _params(estimator: LabelTreeClassifier, choice: Arrays) -> dict[str, Any]:
 
 
 def _task(
-    X: csr_array,
+    X: csr_array | NDArray[Any],
     Y: csr_array,
     sample_weight: NDArray[np.float32] | None,
     costs: LabelCosts | None,
