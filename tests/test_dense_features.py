@@ -115,13 +115,17 @@ def test_same_bits_as_sparse_rows(data, model, weighted):
     X = np.where(np.random.default_rng(0).random(X.shape) < 0.2, 0, X)
     X[:, 3] = 0  # a constant column
     X[:, 4] = 1e4 + 0.01 * X[:, 4]
-    weights = np.random.default_rng(1).integers(0, 3, len(X)) / 2 if weighted else None
-    expected = clone(model).fit(csr_array(X), Y[:, :20], weights)
-    for form in (X, X.astype(np.float64), np.asfortranarray(X)):
+    weights = None
+    if weighted:
+        # More than half of all values are nonzero, but less than half of those in rows with a weight > 0.
+        weights = np.random.default_rng(1).integers(0, 3, len(X)) / 2
+        X[weights > 0] *= np.random.default_rng(2).random(X[weights > 0].shape) < 0.5
+    for form in (np.asfortranarray(X), X.astype(np.float64)):
+        expected = clone(model).fit(csr_array(form), Y[:, :20], weights)
         fitted = clone(model).fit(form, Y[:, :20], weights)
         assert bits(fitted) == bits(expected)
         top = fitted.predict_topk(form[:50], k=4)
-        assert bits(top) == bits(expected.predict_topk(csr_array(X[:50]), k=4))
+        assert bits(top) == bits(expected.predict_topk(csr_array(form[:50]), k=4))
 
 
 @pytest.mark.parametrize("model", ["DiSMEC, logistic", "label tree"])
@@ -133,9 +137,18 @@ def test_same_bits_after_changes_of_labels(data, model):
         return bits(fitted.add_labels(form(X), Y[:, 20:24]).refit_labels(form(X), Y[:, [1, 21]], [1, 21]))
 
     dense, sparse = changed(np.asarray), changed(csr_array)
-    times = [dense.pop("label_changes_", None), sparse.pop("label_changes_", None)]
-    assert all(times)
+    for attributes in (dense, sparse):
+        del attributes["label_changes_"]  # has the times of the changes
     assert dense == sparse
+
+
+def test_same_label_vectors_as_sparse_rows():
+    """Labels are noise, so that rounding errors would change the clusters."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.random((300, 10)), rng.random((300, 24)) < 0.2
+    model = ml.LabelTreeClassifier(max_leaf=4, normalize="rows", label_vectors="rembrandt", random_state=0)
+    dense, sparse = (clone(model).fit(form(X), Y) for form in (np.asarray, csr_array))
+    np.testing.assert_array_equal(dense.leaf_labels_, sparse.leaf_labels_)
 
 
 def test_rows_for_early_stopping_may_have_another_form(data):
@@ -156,6 +169,13 @@ def test_rows_for_early_stopping_may_have_another_form(data):
         (ml.CorrLogClassifier(l2_features=0.01, threshold="zero", tol=0.1), 0.9),
         (ml.BoostedRulesClassifier(n_rules=2, random_state=0), 2.9),
         (ml.SmoothLinkClassifier(n_features=16, n_components=2, random_state=0), 2.4),
+        # These fits copy X to sparse rows in float32, which take 1 X.
+        (ml.PDSparseClassifier(max_iter=1, random_state=0), 2.4),
+        (ml.LabelTreeClassifier(C=1.0, random_state=0), 4.4),
+        (
+            ml.DiSMECClassifier(1.0, loss="logistic", threshold="zero", max_iter=2, tol=10, random_state=0),
+            3.4,
+        ),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -165,7 +185,7 @@ def test_memory_without_sparse_rows(model, most):
     Y = csr_array((np.ones(len(X)), rng.integers(4, size=len(X)), np.arange(len(X) + 1)), shape=(len(X), 4))
     model = clone(model)
     assert peak_of(lambda: model.fit(X, Y)) < most * X.nbytes
-    assert peak_of(lambda: model.predict_topk(X, 1)) < 0.3 * X.nbytes
+    assert peak_of(lambda: model.predict_topk(X, 1)) < 0.5 * X.nbytes
 
 
 def test_mostly_zero_rows_become_sparse(data):

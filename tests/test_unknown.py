@@ -241,24 +241,25 @@ def test_leml_minimizes_the_loss_of_known_entries(loss, weighted):
     assert model.objective_[-1] == pytest.approx(told.objective_[-1], rel=1e-5)
 
 
+# The products of dense rows are rounded differently, and one of the fits ends at a slope of 0.021.
+@pytest.mark.parametrize(("form", "steepest"), [(csr_array, 0.02), (np.asarray, 0.03)])
 @pytest.mark.parametrize("loss", ["squared", "logistic", "squared-hinge"])
 @pytest.mark.parametrize("unknown", [0.0, 0.1])
 @pytest.mark.parametrize("observed", [False, True])
-def test_the_losses_of_leml_are_multiplied_by_label_weights(loss, unknown, observed):
+def test_the_losses_of_leml_are_multiplied_by_label_weights(loss, unknown, observed, form, steepest):
     X, Y = examples(50, 6, 5, unknown=unknown)
     m = np.random.default_rng(1).uniform(0.5, 2, 50)
     weight = np.array([1, 0.3, 4, 2, 0.5])
     model = ml.LEMLClassifier(3, alpha=0.5, loss=loss, normalize=False, fit_intercept=False, threshold=0.0)
     model.set_params(max_iter=300, tol=1e-9, cg_max_iter=200, cg_tol=1e-4, random_state=0)
     known = ~np.isnan(Y)
-    # A fit to dense rows is rounded differently, and ends at a slope of 0.021 in one of the cases.
-    model.fit(csr_array(X), Y, m, label_weight=weight, observed=known if observed else None)
+    model.fit(form(X), Y, m, label_weight=weight, observed=known if observed else None)
     W, H = model.feature_factors_.astype(float), model.label_factors_.T.astype(float)
     counted, labels = known * weight, np.nan_to_num(Y)
     value = oracle_leml.value(W, H, X, labels, 0.5, loss, counted, m)
     assert model.objective_[-1] == pytest.approx(value, rel=1e-5)
     slopes = oracle_leml.gradient(W, H, X, labels, 0.5, loss, counted, m)
-    assert max(np.abs(slope).max() for slope in slopes) < 0.02
+    assert max(np.abs(slope).max() for slope in slopes) < steepest
 
 
 def test_equal_label_weights_of_leml_are_equal_sample_weights():

@@ -146,13 +146,10 @@ def test_explanations_sum_to_the_score(data):
     assert abs(sum(part.contribution for part in explanation) - explanation.score) < 1e-4
 
 
-def test_logistic_loss_uses_sparse_rows(data):
-    X, Y, X_test, _ = data
+def test_logistic_loss_has_sparse_weights(data):
+    X, Y, *_ = data
     model = DiSMECClassifier(1.0, loss="logistic", random_state=0).fit(X, Y[:, :20])
-    margins = model.decision_function(X_test)
     assert issparse(model.coef_)
-    same = DiSMECClassifier(1.0, loss="logistic", random_state=0).fit(csr_array(X), Y[:, :20])
-    np.testing.assert_array_equal(margins, same.decision_function(X_test))
     model.add_labels(X, Y[:, 20:22])
     assert issparse(model.coef_)
 

@@ -113,6 +113,22 @@ def test_dense_and_sparse_rows_have_the_same_solution(loss, normalize, shape):
     np.testing.assert_array_equal(dense.decision_function(csr_array(X)), scores)
 
 
+@pytest.mark.parametrize("ratio", [400, 3000])
+@pytest.mark.parametrize(
+    "parameters", [{"normalize": False}, {"normalize": "columns", "fit_intercept": False}]
+)
+def test_columns_with_large_means(ratio, parameters):
+    """The deviations of the columns are small in comparison with their squares in a Gram matrix."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 6))
+    Y = (X @ rng.normal(size=(6, 4)) > 0.5).astype(int)
+    X = (X + ratio).astype(np.float32)
+    model = LEMLClassifier(4, alpha=0.01, threshold=0.5, random_state=0, **parameters)
+    dense, sparse = clone(model).fit(X, Y), clone(model).fit(csr_array(X), Y)
+    assert dense.objective_[-1] < 1.005 * sparse.objective_[-1]
+    assert (dense.predict(X) == Y).mean() > (sparse.predict(X) == Y).mean() - 0.005
+
+
 def test_alpha_and_threshold_are_those_of_sparse_rows():
     X, Y = clusters(900, 24, 30)
     dense = LEMLClassifier(10, random_state=0).fit(X[:600], Y[:600])

@@ -19,7 +19,7 @@ from manylabel.estimator.parameters import check_count, n_threads, shown
 from manylabel.estimator.progress import Progress
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Model, Scalar, Schema
-from manylabel.estimator.validation import check_training_set, known_ones, unknown_entries
+from manylabel.estimator.validation import KeptDense, check_training_set, known_ones, unknown_entries
 from manylabel.metrics.calibration import hits_of
 from manylabel.partition.any_classifier import AnyClassifier, rows_at_once
 from manylabel.partition.asked import DenseScorer
@@ -293,6 +293,10 @@ class LabelCalibrator(MultiLabelClassifier):
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
         self._calibrate(X, y, sample_weight, progress, self.parameters.check(self))
 
+    @property
+    def _dense(self) -> KeptDense:
+        return True
+
     def _calibrate(
         self, X: Any, y: Any, sample_weight: Any, progress: Progress, params: dict[str, Any]
     ) -> tuple[csr_array, csr_array]:
@@ -303,7 +307,7 @@ class LabelCalibrator(MultiLabelClassifier):
         """
         cv = params["cv"]
         sparse_output, dense = issparse(y), (not issparse(X), not issparse(y))
-        X, y, sample_weight = check_training_set(self, X, y, sample_weight, dense=True, unknown=True)
+        X, y, sample_weight = check_training_set(self, X, y, sample_weight, dense=self._dense, unknown=True)
         self.__dict__.pop("cv_", None)  # an earlier fit may have set it
         if cv != "prefit" and not params["refit"] and isinstance(cv, int):
             raise ValueError(f'`cv` must be a fraction, "auto" or "prefit" if `refit` is False, got {cv}')

@@ -13,7 +13,7 @@ from manylabel.estimator.base import core_rows
 from manylabel.estimator.validation import check_single
 
 __all__ = [
-    "Rows",
+    "Features",
     "ScaledFeatures",
     "ScaledTable",
     "core_table",
@@ -91,10 +91,10 @@ def _column_sums(
     return sums, present
 
 
-Rows = TypeVar("Rows", csr_array, NDArray[Any])
+Features = TypeVar("Features", csr_array, NDArray[Any])
 
 
-def scaled_columns(X: Rows, columns: tuple[NDArray[np.float64], NDArray[np.float64]] | None) -> Rows:
+def scaled_columns(X: Features, columns: tuple[NDArray[np.float64], NDArray[np.float64]] | None) -> Features:
     """Return X with scaled columns: each value x becomes ``(x - shift) * scale``.
 
     Parameters

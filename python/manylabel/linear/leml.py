@@ -148,10 +148,10 @@ class LEMLClassifier(LinearClassifier):
 
     A dense X is used as it is, with dtype float16, float32 or float64 and in any memory order, and can be
     memory-mapped. The fit makes no copy of X. It reads blocks of rows and computes matrix products. If X has
-    at most twice as many columns as rows, the updates of W by ridge regressions use the matrix of the scalar
-    products of all pairs of columns, and do not read X again. This matrix takes up to 64 MB, or up to 0.3
-    times the memory of X in float32. If it would take more memory, the fit does without it. A dense X and a
-    sparse X with the same values have the same objective. Only rounding errors differ.
+    at most twice as many columns as rows, the ridge regressions use the matrix of the scalar products of all
+    pairs of columns, so that the steps of conjugate gradients do not read X. This matrix takes up to 64 MB,
+    or up to 0.3 times the memory of X in float32. If it would take more memory, the fit does without it. The
+    objective is the same as for a sparse X with the same values, but products are rounded differently.
 
     For a sparse X, the fit takes 14 bytes of memory per stored value. For any X, it takes 4 r bytes per row
     (12 r bytes with Newton's method) and ``22 r (n_features + n_labels)`` bytes. If the threshold is learned,

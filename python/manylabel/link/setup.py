@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array
 from sklearn.base import clone
 
 from manylabel import _core
@@ -137,22 +137,23 @@ def linear_predictions(
     # The features are converted to double precision. The number of nonzero values, not the format of X,
     # decides whether the features are stored densely. All input formats therefore give exactly the same
     # results.
-    features: Any = X.astype(np.float64, copy=False)
-    scales = None
-    if automatic and holds_measurements(X):
-        if isinstance(features, np.ndarray):
-            scales = inverse_deviations(features, sample_weight)
-            features = features * scales
-        else:
+    values = X if isinstance(X, np.ndarray) else X.data
+    is_dense = np.count_nonzero(values) > X.shape[0] * X.shape[1] / 2
+    scales = inverse_deviations(X, sample_weight) if automatic and holds_measurements(X) else None
+    features: Any
+    if isinstance(X, np.ndarray) and is_dense:
+        features = X.astype(np.float64, copy=False) if scales is None else X * scales
+    else:
+        features = csr_array(X).astype(np.float64, copy=False)
+        if scales is not None:
             if np.count_nonzero(features.data) < features.nnz:
                 features = features.copy()
                 features.eliminate_zeros()
-            scales = inverse_deviations(features, sample_weight)
             features = csr_array(
                 (features.data * scales[features.indices], features.indices, features.indptr), features.shape
             )
-    if issparse(X) and np.count_nonzero(X.data) > X.shape[0] * X.shape[1] / 2:
-        features = features.toarray()
+        if is_dense:
+            features = features.toarray()
     predictions = embedding._fit(features, Y, sample_weight, progress, leave_one_out=automatic)
     coef, intercept = embedding.coef_, embedding.intercept_
     if scales is not None:

@@ -21,7 +21,7 @@ from manylabel.estimator.explanation import Explained
 from manylabel.estimator.parameters import check_count, fixed_threshold, n_threads
 from manylabel.estimator.progress import Progress, Tell, reported
 from manylabel.estimator.registry import register
-from manylabel.estimator.scaling import Rows, ScaledFeatures, scaled_columns
+from manylabel.estimator.scaling import Features, ScaledFeatures, scaled_columns
 from manylabel.estimator.schema import Array, Scalar, Schema
 from manylabel.estimator.surgery import EditableLabels
 from manylabel.estimator.validation import KeptDense, check_training_set, known_ones
@@ -571,7 +571,8 @@ class LabelTreeClassifier(EditableLabels):
         params = self._core_params(params | {"normalize": scaled.by_row})
         vectors = None
         if params["label_vectors"] == "rembrandt" and total > params["max_leaf"]:
-            rows = normalize(X) if scaled.by_row else scaled.X
+            # scikit-learn sums the squares of dense rows and of sparse rows in different ways.
+            rows = normalize(csr_array(X)) if scaled.by_row else scaled.X
             vectors = _reduced_vectors(rows, Y, sample_weight, params)
         return params, scaled, vectors
 
@@ -754,7 +755,7 @@ class LabelTreeClassifier(EditableLabels):
         values = unit_length(x.data) if self._normalizes_rows else x.data.astype(np.float64)
         return explained(self, x.indices, values, label, names)
 
-    def _scaled(self, X: Rows) -> Rows:
+    def _scaled(self, X: Features) -> Features:
         """Scale the columns of X, if the columns of the training rows were scaled."""
         columns = self._columns
         return scaled_columns(X, columns if len(columns[1]) else None)

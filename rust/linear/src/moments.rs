@@ -10,6 +10,9 @@ use rayon::prelude::*;
 /// Number of rows that are read at a time.
 const ROWS: usize = 1024;
 
+/// Number of rows that are converted to double precision at a time.
+const WIDE_ROWS: usize = 256;
+
 /// Number of rows that a thread reads at a time.
 const ROWS_OF_THREAD: usize = 128;
 
@@ -24,6 +27,18 @@ const MOST_SHARE: f64 = 0.3;
 /// Bytes per entry of the Gram matrix: one copy and one factor in double precision, and a copy and an inverse in
 /// single precision.
 const BYTES: usize = 24;
+
+/// Whether the Gram matrix is computed, and the precision of its sums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GramSums {
+    /// There is no Gram matrix.
+    None,
+    /// Products of up to 1,024 rows are summed in single precision, and their sums in double precision.
+    Single,
+    /// All products are summed in double precision, in twice the time. Systems with the matrix are then as accurate as
+    /// systems with the rows, although its condition number is the square of theirs.
+    Double,
+}
 
 /// Sums over all rows.
 pub(crate) struct Moments {
@@ -49,19 +64,22 @@ impl Moments {
     pub(crate) fn new(
         rows: &TableRows<'_>,
         cost: &[f32],
-        with_gram: bool,
+        gram_sums: GramSums,
         watch: &Watch,
     ) -> Result<Self, Error> {
         let (n_rows, dim) = (rows.n_rows(), rows.dim());
         let size = dim.saturating_mul(dim);
         let of_x = MOST_SHARE * size_of::<f32>() as f64 * n_rows as f64 * dim as f64;
-        let has_gram =
-            with_gram && size.saturating_mul(BYTES) as f64 <= of_x.max(MOST_BYTES as f64);
+        let has_gram = gram_sums != GramSums::None
+            && size.saturating_mul(BYTES) as f64 <= of_x.max(MOST_BYTES as f64);
         let mut gram = filled("the Gram matrix", 0.0, if has_gram { size } else { 0 })?;
         let mut sums = filled("number of features", 0.0, dim)?;
         let mut squares = filled("number of features", 0.0, dim)?;
         let mut longest = 1.0f64;
         let mut block = filled("a block of rows of X", 0.0f32, ROWS.min(n_rows) * dim)?;
+        let is_wide = has_gram && gram_sums == GramSums::Double;
+        let n_wide = if is_wide { WIDE_ROWS.min(n_rows) } else { 0 };
+        let mut wide = filled("a block of rows of X", 0.0, n_wide * dim)?;
         for first in (0..n_rows).step_by(ROWS) {
             watch.step(0)?;
             let costs = &cost[first..(first + ROWS).min(n_rows)];
@@ -83,11 +101,26 @@ impl Moments {
             strips.enumerate().for_each(|(at, (sums, squares))| {
                 add_sums(block, costs, dim, at * COLUMNS, sums, squares);
             });
-            let strips = gram.par_chunks_mut(COLUMNS * dim).enumerate();
-            strips.try_each(|(at, strip)| {
-                watch.step(0)?;
-                add_products(block, dim, at * COLUMNS, strip)
-            })?;
+            if gram_sums == GramSums::Single {
+                let strips = gram.par_chunks_mut(COLUMNS * dim).enumerate();
+                strips.try_each(|(at, strip)| {
+                    watch.step(0)?;
+                    add_products(block, dim, at * COLUMNS, strip)
+                })?;
+                continue;
+            }
+            for block in block.chunks(WIDE_ROWS * dim) {
+                for (wide, &value) in wide.iter_mut().zip(block) {
+                    *wide = f64::from(value);
+                }
+                let wide = &wide[..wide.len().min(block.len())];
+                let strips = gram.par_chunks_mut(COLUMNS * dim).enumerate();
+                strips.try_each(|(at, strip)| {
+                    watch.step(0)?;
+                    add_wide_products(wide, dim, at * COLUMNS, strip);
+                    Ok(())
+                })?;
+            }
         }
         Ok(Self {
             sums,
@@ -95,6 +128,25 @@ impl Moments {
             longest,
             gram: has_gram.then_some(gram),
         })
+    }
+
+    /// Returns the Gram matrix with both triangles, column by column, or None if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Stopped`] if the caller requested a stop.
+    pub(crate) fn into_gram(self, watch: &Watch) -> Result<Option<Vec<f64>>, Error> {
+        let dim = self.sums.len();
+        let Some(mut gram) = self.gram else {
+            return Ok(None);
+        };
+        for col in 0..dim {
+            watch.step(0)?;
+            for row in col + 1..dim {
+                gram[row * dim + col] = gram[col * dim + row];
+            }
+        }
+        Ok(Some(gram))
     }
 
     /// Returns the Gram matrix, of which only the lower triangle is filled, or None if there is none.
@@ -138,6 +190,20 @@ fn add_sums(
             *square += f64::from(x) * f64::from(x);
         }
     }
+}
+
+/// Adds the products of a block of weighted rows to some columns of the Gram matrix, in double precision.
+fn add_wide_products(block: &[f64], dim: usize, first: usize, strip: &mut [f64]) {
+    let width = strip.len() / dim;
+    let block = MatRef::from_row_major_slice(block, block.len() / dim, dim);
+    let strip = MatMut::from_column_major_slice_mut(strip, dim, width);
+    matmul(
+        strip.subrows_mut(first, dim - first),
+        Accum::Add,
+        block.subcols(first, dim - first).transpose(),
+        block.subcols(first, width),
+        1.0,
+    );
 }
 
 /// Adds the products of a block of weighted rows to some columns of the Gram matrix, from the diagonal on.

@@ -289,7 +289,7 @@ mod tests {
                 DenseScorer::new(&weights, &intercept, n_features, normalize).expect("agree");
             let view = DenseView::of_rows(&x, n_rows, n_features).expect("shape");
             let all = scorer.decision(view.into(), &Watch::new()).expect("fits");
-            let sparse = Dense::F32(view).as_sparse().expect("small");
+            let sparse = Dense::F32(view).as_sparse(&Watch::new()).expect("small");
             let sparse = Features::Sparse(sparse.sparse().expect("valid"));
             let of_sparse = scorer.decision(sparse, &Watch::new());
             assert_eq!(all, of_sparse.expect("fits"));

@@ -59,7 +59,7 @@ where
     for<'a> Features<'a>: From<CsrView<'a, I, T>>,
 {
     let end = |end: usize| {
-        // The copy has no more entries than `x`, and the number of entries of `x` fits in `I`.
+        // The number of entries fits in `I`, unless `x` has dense rows with many entries.
         I::try_from(end).map_err(|_| Error::TooLarge {
             what: "number of entries",
             got: end.to_string(),

@@ -7,7 +7,7 @@ use crate::held::{Held, HeldMatrix};
 use crate::params::{Named, from_named};
 use crate::run::Job;
 use crate::scorer::{Scorer, Source};
-use crate::table::{PyColumns, PyRows, Rows, slices};
+use crate::table::{PyColumns, PyTableOrCsr, TableOrCsr, slices};
 use manylabel_base::Error;
 use manylabel_base::range::same;
 use manylabel_linear::leml::{self, Checked, Loss, Params, Targets};
@@ -56,7 +56,11 @@ type Fitted<'py> = (
 #[pyfunction]
 pub(crate) fn fit_leml<'py>(
     py: Python<'py>,
-    examples: (PyRows<'py>, PyCsr<'py>, Option<PyReadonlyArray1<'py, f32>>),
+    examples: (
+        PyTableOrCsr<'py>,
+        PyCsr<'py>,
+        Option<PyReadonlyArray1<'py, f32>>,
+    ),
     columns: Option<PyColumns<'py>>,
     observed: Option<PyCsr<'py>>,
     label_weight: Option<PyReadonlyArray1<'py, f32>>,
@@ -68,7 +72,7 @@ pub(crate) fn fit_leml<'py>(
     let params = checked(&params)?;
     let (x, y, sample_weight) = &examples;
     let (y, sample_weight) = (y.unchecked("Y")?, values(sample_weight.as_ref())?);
-    let rows = x.rows()?;
+    let x = x.arrays()?;
     let columns = slices(columns.as_ref())?;
     let observed = observed.as_ref().map(|known| known.unchecked("observed"));
     let observed = observed.transpose()?;
@@ -82,9 +86,9 @@ pub(crate) fn fit_leml<'py>(
             weights: sample_weight,
             label_weights: label_weight,
         };
-        match rows {
-            Rows::Sparse(x) => params.fit(x.sparse()?, &targets, watch),
-            Rows::Dense(x) => {
+        match x {
+            TableOrCsr::Csr(x) => params.fit(x.sparse()?, &targets, watch),
+            TableOrCsr::Table(x) => {
                 let rows = TableRows::new(x, columns, by_row, ones, watch)?;
                 params.fit_dense(rows, &targets, watch)
             }

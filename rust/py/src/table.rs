@@ -15,34 +15,46 @@ use manylabel_linear::DenseScorer;
 use manylabel_linear::dismec::{DenseStart, DenseTask, Targets};
 use manylabel_score::Model;
 use manylabel_sparse::{Table, TableRows};
-use numpy::{PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArray};
 use pyo3::prelude::*;
 use self_cell::self_cell;
 
-/// X of a fit that reads both sparse rows and dense rows.
-#[derive(FromPyObject)]
-pub(crate) enum PyRows<'py> {
-    Dense(PyTable),
-    Sparse(PyCsr<'py>),
+/// X of a fit that reads a sparse X, and a dense X in any memory order.
+pub(crate) enum PyTableOrCsr<'py> {
+    Table(PyTable),
+    Csr(PyCsr<'py>),
 }
 
-/// The rows of [`PyRows`]. The structure of sparse rows is checked later, while the GIL is released.
+impl<'a, 'py> FromPyObject<'a, 'py> for PyTableOrCsr<'py> {
+    type Error = PyErr;
+
+    /// Tests the type first, so that an exception of `PyCsr`, such as `KeyboardInterrupt`, is passed on.
+    fn extract(x: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if x.cast::<PyUntypedArray>().is_ok() {
+            x.extract().map(Self::Table)
+        } else {
+            x.extract().map(Self::Csr)
+        }
+    }
+}
+
+/// The borrowed arrays of [`PyTableOrCsr`]. The structure of a sparse X is checked later, while the GIL is released.
 #[derive(Clone, Copy)]
-pub(crate) enum Rows<'a> {
-    Dense(Table<'a>),
-    Sparse(Unchecked<'a>),
+pub(crate) enum TableOrCsr<'a> {
+    Table(Table<'a>),
+    Csr(Unchecked<'a>),
 }
 
-impl PyRows<'_> {
+impl PyTableOrCsr<'_> {
     /// Borrows the arrays.
     ///
     /// # Errors
     ///
     /// Raises `ValueError` if an array of a sparse matrix is not contiguous.
-    pub(crate) fn rows(&self) -> PyResult<Rows<'_>> {
+    pub(crate) fn arrays(&self) -> PyResult<TableOrCsr<'_>> {
         Ok(match self {
-            Self::Dense(x) => Rows::Dense(x.view()),
-            Self::Sparse(x) => Rows::Sparse(x.unchecked("X")?),
+            Self::Table(x) => TableOrCsr::Table(x.view()),
+            Self::Csr(x) => TableOrCsr::Csr(x.unchecked("X")?),
         })
     }
 }

@@ -53,7 +53,7 @@ pub trait Model: Send + Sync {
     /// Returns [`Error::Shape`] if `x` has another number of features than the model. Returns
     /// [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the caller requested a stop.
     fn topk(&self, x: Features<'_>, k: usize, watch: &Watch) -> Result<CsrOwned, Error> {
-        in_known_form(self, x, |x| {
+        in_known_form(self, x, watch, |x| {
             Batch::new(self, x, Options::ranking(k, Search::default()))?.topk(k, watch)
         })
     }
@@ -76,7 +76,7 @@ pub trait Model: Send + Sync {
         if search == Search::default() {
             return self.topk(x, k, watch); // some models have their own implementation of `topk`
         }
-        in_known_form(self, x, |x| {
+        in_known_form(self, x, watch, |x| {
             Batch::new(self, x, Options::ranking(k, search))?.topk(k, watch)
         })
     }
@@ -98,7 +98,7 @@ pub trait Model: Send + Sync {
                 got: bounds.len(),
             });
         }
-        in_known_form(self, x, |x| {
+        in_known_form(self, x, watch, |x| {
             Batch::new(self, x, Purpose::Labels.into())?.above(bounds, watch)
         })
     }
@@ -110,7 +110,7 @@ pub trait Model: Send + Sync {
     /// Returns the same errors as [`topk`](Self::topk). Also returns [`Error::TooLarge`] if the scores
     /// do not fit in memory.
     fn decision(&self, x: Features<'_>, watch: &Watch) -> Result<Vec<f32>, Error> {
-        in_known_form(self, x, |x| {
+        in_known_form(self, x, watch, |x| {
             Batch::new(self, x, Purpose::Scores.into())?.decision(watch)
         })
     }
@@ -123,7 +123,7 @@ pub trait Model: Send + Sync {
     /// Returns the same errors as [`decision`](Self::decision). Also returns [`Error::Param`] if the
     /// model does not compute probabilities.
     fn probabilities(&self, x: Features<'_>, watch: &Watch) -> Result<Vec<f64>, Error> {
-        in_known_form(self, x, |x| {
+        in_known_form(self, x, watch, |x| {
             Batch::new(self, x, Purpose::Probabilities.into())?.probabilities(watch)
         })
     }
@@ -134,11 +134,12 @@ pub trait Model: Send + Sync {
 pub(crate) fn in_known_form<M: Model + ?Sized, T>(
     model: &M,
     x: Features<'_>,
+    watch: &Watch,
     ask: impl FnOnce(Features<'_>) -> Result<T, Error>,
 ) -> Result<T, Error> {
     match x {
         Features::Dense(dense) if !model.takes_dense() => {
-            ask(Features::Sparse(dense.as_sparse()?.sparse()?))
+            ask(Features::Sparse(dense.as_sparse(watch)?.sparse()?))
         }
         known => ask(known),
     }

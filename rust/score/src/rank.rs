@@ -382,7 +382,7 @@ pub fn at(
             });
         }
     }
-    in_known_form(model, x, |x| {
+    in_known_form(model, x, watch, |x| {
         Batch::new(model, x, Purpose::Scores.into())?.at(pairs, watch)
     })
 }

@@ -2,7 +2,10 @@
 //! with one variant for each accepted kind of matrix.
 
 use crate::{CsrOwned, CsrView, DenseView, LabelsOwned, Real, Value};
-use manylabel_base::{Error, collected, filled};
+use manylabel_base::{Error, Watch, collected, filled};
+
+/// Number of rows that are read between two checks for a stop request of the caller.
+const ROWS_PER_STEP: usize = 1 << 10;
 
 /// Rows of features, sparse or dense, in any accepted type.
 #[derive(Debug, Clone, Copy)]
@@ -139,17 +142,17 @@ impl Sparse<'_> {
 }
 
 impl<'a> Dense<'a> {
-    /// Returns the rows in a form for functions that accept only sparse rows. If at most half of the values are zero,
-    /// the rows are not copied, and zeros count as stored entries. Otherwise, a sparse copy without zeros is made. It
-    /// takes 16 bytes per nonzero value in double precision and 12 bytes in single precision.
+    /// Returns the rows in a form for functions that accept only sparse rows. If at least half of the values are not
+    /// zero, the rows are not copied, and zeros count as stored entries. Otherwise, a sparse copy without zeros is made.
+    /// It takes 16 bytes per nonzero value in double precision and 12 bytes in single precision.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if memory is short.
-    pub fn as_sparse(self) -> Result<AsSparse<'a>, Error> {
+    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the caller requested a stop.
+    pub fn as_sparse(self, watch: &Watch) -> Result<AsSparse<'a>, Error> {
         Ok(match self {
-            Self::F32(x) => AsSparse::F32(DenseEntries::of(x)?),
-            Self::F64(x) => AsSparse::F64(DenseEntries::of(x)?),
+            Self::F32(x) => AsSparse::F32(DenseEntries::of(x, watch)?),
+            Self::F64(x) => AsSparse::F64(DenseEntries::of(x, watch)?),
         })
     }
 }
@@ -188,14 +191,21 @@ pub enum DenseEntries<'a, T> {
 }
 
 impl<'a, T: Real> DenseEntries<'a, T> {
-    fn of(x: DenseView<'a, T>) -> Result<Self, Error> {
-        let n_cells = x.n_rows() * x.n_cols();
-        let n_nonzero: usize = (0..x.n_rows()).map(|row| n_nonzero(x.row(row))).sum();
-        Ok(if n_nonzero >= n_cells / 2 {
+    fn of(x: DenseView<'a, T>, watch: &Watch) -> Result<Self, Error> {
+        let (mut n_zero, mut n_there) = (0, 0);
+        for row in 0..x.n_rows() {
+            if row % ROWS_PER_STEP == 0 {
+                watch.step(0)?;
+            }
+            let of_row = n_nonzero(x.row(row));
+            n_there += of_row;
+            n_zero += x.n_cols() - of_row;
+        }
+        Ok(if n_there >= n_zero {
             let columns = collected("number of columns of X", 0..x.n_cols() as i64)?;
             Self::All(x, columns)
         } else {
-            Self::Nonzero(Arrays::of(&x, n_nonzero)?)
+            Self::Nonzero(Arrays::of(&x, n_there)?)
         })
     }
 
@@ -296,7 +306,7 @@ mod tests {
             assert_eq!((all.n_rows(), all.n_cols(), all.nnz()), (2, 3, 6));
             assert_eq!(all.row(1), (&columns[..], &values[3..]));
             let expected = CsrOwned::from_view(all, false).expect("small");
-            let found = Dense::F64(x).as_sparse().expect("small");
+            let found = Dense::F64(x).as_sparse(&Watch::new()).expect("small");
             // Zeros are copied only if there are few of them.
             let is_copied = matches!(found, AsSparse::F64(DenseEntries::Nonzero(_)));
             assert_eq!(is_copied, values[0] == 0.0);

@@ -5,7 +5,7 @@
 //! computed once if it is small in comparison with X. A product with it then takes O(features²) time, and X is not
 //! read.
 
-use crate::moments::Moments;
+use crate::moments::{GramSums, Moments};
 use faer::{Accum, MatMut, MatRef};
 use manylabel_base::{Error, Watch, collected, filled};
 use manylabel_dense::matmul;
@@ -45,8 +45,9 @@ enum Form<'a> {
 pub(super) struct Normal {
     /// The diagonal.
     pub(super) squares: Vec<f32>,
-    /// All entries, row by row. None if X is sparse, or if the matrix is not small in comparison with X.
-    entries: Option<Vec<f32>>,
+    /// All entries, column by column. They are in double precision, because small eigenvalues are squares of singular
+    /// values of X. None if X is sparse, or if the matrix is not wanted or not small in comparison with X.
+    entries: Option<Vec<f64>>,
 }
 
 impl Design<'static> {
@@ -86,7 +87,12 @@ impl Design<'static> {
 impl<'a> Design<'a> {
     /// Borrows dense rows, whose last column has ones if `ones` is true. `moments` are those of the rows with the
     /// weights of the training set.
-    pub(super) fn dense(rows: TableRows<'a>, ones: bool, moments: &Moments) -> Result<Self, Error> {
+    pub(super) fn dense(
+        rows: TableRows<'a>,
+        ones: bool,
+        moments: Moments,
+        watch: &Watch,
+    ) -> Result<Self, Error> {
         let n_features = rows.dim() - usize::from(ones);
         let squares = moments.squares[..n_features].iter().enumerate();
         let seen = squares.filter(|(_, square)| **square > 0.0);
@@ -94,7 +100,7 @@ impl<'a> Design<'a> {
             columns: collected("number of features", seen.map(|(at, _)| (at as u32, at)))?,
             ones: ones.then_some(n_features),
             n_rows: rows.n_rows(),
-            normal: Normal::of(moments)?,
+            normal: Normal::of(moments, watch)?,
             form: Form::Dense(rows),
         })
     }
@@ -116,7 +122,9 @@ impl<'a> Design<'a> {
                 squares: squares(blocks, cuts, Some(weights))?,
                 entries: None,
             }),
-            Form::Dense(rows) => Normal::of(&Moments::new(rows, weights, pays(rows), watch)?),
+            Form::Dense(rows) => {
+                Normal::of(Moments::new(rows, weights, gram_sums(rows), watch)?, watch)
+            }
         }
     }
 
@@ -186,10 +194,19 @@ impl<'a> Design<'a> {
         match (&self.form, &normal.entries) {
             (_, Some(entries)) => {
                 watch.step(0)?;
-                let mut product = flat(&g)?;
-                let entries = MatRef::from_row_major_slice(entries, p.len(), p.len());
-                multiply(&mut product, Accum::Replace, entries, &flat(p)?);
-                read(&product, &mut g);
+                let wide = p.iter().flat_map(|lanes| lanes.0).map(f64::from);
+                let wide = collected("the factor matrix", wide)?;
+                let mut product = filled("the factor matrix", 0.0, p.len() * LANES)?;
+                matmul(
+                    MatMut::from_row_major_slice_mut(&mut product, p.len(), LANES),
+                    Accum::Replace,
+                    MatRef::from_column_major_slice(entries, p.len(), p.len()),
+                    MatRef::from_row_major_slice(&wide, p.len(), LANES),
+                    1.0,
+                );
+                for (lanes, sums) in g.iter_mut().zip(product.as_chunks().0) {
+                    *lanes = Lanes::of(sums);
+                }
             }
             (Form::Sparse(blocks, _), None) => {
                 let mut blocks = blocks.blocks().iter();
@@ -209,32 +226,24 @@ impl<'a> Design<'a> {
 }
 
 impl Normal {
-    /// Rounds the sums of dense rows.
-    fn of(moments: &Moments) -> Result<Self, Error> {
+    /// Takes the sums of dense rows.
+    fn of(moments: Moments, watch: &Watch) -> Result<Self, Error> {
         let squares = moments.squares.iter().map(|&square| square as f32);
-        let squares = collected("number of features", squares)?;
-        let entries = moments.gram().map(|lower| {
-            let dim = lower.nrows();
-            let mut entries = filled("the Gram matrix", 0.0, dim * dim)?;
-            for j in 0..dim {
-                for i in j..dim {
-                    let value = lower[(i, j)] as f32;
-                    entries[i * dim + j] = value;
-                    entries[j * dim + i] = value;
-                }
-            }
-            Ok(entries)
-        });
         Ok(Self {
-            squares,
-            entries: entries.transpose()?,
+            squares: collected("number of features", squares)?,
+            entries: moments.into_gram(watch)?,
         })
     }
 }
 
-/// Returns true if a product with `XᵀX` takes less time than a product with X and one with its transpose.
-pub(super) fn pays(rows: &TableRows<'_>) -> bool {
-    rows.dim() <= 2 * rows.n_rows()
+/// Returns how to compute `XᵀX` for dense rows: in double precision if a product with it takes less time than a product
+/// with X and one with its transpose.
+pub(super) fn gram_sums(rows: &TableRows<'_>) -> GramSums {
+    if rows.dim() <= 2 * rows.n_rows() {
+        GramSums::Double
+    } else {
+        GramSums::None
+    }
 }
 
 /// Computes `Σ_i ω_i x_ij²` for each column j, where `ω_i` is the weight of row i.

@@ -2,7 +2,7 @@
 //! regularization. Then it updates the weight matrices W and H in turns, until an update hardly lowers
 //! the objective. Finally, it learns the threshold.
 
-use super::design::{Design, pays};
+use super::design::{Design, gram_sums};
 use super::entries::Entries;
 use super::held_out::{Data, FOR_ALPHA, FOR_CUT, Part, Plan, weights_without};
 use super::newton::Newton;
@@ -10,7 +10,7 @@ use super::params::{Checked, Loss, Params};
 use super::ridge::Ridge;
 use super::tall::Tall;
 use super::turns::{Labels, Turns};
-use crate::moments::Moments;
+use crate::moments::{GramSums, Moments};
 use fastrand::Rng;
 use manylabel_base::range::{same, same_rows};
 use manylabel_base::{Error, Watch, collected, extend, few, filled, reserved};
@@ -91,9 +91,10 @@ impl Checked {
     /// scaled already, and have a column of ones if intercepts are fitted.
     ///
     /// The objective is the same as for sparse rows with these values. X is not copied. The memory is that of
-    /// [`fit`](Self::fit), without the memory for stored values. If X has no more columns than twice the number of its
-    /// rows, a Gram matrix of its columns is kept, unless it would be large in comparison with X. The Gram matrix takes
-    /// O(rows · features²) time once, and a step of conjugate gradients then takes O(`rank` · features²) time.
+    /// [`fit`](Self::fit), without the memory for stored values. For squared loss, if X has no more columns than twice
+    /// the number of its rows, a Gram matrix of its columns is kept, unless it would be large in comparison with X. The
+    /// Gram matrix takes O(rows · features²) time, once for all rows and once for each group of held-out rows. A step of
+    /// conjugate gradients then takes O(`rank` · features²) time and does not read X.
     ///
     /// # Errors
     ///
@@ -112,13 +113,21 @@ impl Checked {
             Vec::new()
         };
         let weights = targets.weights.unwrap_or(&equal);
-        let moments = Moments::new(&rows, weights, pays(&rows), watch)?;
+        // Newton's method does not use the Gram matrix.
+        let for_ridge = self.0.loss == Loss::Squared
+            && targets.observed.is_none()
+            && targets.label_weights.is_none();
+        let gram_sums = if for_ridge {
+            gram_sums(&rows)
+        } else {
+            GramSums::None
+        };
+        let moments = Moments::new(&rows, weights, gram_sums, watch)?;
         drop(equal);
         check_magnitude(moments.longest, targets)?;
         let n_features = rows.dim() - usize::from(ones);
         let total = moments.squares[..n_features].iter().sum();
-        let design = Design::dense(rows, ones, &moments)?;
-        drop(moments);
+        let design = Design::dense(rows, ones, moments, watch)?;
         self.fit_design(&design, total, targets, watch)
     }
 
@@ -519,8 +528,8 @@ fn mean(weights: Option<&[f32]>) -> f64 {
     sum(weights) / weights.len() as f64
 }
 
-/// Checks that intermediate results stay in the range of `f32`. `longest` is [`Lengths::longest`]. Products of
-/// gradients and scores can be as large as the square of the magnitude computed here.
+/// Checks that intermediate results stay in the range of `f32`. `longest` is the largest squared length of a row.
+/// Products of gradients and scores can be as large as the square of the magnitude computed here.
 ///
 /// # Errors
 ///

@@ -142,23 +142,24 @@ impl<T: Real> Embed for DenseView<'_, T> {
             features, w, rank, ..
         } = *scorer;
         let n_features = features.len();
-        let size = rows.len().next_multiple_of(ROWS_OF_TILE) * n_features;
+        let (n_rows, n_padded) = (rows.len(), rows.len().next_multiple_of(ROWS_OF_TILE));
+        // The workspace has `rank` zeros, to which the products are added, and then the values.
+        let size = rank + n_padded * n_features;
         if work.len() == size {
             work.fill(0.0);
         } else {
             *work = filled("a block of rows of X", 0.0, size)?;
         }
-        let n_rows = rows.len();
-        for (row, to) in rows.zip(work.chunks_exact_mut(n_features.max(1))) {
+        let (zeros, values) = work.split_at_mut(rank);
+        for (row, to) in rows.zip(values.chunks_exact_mut(n_features.max(1))) {
             let (unit, norm) = self.row_divisors(row, scorer.normalize);
-            let values = self.row(row);
+            let of_row = self.row(row);
             for (to, feature) in to.iter_mut().zip(features) {
-                *to = (values[feature.get()].f64() / unit / norm) as f32;
+                *to = (of_row[feature.get()].f64() / unit / norm) as f32;
             }
         }
         if rank > 0 {
-            let zeros = filled("the matrix of embedded rows", 0.0, rank)?;
-            add_products(work, w, &zeros, n_features, &mut out[..n_rows * rank]);
+            add_products(values, w, zeros, n_features, &mut out[..n_rows * rank]);
         }
         Ok(())
     }
@@ -240,8 +241,8 @@ impl<X: Embed> Rows for Batch<'_, X> {
 }
 
 /// Scoring a row takes O(`rank` · (features of the row + `n_labels`)) time. Each thread stores the
-/// scores of up to 32 rows. They take at most 16 MiB, unless a single row needs more. Labels with
-/// the intercept −∞ are never ranked or predicted.
+/// scores of up to 32 rows. They take at most 16 MiB, unless a single row needs more. If X is dense, each thread also
+/// stores up to 32 rows of X in single precision. Labels with the intercept −∞ are never ranked or predicted.
 impl Model for Scorer<'_> {
     fn n_labels(&self) -> usize {
         self.intercept.len()
@@ -305,10 +306,10 @@ fn add_products(a: &[f32], ht: &[f32], intercept: &[f32], rank: usize, scores: &
         }
     }
     for (row, scores) in scores.chunks_mut(n_labels).enumerate() {
-        for label in tiled..n_labels {
-            for k in 0..rank {
-                scores[label] += a[row * rank + k] * ht[k * n_labels + label];
-            }
+        let rest = &mut scores[tiled..];
+        for k in 0..rank {
+            let h = &ht[k * n_labels + tiled..][..rest.len()];
+            add_scaled(rest, a[row * rank + k], h);
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::dismec::optimum::steps_to_unlearn;
 use crate::dismec::problem::{check_magnitude, costs};
 use crate::dismec::unseen::{Sample, Unseen};
 use crate::dismec::{Checked, Effort, Loss, Solver, Targets};
-use crate::moments::Moments;
+use crate::moments::{GramSums, Moments};
 use manylabel_base::range::{same, same_rows};
 use manylabel_base::{Error, Watch, collected, copied, filled, parts};
 use manylabel_sparse::TableRows;
@@ -132,7 +132,7 @@ impl Checked {
         same_rows(rows.n_rows(), y.labels.ones.n_rows(), weights, None)?;
         let outputs = y.to_outputs()?;
         let cost = costs(rows.n_rows(), weights, self.0.c)?;
-        let moments = Moments::new(&rows, &cost, true, watch)?;
+        let moments = Moments::new(&rows, &cost, GramSums::Single, watch)?;
         check_magnitude(moments.longest, &cost, outputs.range_of_factors())?;
         let problem = Problem {
             total_cost: cost.iter().map(|&cost| f64::from(cost)).sum(),
