@@ -176,7 +176,7 @@ fn fit_leml() -> Kernel {
     let (params, watch) = (leaked(params.check().expect("in range")), watch());
     kernel(move || {
         params
-            .fit(x.into(), y, None, None, None, watch)
+            .fit(x.into(), &manylabel_sparse::Labels::from(y).into(), watch)
             .expect("sound data")
     })
 }
