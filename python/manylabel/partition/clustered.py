@@ -105,6 +105,9 @@ class CBMLCClassifier(BlockClassifier):
     this model predicts. Labels that are not in the cluster have the score -inf. If `estimator` has no
     `decision_function`, the scores are the logits of its probabilities.
 
+    The fit makes a sparse copy of a dense X. The copy takes 8 bytes per nonzero value if X is float32, and 12
+    bytes otherwise.
+
     If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The labels
     of a cluster are the labels that are known to be present in its rows.
 
@@ -275,6 +278,9 @@ class LPSRClassifier(BlockClassifier):
     The scores of a row are the scores from the base scorer, and `predict` returns the candidates that the
     base scorer predicts. Labels that are not candidates have the score -inf. If the base scorer has no
     `decision_function`, the scores are the logits of its probabilities.
+
+    The fit makes a sparse copy of a dense X. The copy takes 8 bytes per nonzero value if X is float32, and 12
+    bytes otherwise.
 
     If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The choice
     of the candidates uses only positive entries.

@@ -106,6 +106,9 @@ class BlockPartitioner(Estimator):
     -----
     Unknown entries of Y (NaN) count as 0, because only positive entries are captured.
 
+    The fit makes a sparse copy of a dense X. The copy takes 8 bytes per nonzero value if X is float32, and 12
+    bytes otherwise.
+
     A row moves to another block only if the label set of that block contains more labels of the row than the
     label set of its current block. Rows therefore never move back and forth between equally good blocks.
     Every round lowers the objective, until the objective no longer changes.
