@@ -38,6 +38,12 @@ MODELS = {
     "LEML": (ml.LEMLClassifier(3, random_state=0), X),
     "rules, label sets": (ml.BoostedRulesClassifier(40, random_state=0), X),
     "rules, signs": (ml.BoostedRulesClassifier(40, loss="label-wise-logistic", random_state=0), X),
+    "rules, subset accuracy": (
+        ml.BoostedRulesClassifier(40, predictor="subset-accuracy", random_state=0),
+        X,
+    ),
+    "rules, Hamming loss": (ml.BoostedRulesClassifier(40, predictor="hamming", random_state=0), X),
+    "rules, F1": (ml.BoostedRulesClassifier(40, predictor="example-f1", random_state=0), X),
     "rules, one label": (ml.BoostedRulesClassifier(40, head="single-label", random_state=0), X),
     "rules, missing values": (ml.BoostedRulesClassifier(40, random_state=0), missing(X)),
     "rules, nominal": (

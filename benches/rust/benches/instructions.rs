@@ -269,7 +269,8 @@ fn predict_rules(sets: bool) -> Kernel {
     let heads = CsrView::new("heads_", ends, labels, &model.heads.values, FEW.c);
     let rules = rules::Rules::new(model.bodies(), heads.expect("sorted"), FEW.d);
     let known = rules::LabelSets::new(y.view(), FEW.c).expect("few labels");
-    let ensemble = rules::Ensemble::new(rules.expect("a model of ours"), known, true);
+    let predictor = rules::Predictor::KnownSets;
+    let ensemble = rules::Ensemble::new(rules.expect("a model of ours"), known, predictor);
     let ensemble = leaked(ensemble.expect("of one model"));
     if sets {
         let zero = Bounds::One(0.0);

@@ -6,7 +6,7 @@ use criterion::{
 };
 use manylabel_base::Watch;
 use manylabel_benches::{BIBTEX, Csr, YEAST, on_one_thread};
-use manylabel_rules::{Ensemble, LabelSets, Model, Params, Rules, Search, Step};
+use manylabel_rules::{Ensemble, LabelSets, Model, Params, Predictor, Rules, Search, Step};
 use manylabel_score::{Bounds, Model as _};
 use manylabel_sparse::{CsrOwned, CsrView};
 use std::collections::BTreeSet;
@@ -98,7 +98,7 @@ fn predict(criterion: &mut Criterion) {
         let rules = Rules::new(model.bodies(), heads, data.x.view().n_cols());
         let rules = rules.expect("a fitted model");
         let sets = known_sets(&data.y, n_labels);
-        let ensemble = Ensemble::new(rules, sets, true).expect("of one model");
+        let ensemble = Ensemble::new(rules, sets, Predictor::KnownSets).expect("of one model");
         let name = format!("{},rules={}", data.name, rules.n_rules());
         let (x, watch) = (data.x.view(), Watch::new());
         group.throughput(Throughput::Elements(x.n_rows() as u64));

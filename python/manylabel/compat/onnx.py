@@ -190,19 +190,30 @@ def _above(scores: Any, least: NDArray[Any], operator: Any, at: dict[str, Any]) 
     return ops.OnnxCast(positive, to=_INT64, output_names=operator.outputs[:1], **at)
 
 
+def _above_or_best(scores: Any, least: NDArray[Any], operator: Any, at: dict[str, Any]) -> Any:
+    """Return the labels above `least`, and the first label with the highest score."""
+    first = ops.OnnxArgMax(scores, axis=1, keepdims=1, **at)
+    is_best = ops.OnnxEqual(first, np.arange(operator.raw_operator.heads_.shape[1], dtype=np.int64), **at)
+    chosen = ops.OnnxOr(ops.OnnxGreater(scores, least, **at), is_best, **at)
+    return ops.OnnxCast(chosen, to=_INT64, output_names=operator.outputs[:1], **at)
+
+
 def _convert_rules(scope: Any, operator: Any, container: Any) -> None:
     model, at = operator.raw_operator, {"op_version": container.target_opset}
     n_rules, n_labels = model.heads_.shape
-    by_sets = model._names_sets
+    power, bound, best = model._decision
+    by_sets = power is not None
     _check_size(model, 8 * n_labels * (n_rules + 3 * by_sets * model.label_sets_.shape[0]))
     sums = ops.OnnxMatMul(_covered(model, operator, at), model.heads_.toarray().astype(np.float64), **at)
     unseen = np.bincount(model.label_sets_.indices, minlength=n_labels) == 0
     totals = ops.OnnxAdd(sums, np.where(unseen, -np.inf, 0.0), **at)
     scores = ops.OnnxCast(totals, to=_FLOAT, output_names=operator.outputs[1:], **at)
     if by_sets:
-        labels = _best_sets(totals, model.label_sets_.toarray().astype(np.int64), operator, at)
+        labels = _best_sets(sums, power, operator, at)
+    elif best:
+        labels = _above_or_best(scores, np.array([bound], dtype=np.float32), operator, at)
     else:
-        labels = _above(scores, np.zeros(1, dtype=np.float32), operator, at)
+        labels = _above(scores, np.array([bound], dtype=np.float32), operator, at)
     _write(scores, labels, scope, container)
 
 
@@ -232,18 +243,27 @@ def _covered(model: BoostedRulesClassifier, operator: Any, at: dict[str, Any]) -
     return ops.OnnxCast(ops.OnnxEqual(*ends, **at), to=_DOUBLE, **at)
 
 
-def _best_sets(totals: Any, sets: NDArray[np.int64], operator: Any, at: dict[str, Any]) -> Any:
+def _best_sets(sums: Any, power: float, operator: Any, at: dict[str, Any]) -> Any:
     """Return the known label set with the smallest example-wise loss; see ``rust/rules/src/known.rs``.
 
-    A label costs ``2 sinh |score|`` if the set disagrees with the sign of its score.
+    A label costs ``2 sinh |score|`` if the set disagrees with the sign of its score. If `power` is not 0, the
+    sum in the loss is divided by this power of the weight of the set.
     """
-    bounded = ops.OnnxClip(totals, np.array(-_MOST_SCORE), np.array(_MOST_SCORE), **at)
+    model = operator.raw_operator
+    sets = model.label_sets_.toarray().astype(np.int64)
+    bounded = ops.OnnxClip(sums, np.array(-_MOST_SCORE), np.array(_MOST_SCORE), **at)
     # onnxruntime has no hyperbolic sine in double precision.
     sines = ops.OnnxSub(ops.OnnxExp(bounded, **at), ops.OnnxExp(ops.OnnxNeg(bounded, **at), **at), **at)
     wrong = ops.OnnxConcat(
         ops.OnnxRelu(ops.OnnxNeg(sines, **at), **at), ops.OnnxRelu(sines, **at), axis=1, **at
     )
     costs = ops.OnnxMatMul(wrong, np.hstack([sets, 1 - sets]).T.astype(np.float64), **at)
+    if power:
+        small = ops.OnnxExp(ops.OnnxNeg(ops.OnnxAbs(bounded, **at), **at), **at)
+        common = ops.OnnxAdd(ops.OnnxReduceSum(small, np.array([1]), keepdims=1, **at), np.ones(1), **at)
+        weights = model.label_set_weights_
+        factors = np.clip((weights.max() / np.maximum(weights, 1e-300)) ** power, 1, 1e100)
+        costs = ops.OnnxMul(ops.OnnxAdd(costs, common, **at), factors, **at)
     best = ops.OnnxArgMin(costs, axis=1, keepdims=0, **at)
     return ops.OnnxGather(sets, best, axis=0, output_names=operator.outputs[:1], **at)
 

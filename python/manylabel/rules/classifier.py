@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse, vstack
 from scipy.special import expit
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core
@@ -17,7 +18,7 @@ from manylabel.estimator.base import MultiLabelClassifier, core_rows
 from manylabel.estimator.explanation import LabelExplanation
 from manylabel.estimator.names import check_label, column_names, values_of_frame
 from manylabel.estimator.parameters import n_threads, shown
-from manylabel.estimator.progress import Progress, reported
+from manylabel.estimator.progress import Progress, Report, reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
 from manylabel.estimator.validation import (
@@ -31,6 +32,7 @@ from manylabel.estimator.validation import (
     held_out_rows,
     known_ones,
 )
+from manylabel.rules.choice import MEASURES, HeldOutMeasures, SetChoice, held_out_parts
 from manylabel.rules.inspection import (
     FiredRule,
     Rules,
@@ -122,12 +124,17 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Minimum number of distinct sampled rows that a rule must cover; >= 1.
     max_conditions : int or None, default=None
         Maximum number of conditions per rule; >= 1. None means no limit.
-    predictor : {"auto", "known-label-sets", "signs"}, default="auto"
+    predictor : {"auto", "known-label-sets", "signs", "subset-accuracy", "hamming", "example-f1"}, \
+            default="auto"
         Method that `predict` uses to convert scores to label sets. "known-label-sets" predicts one of the
         label sets in `label_sets_`. For each of these sets, it computes the example-wise loss that the scores
         would have if the set were the true label set of the row. It predicts the set with the lowest loss.
         "signs" predicts the labels with positive scores. "auto" is "known-label-sets" for the example-wise
-        loss and "signs" for the label-wise loss.
+        loss and "signs" for the label-wise loss. The other values are measures. With a measure, `fit` chooses
+        the method that is best for this measure on held-out rows (see Notes). "subset-accuracy" is the
+        fraction of rows with a completely correct label set. "hamming" is the Hamming loss, the fraction of
+        wrong entries. "example-f1" is the mean F1 of the rows, where an empty label set has an F1 of 0. A fit
+        with a measure takes two to four times as long. The measure may be changed after the fit.
     categorical_features : sequence of int, bool or str, default=None
         Nominal (categorical) features, given as column positions, as a boolean mask or as feature names.
         Conditions on a nominal feature test whether the feature is equal to a value. All other features are
@@ -176,6 +183,12 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         `label_set_weights_`). Label sets with equal weights are in order of appearance in the training rows.
     label_set_weights_ : ndarray of shape (n_label_sets,), dtype float64
         Weight of each label set: the sum of the weights of the training rows with this label set.
+    choice_powers_, choice_bounds_ : ndarray of shape (3,), dtype float64
+        The best power and the best bound for the three measures of `predictor`, in the order
+        "subset-accuracy", "hamming" and "example-f1" (see Notes). Only if `predictor` was a measure in `fit`.
+    choice_by_sets_ : ndarray of shape (3,), dtype uint8
+        For each of the three measures, 1 if known label sets with this power are predicted, and 0 if the
+        labels above this bound are predicted. Only if `predictor` was a measure in `fit`.
     seed_ : int
         Seed of the fit, which was drawn from `random_state`.
     rules_ : Rules
@@ -203,6 +216,16 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     label sets in `label_sets_` have a positive probability. `predict_proba` returns the marginal
     probabilities of this distribution. If several label sets share the lowest loss for a row,
     ``predictor="known-label-sets"`` predicts the first of these label sets in `label_sets_`.
+
+    If `predictor` is a measure, `fit` first fits models to three quarters of the rows, and uses the other
+    rows to choose the method of `predict`. There are one to four of these models, until 512 rows have been
+    held out, and at most 16,384 rows are held out. The first method predicts the known label set with the
+    smallest ``loss - a * log(f)``, where f is the weight of the label set in `label_set_weights_`. It prefers
+    frequent label sets. The power a is chosen from nine values from 0 to 1. With a = 0, this is
+    "known-label-sets". The second method predicts the labels whose scores exceed a bound. The bound is chosen
+    from -16 to 16 in steps of 1/128. For "example-f1", the second method also predicts the label with the
+    highest score. With fewer than four rows, no rows are held out, and the method is "known-label-sets" for
+    "subset-accuracy", and the bound 0 for the other measures.
 
     X may contain NaN for missing values. A missing value satisfies no condition. Labels that occur in no
     training row get the score -inf and are never predicted.
@@ -256,7 +279,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         max_features=kinds.Either("log2", kinds.Count(1), kinds.Number(above=0, most=1), None),
         min_coverage=kinds.Count(1),
         max_conditions=kinds.Either(None, kinds.Count(1)),
-        predictor=kinds.Choice("auto", "known-label-sets", "signs"),
+        predictor=kinds.Choice("auto", "known-label-sets", "signs", *MEASURES),
         categorical_features=kinds.Anything("sequence of int, bool or str", [6], [-1], [0.5], "a", 3, [[1]]),
         warm_start=kinds.Flag(),
         early_stopping=kinds.Flag(),
@@ -276,6 +299,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         validation_loss_=Array(("n_losses",), "f8"),
         label_sets_=SparseMatrix("csr", ("n_label_sets", "n_labels"), "f4"),
         label_set_weights_=Array(("n_label_sets",), "f8"),
+        choice_powers_=Array((len(MEASURES),), "f8", optional=True),
+        choice_bounds_=Array((len(MEASURES),), "f8", optional=True),
+        choice_by_sets_=Array((len(MEASURES),), "u1", optional=True),
         seed_=Scalar(int),
     )
 
@@ -288,6 +314,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     validation_loss_: NDArray[np.float64]
     label_sets_: csr_array
     label_set_weights_: NDArray[np.float64]
+    choice_powers_: NDArray[np.float64]
+    choice_bounds_: NDArray[np.float64]
+    choice_by_sets_: NDArray[np.uint8]
     seed_: int
 
     def __init__(
@@ -308,7 +337,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         max_features: int | float | Literal["log2"] | None = "log2",
         min_coverage: int = 1,
         max_conditions: int | None = None,
-        predictor: Literal["auto", "known-label-sets", "signs"] = "auto",
+        predictor: Literal[
+            "auto", "known-label-sets", "signs", "subset-accuracy", "hamming", "example-f1"
+        ] = "auto",
         categorical_features: Sequence[int] | Sequence[bool] | Sequence[str] | None = None,
         warm_start: bool = False,
         early_stopping: bool = False,
@@ -381,6 +412,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         elif params["early_stopping"]:
             held_out = held_out_rows(params["validation_fraction"], X.shape[0], params["random_state"])
         with reported(params["n_rules"], "rule", params["verbose"], progress) as report:
+            for name in [name for name in vars(self) if name.startswith("choice_")]:
+                delattr(self, name)
+            if params["predictor"] in MEASURES:
+                self._choose(params, X, y, sample_weight, held_out if eval_set is not None else None, report)
             fitted = _core.fit_rules(
                 (X, y, sample_weight),
                 held_out,
@@ -401,10 +436,57 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         return _core.rules_scorer(self)
 
     @property
-    def _names_sets(self) -> bool:
-        """Whether `predict` returns only label sets of training rows. The Rust core reads this property."""
+    def _decision(self) -> SetChoice:
+        """How `predict` converts scores to label sets. The Rust core reads this property."""
         predictor = self.parameters["predictor"].check("predictor", self.predictor)  # may be set after fit
-        return chosen_predictor(predictor, self.loss) == "known-label-sets"
+        if predictor not in MEASURES:
+            known = chosen_predictor(predictor, self.loss) == "known-label-sets"
+            return SetChoice(0.0 if known else None, 0.0, False)
+        if not hasattr(self, "choice_powers_"):
+            raise ValueError(
+                '`predictor` must be "auto", "known-label-sets" or "signs" if it was not a measure in `fit`, '
+                f"got {predictor!r}"
+            )
+        at = MEASURES.index(predictor)
+        if self.choice_by_sets_[at]:
+            return SetChoice(float(self.choice_powers_[at]), 0.0, False)
+        return SetChoice.by_bound(predictor, float(self.choice_bounds_[at]))
+
+    def _choose(
+        self,
+        params: dict[str, Any],
+        X: csr_array | NDArray[Any],
+        y: csr_array,
+        sample_weight: NDArray[np.float32] | None,
+        further: NDArray[np.bool_] | None,
+        report: Report,
+    ) -> None:
+        """Choose the method of `predict` on held-out rows. `further` marks the rows of `eval_set`."""
+        rows = np.arange(X.shape[0]) if further is None else np.flatnonzero(~further)
+        weights = np.ones(X.shape[0]) if sample_weight is None else sample_weight.astype(np.float64)
+        positions = categorical_positions(self).tolist()
+        measures = HeldOutMeasures()
+        parts = list(held_out_parts(len(rows)))
+        for part in parts:
+            fit_rows, held_rows = (rows[numbers] for numbers in part)
+            part_model = clone(self).set_params(
+                predictor="auto",
+                categorical_features=positions or None,
+                warm_start=False,
+                random_state=params["random_state"],
+                verbose=0,
+            )
+            evaluated = None if further is None else (X[further], y[further])
+            of_rows = None if sample_weight is None else sample_weight[fit_rows]
+            part_model.fit(
+                X[fit_rows], y[fit_rows], of_rows, eval_set=evaluated, progress=lambda _: report(0)
+            )
+            measures.add(part_model, X[held_rows], y[held_rows], weights[held_rows])
+        if parts:
+            self.choice_powers_, self.choice_bounds_, self.choice_by_sets_ = measures.best()
+        else:
+            self.choice_powers_, self.choice_bounds_ = np.zeros(len(MEASURES)), np.zeros(len(MEASURES))
+            self.choice_by_sets_ = np.array([1, 0, 0], dtype=np.uint8)
 
     def _knows_probabilities(self) -> bool:
         return True

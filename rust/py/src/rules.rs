@@ -10,7 +10,7 @@ use crate::run::{Job, score};
 use crate::scorer::{Scorer, Source};
 use manylabel_base::{Error, collected};
 use manylabel_rules::{
-    Binning, Bodies, Checked, Ensemble, Head, Hessian, LabelSets, Loss, Model, Params,
+    Binning, Bodies, Checked, Ensemble, Head, Hessian, LabelSets, Loss, Model, Params, Predictor,
     ROWS_AT_ONCE, Rules, Search, Stage, Step,
 };
 use manylabel_sparse::{Index, with_sparse};
@@ -70,8 +70,32 @@ pub(crate) struct PyRules {
     label_sets: HeldCsr<f32>,
     #[pyo3(attribute("n_features_in_"))]
     n_features: usize,
-    #[pyo3(attribute("_names_sets"))]
-    names_sets: bool,
+    #[pyo3(attribute("label_set_weights_"))]
+    label_set_weights: Held<f64>,
+    #[pyo3(attribute("_decision"))]
+    decision: Decision,
+}
+
+/// How a fitted estimator predicts label sets. If `power` is not None, one of the known label sets is predicted,
+/// and `power` is the power of their weights. Otherwise, the labels with scores above `bound` are predicted, and
+/// if `best` is true, also the label with the highest score.
+#[derive(FromPyObject)]
+struct Decision {
+    power: Option<f64>,
+    bound: f32,
+    best: bool,
+}
+
+impl Decision {
+    fn predictor(&self) -> Predictor {
+        match self.power {
+            Some(_) => Predictor::KnownSets,
+            None => Predictor::Above {
+                bound: self.bound,
+                best: self.best,
+            },
+        }
+    }
 }
 
 impl PyRules {
@@ -105,7 +129,10 @@ impl Source for PyRules {
                 sets.rows("label_sets_")?,
                 rules.n_labels()
             )?);
-            Ok(Box::new(Ensemble::new(rules, sets, self.names_sets)?))
+            let power = self.decision.power.unwrap_or(0.0);
+            let sets = sets.with_weights(&self.label_set_weights, power)?;
+            let predictor = self.decision.predictor();
+            Ok(Box::new(Ensemble::new(rules, sets, predictor)?))
         })
     }
 }

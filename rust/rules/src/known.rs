@@ -14,6 +14,10 @@
 //! term for each label of y with `p_k ≤ 0`, and one term for each label with `p_k > 0` that is not in y.
 //! Nothing is subtracted, so rounding errors stay small.
 //!
+//! [`LabelSets::with_weights`] prefers frequent label sets. With the weight `w_y` of a label set and a power a,
+//! the prediction is then the set with the smallest value of `log(1 + Σ_k e^{−y_k p_k}) − a log w_y`. Without
+//! the logarithm, this is `(1 + Σ_k e^{−|p_k|} + cost) · w_y^{−a}`.
+//!
 //! # Search
 //!
 //! The cost of a set is at least its largest term. Sets are grouped by their rarest label. A group is skipped
@@ -25,6 +29,9 @@
 //! 2. The second search minimizes the sum of the terms scaled by `e^{−R}`. With this factor, the terms that
 //!    matter neither overflow nor underflow. If `|p_k|` exceeds a bound derived from R, the term is replaced
 //!    by infinity. A set with such a term costs more than the result of the first search.
+//!
+//! If label sets have weights, the second search minimizes the product of the sum and `w_y^{−a}`, and no term is
+//! replaced by infinity. The factors `w_y^{−a}` are scaled so that the smallest factor is 1.
 //!
 //! In the worst case, a search visits every label of every set, in O(entries + sets · labels with positive
 //! scores). Usually a search skips most groups.
@@ -56,7 +63,13 @@ pub struct LabelSets {
     n_labels: usize,
     /// Labels that are in no set, in increasing order.
     absent: Vec<u32>,
+    /// The factor `w_y^{−a}` of each set, in the order of `sets` (see the module documentation). Factors are at
+    /// least 1. The vector is empty if all factors are 1.
+    factors: Vec<f64>,
 }
+
+/// Largest factor of a set. A set whose weight is 0 has this factor, so that products stay finite.
+const MOST_FACTOR: f64 = 1e100;
 
 /// The workspace of a search, which is reused from row to row. It has capacity for all labels.
 #[derive(Debug)]
@@ -71,7 +84,8 @@ pub(crate) struct Search {
 /// The best label set found so far.
 #[derive(Debug, Clone, Copy)]
 struct Best {
-    /// The cost of the label set (see the module documentation).
+    /// The cost of the label set (see the module documentation), or the product that replaces it if label sets
+    /// have weights.
     cost: f64,
     /// The number of the set in the order of the caller.
     set: usize,
@@ -111,6 +125,7 @@ impl LabelSets {
             labels: reserved("number of labels in label sets", sets.nnz())?,
             n_labels,
             absent: collected("number of labels", absent.map(|(label, _)| label))?,
+            factors: Vec::new(),
         };
         for group in order.chunk_by(|a, b| a.0 == b.0) {
             for &(_, set) in group {
@@ -122,6 +137,31 @@ impl LabelSets {
             push("number of labels", &mut new.groups, end)?;
         }
         Ok(new)
+    }
+
+    /// Sets the weights of the label sets, in the order of the caller. Weights are ≥ 0. If `power` is 0, weights
+    /// have no effect. With a larger power, label sets with large weights are predicted more often (see the
+    /// module documentation).
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Shape`] if there is not one weight for each label set. Returns [`Error::TooLarge`] if one
+    /// number per label set does not fit in memory.
+    pub fn with_weights(mut self, weights: &[f64], power: f64) -> Result<Self, Error> {
+        same(
+            "label sets of label_set_weights_",
+            self.sets.len(),
+            weights.len(),
+        )?;
+        let most = weights.iter().copied().fold(0.0, f64::max);
+        if power == 0.0 || most == 0.0 {
+            self.factors = Vec::new();
+            return Ok(self);
+        }
+        let factors = (self.sets.iter())
+            .map(|&(set, _)| (most / weights[set]).powf(power).clamp(1.0, MOST_FACTOR));
+        self.factors = collected("number of label sets", factors)?;
+        Ok(self)
     }
 
     /// Returns the number of labels.
@@ -151,10 +191,20 @@ impl LabelSets {
     }
 
     /// Finds the stored label set with the smallest example-wise loss at these scores, and returns its labels
-    /// in increasing order. If several sets have the smallest loss, the first of these sets is returned.
-    /// `scores` must be `n_labels` finite numbers. At least one set must be stored.
+    /// in increasing order. If label sets have weights, the loss includes the term of the weight. If several sets
+    /// have the smallest loss, the first of these sets is returned. `scores` must be `n_labels` finite numbers.
+    /// At least one set must be stored.
     pub(crate) fn nearest(&self, scores: &[f64], search: &mut Search) -> &[u32] {
         let dearest = self.minimax(scores, search);
+        if !self.factors.is_empty() {
+            let common = search.scale(dearest.cost);
+            let add = |sum, term| sum + term;
+            let (factors, first) = (&self.factors, |best| best - common);
+            let most = |place: usize, best: f64| best / factors[place] - common;
+            let value = |place: usize, cost: f64| (common + cost) * factors[place];
+            let (start, end) = self.least(scores, search, add, value, most, first).labels;
+            return &self.labels[start..end];
+        }
         // A sum of n terms is at most n times the largest term. If the argument of sinh grows by d, then sinh
         // grows by at least the factor e^d. A single label above this bound therefore costs more than the
         // whole set found by `minimax`. The last term of the bound allows for rounding.
@@ -167,7 +217,9 @@ impl LabelSets {
                 f64::INFINITY
             };
         }
-        let (start, end) = self.least(scores, search, |sum, term| sum + term).labels;
+        let (start, end) = self
+            .lowest_cost(scores, search, |sum, term| sum + term)
+            .labels;
         &self.labels[start..end]
     }
 
@@ -177,11 +229,7 @@ impl LabelSets {
     /// one set.
     pub(crate) fn marginals(&self, scores: &[f64], search: &mut Search, out: &mut [f64]) {
         let scale = self.minimax(scores, search).cost;
-        let mut common = (-scale).exp();
-        for cost in &mut search.cost {
-            common += (-*cost - scale).exp();
-            *cost = term(*cost, scale);
-        }
+        let common = search.scale(scale);
         out.fill(0.0);
         let (mut total, mut start) = (0.0, 0);
         for &(_, end) in &self.sets {
@@ -212,16 +260,43 @@ impl LabelSets {
         search.likely.clear();
         let likely = (0..).zip(scores).filter(|&(_, &score)| score > 0.0);
         search.likely.extend(likely.map(|(label, _)| label));
-        self.least(scores, search, f64::max)
+        self.lowest_cost(scores, search, f64::max)
     }
 
     /// Returns the set with the smallest cost. If several sets have the smallest cost, the first of these
     /// sets is returned. `join` combines two costs ≥ 0 into their maximum or their sum.
+    fn lowest_cost(
+        &self,
+        scores: &[f64],
+        search: &Search,
+        join: impl Fn(f64, f64) -> f64 + Copy,
+    ) -> Best {
+        self.least(
+            scores,
+            search,
+            join,
+            |_, cost| cost,
+            |_, best| best,
+            |best| best,
+        )
+    }
+
+    /// Returns the set with the smallest value. If several sets have the smallest value, the first of these
+    /// sets is returned.
+    ///
+    /// - `join` combines two costs ≥ 0 into their maximum or their sum.
+    /// - `value` returns the value of a set from its position in `sets` and its cost.
+    /// - `most` returns the largest cost of a set whose value is at most the given value.
+    /// - `most_of_any` returns a cost that `most` exceeds for no set.
+    #[inline(always)]
     fn least(
         &self,
         scores: &[f64],
         search: &Search,
         join: impl Fn(f64, f64) -> f64 + Copy,
+        value: impl Fn(usize, f64) -> f64,
+        most: impl Fn(usize, f64) -> f64,
+        most_of_any: impl Fn(f64) -> f64,
     ) -> Best {
         let bound = |label: Option<u32>| match label.map(|label| label as usize) {
             Some(label) if scores[label] <= 0.0 => search.cost[label],
@@ -243,21 +318,24 @@ impl LabelSets {
                 let group = start..end;
                 start = end;
                 let bound = bound(label);
-                if (bound <= lowest) != promising || bound > best.cost {
+                if (bound <= lowest) != promising || bound > most_of_any(best.cost) {
                     continue;
                 }
                 let mut first = match group.start.checked_sub(1) {
                     Some(before) => self.sets[before].1,
                     None => 0,
                 };
-                for &(set, end) in &self.sets[group] {
+                for place in group {
+                    let (set, end) = self.sets[place];
                     let labels = (first, end);
                     first = end;
                     let known = &self.labels[labels.0..labels.1];
-                    let Some((cost, n_wrong)) = search.cost_of(known, best.cost, join) else {
+                    let most = most(place, best.cost);
+                    let Some((cost, n_wrong)) = search.cost_of(known, most, join) else {
                         continue;
                     };
-                    if cost < best.cost || set < best.set {
+                    let cost = value(place, cost);
+                    if cost < best.cost || (cost <= best.cost && set < best.set) {
                         best = Best {
                             cost,
                             set,
@@ -283,6 +361,17 @@ impl Search {
             likely: reserved("number of labels", n_labels)?,
             cost: reserved("number of labels", n_labels)?,
         })
+    }
+
+    /// Replaces each cost `|p_k|` by the term `2 sinh |p_k| e^{−scale}`. Returns the part of the loss that all
+    /// label sets have in common, `(1 + Σ_k e^{−|p_k|}) e^{−scale}`.
+    fn scale(&mut self, scale: f64) -> f64 {
+        let mut common = (-scale).exp();
+        for cost in &mut self.cost {
+            common += (-*cost - scale).exp();
+            *cost = term(*cost, scale);
+        }
+        common
     }
 
     /// Returns the cost of a label set, and the number of labels for which the set disagrees with the sign of

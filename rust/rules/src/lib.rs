@@ -118,4 +118,4 @@ mod statistics;
 pub use known::LabelSets;
 pub use model::{Bodies, Model, Operator, Rules};
 pub use params::{Binning, Checked, Head, Hessian, Loss, Params, Search, Step};
-pub use predict::{Ensemble, ROWS_AT_ONCE, Stage};
+pub use predict::{Ensemble, Predictor, ROWS_AT_ONCE, Stage};

@@ -368,8 +368,9 @@ impl<'a, I: Index> Stage<'a, I> {
 ///
 /// The score of a label is the sum of the scores that the covering rules give to the label, rounded to `f32`.
 /// Labels that are in none of the label sets have a score of −∞, so they are never ranked or predicted. If
-/// `names_sets` was true in [`new`](Self::new) and label sets are predicted, the scores only mark the
-/// predicted label set. The labels of this set get the score 1, and all other labels get the score −1.
+/// label sets are predicted, a [`Predictor`] chooses the label set of a row, and the labels of this set have
+/// positive scores. With [`Predictor::KnownSets`], these scores are 1, and the scores of all other labels are −1.
+/// With [`Predictor::Above`], the bound is subtracted from the scores.
 ///
 /// The probability of a label set y is proportional to `1 / (1 + Σ_k e^{−y_k p_k})`. Here p are the
 /// scores of the row, and `y_k` is 1 for the labels in the set and −1 for all other labels.
@@ -379,25 +380,40 @@ pub struct Ensemble<'a, I> {
     rules: Stage<'a, I>,
     /// The label sets of the training rows.
     sets: LabelSets,
-    /// True if the prediction for a row is one of the label sets in `sets`.
-    names_sets: bool,
+    /// How label sets are predicted.
+    predictor: Predictor,
+}
+
+/// Chooses the label set of a row from the scores of the row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Predictor {
+    /// The known label set with the smallest example-wise loss, which includes the weights of the label sets
+    /// (see [`LabelSets::with_weights`]). If several sets have the smallest loss, the first of these sets is
+    /// predicted.
+    KnownSets,
+    /// The labels with scores above `bound`. If `best` is true, the label with the highest score is always
+    /// predicted. If several labels have the highest score, this is the first of these labels.
+    Above {
+        /// The bound.
+        bound: f32,
+        /// True if the label with the highest score is always predicted.
+        best: bool,
+    },
 }
 
 impl<'a, I: Index> Ensemble<'a, I> {
-    /// Prepares rules and label sets. If `names_sets` is true, the labels of the set with the smallest
-    /// example-wise loss are predicted. If several sets have the smallest loss, the first of these sets is
-    /// predicted. If `names_sets` is false, the labels with scores above 0 are predicted.
+    /// Prepares rules and label sets.
     ///
     /// # Errors
     ///
     /// Returns [`Error::Shape`] if the label sets and the rules do not have the same number of labels.
     /// Returns [`Error::TooLarge`] if there is not enough memory for one number per feature.
-    pub fn new(rules: Rules<'a, I>, sets: LabelSets, names_sets: bool) -> Result<Self, Error> {
+    pub fn new(rules: Rules<'a, I>, sets: LabelSets, predictor: Predictor) -> Result<Self, Error> {
         same("labels of label_sets_", rules.n_labels(), sets.n_labels())?;
         Ok(Self {
             rules: Stage::new(rules, 0..rules.n_rules())?,
             sets,
-            names_sets,
+            predictor,
         })
     }
 }
@@ -417,13 +433,13 @@ impl<I: Index> Model for Ensemble<'_, I> {
     ///
     /// Returns [`Error::Param`] if label sets or probabilities are requested and there is no label set.
     fn rows<'a>(&'a self, x: Features<'a>, options: Options) -> Result<Box<dyn Rows + 'a>, Error> {
-        let names_sets = self.names_sets && options.purpose == Purpose::Labels;
-        if names_sets || options.purpose == Purpose::Probabilities {
+        let predictor = (options.purpose == Purpose::Labels).then_some(self.predictor);
+        if predictor == Some(Predictor::KnownSets) || options.purpose == Purpose::Probabilities {
             self.sets.check_any()?;
         }
         Ok(with_sparse!(x.sparse()?, |x| Box::new(Batch {
             ensemble: self,
-            names_sets,
+            predictor,
             x,
         })))
     }
@@ -437,8 +453,8 @@ impl<I: Index> Model for Ensemble<'_, I> {
 struct Batch<'a, I, J, T> {
     /// The model.
     ensemble: &'a Ensemble<'a, I>,
-    /// True if the score of a label is 1 or −1, depending on whether the label is in the predicted label set.
-    names_sets: bool,
+    /// How label sets are predicted. `None` if scores are wanted.
+    predictor: Option<Predictor>,
     /// The rows.
     x: CsrView<'a, J, T>,
 }
@@ -481,14 +497,19 @@ impl<I: Index, J: Index, T: Value> Rows for Batch<'_, I, J, T> {
         let sets = &self.ensemble.sets;
         let (sums, search) = self.sums(rows, task.work, task.watch)?;
         for (row, out) in scores.chunks_mut(sums.n_labels.max(1)).enumerate() {
-            if self.names_sets {
-                task.watch.step(0)?;
-                out.fill(-1.0);
-                for &label in sets.nearest(sums.row(row), search) {
-                    out[label as usize] = 1.0;
+            match self.predictor {
+                Some(Predictor::KnownSets) => {
+                    task.watch.step(0)?;
+                    out.fill(-1.0);
+                    for &label in sets.nearest(sums.row(row), search) {
+                        out[label as usize] = 1.0;
+                    }
                 }
-            } else {
-                round(sums.row(row), sets, out);
+                Some(Predictor::Above { bound, best }) => {
+                    round(sums.row(row), sets, out);
+                    subtract(bound, best, out);
+                }
+                None => round(sums.row(row), sets, out),
             }
         }
         Ok(())
@@ -513,6 +534,21 @@ fn round(sums: &[f64], sets: &LabelSets, scores: &mut [f32]) {
     }
     for &label in sets.absent() {
         scores[label as usize] = f32::NEG_INFINITY;
+    }
+}
+
+/// Subtracts `bound` from the scores of a row, so that [`Predictor::Above`] predicts the labels with positive
+/// numbers. If `best` is true, the first label with the highest score also gets a positive number, unless all
+/// scores are −∞.
+fn subtract(bound: f32, best: bool, scores: &mut [f32]) {
+    // Different scores can be equal after the subtraction, so the best label is found first.
+    let most = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let first = scores.iter().position(|&score| score == most);
+    for score in &mut *scores {
+        *score -= bound;
+    }
+    if let Some(first) = first.filter(|_| best && most > f32::NEG_INFINITY) {
+        scores[first] = scores[first].max(f32::MIN_POSITIVE);
     }
 }
 

@@ -7,12 +7,18 @@
 )]
 
 use manylabel_base::{Error, Watch};
-use manylabel_rules::{Bodies, Ensemble, LabelSets, Model, Rules, Stage};
+use manylabel_rules::{Bodies, Ensemble, LabelSets, Model, Predictor, Rules, Stage};
 use manylabel_score::{Bounds, Model as _};
 use manylabel_sparse::{CsrOwned, CsrView};
 use proptest::prelude::*;
 
 const N_FEATURES: usize = 9;
+
+/// Predicts the labels with positive scores.
+const SIGNS: Predictor = Predictor::Above {
+    bound: 0.0,
+    best: false,
+};
 
 /// Returns the arrays of a matrix. `rows` holds the columns and values of each row.
 fn matrix<V: Copy>(rows: &[Vec<(u32, V)>]) -> (Vec<i32>, Vec<i32>, Vec<V>) {
@@ -196,7 +202,7 @@ proptest! {
                     Stage::new(rules, stage..n_rules)?.add(x, scores, &watch)?;
                 }
             }
-            let ensemble = Ensemble::new(rules, sets.clone(), false)?;
+            let ensemble = Ensemble::new(rules, sets.clone(), SIGNS)?;
             Ok((
                 ensemble.decision(x.into(), &watch)?,
                 ensemble.topk(x.into(), k, &watch)?,
@@ -275,7 +281,7 @@ fn at_mut<T>(values: &mut [T], at: impl Fn(usize) -> usize) -> &mut T {
 }
 
 fn ensemble<'a>(rules: Rules<'a, i32>, sets: &LabelSets) -> Result<Ensemble<'a, i32>, Error> {
-    Ensemble::new(rules, sets.clone(), true)
+    Ensemble::new(rules, sets.clone(), Predictor::KnownSets)
 }
 
 type Damage = fn(&mut Arrays);
@@ -445,7 +451,7 @@ fn known_and_marginals(
     let known = label_sets(sets, arrays.n_labels);
     let (named, marginals) = on_threads(n_threads, || {
         arrays.with(|rules| {
-            let ensemble = Ensemble::new(rules, known, true)?;
+            let ensemble = Ensemble::new(rules, known, Predictor::KnownSets)?;
             Ok((
                 ensemble.above(x.into(), Bounds::One(0.0), &watch)?,
                 ensemble.probabilities(x.into(), &watch)?,
@@ -545,6 +551,60 @@ proptest! {
                 let share: f64 = shares.map(|(_, loss)| (least - loss).exp()).sum();
                 prop_assert!((marginals[label as usize] - share / total).abs() < 1e-10);
             }
+        }
+    }
+
+    #[test]
+    fn frequent_sets_win_if_weights_count(
+        (sets, weights) in sets().prop_flat_map(|sets| {
+            let weights = prop::collection::vec(prop::sample::select(vec![0.0, 0.5, 1.0, 3.0, 400.0]), sets.len());
+            (Just(sets), weights)
+        }),
+        scores in prop::collection::vec(scores(), 1..90),
+        power in prop::sample::select(vec![0.0, 0.1, 1.0]),
+    ) {
+        let (arrays, rows) = scoring(&scores);
+        let (ends, features, values) = matrix(&rows);
+        let x = CsrView::new("X", &ends, &features, &values, N_FEATURES).expect("valid");
+        let known = label_sets(&sets, N_LABELS).with_weights(&weights, power).expect("one weight per set");
+        let named = arrays.with(|rules| {
+            Ensemble::new(rules, known, Predictor::KnownSets)?.above(x.into(), Bounds::One(0.0), &Watch::new())
+        }).expect("valid");
+        let most = weights.iter().copied().fold(0.0, f64::max);
+        for (row, scores) in scores.iter().enumerate() {
+            let value = |set: &Vec<u32>, weight: f64| {
+                // A weight of 0 counts as a very small weight.
+                let ratio = if power > 0.0 && most > 0.0 { most / weight } else { 1.0 };
+                loss(scores, set) + (power * ratio.ln()).min(100.0 * 10f64.ln())
+            };
+            let values: Vec<f64> = sets.iter().zip(&weights).map(|(set, &weight)| value(set, weight)).collect();
+            let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+            let found = sets.iter().position(|set| set == named.row(row).0).expect("a known set");
+            prop_assert!(values[found] <= least + 1e-9 * (1.0 + least), "{} of {}, least {}", values[found], found, least);
+        }
+    }
+
+    #[test]
+    fn labels_above_the_bound_and_the_best_label_are_predicted(
+        scores in prop::collection::vec(scores(), 1..90),
+        bound in prop::sample::select(vec![-800.0f32, -2.0, -1e-30, 0.0, 0.3, 2.0, 800.0]),
+        best in any::<bool>(),
+        absent in 0..=N_LABELS as u32,
+    ) {
+        let (arrays, rows) = scoring(&scores);
+        let (ends, features, values) = matrix(&rows);
+        let x = CsrView::new("X", &ends, &features, &values, N_FEATURES).expect("valid");
+        let seen: Vec<u32> = (0..N_LABELS as u32).filter(|&label| label != absent).collect();
+        let sets = label_sets(std::slice::from_ref(&seen), N_LABELS);
+        let named = arrays.with(|rules| {
+            Ensemble::new(rules, sets, Predictor::Above { bound, best })?.above(x.into(), Bounds::One(0.0), &Watch::new())
+        }).expect("valid");
+        for (row, scores) in scores.iter().enumerate() {
+            let score = |label: u32| scores[label as usize];
+            let highest = seen.iter().copied().map(score).fold(f32::NEG_INFINITY, f32::max);
+            let first = seen.iter().copied().find(|&label| score(label) == highest);
+            let wanted = seen.iter().copied().filter(|&label| score(label) > bound || (best && first == Some(label)));
+            prop_assert_eq!(named.row(row).0, &wanted.collect::<Vec<_>>()[..]);
         }
     }
 

@@ -5,7 +5,7 @@
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use manylabel_base::Watch;
-use manylabel_rules::{Bodies, Ensemble, LabelSets, Rules};
+use manylabel_rules::{Bodies, Ensemble, LabelSets, Predictor, Rules};
 use manylabel_score::{Bounds, Model};
 use manylabel_sparse::CsrView;
 
@@ -79,7 +79,15 @@ fuzz_target!(|input: Input| {
     let Ok(sets) = LabelSets::new(heads, n_labels) else {
         return;
     };
-    let Ok(model) = Ensemble::new(rules, sets, input.names_sets) else {
+    let predictor = if input.names_sets {
+        Predictor::KnownSets
+    } else {
+        Predictor::Above {
+            bound: 0.0,
+            best: false,
+        }
+    };
+    let Ok(model) = Ensemble::new(rules, sets, predictor) else {
         return;
     };
     let cols: Vec<i32> = (0..i32::from(n_features)).collect();

@@ -1,0 +1,158 @@
+"""Choice of the method that converts scores to label sets, by a measure on held-out rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from manylabel.estimator.held_out import spread_rows
+
+__all__ = ["MEASURES", "HeldOutMeasures", "SetChoice", "held_out_parts"]
+
+# The measures for which label sets can be chosen, in the order of the attributes `choice_powers_`,
+# `choice_bounds_` and `choice_by_sets_`.
+MEASURES = ("subset-accuracy", "hamming", "example-f1")
+
+# Candidates for the power of the frequencies of label sets. The best powers on fourteen public data sets are
+# 0 to 0.5.
+_POWERS = np.array([0.0, 0.05, 0.1, 0.15, 0.25, 0.35, 0.5, 0.75, 1.0])
+
+# Candidates for the bound of scores. Scores of boosted rules are log-odds, so that the bounds include
+# probabilities very near 0 and 1. The distance of the bounds changes a probability by at most 0.002.
+_LARGEST, _PER_UNIT = 16, 128
+_BOUNDS = np.arange(-_LARGEST * _PER_UNIT, _LARGEST * _PER_UNIT + 1) / _PER_UNIT
+
+# Each part of the rows that is held out has a quarter of all rows, and parts are held out until this number
+# of rows has been held out, as for the thresholds of other classifiers (see `held_out_folds`). With more than
+# _MOST_ROWS rows, the choice hardly changes.
+_N_PARTS, _ENOUGH_ROWS, _MOST_ROWS = 4, 512, 16_384
+
+# Number of pairs of a row and a label that are evaluated at once. They take about 100 MB.
+_PAIRS_AT_ONCE = 2**20
+
+
+class SetChoice(NamedTuple):
+    """A method that converts the scores of a row to a label set. The Rust core reads the attributes."""
+
+    power: float | None
+    """The power of the frequencies of label sets, for a choice between known label sets. Otherwise None."""
+    bound: float
+    """The labels with scores above this bound are chosen."""
+    best: bool
+    """Whether the label with the highest score is chosen, even if its score is not above the bound."""
+
+    @classmethod
+    def by_bound(cls, measure: str, bound: float) -> SetChoice:
+        """Return a choice by a bound. Every row gets a label if an empty label set has no value."""
+        return cls(None, bound, measure == "example-f1")
+
+
+def held_out_parts(n_rows: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Yield the rows of a fit and the rows that are held out from this fit, both sorted.
+
+    The same number of rows always gives the same parts.
+    """
+    n_held = min(n_rows // _N_PARTS, _MOST_ROWS)
+    if n_held == 0:
+        return
+    rows = spread_rows(n_rows, n_rows)
+    for part in range(min(_N_PARTS, -(-_ENOUGH_ROWS // n_held))):
+        held = np.zeros(n_rows, dtype=bool)
+        held[rows[part * n_held : (part + 1) * n_held]] = True
+        yield np.flatnonzero(~held), np.flatnonzero(held)
+
+
+class HeldOutMeasures:
+    """Sums of the measures of held-out rows, for each power of frequencies and for each bound of scores."""
+
+    def __init__(self) -> None:
+        self._by_power = np.zeros((len(MEASURES), len(_POWERS)))
+        self._by_bound = np.zeros((len(MEASURES), len(_BOUNDS)))
+
+    def add(
+        self, model: Any, X: csr_array | NDArray[Any], Y: csr_array, weights: NDArray[np.float64]
+    ) -> None:
+        """Add the measures of held-out rows.
+
+        Parameters
+        ----------
+        model : BoostedRulesClassifier
+            A model that was fitted to other rows. This function changes the attributes of its choice.
+        X : csr_array or ndarray, of shape (n_samples, n_features)
+            Features of the held-out rows.
+        Y : csr_array of shape (n_samples, n_labels)
+            Labels of the held-out rows. NaN marks unknown entries, which are not counted.
+        weights : ndarray of shape (n_samples,), dtype float64
+            Weights of the held-out rows.
+        """
+        model.predictor = MEASURES[0]
+        model.choice_powers_ = np.zeros(len(MEASURES))
+        model.choice_by_sets_ = np.ones(len(MEASURES), dtype=np.uint8)
+        model.choice_bounds_ = np.zeros(len(MEASURES))
+        n_at_once = max(1, _PAIRS_AT_ONCE // max(1, Y.shape[1]))
+        for first in range(0, Y.shape[0], n_at_once):
+            rows = slice(first, first + n_at_once)
+            labels, weight = Y[rows].toarray(), weights[rows]
+            known, true = ~np.isnan(labels), labels > 0
+            self._add_bounds(model.decision_function(X[rows]), true, known, weight)
+            for at, power in enumerate(_POWERS):
+                model.choice_powers_ = np.full(len(MEASURES), power)
+                chosen = model.predict(X[rows]).toarray() > 0
+                n_hits, n_chosen = ((chosen & part).sum(axis=1) for part in (true, known))
+                self._by_power[:, at] += _measures(n_hits, n_chosen, true.sum(axis=1)) @ weight
+
+    def _add_bounds(
+        self,
+        scores: NDArray[np.float32],
+        true: NDArray[np.bool_],
+        known: NDArray[np.bool_],
+        weight: NDArray[np.float64],
+    ) -> None:
+        # With a lower bound, a row gets more labels, in the order of its scores. The measures of a row are
+        # therefore computed for 0, 1, 2 and more labels, and the differences are added to the bounds at which
+        # the row gets the next label.
+        order = np.argsort(-scores, axis=1, kind="stable")
+        n_hits, n_chosen = (
+            np.cumsum(np.pad(np.take_along_axis(part, order, axis=1), ((0, 0), (1, 0))), axis=1)
+            for part in (true, known)
+        )
+        of_counts = _measures(n_hits, n_chosen, true.sum(axis=1, keepdims=True))
+        steps = np.diff(of_counts, axis=2) * weight[:, None]
+        first = of_counts[:, :, 0] @ weight
+        for number, measure in enumerate(MEASURES):
+            if SetChoice.by_bound(measure, 0.0).best and scores.shape[1]:
+                first[number] = of_counts[number, :, 1] @ weight
+                steps[number, :, 0] = 0.0
+        sorted_scores = np.take_along_axis(scores, order, axis=1).astype(np.float64)
+        # A label is chosen at all bounds below its score. This is the number of these bounds.
+        n_below = np.clip(np.ceil((sorted_scores + _LARGEST) * _PER_UNIT), 0, len(_BOUNDS)).astype(np.intp)
+        for number, of_measure in enumerate(steps):
+            sums = np.bincount(n_below.ravel(), weights=of_measure.ravel(), minlength=len(_BOUNDS) + 1)
+            self._by_bound[number] += first[number] + np.cumsum(sums[::-1])[::-1][1:]
+
+    def best(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.uint8]]:
+        """Return the best powers, the best bounds, and whether the power is better than the bound.
+
+        If several powers are equally good, the smallest power is returned. If several bounds are equally
+        good, the bound nearest to 0 is returned.
+        """
+        powers = _POWERS[self._by_power.argmax(axis=1)]
+        nearest = np.argsort(np.abs(_BOUNDS), kind="stable")
+        bounds = _BOUNDS[nearest[self._by_bound[:, nearest].argmax(axis=1)]]
+        by_sets = self._by_power.max(axis=1) >= self._by_bound.max(axis=1)
+        return powers, bounds, by_sets.astype(np.uint8)
+
+
+def _measures(n_hits: NDArray[Any], n_chosen: NDArray[Any], n_true: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the measures of label sets, from their numbers of correct, of all and of true labels.
+
+    The first axis has one entry for each of `MEASURES`. A larger number is better.
+    """
+    n_wrong = n_chosen + n_true - 2 * n_hits
+    return np.stack([n_wrong == 0, -n_wrong, 2 * n_hits / np.maximum(n_chosen + n_true, 1)]).astype(
+        np.float64
+    )

@@ -1,0 +1,40 @@
+"""How boosted rules choose label sets for a measure, one bound, one power and one row at a time."""
+
+import numpy as np
+
+MEASURES = ("subset-accuracy", "hamming", "example-f1")
+POWERS = [0.0, 0.05, 0.1, 0.15, 0.25, 0.35, 0.5, 0.75, 1.0]
+BOUNDS = [i / 128 for i in range(-16 * 128, 16 * 128 + 1)]
+
+
+def by_power(scores, sets, weights, power):
+    """The known label sets with the smallest losses. `scores` are those of all labels, also without rows."""
+    chosen = []
+    for row in scores:
+        losses = np.logaddexp(0, np.logaddexp.reduce(-(2 * sets - 1) * row, axis=1))
+        chosen.append(sets[np.argmin(losses - power * np.log(weights))])
+    return np.array(chosen)
+
+
+def by_bound(scores, bound, measure):
+    """The labels above the bound. A label without rows has the score -inf."""
+    chosen = (scores > bound).astype(int)
+    if measure == "example-f1":
+        for row, of_row in zip(chosen, scores, strict=True):
+            row[np.argmax(of_row)] = 1
+    return chosen
+
+
+def value(measure, chosen, true, weights):
+    """The weighted sum of a measure over the rows; larger is better. NaN in `true` is not counted."""
+    total = 0.0
+    for c, t, weight in zip(chosen, true, weights, strict=True):
+        known = ~np.isnan(t)
+        c, t = c[known], t[known]
+        if measure == "subset-accuracy":
+            total += weight * np.array_equal(c, t)
+        elif measure == "hamming":
+            total -= weight * np.sum(c != t)
+        elif c.sum() + t.sum() > 0:
+            total += weight * 2 * np.sum(c * t) / (c.sum() + t.sum())
+    return total

@@ -1,0 +1,215 @@
+"""`BoostedRulesClassifier(predictor=...)` with a measure: the choice on held-out rows against brute force."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.base import clone
+
+import manylabel as ml
+from manylabel import BoostedRulesClassifier
+from manylabel.rules.choice import held_out_parts
+from oracle import set_choice
+
+MEASURES = set_choice.MEASURES
+
+
+def problem(n=120, seed=0):
+    """Labels that depend on three features, a label without rows, and rows without labels."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 6))
+    Z = np.column_stack([X[:, 0], X[:, 0] + X[:, 1], X[:, 1] - 1, X[:, 2] - X[:, 0] - 0.5, np.full(n, -9.0)])
+    return X, (Z + 0.8 * rng.normal(size=Z.shape) > 0).astype(float)
+
+
+def classifier(**params):
+    return BoostedRulesClassifier(
+        **{"n_rules": 25, "random_state": 0, "predictor": "subset-accuracy"} | params
+    )
+
+
+def all_sums(model, X):
+    """The scores in double precision, also of labels that occur in no training row."""
+    X = np.asarray(X, dtype=np.float32)
+    rules, heads = model.rules_, model.heads_.toarray().astype(float)
+    covers = np.ones((len(X), len(rules)), dtype=bool)
+    for rule in range(len(rules)):
+        for at in range(*rules.body_indptr[rule : rule + 2]):
+            values, threshold = X[:, rules.feature[at]], rules.threshold[at]
+            covers[:, rule] &= values <= threshold if rules.operator[at] == 0 else values > threshold
+    return covers @ heads
+
+
+def chosen_by_hand(model, X, Y, weights):
+    """The values of all powers and bounds, one array of each for every measure."""
+    of_power, of_bound = np.zeros((3, len(set_choice.POWERS))), np.zeros((3, len(set_choice.BOUNDS)))
+    for fitted, held in held_out_parts(len(X)):
+        part = clone(model).set_params(predictor="auto").fit(X[fitted], Y[fitted], weights[fitted])
+        scores, every = part.decision_function(X[held]), all_sums(part, X[held])
+        sets, counts = part.label_sets_.toarray(), part.label_set_weights_
+        for number, measure in enumerate(MEASURES):
+            for at, power in enumerate(set_choice.POWERS):
+                chosen = set_choice.by_power(every, sets, counts, power)
+                of_power[number, at] += set_choice.value(measure, chosen, Y[held], weights[held])
+            for at, bound in enumerate(set_choice.BOUNDS):
+                if at % 16 == 0:  # all bounds take too long
+                    chosen = set_choice.by_bound(scores, bound, measure)
+                    of_bound[number, at] += set_choice.value(measure, chosen, Y[held], weights[held])
+                else:
+                    of_bound[number, at] = -np.inf
+    return of_power, of_bound
+
+
+@pytest.mark.parametrize("unknown", [0.0, 0.1])
+@pytest.mark.parametrize("loss", ["example-wise-logistic", "label-wise-logistic"])
+def test_the_best_power_and_the_best_bound_are_found(loss, unknown):
+    X, Y = problem()
+    rng = np.random.default_rng(1)
+    Y[rng.random(Y.shape) < unknown] = np.nan
+    weights = rng.integers(1, 4, len(X)).astype(float)
+    model = classifier(loss=loss).fit(X, Y, weights)
+    of_power, of_bound = chosen_by_hand(model, X, Y, weights)
+    for number in range(3):
+        power = set_choice.POWERS.index(model.choice_powers_[number])
+        assert of_power[number, power] == pytest.approx(of_power[number].max(), abs=1e-9)
+        # No bound that was tried here is better than the bound found, and this bound has the value found.
+        best = value_of_bound(model, X, Y, weights, number)
+        assert best >= of_bound[number].max() - 1e-9
+        if abs(best - of_power[number].max()) > 1e-9:
+            assert model.choice_by_sets_[number] == (of_power[number].max() > best)
+
+
+def value_of_bound(model, X, Y, weights, number):
+    total = 0.0
+    for fitted, held in held_out_parts(len(X)):
+        part = clone(model).set_params(predictor="auto").fit(X[fitted], Y[fitted], weights[fitted])
+        chosen = set_choice.by_bound(
+            part.decision_function(X[held]), model.choice_bounds_[number], MEASURES[number]
+        )
+        total += set_choice.value(MEASURES[number], chosen, Y[held], weights[held])
+    return total
+
+
+def test_predictions_follow_the_choice():
+    X, Y = problem()
+    model = classifier().fit(X[:90], Y[:90])
+    scores, every = model.decision_function(X), all_sums(model, X)
+    sets, counts = model.label_sets_.toarray(), model.label_set_weights_
+    for by_sets in (0, 1):
+        for number, measure in enumerate(MEASURES):
+            model.set_params(predictor=measure)
+            for at in (0.0, 0.5, 1.0):
+                model.choice_by_sets_ = np.full(3, by_sets, dtype=np.uint8)
+                model.choice_powers_ = np.full(3, at)
+                model.choice_bounds_ = np.full(3, 2 - 4 * at)
+                wanted = (
+                    set_choice.by_power(every, sets, counts, at)
+                    if by_sets
+                    else set_choice.by_bound(scores, model.choice_bounds_[number], measure)
+                )
+                np.testing.assert_array_equal(model.predict(X), wanted)
+
+
+def test_the_measure_may_be_changed_after_the_fit():
+    X, Y = problem()
+    models = [classifier(predictor=measure).fit(X, Y) for measure in MEASURES]
+    for model in models:
+        for measure, other in zip(MEASURES, models, strict=True):
+            np.testing.assert_array_equal(
+                model.set_params(predictor=measure).predict(X), other.set_params(predictor=measure).predict(X)
+            )
+    plain = classifier(predictor="auto").fit(X, Y)
+    np.testing.assert_array_equal(models[0].set_params(predictor="auto").predict(X), plain.predict(X))
+    np.testing.assert_array_equal(models[0].decision_function(X), plain.decision_function(X))
+    with pytest.raises(ValueError, match=r"`predictor` must be .*not a measure in `fit`, got 'hamming'"):
+        plain.set_params(predictor="hamming").predict(X)
+
+
+def test_every_measure_gains():
+    """With labels that are hard to predict, each measure is best with its own choice."""
+    X, Y = problem(3000, seed=3)
+    model = classifier(n_rules=100).fit(X[:1500], Y[:1500])
+    values = {}
+    for measure in MEASURES:
+        chosen = model.set_params(predictor=measure).predict(X[1500:])
+        values[measure] = [set_choice.value(of, chosen, Y[1500:], np.ones(1500)) for of in MEASURES]
+    plain = model.set_params(predictor="auto").predict(X[1500:])
+    for number, measure in enumerate(MEASURES):
+        assert values[measure][number] >= max(of[number] for of in values.values()) - 10
+        assert values[measure][number] >= set_choice.value(measure, plain, Y[1500:], np.ones(1500)) - 10
+    assert values["example-f1"][2] > values["subset-accuracy"][2] + 30
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 7])
+def test_few_rows(n):
+    X, Y = problem(n)
+    model = classifier().fit(X, Y)
+    assert model.predict(X).shape == Y.shape
+    if n < 4:
+        np.testing.assert_array_equal(model.choice_by_sets_, [1, 0, 0])
+        np.testing.assert_array_equal(model.choice_powers_, 0)
+
+
+@pytest.mark.parametrize("n", [0, 3, 4, 200, 600, 2047, 2048, 100_000])
+def test_parts_of_the_rows(n):
+    parts = list(held_out_parts(n))
+    assert len(parts) == (0 if n < 4 else min(4, -(-512 // (n // 4))))
+    held = np.concatenate([held for _, held in parts]) if parts else np.zeros(0)
+    assert len(np.unique(held)) == len(held)
+    for fitted, held in parts:
+        assert len(held) == min(n // 4, 16_384)
+        np.testing.assert_array_equal(np.sort(np.concatenate([fitted, held])), np.arange(n))
+
+
+def test_forms_of_data_and_threads_do_not_matter():
+    X, Y = problem()
+    expected = classifier().fit(X, Y)
+    for params, data in [
+        ({"n_jobs": 3}, (X, Y)),
+        ({}, (csr_array(X), csr_array(Y))),
+        ({}, (np.asfortranarray(X), Y.astype(bool))),
+    ]:
+        model = classifier(**params).fit(*data)
+        for name in ("choice_powers_", "choice_bounds_", "choice_by_sets_"):
+            np.testing.assert_array_equal(getattr(model, name), getattr(expected, name))
+
+
+def test_a_single_label_and_other_options():
+    X, Y = problem()
+    one = classifier(predictor="example-f1").fit(X, Y[:, 0])
+    assert one.predict(X).shape == (len(X),)
+    stopped = classifier(early_stopping=True).fit(X[:80], Y[:80], eval_set=(X[80:], Y[80:]))
+    assert stopped.choice_powers_.shape == (3,)
+    nominal = np.round(X)
+    model = classifier(categorical_features=[0, 1]).fit(nominal, Y)
+    assert set(model.body_operator_) >= {2}
+    longer = classifier(n_rules=10, warm_start=True).fit(X, Y).set_params(n_rules=25).fit(X, Y)
+    np.testing.assert_array_equal(longer.choice_bounds_, classifier().fit(X, Y).choice_bounds_)
+    longer.set_params(predictor="signs").fit(X, Y)
+    assert not hasattr(longer, "choice_bounds_")
+
+
+def test_a_saved_model_keeps_its_choice(tmp_path):
+    X, Y = problem()
+    model = classifier(predictor="hamming").fit(X, Y)
+    model.save(tmp_path / "model.safetensors")
+    loaded = ml.load(tmp_path / "model.safetensors")
+    for measure in MEASURES:
+        np.testing.assert_array_equal(
+            loaded.set_params(predictor=measure).predict(X), model.set_params(predictor=measure).predict(X)
+        )
+
+
+def test_progress_can_stop_the_choice():
+    X, Y = problem()
+    calls = []
+
+    def stop(done):
+        calls.append(done)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+
+    model = classifier()
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, Y, progress=stop)
+    assert calls == [0, 0, 0]
+    assert not hasattr(model, "heads_")
