@@ -203,9 +203,11 @@ DEFAULTS = {
 }
 
 
-def of_defaults(show: Callable[[Callable[[str], float]], str], systems: dict[str, str]) -> list[str]:
+def of_splits(
+    topic: str, show: Callable[[Callable[[str], float]], str], systems: dict[str, str]
+) -> list[str]:
     """Return a table with one column per classifier. Cells are means over the newest lines of all splits."""
-    lines = newest("defaults", ("set", "system", "split"))
+    lines = newest(topic, ("set", "system", "split"))
     cells = []
     for name in dict.fromkeys(name for name, _, _ in lines):
         row = [name]
@@ -266,12 +268,23 @@ def unknown_losses() -> list[str]:
 
 def glance_defaults() -> list[str]:
     kept = {system: title for system, title in DEFAULTS.items() if system not in ("forest", "XGBoost")}
-    return of_defaults(lambda of: f"{of('P@1'):.1f}, {of('labels a row') / of('true labels'):.2f}", kept)
+    return of_splits(
+        "defaults", lambda of: f"{of('P@1'):.1f}, {of('labels a row') / of('true labels'):.2f}", kept
+    )
 
 
 def defaults() -> list[str]:
     measures = ("P@1", "example-F1", "Hamming %", "subset 0/1 %")
-    return of_defaults(lambda of: ", ".join(f"{of(measure):.3g}" for measure in measures), DEFAULTS)
+    return of_splits("defaults", lambda of: ", ".join(f"{of(measure):.3g}" for measure in measures), DEFAULTS)
+
+
+def tabular(*systems: str) -> list[str]:
+    measures = ("subset 0/1 %", "Hamming %", "example-F1")
+    return of_splits(
+        "tabular",
+        lambda of: ", ".join([*(f"{of(measure):.1f}" for measure in measures), f"{of('fit s'):.2g} s"]),
+        {system: system for system in systems},
+    )
 
 
 def glance_partition() -> list[str]:
@@ -551,6 +564,10 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         "page_sharing", same("Rss MB", "Pss MB", "private MB", "s"), first="process, stage"
     ),
     "defaults": defaults,
+    "tabular": lambda: tabular("rules", "rules, measure", "forest", "XGBoost", "LightGBM"),
+    "tabular-tuned": lambda: tabular(
+        *(f"{system}, tuned" for system in ("rules, measure", "forest", "XGBoost", "LightGBM"))
+    ),
     "rules": lambda: rows(
         "rules",
         {

@@ -27,14 +27,11 @@ def by_bound(scores, bound, measure):
 
 def value(measure, chosen, true, weights):
     """The weighted sum of a measure over the rows; larger is better. NaN in `true` is not counted."""
-    total = 0.0
-    for c, t, weight in zip(chosen, true, weights, strict=True):
-        known = ~np.isnan(t)
-        c, t = c[known], t[known]
-        if measure == "subset-accuracy":
-            total += weight * np.array_equal(c, t)
-        elif measure == "hamming":
-            total -= weight * np.sum(c != t)
-        elif c.sum() + t.sum() > 0:
-            total += weight * 2 * np.sum(c * t) / (c.sum() + t.sum())
-    return total
+    known = ~np.isnan(true)
+    chosen, true = np.where(known, chosen, 0), np.where(known, true, 0)
+    if measure == "subset-accuracy":
+        return weights @ (chosen == true).all(axis=1)
+    if measure == "hamming":
+        return -weights @ (chosen != true).sum(axis=1)
+    total = chosen.sum(axis=1) + true.sum(axis=1)
+    return weights @ np.where(total > 0, 2 * (chosen * true).sum(axis=1) / np.maximum(total, 1), 0)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
 
 import manylabel as ml
 from manylabel import BoostedRulesClassifier
@@ -39,9 +40,10 @@ def all_sums(model, X):
     return covers @ heads
 
 
-def chosen_by_hand(model, X, Y, weights):
-    """The values of all powers and bounds, one array of each for every measure."""
+def of_held_out_rows(model, X, Y, weights):
+    """The sums of the measures of all powers and all bounds, and the held-out scores, labels and weights."""
     of_power, of_bound = np.zeros((3, len(set_choice.POWERS))), np.zeros((3, len(set_choice.BOUNDS)))
+    pairs = []
     for fitted, held in held_out_parts(len(X)):
         part = clone(model).set_params(predictor="auto").fit(X[fitted], Y[fitted], weights[fitted])
         scores, every = part.decision_function(X[held]), all_sums(part, X[held])
@@ -51,42 +53,40 @@ def chosen_by_hand(model, X, Y, weights):
                 chosen = set_choice.by_power(every, sets, counts, power)
                 of_power[number, at] += set_choice.value(measure, chosen, Y[held], weights[held])
             for at, bound in enumerate(set_choice.BOUNDS):
-                if at % 16 == 0:  # all bounds take too long
-                    chosen = set_choice.by_bound(scores, bound, measure)
-                    of_bound[number, at] += set_choice.value(measure, chosen, Y[held], weights[held])
-                else:
-                    of_bound[number, at] = -np.inf
-    return of_power, of_bound
+                chosen = set_choice.by_bound(scores, bound, measure)
+                of_bound[number, at] += set_choice.value(measure, chosen, Y[held], weights[held])
+        known = ~np.isnan(Y[held]) & np.isfinite(scores)
+        of_rows = np.broadcast_to(weights[held][:, None], scores.shape)
+        pairs.append((scores[known], Y[held][known], of_rows[known]))
+    return of_power, of_bound, [np.concatenate(parts) for parts in zip(*pairs, strict=True)]
 
 
-@pytest.mark.parametrize("unknown", [0.0, 0.1])
-@pytest.mark.parametrize("loss", ["example-wise-logistic", "label-wise-logistic"])
+@pytest.mark.parametrize(("loss", "unknown"), [("example-wise-logistic", 0.1), ("label-wise-logistic", 0.0)])
 def test_the_best_power_and_the_best_bound_are_found(loss, unknown):
-    X, Y = problem()
+    X, Y = problem(80)
     rng = np.random.default_rng(1)
     Y[rng.random(Y.shape) < unknown] = np.nan
     weights = rng.integers(1, 4, len(X)).astype(float)
     model = classifier(loss=loss).fit(X, Y, weights)
-    of_power, of_bound = chosen_by_hand(model, X, Y, weights)
-    for number in range(3):
-        power = set_choice.POWERS.index(model.choice_powers_[number])
-        assert of_power[number, power] == pytest.approx(of_power[number].max(), abs=1e-9)
-        # No bound that was tried here is better than the bound found, and this bound has the value found.
-        best = value_of_bound(model, X, Y, weights, number)
-        assert best >= of_bound[number].max() - 1e-9
-        if abs(best - of_power[number].max()) > 1e-9:
-            assert model.choice_by_sets_[number] == (of_power[number].max() > best)
-
-
-def value_of_bound(model, X, Y, weights, number):
-    total = 0.0
-    for fitted, held in held_out_parts(len(X)):
-        part = clone(model).set_params(predictor="auto").fit(X[fitted], Y[fitted], weights[fitted])
-        chosen = set_choice.by_bound(
-            part.decision_function(X[held]), model.choice_bounds_[number], MEASURES[number]
-        )
-        total += set_choice.value(MEASURES[number], chosen, Y[held], weights[held])
-    return total
+    of_power, of_bound, (scores, present, of_pairs) = of_held_out_rows(model, X, Y, weights)
+    bounds = np.array(set_choice.BOUNDS)
+    for number, measure in enumerate(MEASURES):
+        power, bound = model.choice_powers_[number], model.choice_bounds_[number]
+        assert of_power[number, set_choice.POWERS.index(power)] == pytest.approx(of_power[number].max())
+        if measure == "hamming":
+            curve = LogisticRegression().fit(scores[:, None], present, of_pairs)
+            # The scores are rounded to 1/128 before the regression.
+            assert bound == pytest.approx(-curve.intercept_[0] / curve.coef_[0, 0], abs=1 / 128)
+            best = of_bound[number, np.searchsorted(bounds, bound)]
+        else:
+            padded = np.pad(of_bound[number], 64, mode="edge")
+            means = np.array([padded[at : at + 129].mean() for at in range(len(bounds))])
+            equal = np.flatnonzero(means >= means.max() - 1e-9)
+            assert np.flatnonzero(bounds == bound)[0] in equal
+            assert abs(bound) <= np.abs(bounds[equal]).min() + 1 / 128
+            best = means.max()
+        assert abs(best - of_power[number].max()) > 1e-6  # otherwise, both choices are right
+        assert model.choice_by_sets_[number] == (of_power[number].max() > best)
 
 
 def test_predictions_follow_the_choice():

@@ -223,9 +223,12 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     smallest ``loss - a * log(f)``, where f is the weight of the label set in `label_set_weights_`. It prefers
     frequent label sets. The power a is chosen from nine values from 0 to 1. With a = 0, this is
     "known-label-sets". The second method predicts the labels whose scores exceed a bound. The bound is chosen
-    from -16 to 16 in steps of 1/128. For "example-f1", the second method also predicts the label with the
-    highest score. With fewer than four rows, no rows are held out, and the method is "known-label-sets" for
-    "subset-accuracy", and the bound 0 for the other measures.
+    from -16 to 16 in steps of 1/128, by the mean of the measure over bounds within 1/2. For "example-f1", the
+    second method also predicts the label with the highest score. The bound for "hamming" is the score at
+    which a label has a probability of one half, by a logistic regression on the held-out pairs of a row and a
+    label. `fit` keeps the method that is better on the held-out rows. With fewer than four rows, no rows are
+    held out. The method is then "known-label-sets" for "subset-accuracy", and the bound 0 for the other
+    measures.
 
     X may contain NaN for missing values. A missing value satisfies no condition. Labels that occur in no
     training row get the score -inf and are never predicted.
