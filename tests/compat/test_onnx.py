@@ -83,6 +83,21 @@ def test_scores_and_label_sets_are_those_of_the_model(name):
     assert np.array_equal(labels[sure], model.predict(X)[sure])
 
 
+@pytest.mark.parametrize("by_sets", [0, 1])
+@pytest.mark.parametrize("measure", ["subset-accuracy", "example-f1"])
+def test_choices_of_rules(by_sets, measure):
+    model = ml.BoostedRulesClassifier(40, predictor=measure, random_state=0).fit(X, Y)
+    model.choice_by_sets_ = np.full(3, by_sets, dtype=np.uint8)
+    model.choice_bounds_, model.choice_powers_ = np.full(3, 0.75), np.full(3, 0.5)
+    assert np.array_equal(run(model, X)[0], model.predict(X))
+
+
+def test_rules_of_labels_without_rows():
+    model = ml.BoostedRulesClassifier(5, predictor="example-f1", random_state=0).fit(X[:3], np.zeros((3, 2)))
+    assert not model.predict(X).any()
+    assert not run(model, X)[0].any()
+
+
 def test_nominal_conditions_are_tested():
     model, X = MODELS["rules, nominal"]
     assert set(model.fit(X, Y).body_operator_) == {0, 1, 2, 3}

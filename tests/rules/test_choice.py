@@ -1,6 +1,7 @@
 """`BoostedRulesClassifier(predictor=...)` with a measure: the choice on held-out rows against brute force."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.sparse import csr_array
 from sklearn.base import clone
@@ -8,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 import manylabel as ml
 from manylabel import BoostedRulesClassifier
-from manylabel.rules.choice import held_out_parts
+from manylabel.estimator.held_out import held_out_parts, spread_rows
 from oracle import set_choice
 
 MEASURES = set_choice.MEASURES
@@ -40,11 +41,15 @@ def all_sums(model, X):
     return covers @ heads
 
 
+def parts_of(n):
+    return held_out_parts(spread_rows(n, n))
+
+
 def of_held_out_rows(model, X, Y, weights):
     """The sums of the measures of all powers and all bounds, and the held-out scores, labels and weights."""
     of_power, of_bound = np.zeros((3, len(set_choice.POWERS))), np.zeros((3, len(set_choice.BOUNDS)))
     pairs = []
-    for fitted, held in held_out_parts(len(X)):
+    for fitted, held in parts_of(len(X)):
         part = clone(model).set_params(predictor="auto").fit(X[fitted], Y[fitted], weights[fitted])
         scores, every = part.decision_function(X[held]), all_sums(part, X[held])
         sets, counts = part.label_sets_.toarray(), part.label_set_weights_
@@ -74,7 +79,7 @@ def test_the_best_power_and_the_best_bound_are_found(loss, unknown):
         power, bound = model.choice_powers_[number], model.choice_bounds_[number]
         assert of_power[number, set_choice.POWERS.index(power)] == pytest.approx(of_power[number].max())
         if measure == "hamming":
-            curve = LogisticRegression().fit(scores[:, None], present, of_pairs)
+            curve = LogisticRegression(C=1e6, max_iter=1000).fit(scores[:, None], present, of_pairs)
             # The scores are rounded to 1/128 before the regression.
             assert bound == pytest.approx(-curve.intercept_[0] / curve.coef_[0, 0], abs=1 / 128)
             best = of_bound[number, np.searchsorted(bounds, bound)]
@@ -84,7 +89,7 @@ def test_the_best_power_and_the_best_bound_are_found(loss, unknown):
             equal = np.flatnonzero(means >= means.max() - 1e-9)
             assert np.flatnonzero(bounds == bound)[0] in equal
             assert abs(bound) <= np.abs(bounds[equal]).min() + 1 / 128
-            best = means.max()
+            best = of_bound[number, np.flatnonzero(bounds == bound)[0]]
         assert abs(best - of_power[number].max()) > 1e-6  # otherwise, both choices are right
         assert model.choice_by_sets_[number] == (of_power[number].max() > best)
 
@@ -151,7 +156,7 @@ def test_few_rows(n):
 
 @pytest.mark.parametrize("n", [0, 3, 4, 200, 600, 2047, 2048, 100_000])
 def test_parts_of_the_rows(n):
-    parts = list(held_out_parts(n))
+    parts = list(parts_of(n))
     assert len(parts) == (0 if n < 4 else min(4, -(-512 // (n // 4))))
     held = np.concatenate([held for _, held in parts]) if parts else np.zeros(0)
     assert len(np.unique(held)) == len(held)
@@ -173,19 +178,72 @@ def test_forms_of_data_and_threads_do_not_matter():
             np.testing.assert_array_equal(getattr(model, name), getattr(expected, name))
 
 
-def test_a_single_label_and_other_options():
+CHOICES = ("choice_powers_", "choice_bounds_", "choice_by_sets_")
+
+
+def assert_same_choice(model, other):
+    for name in CHOICES:
+        np.testing.assert_allclose(getattr(model, name), getattr(other, name), rtol=1e-6, err_msg=name)
+
+
+def test_a_single_label():
     X, Y = problem()
     one = classifier(predictor="example-f1").fit(X, Y[:, 0])
-    assert one.predict(X).shape == (len(X),)
-    stopped = classifier(early_stopping=True).fit(X[:80], Y[:80], eval_set=(X[80:], Y[80:]))
-    assert stopped.choice_powers_.shape == (3,)
-    nominal = np.round(X)
-    model = classifier(categorical_features=[0, 1]).fit(nominal, Y)
-    assert set(model.body_operator_) >= {2}
+    column = classifier(predictor="example-f1").fit(X, Y[:, :1])
+    assert_same_choice(one, column)
+    np.testing.assert_array_equal(one.predict(X), column.predict(X)[:, 0])
+
+
+@pytest.mark.parametrize("seed", [None, np.random.RandomState(3), 2**32 - 1], ids=["none", "state", "int"])
+def test_every_kind_of_seed(seed):
+    X, Y = problem()
+    model = classifier(random_state=seed, warm_start=True).fit(X, Y)
+    assert_same_choice(model.set_params(n_rules=30).fit(X, Y), model)
+
+
+def test_nominal_features_are_nominal_in_all_parts():
+    X, Y = problem()
+    X = np.round(X)
+    model = classifier(categorical_features=[0, 1]).fit(X, Y)
+    names = list("abcdef")
+    named = classifier(categorical_features=["b", "a"]).fit(pd.DataFrame(X, columns=names), Y)
+    assert_same_choice(named, model)
+    # With other numbers for the values of the nominal features, conditions are the same, up to these numbers.
+    renumbered = X.copy()
+    renumbered[:, :2] = (7 * X[:, :2]) % 23
+    assert_same_choice(classifier(categorical_features=[0, 1]).fit(renumbered, Y), model)
+    numeric = classifier().fit(X, Y), classifier().fit(renumbered, Y)
+    assert any((getattr(numeric[0], name) != getattr(numeric[1], name)).any() for name in CHOICES)
+
+
+def test_rows_of_eval_set_stop_the_fits_and_are_never_held_out():
+    X, Y = problem()
+    stopped = classifier(early_stopping=True, n_iter_no_change=2, n_rules=60)
+    model = clone(stopped).fit(X[:80], Y[:80], eval_set=(X[80:], Y[80:]))
+    assert len(model.rules_) < 60
+    # The rows held out are rows of X only, and the parts are stopped by the rows of `eval_set`.
+    for fitted, held in parts_of(80):
+        assert max(fitted.max(), held.max()) < 80
+        part = clone(stopped).set_params(predictor="auto")
+        assert len(part.fit(X[fitted], Y[fitted], eval_set=(X[80:], Y[80:])).rules_) < 60
+    other = clone(stopped).fit(X[:80], Y[:80], eval_set=(X[80:], 1 - Y[80:]))
+    assert any((getattr(model, name) != getattr(other, name)).any() for name in CHOICES)
+
+
+def test_a_warm_start_makes_the_choice_again():
+    X, Y = problem()
     longer = classifier(n_rules=10, warm_start=True).fit(X, Y).set_params(n_rules=25).fit(X, Y)
-    np.testing.assert_array_equal(longer.choice_bounds_, classifier().fit(X, Y).choice_bounds_)
+    assert_same_choice(longer, classifier().fit(X, Y))
     longer.set_params(predictor="signs").fit(X, Y)
     assert not hasattr(longer, "choice_bounds_")
+
+
+def test_the_unit_of_weights_does_not_matter():
+    X, Y = problem()
+    weights = np.random.default_rng(0).integers(1, 4, len(X)).astype(float)
+    model = classifier(l2=1.0).fit(X, Y, weights)
+    scaled = classifier(l2=2.0**-10).fit(X, Y, weights * 2.0**-10)
+    assert_same_choice(scaled, model)
 
 
 def test_a_saved_model_keeps_its_choice(tmp_path):
@@ -199,17 +257,23 @@ def test_a_saved_model_keeps_its_choice(tmp_path):
         )
 
 
-def test_progress_can_stop_the_choice():
+def test_progress_counts_the_rules_of_all_fits():
     X, Y = problem()
     calls = []
+    classifier(n_rules=40).fit(X, Y, progress=calls.append)
+    assert calls == sorted(calls)
+    assert calls[-1] == 5 * 40
+    assert {(done - 1) // 40 for done in calls} >= {0, 1, 2, 3, 4}
+
+
+def test_progress_can_stop_the_choice():
+    X, Y = problem()
 
     def stop(done):
-        calls.append(done)
-        if len(calls) == 3:
+        if done > 60:
             raise KeyboardInterrupt
 
     model = classifier()
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, Y, progress=stop)
-    assert calls == [0, 0, 0]
     assert not hasattr(model, "heads_")

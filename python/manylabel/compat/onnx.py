@@ -36,7 +36,7 @@ __all__ = ["to_onnx"]
 _MOST_BYTES = 2**31 - 1
 
 # Scores of rules are clipped to this bound before their exponential, so that sums of exponentials are finite.
-# Rules of a fit have scores far below it. A label that is in no training row has the score -inf.
+# Rules of a fit have scores far below it.
 _MOST_SCORE = 600.0
 
 
@@ -73,16 +73,14 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
     -----
     Scores are computed in double precision and then rounded to float32. They agree with
     `decision_function` up to the rounding of float32. The runtime does not check X for NaN and infinite
-    values. A `BoostedRulesClassifier` with ``predictor="known-label-sets"`` predicts one of the label
-    sets in `label_sets_`. It computes the example-wise loss of the scores of the row with each of these
-    sets in the place of the true label set, and predicts the set with the lowest loss. If two sets share
-    the lowest loss, up to the rounding of float64, the ONNX model and `predict` may predict different
-    sets.
+    values. A `BoostedRulesClassifier` can predict one of the label sets in `label_sets_` (see `predictor`).
+    If two sets share the lowest loss, up to the rounding of float64, the ONNX model and `predict` may
+    predict different sets.
 
     In the ONNX file, the weights of `DiSMECClassifier` and `PDSparseClassifier` take 4 bytes for each pair of
     a feature and a label. The weights of `LEMLClassifier` take at most ``4 * rank * (n_features + n_labels)``
-    bytes. The rules of `BoostedRulesClassifier` take 8 bytes for each pair of a rule and a label. With
-    ``predictor="known-label-sets"``, each label set in `label_sets_` takes an additional 24 bytes per label.
+    bytes. The rules of `BoostedRulesClassifier` take 8 bytes for each pair of a rule and a label. If known
+    label sets are predicted, each label set in `label_sets_` takes an additional 24 bytes per label.
 
     Examples
     --------
@@ -191,10 +189,12 @@ def _above(scores: Any, least: NDArray[Any], operator: Any, at: dict[str, Any]) 
 
 
 def _above_or_best(scores: Any, least: NDArray[Any], operator: Any, at: dict[str, Any]) -> Any:
-    """Return the labels above `least`, and the first label with the highest score."""
-    first = ops.OnnxArgMax(scores, axis=1, keepdims=1, **at)
-    is_best = ops.OnnxEqual(first, np.arange(operator.raw_operator.heads_.shape[1], dtype=np.int64), **at)
-    chosen = ops.OnnxOr(ops.OnnxGreater(scores, least, **at), is_best, **at)
+    """Return the labels above `least`, and the first label with the highest score if this is not -inf."""
+    numbers = np.arange(operator.raw_operator.heads_.shape[1], dtype=np.int64)
+    is_best = ops.OnnxEqual(ops.OnnxArgMax(scores, axis=1, keepdims=1, **at), numbers, **at)
+    is_seen = ops.OnnxGreater(scores, np.array([-np.inf], dtype=np.float32), **at)
+    best = ops.OnnxAnd(is_best, is_seen, **at)
+    chosen = ops.OnnxOr(ops.OnnxGreater(scores, least, **at), best, **at)
     return ops.OnnxCast(chosen, to=_INT64, output_names=operator.outputs[:1], **at)
 
 
@@ -261,9 +261,11 @@ def _best_sets(sums: Any, power: float, operator: Any, at: dict[str, Any]) -> An
     if power:
         small = ops.OnnxExp(ops.OnnxNeg(ops.OnnxAbs(bounded, **at), **at), **at)
         common = ops.OnnxAdd(ops.OnnxReduceSum(small, np.array([1]), keepdims=1, **at), np.ones(1), **at)
-        weights = model.label_set_weights_
-        factors = np.clip((weights.max() / np.maximum(weights, 1e-300)) ** power, 1, 1e100)
-        costs = ops.OnnxMul(ops.OnnxAdd(costs, common, **at), factors, **at)
+        # The largest logarithm is that of the largest factor in the Rust code.
+        with np.errstate(divide="ignore"):
+            logs = power * np.log(model.label_set_weights_ / model.label_set_weights_.max())
+        penalties = np.minimum(-logs, 100 * np.log(10))
+        costs = ops.OnnxAdd(ops.OnnxLog(ops.OnnxAdd(costs, common, **at), **at), penalties, **at)
     best = ops.OnnxArgMin(costs, axis=1, keepdims=0, **at)
     return ops.OnnxGather(sets, best, axis=0, output_names=operator.outputs[:1], **at)
 

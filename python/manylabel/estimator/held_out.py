@@ -5,7 +5,7 @@ Held-out rows are rows that a fit does not use, so that the quality of the fit c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -22,6 +22,7 @@ __all__ = [
     "best_strength",
     "clearly_lower",
     "held_out_folds",
+    "held_out_parts",
     "spread_rows",
 ]
 
@@ -229,16 +230,9 @@ def held_out_folds(
     else:
         rows = spread_rows(X.shape[0], n_drawn)
         labels = _drawn_labels(ones[rows], _MANY_LABELS)
-    n_held = len(rows) // _N_PARTS
-    if n_held == 0:
-        return []
     folds = []
     n_positive = 0
-    for part in range(min(_N_PARTS, -(-_ENOUGH_ROWS // n_held))):
-        held = np.zeros(len(rows), dtype=bool)
-        held[part * n_held : (part + 1) * n_held] = True
-        # The rows are sorted, so that rows which are adjacent in memory stay adjacent.
-        fit_rows, held_rows = np.sort(rows[~held]), np.sort(rows[held])
+    for fit_rows, held_rows in held_out_parts(rows):
         of_held = Y[held_rows][:, labels].toarray()
         Y_held, unknown_held = of_held > 0, np.isnan(of_held)
         n_positive += int(np.count_nonzero(Y_held))
@@ -258,6 +252,22 @@ def held_out_folds(
             )
         )
     return folds if n_positive >= _FEWEST_POSITIVES else []
+
+
+def held_out_parts(rows: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Yield the rows of a fit and the rows that are held out from this fit.
+
+    Each part holds out another quarter of the rows, but at most 16,384 rows. There are at most four parts,
+    and no further parts after 512 rows have been held out. With fewer than four rows, there are no parts. The
+    yielded rows are sorted, so that rows which are adjacent in memory stay adjacent.
+    """
+    n_held = min(len(rows) // _N_PARTS, _MOST_ROWS)
+    if n_held == 0:
+        return
+    for part in range(min(_N_PARTS, -(-_ENOUGH_ROWS // n_held))):
+        held = np.zeros(len(rows), dtype=bool)
+        held[part * n_held : (part + 1) * n_held] = True
+        yield np.sort(rows[~held]), np.sort(rows[held])
 
 
 def spread_rows(n_rows: int, n_drawn: int) -> NDArray[np.intp]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +10,7 @@ from scipy.ndimage import uniform_filter1d
 from scipy.sparse import csr_array
 from sklearn.linear_model import LogisticRegression
 
-from manylabel.estimator.held_out import spread_rows
-
-__all__ = ["MEASURES", "HeldOutMeasures", "SetChoice", "held_out_parts"]
+__all__ = ["MEASURES", "HeldOutMeasures", "SetChoice"]
 
 # The measures for which label sets can be chosen, in the order of the attributes `choice_powers_`,
 # `choice_bounds_` and `choice_by_sets_`.
@@ -23,8 +20,9 @@ MEASURES = ("subset-accuracy", "hamming", "example-f1")
 # 0 to 0.5.
 _POWERS = np.array([0.0, 0.05, 0.1, 0.15, 0.25, 0.35, 0.5, 0.75, 1.0])
 
-# Candidates for the bound of scores. Scores of boosted rules are log-odds, so that the bounds include
-# probabilities very near 0 and 1. The distance of the bounds changes a probability by at most 0.002.
+# Candidates for the bound of scores, from the smallest to the largest. With the label-wise loss, scores are
+# log-odds, and the bounds are probabilities from 1e-7 to 1 - 1e-7. Scores have a similar size with the
+# example-wise loss.
 _LARGEST, _PER_UNIT = 16, 128
 _BOUNDS = np.arange(-_LARGEST * _PER_UNIT, _LARGEST * _PER_UNIT + 1) / _PER_UNIT
 
@@ -33,10 +31,9 @@ _BOUNDS = np.arange(-_LARGEST * _PER_UNIT, _LARGEST * _PER_UNIT + 1) / _PER_UNIT
 # points lower.
 _SMOOTHED = _PER_UNIT // 2
 
-# Each part of the rows that is held out has a quarter of all rows, and parts are held out until this number
-# of rows has been held out, as for the thresholds of other classifiers (see `held_out_folds`). With more than
-# _MOST_ROWS rows, the choice hardly changes.
-_N_PARTS, _ENOUGH_ROWS, _MOST_ROWS = 4, 512, 16_384
+# The inverse strength of the regularization of a logistic regression with one feature. The regularization
+# only keeps the weight finite if a bound separates all pairs.
+_WEAK = 1e3
 
 # Number of pairs of a row and a label that are evaluated at once. They take about 100 MB.
 _PAIRS_AT_ONCE = 2**20
@@ -54,23 +51,8 @@ class SetChoice(NamedTuple):
 
     @classmethod
     def by_bound(cls, measure: str, bound: float) -> SetChoice:
-        """Return a choice by a bound. Every row gets a label if an empty label set has no value."""
+        """Return a choice by a bound. For the F1, every row gets a label, as an empty set has an F1 of 0."""
         return cls(None, bound, measure == "example-f1")
-
-
-def held_out_parts(n_rows: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Yield the rows of a fit and the rows that are held out from this fit, both sorted.
-
-    The same number of rows always gives the same parts.
-    """
-    n_held = min(n_rows // _N_PARTS, _MOST_ROWS)
-    if n_held == 0:
-        return
-    rows = spread_rows(n_rows, n_rows)
-    for part in range(min(_N_PARTS, -(-_ENOUGH_ROWS // n_held))):
-        held = np.zeros(n_rows, dtype=bool)
-        held[rows[part * n_held : (part + 1) * n_held]] = True
-        yield np.flatnonzero(~held), np.flatnonzero(held)
 
 
 class HeldOutMeasures:
@@ -82,6 +64,7 @@ class HeldOutMeasures:
         # Weights of the pairs of a row and an absent or a present label, by the number of bounds below the
         # score of the label.
         self._pairs = np.zeros((2, len(_BOUNDS) + 1))
+        self._n_pairs = 0
 
     def add(
         self, model: Any, X: csr_array | NDArray[Any], Y: csr_array, weights: NDArray[np.float64]
@@ -99,21 +82,22 @@ class HeldOutMeasures:
         weights : ndarray of shape (n_samples,), dtype float64
             Weights of the held-out rows.
         """
+        blocks = _row_blocks(Y)
+        for rows in blocks:
+            labels = Y[rows].toarray()
+            scores = model.decision_function(X[rows])
+            self._add_bounds(scores, labels > 0, ~np.isnan(labels), weights[rows])
         model.predictor = MEASURES[0]
-        model.choice_powers_ = np.zeros(len(MEASURES))
         model.choice_by_sets_ = np.ones(len(MEASURES), dtype=np.uint8)
         model.choice_bounds_ = np.zeros(len(MEASURES))
-        n_at_once = max(1, _PAIRS_AT_ONCE // max(1, Y.shape[1]))
-        for first in range(0, Y.shape[0], n_at_once):
-            rows = slice(first, first + n_at_once)
-            labels, weight = Y[rows].toarray(), weights[rows]
-            known, true = ~np.isnan(labels), labels > 0
-            self._add_bounds(model.decision_function(X[rows]), true, known, weight)
-            for at, power in enumerate(_POWERS):
-                model.choice_powers_ = np.full(len(MEASURES), power)
-                chosen = model.predict(X[rows]).toarray() > 0
+        for at, power in enumerate(_POWERS):
+            model.choice_powers_ = np.full(len(MEASURES), power)
+            predicted = model.predict(X)
+            for rows in blocks:
+                labels, chosen = Y[rows].toarray(), predicted[rows].toarray() > 0
+                true, known = labels > 0, ~np.isnan(labels)
                 n_hits, n_chosen = ((chosen & part).sum(axis=1) for part in (true, known))
-                self._by_power[:, at] += _measures(n_hits, n_chosen, true.sum(axis=1)) @ weight
+                self._by_power[:, at] += _measures(n_hits, n_chosen, true.sum(axis=1)) @ weights[rows]
 
     def _add_bounds(
         self,
@@ -142,6 +126,7 @@ class HeldOutMeasures:
         n_below = np.clip(np.ceil((sorted_scores + _LARGEST) * _PER_UNIT), 0, len(_BOUNDS)).astype(np.intp)
         finite = np.isfinite(sorted_scores) & (np.diff(n_chosen, axis=1) > 0)
         weights = np.broadcast_to(weight[:, None], finite.shape)
+        self._n_pairs += int(np.count_nonzero(finite))
         for present in (0, 1):
             chosen = finite & (np.diff(n_hits, axis=1) == present)
             self._pairs[present] += np.bincount(
@@ -162,10 +147,8 @@ class HeldOutMeasures:
         smoothed = uniform_filter1d(self._by_bound, 2 * _SMOOTHED + 1, mode="nearest")
         nearest = np.argsort(np.abs(_BOUNDS), kind="stable")
         bounds = _BOUNDS[nearest[smoothed[:, nearest].argmax(axis=1)]]
-        of_bounds = smoothed.max(axis=1)
-        of_hamming = MEASURES.index("hamming")
-        bounds[of_hamming] = even = self._even_score()
-        of_bounds[of_hamming] = self._by_bound[of_hamming, np.searchsorted(_BOUNDS, even)]
+        bounds[MEASURES.index("hamming")] = self._even_score()
+        of_bounds = self._by_bound[range(len(MEASURES)), np.searchsorted(_BOUNDS, bounds)]
         return powers, bounds, (self._by_power.max(axis=1) >= of_bounds).astype(np.uint8)
 
     def _even_score(self) -> float:
@@ -178,10 +161,19 @@ class HeldOutMeasures:
         if len(np.unique(present)) < 2:
             return 0.0
         scores = _BOUNDS[np.minimum(number, len(_BOUNDS) - 1)]
-        curve = LogisticRegression().fit(scores[:, None], present, self._pairs[present, number])
+        weights = self._pairs[present, number]
+        # The strength of the regularization must not depend on the unit of the weights.
+        weights = weights * (self._n_pairs / weights.sum())
+        curve = LogisticRegression(C=_WEAK, solver="newton-cholesky")
+        curve.fit(scores[:, None], present, weights)
         slope = float(curve.coef_[0, 0])
         bound = -float(curve.intercept_[0]) / slope if slope > 0 else 0.0
         return bound if abs(bound) <= _LARGEST else 0.0
+
+
+def _row_blocks(Y: csr_array) -> list[slice]:
+    n_at_once = max(1, _PAIRS_AT_ONCE // max(1, Y.shape[1]))
+    return [slice(first, first + n_at_once) for first in range(0, Y.shape[0], n_at_once)]
 
 
 def _measures(n_hits: NDArray[Any], n_chosen: NDArray[Any], n_true: NDArray[Any]) -> NDArray[np.float64]:

@@ -16,6 +16,7 @@ from manylabel import _core
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import MultiLabelClassifier, core_rows
 from manylabel.estimator.explanation import LabelExplanation
+from manylabel.estimator.held_out import held_out_parts, spread_rows
 from manylabel.estimator.names import check_label, column_names, values_of_frame
 from manylabel.estimator.parameters import n_threads, shown
 from manylabel.estimator.progress import Progress, Report, reported
@@ -32,7 +33,7 @@ from manylabel.estimator.validation import (
     held_out_rows,
     known_ones,
 )
-from manylabel.rules.choice import MEASURES, HeldOutMeasures, SetChoice, held_out_parts
+from manylabel.rules.choice import MEASURES, HeldOutMeasures, SetChoice
 from manylabel.rules.inspection import (
     FiredRule,
     Rules,
@@ -134,7 +135,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         the method that is best for this measure on held-out rows (see Notes). "subset-accuracy" is the
         fraction of rows with a completely correct label set. "hamming" is the Hamming loss, the fraction of
         wrong entries. "example-f1" is the mean F1 of the rows, where an empty label set has an F1 of 0. A fit
-        with a measure takes two to four times as long. The measure may be changed after the fit.
+        with a measure takes two to four times as long. After a fit with a measure, `predictor` may be set to
+        another measure.
     categorical_features : sequence of int, bool or str, default=None
         Nominal (categorical) features, given as column positions, as a boolean mask or as feature names.
         Conditions on a nominal feature test whether the feature is equal to a value. All other features are
@@ -217,27 +219,29 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     probabilities of this distribution. If several label sets share the lowest loss for a row,
     ``predictor="known-label-sets"`` predicts the first of these label sets in `label_sets_`.
 
-    If `predictor` is a measure, `fit` first fits models to three quarters of the rows, and uses the other
-    rows to choose the method of `predict`. There are one to four of these models, until 512 rows have been
-    held out, and at most 16,384 rows are held out. The first method predicts the known label set with the
-    smallest ``loss - a * log(f)``, where f is the weight of the label set in `label_set_weights_`. It prefers
-    frequent label sets. The power a is chosen from nine values from 0 to 1. With a = 0, this is
-    "known-label-sets". The second method predicts the labels whose scores exceed a bound. The bound is chosen
-    from -16 to 16 in steps of 1/128, by the mean of the measure over bounds within 1/2. For "example-f1", the
-    second method also predicts the label with the highest score. The bound for "hamming" is the score at
-    which a label has a probability of one half, by a logistic regression on the held-out pairs of a row and a
-    label. `fit` keeps the method that is better on the held-out rows. With fewer than four rows, no rows are
-    held out. The method is then "known-label-sets" for "subset-accuracy", and the bound 0 for the other
-    measures.
+    If `predictor` is a measure, `fit` first holds out a quarter of the rows, but at most 16,384 rows, and
+    fits a model to the other rows. It holds out up to three further quarters, until 512 rows have been held
+    out. The measure of the held-out rows decides between two methods. It is weighted by `sample_weight`, and
+    unknown entries of Y are not counted. The first method predicts the known label set with the smallest
+    ``loss - a * log(f)``, where f is the weight of the label set in `label_set_weights_`, and the loss is the
+    example-wise loss. It prefers frequent label sets. The power a is chosen from nine values from 0 to 1.
+    With a = 0, this is "known-label-sets". The second method predicts the labels whose scores exceed a bound.
+    The bound is chosen from -16 to 16 in steps of 1/128, by the mean of the measure over bounds within 1/2.
+    For "example-f1", the second method also predicts the label with the highest score. The bound for
+    "hamming" is the score at which a label has a probability of one half, by a logistic regression on the
+    held-out pairs of a row and a label. `fit` keeps the method that is better on the held-out rows, or the
+    first method if both are equally good. A warm start makes the choice again, with all rules. With fewer
+    than four rows, no rows are held out. The method is then "known-label-sets" for "subset-accuracy", and the
+    bound 0 for the other measures.
 
     X may contain NaN for missing values. A missing value satisfies no condition. Labels that occur in no
     training row get the score -inf and are never predicted.
 
     The fit takes 16 bytes of memory for each pair of a row and a label, and about 16 bytes per stored value
-    of X. With the example-wise loss and ``head="complete"``, each thread also stores a few matrices of shape
-    (n_labels, n_labels). The number of these matrices does not depend on the number of rows. If bins are
-    reused (see `search`), the matrices are stored only if Y has at most 256 labels and X has features with
-    mostly zero values.
+    of X. If `predictor` is a measure, there is also a copy of the rows of each part. With the example-wise
+    loss and ``head="complete"``, each thread also stores a few matrices of shape (n_labels, n_labels). The
+    number of these matrices does not depend on the number of rows. If bins are reused (see `search`), the
+    matrices are stored only if Y has at most 256 labels and X has features with mostly zero values.
 
     If two fits differ only in `n_rules`, the shorter list of rules is the beginning of the longer list.
 
@@ -414,18 +418,27 @@ class BoostedRulesClassifier(MultiLabelClassifier):
             X, y, sample_weight, held_out = self._with_rows_to_measure(X, y, sample_weight, eval_set)
         elif params["early_stopping"]:
             held_out = held_out_rows(params["validation_fraction"], X.shape[0], params["random_state"])
-        with reported(params["n_rules"], "rule", params["verbose"], progress) as report:
+        chooses = params["predictor"] in MEASURES
+        if goes_on:
             for name in [name for name in vars(self) if name.startswith("choice_")]:
                 delattr(self, name)
-            if params["predictor"] in MEASURES:
-                self._choose(params, X, y, sample_weight, held_out if eval_set is not None else None, report)
+        rows = np.arange(X.shape[0])
+        if eval_set is not None and held_out is not None:
+            rows = np.flatnonzero(~held_out)
+        parts = list(held_out_parts(rows[spread_rows(len(rows), len(rows))])) if chooses else []
+        total = params["n_rules"] * (len(parts) + 1)
+        with reported(total, "rule", params["verbose"], progress) as report:
+            if chooses:
+                further = None if eval_set is None else (X[held_out], y[held_out])
+                self._choose(params, X, y, sample_weight, parts, further, report)
+            begun = params["n_rules"] * len(parts)
             fitted = _core.fit_rules(
                 (X, y, sample_weight),
                 held_out,
                 categorical_positions(self),
                 self if goes_on else None,
                 params,
-                (params["n_jobs"], report),
+                (params["n_jobs"], lambda done: report(begun + done)),
             )
         self.body_indptr_, self.body_feature_, self.body_operator_, self.body_threshold_ = fitted[:4]
         self.coverage_, self.validation_loss_ = fitted[5:]
@@ -461,30 +474,31 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         X: csr_array | NDArray[Any],
         y: csr_array,
         sample_weight: NDArray[np.float32] | None,
-        further: NDArray[np.bool_] | None,
+        parts: list[tuple[NDArray[np.intp], NDArray[np.intp]]],
+        eval_set: tuple[Any, Any] | None,
         report: Report,
     ) -> None:
-        """Choose the method of `predict` on held-out rows. `further` marks the rows of `eval_set`."""
-        rows = np.arange(X.shape[0]) if further is None else np.flatnonzero(~further)
+        """Choose the method of `predict`. `parts` has the rows of each fit and the rows held out from it."""
         weights = np.ones(X.shape[0]) if sample_weight is None else sample_weight.astype(np.float64)
         positions = categorical_positions(self).tolist()
         measures = HeldOutMeasures()
-        parts = list(held_out_parts(len(rows)))
-        for part in parts:
-            fit_rows, held_rows = (rows[numbers] for numbers in part)
-            part_model = clone(self).set_params(
+        for number, (fit_rows, held_rows) in enumerate(parts):
+            begun = number * params["n_rules"]
+            model = clone(self).set_params(
                 predictor="auto",
                 categorical_features=positions or None,
                 warm_start=False,
-                random_state=params["random_state"],
+                random_state=params["random_state"] % 2**32,  # a seed that was drawn can be larger
                 verbose=0,
             )
-            evaluated = None if further is None else (X[further], y[further])
-            of_rows = None if sample_weight is None else sample_weight[fit_rows]
-            part_model.fit(
-                X[fit_rows], y[fit_rows], of_rows, eval_set=evaluated, progress=lambda _: report(0)
+            model.fit(
+                X[fit_rows],
+                y[fit_rows],
+                None if sample_weight is None else sample_weight[fit_rows],
+                eval_set=eval_set,
+                progress=lambda done, begun=begun: report(begun + done),
             )
-            measures.add(part_model, X[held_rows], y[held_rows], weights[held_rows])
+            measures.add(model, X[held_rows], y[held_rows], weights[held_rows])
         if parts:
             self.choice_powers_, self.choice_bounds_, self.choice_by_sets_ = measures.best()
         else:

@@ -71,6 +71,9 @@ pub struct LabelSets {
 /// Largest factor of a set. A set whose weight is 0 has this factor, so that products stay finite.
 const MOST_FACTOR: f64 = 1e100;
 
+/// Factor that raises a bound by more than the rounding errors of its computation.
+const ROUNDED: f64 = 1.0 + 1e-12;
+
 /// The workspace of a search, which is reused from row to row. It has capacity for all labels.
 #[derive(Debug)]
 pub(crate) struct Search {
@@ -199,10 +202,13 @@ impl LabelSets {
         if !self.factors.is_empty() {
             let common = search.scale(dearest.cost);
             let add = |sum, term| sum + term;
-            let (factors, first) = (&self.factors, |best| best - common);
-            let most = |place: usize, best: f64| best / factors[place] - common;
+            let factors = &self.factors;
+            // Bounds allow for rounding, so that sets with equal values are compared with each other.
+            let most_of_any = |best: f64| best * ROUNDED - common;
+            let most = |place: usize, best: f64| best / factors[place] * ROUNDED - common;
             let value = |place: usize, cost: f64| (common + cost) * factors[place];
-            let (start, end) = self.least(scores, search, add, value, most, first).labels;
+            let best = self.least(scores, search, add, value, most, most_of_any);
+            let (start, end) = best.labels;
             return &self.labels[start..end];
         }
         // A sum of n terms is at most n times the largest term. If the argument of sinh grows by d, then sinh
@@ -287,7 +293,7 @@ impl LabelSets {
     /// - `join` combines two costs ≥ 0 into their maximum or their sum.
     /// - `value` returns the value of a set from its position in `sets` and its cost.
     /// - `most` returns the largest cost of a set whose value is at most the given value.
-    /// - `most_of_any` returns a cost that `most` exceeds for no set.
+    /// - `most_of_any` returns an upper bound of `most` over all sets.
     #[inline(always)]
     fn least(
         &self,
