@@ -410,8 +410,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         )
         if goes_on:
             self._check_goes_on(params["n_rules"], y.shape[1])
-        if goes_on:
             params["random_state"] = self.seed_
+            for name in [name for name in vars(self) if name.startswith("choice_")]:
+                delattr(self, name)
         params["max_features"] = n_tried(params["max_features"], X.shape[1])
         held_out = None
         if eval_set is not None:
@@ -419,9 +420,6 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         elif params["early_stopping"]:
             held_out = held_out_rows(params["validation_fraction"], X.shape[0], params["random_state"])
         chooses = params["predictor"] in MEASURES
-        if goes_on:
-            for name in [name for name in vars(self) if name.startswith("choice_")]:
-                delattr(self, name)
         rows = np.arange(X.shape[0])
         if eval_set is not None and held_out is not None:
             rows = np.flatnonzero(~held_out)
