@@ -125,18 +125,18 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Minimum number of distinct sampled rows that a rule must cover; >= 1.
     max_conditions : int or None, default=None
         Maximum number of conditions per rule; >= 1. None means no limit.
-    predictor : {"auto", "known-label-sets", "signs", "subset-accuracy", "hamming", "example-f1"}, \
-            default="auto"
+    predictor : {"auto", "known-label-sets", "signs"} or measure, default="auto"
         Method that `predict` uses to convert scores to label sets. "known-label-sets" predicts one of the
         label sets in `label_sets_`. For each of these sets, it computes the example-wise loss that the scores
         would have if the set were the true label set of the row. It predicts the set with the lowest loss.
         "signs" predicts the labels with positive scores. "auto" is "known-label-sets" for the example-wise
-        loss and "signs" for the label-wise loss. The other values are measures. With a measure, `fit` chooses
-        the method that is best for this measure on held-out rows (see Notes). "subset-accuracy" is the
-        fraction of rows with a completely correct label set. "hamming" is the Hamming loss, the fraction of
-        wrong entries. "example-f1" is the mean F1 of the rows, where an empty label set has an F1 of 0. A fit
-        with a measure takes about twice as long with many rows, and up to six times as long with a few
-        hundred rows. After a fit with a measure, `predictor` may be set to another measure.
+        loss and "signs" for the label-wise loss. The measures are "subset-accuracy", "hamming" and
+        "example-f1". With a measure, `fit` chooses the method that is best for this measure on held-out rows
+        (see Notes). "subset-accuracy" is the fraction of rows with a completely correct label set. "hamming"
+        is the Hamming loss, the fraction of wrong entries. "example-f1" is the mean F1 of the rows, where an
+        empty label set has an F1 of 0. A fit with a measure takes about twice as long with many rows, and up
+        to six times as long with a few hundred rows. After a fit with a measure, `predictor` may be set to
+        another measure.
     categorical_features : sequence of int, bool or str, default=None
         Nominal (categorical) features, given as column positions, as a boolean mask or as feature names.
         Conditions on a nominal feature test whether the feature is equal to a value. All other features are
@@ -286,7 +286,13 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         max_features=kinds.Either("log2", kinds.Count(1), kinds.Number(above=0, most=1), None),
         min_coverage=kinds.Count(1),
         max_conditions=kinds.Either(None, kinds.Count(1)),
-        predictor=kinds.Choice("auto", "known-label-sets", "signs", *MEASURES),
+        predictor=kinds.Choice(
+            "auto",
+            "known-label-sets",
+            "signs",
+            *MEASURES,
+            documented='{"auto", "known-label-sets", "signs"} or measure',
+        ),
         categorical_features=kinds.Anything("sequence of int, bool or str", [6], [-1], [0.5], "a", 3, [[1]]),
         warm_start=kinds.Flag(),
         early_stopping=kinds.Flag(),
