@@ -200,16 +200,7 @@ impl LabelSets {
     pub(crate) fn nearest(&self, scores: &[f64], search: &mut Search) -> &[u32] {
         let dearest = self.minimax(scores, search);
         if !self.factors.is_empty() {
-            let common = search.scale(dearest.cost);
-            let add = |sum, term| sum + term;
-            let factors = &self.factors;
-            // Bounds allow for rounding, so that sets with equal values are compared with each other.
-            let most_of_any = |best: f64| best * ROUNDED - common;
-            let most = |place: usize, best: f64| best / factors[place] * ROUNDED - common;
-            let value = |place: usize, cost: f64| (common + cost) * factors[place];
-            let best = self.least(scores, search, add, value, most, most_of_any);
-            let (start, end) = best.labels;
-            return &self.labels[start..end];
+            return self.nearest_by_weight(scores, search, dearest.cost);
         }
         // A sum of n terms is at most n times the largest term. If the argument of sinh grows by d, then sinh
         // grows by at least the factor e^d. A single label above this bound therefore costs more than the
@@ -226,6 +217,22 @@ impl LabelSets {
         let (start, end) = self
             .lowest_cost(scores, search, |sum, term| sum + term)
             .labels;
+        &self.labels[start..end]
+    }
+
+    /// Does the second search of [`Self::nearest`] for label sets with weights. `scale` is the cost of the set
+    /// that [`Self::minimax`] found.
+    #[inline(never)] // The search without weights takes fewer instructions if this search is not part of it.
+    fn nearest_by_weight(&self, scores: &[f64], search: &mut Search, scale: f64) -> &[u32] {
+        let common = search.scale(scale);
+        let add = |sum, term| sum + term;
+        let factors = &self.factors;
+        // Bounds allow for rounding, so that sets with equal values are compared with each other.
+        let most_of_any = |best: f64| best * ROUNDED - common;
+        let most = |place: usize, best: f64| best / factors[place] * ROUNDED - common;
+        let value = |place: usize, cost: f64| (common + cost) * factors[place];
+        let best = self.least(scores, search, add, value, most, most_of_any);
+        let (start, end) = best.labels;
         &self.labels[start..end]
     }
 
@@ -294,7 +301,6 @@ impl LabelSets {
     /// - `value` returns the value of a set from its position in `sets` and its cost.
     /// - `most` returns the largest cost of a set whose value is at most the given value.
     /// - `most_of_any` returns an upper bound of `most` over all sets.
-    #[inline(always)]
     fn least(
         &self,
         scores: &[f64],
@@ -331,8 +337,7 @@ impl LabelSets {
                     Some(before) => self.sets[before].1,
                     None => 0,
                 };
-                for place in group {
-                    let (set, end) = self.sets[place];
+                for (place, &(set, end)) in group.clone().zip(&self.sets[group]) {
                     let labels = (first, end);
                     first = end;
                     let known = &self.labels[labels.0..labels.1];
@@ -341,7 +346,7 @@ impl LabelSets {
                         continue;
                     };
                     let cost = value(place, cost);
-                    if cost < best.cost || (cost <= best.cost && set < best.set) {
+                    if cost < best.cost || (set < best.set && cost <= best.cost) {
                         best = Best {
                             cost,
                             set,
