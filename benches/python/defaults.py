@@ -64,13 +64,11 @@ class Chains:
         return self.predict_proba(X) > 0.5
 
 
-class LabelTrees:
-    """XGBoost with separate trees for every label that has both classes in the training rows."""
+class OfLabels:
+    """A separate model for every label that has both classes in the training rows."""
 
-    def __init__(self, seed):
-        from xgboost import XGBClassifier
-
-        self.make = lambda: XGBClassifier(random_state=seed, n_jobs=2)
+    def __init__(self, make):
+        self.make = make
 
     def fit(self, X, Y):
         self.models = [self.make().fit(X, y) if 0 < y.sum() < len(y) else float(y[0]) for y in Y.T]
@@ -87,10 +85,16 @@ class LabelTrees:
         return self.predict_proba(X) > 0.5
 
 
+def xgboost(seed, **params):
+    from xgboost import XGBClassifier
+
+    return OfLabels(lambda: XGBClassifier(random_state=seed, n_jobs=2, **params))
+
+
 SYSTEMS = {
     "LR": lambda seed: OneVsRestClassifier(LogisticRegression(max_iter=300), n_jobs=2),
     "forest": lambda seed: RandomForestClassifier(random_state=seed, n_jobs=2),
-    "XGBoost": LabelTrees,
+    "XGBoost": xgboost,
     "chains": Chains,
     "DiSMEC": lambda seed: ml.DiSMECClassifier(random_state=seed, n_jobs=2),
     "trees": lambda seed: ml.LabelTreeClassifier(random_state=seed, n_jobs=2),

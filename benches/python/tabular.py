@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 import record
-from defaults import splits
+from defaults import OfLabels, splits, xgboost
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import f1_score
 
@@ -41,24 +41,6 @@ MEASURES = {
     "example-F1": ("example-f1", True),
 }
 BOUNDS = [0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6]
-
-
-class OfLabels:
-    """A separate model for each label that has both classes in the training rows."""
-
-    def __init__(self, make):
-        self.make = make
-
-    def fit(self, X, Y):
-        self.models = [self.make().fit(X, y) if 0 < y.sum() < len(y) else float(y[0]) for y in Y.T]
-        return self
-
-    def predict_proba(self, X):
-        columns = [
-            np.full(len(X), model) if isinstance(model, float) else model.predict_proba(X)[:, 1]
-            for model in self.models
-        ]
-        return np.column_stack(columns)
 
 
 class Rules:
@@ -103,12 +85,6 @@ class Trees:
         return self.probabilities(X) > bound
 
 
-def xgboost(seed, **params):
-    from xgboost import XGBClassifier
-
-    return Trees(OfLabels(lambda: XGBClassifier(random_state=seed, n_jobs=2, **params)))
-
-
 def xgboost_vector(seed, **params):
     from xgboost import XGBClassifier
 
@@ -136,7 +112,7 @@ SYSTEMS = {
         [{}, {"l2": 10.0}, {"learning_rate": 0.1}, {"n_rules": 3000, "learning_rate": 0.1}],
     ),
     "XGBoost": (
-        xgboost,
+        lambda seed, **params: Trees(xgboost(seed, **params)),
         [
             {},
             {"learning_rate": 0.1},

@@ -338,6 +338,19 @@ def decision(rules, X):
     return np.array(scores)
 
 
+def rows_covered(model, X):
+    """Whether each rule covers each row, of shape (n_samples, n_rules)."""
+    comparisons = [np.less_equal, np.greater, np.equal, np.not_equal]
+    X, rules = np.asarray(X, dtype=np.float32), model.rules_
+    result = np.ones((len(X), len(rules)), dtype=bool)
+    for rule in range(len(rules)):
+        for at in range(*rules.body_indptr[rule : rule + 2]):
+            values = X[:, rules.feature[at]]
+            compare = comparisons[rules.operator[at]]
+            result[:, rule] &= ~np.isnan(values) & compare(values, rules.threshold[at])
+    return result
+
+
 def set_cost(p, labels):
     """Example-wise loss of a label set at scores p, up to a constant that all sets share."""
     return math.fsum(

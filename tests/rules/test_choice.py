@@ -11,8 +11,10 @@ import manylabel as ml
 from manylabel import BoostedRulesClassifier
 from manylabel.estimator.held_out import held_out_parts, spread_rows
 from oracle import set_choice
+from oracle.rules import rows_covered
 
 MEASURES = set_choice.MEASURES
+CHOICES = ("choice_powers_", "choice_bounds_", "choice_by_sets_")
 
 
 def problem(n=120, seed=0):
@@ -31,14 +33,7 @@ def classifier(**params):
 
 def all_sums(model, X):
     """The scores in double precision, also of labels that occur in no training row."""
-    X = np.asarray(X, dtype=np.float32)
-    rules, heads = model.rules_, model.heads_.toarray().astype(float)
-    covers = np.ones((len(X), len(rules)), dtype=bool)
-    for rule in range(len(rules)):
-        for at in range(*rules.body_indptr[rule : rule + 2]):
-            values, threshold = X[:, rules.feature[at]], rules.threshold[at]
-            covers[:, rule] &= values <= threshold if rules.operator[at] == 0 else values > threshold
-    return covers @ heads
+    return rows_covered(model, X) @ model.heads_.toarray().astype(float)
 
 
 def parts_of(n):
@@ -174,11 +169,8 @@ def test_forms_of_data_and_threads_do_not_matter():
         ({}, (np.asfortranarray(X), Y.astype(bool))),
     ]:
         model = classifier(**params).fit(*data)
-        for name in ("choice_powers_", "choice_bounds_", "choice_by_sets_"):
+        for name in CHOICES:
             np.testing.assert_array_equal(getattr(model, name), getattr(expected, name))
-
-
-CHOICES = ("choice_powers_", "choice_bounds_", "choice_by_sets_")
 
 
 def assert_same_choice(model, other):

@@ -17,8 +17,8 @@ import manylabel as ml
 from manylabel import BoostedRulesClassifier
 from manylabel.datasets import load_xc, make_multilabel
 from manylabel.estimator.validation import held_out_rows
+from oracle.rules import rows_covered
 
-COMPARISONS = [np.less_equal, np.greater, np.equal, np.not_equal]
 ARRAYS = (
     "body_indptr_",
     "body_feature_",
@@ -43,18 +43,6 @@ every_variant = pytest.mark.parametrize("variant", VARIANTS)
 
 def classifier(variant="default", **params):
     return BoostedRulesClassifier(**{"n_rules": 30, "random_state": 0} | VARIANTS[variant] | params)
-
-
-def covered(model, X):
-    """Whether each rule covers each row, of shape (n_samples, n_rules)."""
-    X, rules = np.asarray(X, dtype=np.float32), model.rules_
-    result = np.ones((len(X), len(rules)), dtype=bool)
-    for rule in range(len(rules)):
-        for at in range(*rules.body_indptr[rule : rule + 2]):
-            values = X[:, rules.feature[at]]
-            compare = COMPARISONS[rules.operator[at]]
-            result[:, rule] &= ~np.isnan(values) & compare(values, rules.threshold[at])
-    return result
 
 
 def example_wise_loss(signs, scores):
@@ -92,7 +80,7 @@ def fitted(request, problem):
 
 def test_scores_are_sums_of_heads(fitted, problem):
     X = problem[0]
-    rules = covered(fitted, X)
+    rules = rows_covered(fitted, X)
     assert len(fitted.rules_) == 30
     assert fitted.body_indptr_[1] == 0
     assert (np.diff(fitted.body_indptr_)[1:] >= 1).all()
@@ -119,7 +107,10 @@ def test_predictions_are_those_of_the_scores(fitted, problem):
     fitted.set_params(predictor="auto")
     np.testing.assert_array_equal(fitted.predict(X), scores > 0 if label_wise else known)
     # The rules give a score to the label without rows, and the loss of label sets includes it.
-    sets, scores = fitted.label_sets_.toarray(), covered(fitted, X) @ fitted.heads_.toarray().astype(float)
+    sets, scores = (
+        fitted.label_sets_.toarray(),
+        rows_covered(fitted, X) @ fitted.heads_.toarray().astype(float),
+    )
     losses = example_wise_loss(2 * sets - 1, scores[:, None, :])
     chosen = np.array([np.flatnonzero((sets == row).all(axis=1))[0] for row in known])
     np.testing.assert_allclose(losses[np.arange(len(X)), chosen], losses.min(axis=1), rtol=1e-6)
@@ -240,7 +231,7 @@ def test_more_labels_than_the_fast_search_keeps_a_matrix_of(search):
     assert_same_rules(first, second)
     signs = 2 * Y.toarray() - 1
     before = example_wise_loss(signs, first.heads_.toarray()[0]).mean()
-    after = example_wise_loss(signs, covered(first, X.toarray()) @ first.heads_.toarray()).mean()
+    after = example_wise_loss(signs, rows_covered(first, X.toarray()) @ first.heads_.toarray()).mean()
     assert after < 0.9 * before
 
 
@@ -358,7 +349,7 @@ def test_early_stopping_keeps_the_rules_up_to_the_least_loss(variant):
     assert np.argmin(losses) == len(losses) - 1
     held = held_out_rows(0.25, 200, model.seed_)
     assert held.sum() == 50
-    np.testing.assert_array_equal(model.coverage_, covered(model, X[~held]).sum(axis=0))
+    np.testing.assert_array_equal(model.coverage_, rows_covered(model, X[~held]).sum(axis=0))
     signs = 2 * Y[held] - 1
     for loss, scores in zip(losses, model.staged_decision_function(X[held]), strict=True):
         each = (

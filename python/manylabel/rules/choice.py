@@ -110,10 +110,8 @@ class HeldOutMeasures:
         # therefore computed for 0, 1, 2 and more labels, and the differences are added to the bounds at which
         # the row gets the next label.
         order = np.argsort(-scores, axis=1, kind="stable")
-        n_hits, n_chosen = (
-            np.cumsum(np.pad(np.take_along_axis(part, order, axis=1), ((0, 0), (1, 0))), axis=1)
-            for part in (true, known)
-        )
+        true, known = (np.take_along_axis(part, order, axis=1) for part in (true, known))
+        n_hits, n_chosen = (np.cumsum(np.pad(part, ((0, 0), (1, 0))), axis=1) for part in (true, known))
         of_counts = _measures(n_hits, n_chosen, true.sum(axis=1, keepdims=True))
         steps = np.diff(of_counts, axis=2) * weight[:, None]
         first = of_counts[:, :, 0] @ weight
@@ -124,11 +122,11 @@ class HeldOutMeasures:
         sorted_scores = np.take_along_axis(scores, order, axis=1).astype(np.float64)
         # A label is chosen at all bounds below its score. This is the number of these bounds.
         n_below = np.clip(np.ceil((sorted_scores + _LARGEST) * _PER_UNIT), 0, len(_BOUNDS)).astype(np.intp)
-        finite = np.isfinite(sorted_scores) & (np.diff(n_chosen, axis=1) > 0)
+        finite = np.isfinite(sorted_scores) & known
         weights = np.broadcast_to(weight[:, None], finite.shape)
         self._n_pairs += int(np.count_nonzero(finite))
         for present in (0, 1):
-            chosen = finite & (np.diff(n_hits, axis=1) == present)
+            chosen = finite & (true == present)
             self._pairs[present] += np.bincount(
                 n_below[chosen], weights=weights[chosen], minlength=len(_BOUNDS) + 1
             )
