@@ -69,6 +69,7 @@ class TreePieces:
         task = _task(scaled.X, Y, sample_weight, costs, params, None, vectors, report)
         choice = {
             "C": np.float64(params["C"]),
+            "prune": np.float64(params["prune"]),
             "by_row": np.bool_(params["normalize"]),
             "max_leaf": np.int64(params["max_leaf"]),
             **task.trees(),
@@ -159,6 +160,7 @@ def _params(estimator: LabelTreeClassifier, choice: Arrays) -> dict[str, Any]:
     """Return the parameters for the core."""
     settled = {
         "C": float(choice["C"]),
+        "prune": float(choice["prune"]),
         "normalize": bool(choice["by_row"]),
         "max_leaf": int(choice["max_leaf"]),
     }

@@ -6,6 +6,7 @@
 
 use crate::{CsrView, Index, Value};
 use manylabel_base::{Error, collected, copied, extend, filled, reserved};
+use std::iter::repeat_n;
 
 /// An owned CSR matrix with `usize` row ends, `u32` columns and `f32` values.
 ///
@@ -27,6 +28,23 @@ pub struct CsrOwned {
 /// The largest number of rows or columns. Indices up to this limit fit in `u32` and in numpy's `i32`, even
 /// after a column of ones is appended.
 const MOST_POSITIONS: usize = i32::MAX as usize - 1;
+
+/// The name of the stored values in error messages.
+const VALUES: &str = "number of stored values";
+
+/// Moves a vector to memory for `size` entries if its capacity is smaller.
+///
+/// # Errors
+///
+/// Returns [`Error::TooLarge`] if the memory is short. The vector is then unchanged.
+fn hold<T: Copy>(vec: &mut Vec<T>, size: usize) -> Result<(), Error> {
+    if vec.capacity() < size {
+        let mut larger = reserved(VALUES, size)?;
+        extend(VALUES, &mut larger, vec.iter().copied())?;
+        *vec = larger;
+    }
+    Ok(())
+}
 
 impl CsrOwned {
     /// Copies `x` without explicit zeros, in O(nnz). If `normalize` is true, each row is divided by its
@@ -155,7 +173,8 @@ impl CsrOwned {
         })
     }
 
-    /// Appends a column that is 1 in every row, in O(nnz).
+    /// Appends a column that is 1 in every row, in O(nnz). If `indices` and `values` have capacity for one more entry
+    /// in each row, no memory is allocated.
     ///
     /// # Errors
     ///
@@ -164,23 +183,22 @@ impl CsrOwned {
     pub fn append_ones(&mut self) -> Result<(), Error> {
         let n_rows = self.n_rows();
         let size = self.indices.len() + n_rows;
-        let mut indices = reserved("number of stored values", size)?;
-        let mut values = reserved("number of stored values", size)?;
-        for row in 0..n_rows {
-            let (cols, vals) = self.row(row);
-            extend(
-                "number of stored values",
-                &mut indices,
-                cols.iter().copied(),
-            )?;
-            extend("number of stored values", &mut values, vals.iter().copied())?;
-            indices.push(self.n_cols as u32);
-            values.push(1.0);
+        hold(&mut self.indices, size)?;
+        hold(&mut self.values, size)?;
+        extend(
+            VALUES,
+            &mut self.indices,
+            repeat_n(self.n_cols as u32, n_rows),
+        )?;
+        extend(VALUES, &mut self.values, repeat_n(1.0, n_rows))?;
+        // Row by row from the last, entries move to the right.
+        for row in (0..n_rows).rev() {
+            let (from, end) = (self.indptr[row], self.indptr[row + 1]);
+            self.indices.copy_within(from..end, from + row);
+            self.values.copy_within(from..end, from + row);
+            (self.indices[end + row], self.values[end + row]) = (self.n_cols as u32, 1.0);
+            self.indptr[row + 1] += row + 1;
         }
-        for (row, end) in self.indptr.iter_mut().enumerate() {
-            *end += row;
-        }
-        (self.indices, self.values) = (indices, values);
         self.n_cols += 1;
         Ok(())
     }

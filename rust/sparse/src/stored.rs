@@ -62,6 +62,16 @@ impl<'a> CsrRef<'a> {
         self.n_cols
     }
 
+    /// Returns the number of entries of some consecutive rows, in O(1).
+    ///
+    /// # Panics
+    ///
+    /// Panics if `first + n_rows > self.n_rows()`.
+    #[inline]
+    pub fn n_entries(&self, first: usize, n_rows: usize) -> usize {
+        self.indptr[first + n_rows] - self.indptr[first]
+    }
+
     /// Returns the columns of all rows, row after row.
     pub fn indices(&self) -> &'a [u32] {
         self.indices

@@ -540,7 +540,7 @@ fn widened(model: &Arrays<'_>, leaf: usize, joined: &[Joined]) -> Result<ChunkOw
         push(LABELS, &mut by_output.indptr, by_output.indices.len())?;
     }
     by_output.n_cols = features.len();
-    ChunkOwned::new(&by_output, &features)
+    ChunkOwned::new(&by_output, &features, model.n_features)
 }
 
 #[cfg(test)]

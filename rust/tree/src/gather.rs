@@ -89,7 +89,8 @@ impl Columns {
         rows: impl Iterator<Item = u32> + Clone,
     ) -> Result<CsrOwned, Error> {
         let n_rows = rows.clone().count();
-        let size = rows.clone().map(|row| x.row(row as usize).0.len()).sum();
+        let size: usize = rows.clone().map(|row| x.row(row as usize).0.len()).sum();
+        let size = size + n_rows; // the solver may append a column of ones
         let mut out = CsrOwned {
             indptr: reserved("number of rows", n_rows + 1)?,
             indices: reserved(ENTRIES, size)?,

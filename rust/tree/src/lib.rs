@@ -39,6 +39,7 @@
 //! | `add.rs` | adds labels to a fitted model |
 //! | `held.rs` | held-out rows, from which the exponent of the path and the threshold are learned |
 //! | `arrays.rs`, `model.rs` | the fitted weights: a chunk for each node, with a hash table of features |
+//! | `complete.rs` | products with the weights of nodes that have nearly all weights |
 //! | `weights.rs` | weights as 16-bit floats or 8-bit integers |
 //! | `walk.rs`, `predict.rs` | the beam search, and the scores of rows |
 //! | `probability.rs` | the probabilities of nodes and labels |
@@ -81,6 +82,7 @@
 mod add;
 mod arrays;
 mod carry;
+mod complete;
 mod fit;
 mod gather;
 mod grow;

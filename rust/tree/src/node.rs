@@ -143,7 +143,11 @@ impl Desk {
         let solution = self.solve(&training.examples, outputs, routed, probe, relay, watch)?;
         let unfinished = |&&n_iter: &&u32| n_iter as usize >= training.max_iter;
         Ok(Fitted {
-            chunk: ChunkOwned::new(&solution.weights, self.columns.kept())?,
+            chunk: ChunkOwned::new(
+                &solution.weights,
+                self.columns.kept(),
+                training.examples.x.n_cols(),
+            )?,
             intercept: solution.intercept,
             n_unfinished: solution.n_iter.iter().filter(unfinished).count(),
             n_iter: solution.n_iter.iter().copied().max().unwrap_or(0),

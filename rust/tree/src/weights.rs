@@ -201,7 +201,7 @@ fn largest(values: impl Iterator<Item = f32>) -> f32 {
 
 impl Model {
     /// Converts the weights of a model with `f32` weights. [`Precision::check`] must have accepted the weights.
-    /// Weights that become 0 are removed.
+    /// Weights that become 0 are removed, except in complete chunks.
     ///
     /// # Errors
     ///
@@ -297,18 +297,22 @@ impl Model {
         convert: impl Fn(usize, f32) -> T,
         is_zero: impl Fn(&T) -> bool,
     ) -> Result<Vec<T>, Error> {
+        let n_nodes = self.node_intercept.len();
+        let is_complete = |node| self.arrays().is_complete(node);
+        let are_complete = collected("number of nodes", (0..n_nodes).map(is_complete))?;
         let mut kept = reserved(WEIGHTS, weights.len())?;
         // The first weight of the node, before zeros are removed.
         let mut begin = 0;
         for node in 0..self.node_intercept.len() {
             let (first, first_kept) = (self.first_output(node), kept.len());
             let features = self.feature_ends[node] as usize..self.feature_ends[node + 1] as usize;
+            let is_complete = are_complete[node];
             let mut at = begin;
             for row_end in &mut self.row_ends[features] {
                 for from in at..begin + *row_end as usize {
                     let output = self.outputs[from];
                     let converted = convert(first + usize::from(output), weights[from]);
-                    if !is_zero(&converted) {
+                    if is_complete || !is_zero(&converted) {
                         self.outputs[kept.len()] = output;
                         kept.push(converted);
                     }

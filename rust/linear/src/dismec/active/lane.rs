@@ -1,6 +1,6 @@
 //! The state of one label in the solver of rare labels: its working set and coordinate descent.
 
-use super::weights::{Weights, sparse_dot};
+use super::weights::{Weights, row_dot};
 use super::{BACKGROUND_EVERY, IN_PLAY, MARGIN, worst_first};
 use crate::dismec::effort::Effort;
 use crate::dismec::problem::Problem;
@@ -208,8 +208,7 @@ impl Lane {
         if self.unknown.is_empty() {
             return dot;
         }
-        let (cols, values) = x.row(row as usize);
-        dot + sparse_dot(cols, values, &self.rest)
+        dot + row_dot(x.row(row as usize), &self.rest)
     }
 
     /// Returns the cost of a row of the working set.
@@ -247,9 +246,8 @@ impl Lane {
         self.weights.add_to(full);
         let weights = self.weights.full().unwrap_or(full);
         for (score, row) in found.iter_mut().take(most) {
-            let (cols, values) = x.row(*row as usize);
             let dot = self.mean_dot_of(problem, x, *row);
-            *score = sparse_dot(cols, values, weights) - self.kappa as f32 * dot;
+            *score = row_dot(x.row(*row as usize), weights) - self.kappa as f32 * dot;
         }
         self.weights.clear_from(full);
         self.found = found;

@@ -11,6 +11,7 @@
 //! A label keeps full weights until its fit ends.
 
 use manylabel_base::{Error, extend, filled, push};
+use manylabel_simd::{total, wide};
 use manylabel_sparse::CsrRef;
 
 /// Marks features that are not in the list of a label.
@@ -139,6 +140,9 @@ impl Weights {
     #[inline]
     pub(super) fn dot(&self, x: CsrRef<'_>, at: usize, row: u32) -> f32 {
         let (cols, values) = self.rows.get(x, at, row);
+        if self.rows.is_full {
+            return row_dot((cols, values), &self.values);
+        }
         sparse_dot(cols, values, &self.values)
     }
 
@@ -146,6 +150,9 @@ impl Weights {
     #[inline]
     pub(super) fn add_row(&mut self, x: CsrRef<'_>, at: usize, row: u32, scale: f32) {
         let (cols, values) = self.rows.get(x, at, row);
+        if self.rows.is_full && cols.len() == self.values.len() {
+            return add_dense(scale, values, &mut self.values);
+        }
         for (&col, &value) in cols.iter().zip(values) {
             self.values[col as usize] += scale * value;
         }
@@ -200,6 +207,41 @@ impl Weights {
     }
 }
 
+/// Returns the dot product of a row of X and the weights of all features.
+#[inline]
+pub(super) fn row_dot((cols, values): (&[u32], &[f32]), w: &[f32]) -> f32 {
+    if cols.len() == w.len() {
+        return dense_dot(values, w);
+    }
+    sparse_dot(cols, values, w)
+}
+
+/// Returns the dot product of two arrays, with thirty-two partial sums. They fill four registers of AVX2, so that no
+/// addition waits for the previous addition.
+#[wide]
+fn dense_dot(a: &[f32], b: &[f32]) -> f32 {
+    const SUMS: usize = 32;
+    let mut sums = [0.0f32; SUMS];
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<SUMS>(), b.as_chunks::<SUMS>());
+    for (a, b) in a.iter().zip(b) {
+        for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
+            *sum += a * b;
+        }
+    }
+    for (sum, (a, b)) in sums.iter_mut().zip(a_rest.iter().zip(b_rest)) {
+        *sum += a * b;
+    }
+    total(&sums)
+}
+
+/// Adds `scale` times a row to the weights.
+#[wide]
+fn add_dense(scale: f32, row: &[f32], w: &mut [f32]) {
+    for (w, value) in w.iter_mut().zip(row) {
+        *w += scale * value;
+    }
+}
+
 /// Returns `Σ_j values_j w[cols_j]`. Four partial sums are used, so that no addition waits for the
 /// previous addition.
 #[inline]
@@ -216,4 +258,30 @@ pub(super) fn sparse_dot(cols: &[u32], values: &[f32], w: &[f32]) -> f32 {
         d += value[3] * w[col[3] as usize];
     }
     (a + b) + (c + d)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_with_all_features_have_the_same_products() {
+        for n in [1, 31, 32, 100] {
+            let cols: Vec<u32> = (0..n).collect();
+            // Small integers, so that all sums are exact.
+            let row: Vec<f32> = (0..n).map(|at| (at % 7) as f32 - 3.0).collect();
+            let mut w: Vec<f32> = (0..n).map(|at| (at % 5) as f32 - 1.0).collect();
+            let expected: f32 = row.iter().zip(&w).map(|(a, b)| a * b).sum();
+            assert_eq!(row_dot((&cols, &row), &w).to_bits(), expected.to_bits());
+            // A longer vector of weights has features that the row does not have.
+            w.push(9.0);
+            assert_eq!(row_dot((&cols, &row), &w).to_bits(), expected.to_bits());
+            let before = w.clone();
+            add_dense(2.0, &row, &mut w[..n as usize]);
+            for (at, (after, before)) in w.iter().zip(&before).enumerate() {
+                let change = row.get(at).map_or(0.0, |value| 2.0 * value);
+                assert_eq!(after.to_bits(), (before + change).to_bits());
+            }
+        }
+    }
 }
