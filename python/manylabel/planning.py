@@ -349,7 +349,7 @@ class _MemoryPeak:
 
 
 def _settled(model: Any, X: Any, Y: Any) -> Any:
-    """Return the model with values for the parameters that are "auto" and depend on the number of rows."""
+    """Return the model with values for the parameters that are "auto" and depend on the rows."""
     threads = n_threads(model.n_jobs)
     if isinstance(model, DiSMECClassifier):
         return clone(model._settled(X, Y, None, threads, lambda _: None))
@@ -359,7 +359,7 @@ def _settled(model: Any, X: Any, Y: Any) -> Any:
         params, *_ = chooser._settled_params(
             chooser.parameters.check(chooser), X, Y, None, None, lambda _: None
         )
-        model.set_params(C=params["C"], max_leaf=params["max_leaf"])
+        model.set_params(C=params["C"], max_leaf=params["max_leaf"], prune=params["prune"])
     return model
 
 

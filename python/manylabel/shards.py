@@ -53,7 +53,7 @@ __all__ = ["fit", "merge"]
 _ITEMS = 1 << 22
 
 # Version of the folder format.
-_FORM = 2
+_FORM = 3
 
 # Name of the array that tells which piece of which fit a file has.
 _IDENTITY = "identity"

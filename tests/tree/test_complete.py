@@ -54,22 +54,57 @@ def hashed(model):
 
 
 @pytest.mark.parametrize("weights", ["float32", "float16", "int8"])
-@pytest.mark.parametrize("n_trees", [1, 2])
-def test_scores_are_exactly_those_of_hash_tables(embedded, weights, n_trees):
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"n_trees": 2, "normalize": "rows"},
+        {"normalize": False, "loss": "logistic"},
+        {"normalize": False, "combine": "leaf"},
+    ],
+)
+def test_scores_are_exactly_those_of_hash_tables(embedded, weights, params):
     X, Y, X_new = embedded
-    model = LabelTreeClassifier(**PARAMS, n_trees=n_trees, weights=weights).fit(X, Y)
+    model = LabelTreeClassifier(**PARAMS, **params, weights=weights).fit(X, Y)
     assert are_complete(model).all()
     other = hashed(model)
-    some_zero = np.where(np.abs(X_new) < 0.3, 0, X_new)
-    for x in (X_new, X_new[:1], X_new[:5], csr_array(X_new), csr_array(some_zero), some_zero):
+    # With zeros, some rows have more than half of the features, and others have fewer.
+    some_zero = np.where(np.abs(X_new) < np.linspace(0, 2, len(X_new))[:, None], 0, X_new)
+    counts = np.count_nonzero(some_zero, axis=1)
+    assert counts.min() < N_FEATURES / 2 < counts.max() == N_FEATURES
+    np.testing.assert_array_equal(
+        model.decision_function(some_zero), model.decision_function(csr_array(some_zero))
+    )
+    for x in (X_new, X_new[:1], X_new[:5], csr_array(X_new), csr_array(some_zero), some_zero, some_zero[:9]):
         np.testing.assert_array_equal(model.decision_function(x), other.decision_function(x))
         for k in (1, 7):
             top, expected = model.predict_topk(x, k), other.predict_topk(x, k)
             np.testing.assert_array_equal(top.indices, expected.indices)
             np.testing.assert_array_equal(top.data, expected.data)
     # Rows do not influence each other.
-    together = model.decision_function(X_new)
-    np.testing.assert_array_equal(together, [model.decision_function(x[None])[0] for x in X_new])
+    for x in (X_new, some_zero):
+        together = model.decision_function(x)
+        np.testing.assert_array_equal(together, [model.decision_function(row[None])[0] for row in x])
+
+
+def test_columns_and_sizes_are_special(embedded):
+    """A constant column, few features, a single label, and any number of threads."""
+    X, Y, X_new = embedded
+    constant = np.where(np.arange(N_FEATURES) == 3, 7.0, X)
+    model = LabelTreeClassifier(**PARAMS).fit(constant, Y)
+    threads = LabelTreeClassifier(**PARAMS, n_jobs=3).fit(constant, Y)
+    np.testing.assert_array_equal(model.chunk_weights_, threads.chunk_weights_)
+    x = np.where(np.arange(N_FEATURES) == 3, 7.0, X_new)
+    np.testing.assert_array_equal(model.decision_function(x), model.decision_function(csr_array(x)))
+    for n_features in (1, 2, 3):
+        few = LabelTreeClassifier(**PARAMS).fit(X[:, :n_features], Y)
+        x = X_new[:, :n_features]
+        np.testing.assert_array_equal(few.decision_function(x), few.decision_function(csr_array(x)))
+    one = LabelTreeClassifier(**PARAMS).fit(X, Y[:, :1])
+    assert one.decision_function(X_new).shape == (100, 1)
+    # Large values give a result.
+    huge = np.where(np.arange(N_FEATURES) == 5, 3e38, X_new)
+    assert np.isfinite(model.decision_function(huge)).all()
 
 
 def test_only_measurements_keep_all_weights(embedded):
@@ -110,14 +145,30 @@ def test_labels_can_be_added_and_removed(embedded):
     np.testing.assert_array_equal(model.decision_function(X_new)[:, :119], before[:, 1:])
 
 
+def test_one_call_for_each_label_gives_the_same_nodes(embedded):
+    X, Y, _ = embedded
+    once, often = (LabelTreeClassifier(**PARAMS, prune=0.4).fit(X, Y) for _ in range(2))
+    assert 0 < are_complete(once).sum() < len(are_complete(once))
+    once.add_labels(X, Y[:, :8])
+    for label in range(8):
+        often.add_labels(X, Y[:, [label]])
+    for name in LabelTreeClassifier.schema.attributes:
+        if name.startswith(("chunk_", "leaf_", "node_")) and hasattr(once, name):
+            np.testing.assert_array_equal(getattr(once, name), getattr(often, name))
+
+
+@pytest.mark.parametrize("place", [0, -2])
 @pytest.mark.parametrize("name", ["chunk_features_", "chunk_outputs_", "chunk_row_ends_"])
-def test_another_order_in_a_file_is_an_error(embedded, tmp_path, name):
+def test_another_order_in_a_file_is_an_error(embedded, tmp_path, name, place):
     X, Y, _ = embedded
     LabelTreeClassifier(**PARAMS).fit(X, Y).save(tmp_path / "saved")
     state, tensors = taken_apart(tmp_path / "saved")
     values = tensors[name].copy()
-    values[:2] = values[0] + 1 if name == "chunk_row_ends_" else values[1::-1]
+    if name == "chunk_row_ends_":
+        values[place] += 1
+    else:
+        values[[place, place + 1]] = values[[place + 1, place]]
     tensors[name] = values
     (tmp_path / "forged").write_bytes(put_together(state, tensors))
-    with pytest.raises(ValueError, match="for nodes that have all weights"):
+    with pytest.raises(ValueError, match=f"`{name}` must be .* for nodes that have all weights"):
         ml.load(tmp_path / "forged").predict(X[:1])

@@ -354,7 +354,8 @@ class LabelTreeClassifier(EditableLabels):
     This is the usual form for dense features. Predictions then need no search for features, and several rows
     of a dense X are multiplied by the weights at once. So ``prune=0`` is faster than pruning for dense
     features, and it ranks slightly better: by 0.1 to 0.4 points of P@1, P@3 and P@5 on two sets of embeddings
-    of texts with 512 columns. The model takes 6 bytes per weight, or 4 with "float16".
+    of texts with 512 columns. A weight takes the same memory as in other nodes (see `weights`). Models from
+    `manylabel.compat` never have such nodes.
 
     With ``weights="float16"``, the relative error of a weight is at most ``2**-11``. If the absolute value of
     the weight is below ``2**-14``, the absolute error is at most ``2**-25`` instead. With ``weights="int8"``,
@@ -365,11 +366,12 @@ class LabelTreeClassifier(EditableLabels):
     While the weights are converted at the end of the fit, the float32 weights and the converted weights are
     both in memory.
 
-    The result does not depend on `n_jobs`. `fit` allocates no array of shape (n_samples, n_labels) or
-    (n_labels, n_features). Only two results are dense: the scores from `decision_function` and, if Y was
-    dense in `fit`, the predictions from `predict`. While the tree is built, the vector of a label takes up to
-    8 bytes for each stored value in the rows of the label. With ``label_vectors="rembrandt"``, it takes 1,600
-    bytes, and a reduced row takes 400 bytes.
+    The result does not depend on `n_jobs`. `fit` allocates no array of shape (n_samples, n_labels). If most
+    weights are not 0, the weights of the model are as many as those of an array of shape (n_labels,
+    n_features) for each tree. Otherwise, no array has this shape. Only two results are dense: the scores from
+    `decision_function` and, if Y was dense in `fit`, the predictions from `predict`. While the tree is built,
+    the vector of a label takes up to 8 bytes for each stored value in the rows of the label. With
+    ``label_vectors="rembrandt"``, it takes 1,600 bytes, and a reduced row takes 400 bytes.
 
     References
     ----------
@@ -696,12 +698,12 @@ class LabelTreeClassifier(EditableLabels):
         rows are all other rows that reach the leaf of the label when the tree is searched as in `fit` with
         ``negatives="routed"``. In this search, a row reaches up to ``1.25 * beam`` nodes of each level, and
         not only `beam` nodes as in a prediction. The negative rows of new labels are found in this way even
-        if the parameter `negatives` is "siblings". The fit uses `C_` and the parameters `prune`,
-        `fit_intercept`, `solver`, `tol`, `max_iter`, `beam` and `random_state`, and the loss of the model.
-        The features are scaled in the same way as in `fit`. `threshold_` and `path_weight_` do not change. If
-        a new classifier needs more steps than `n_iter_`, `n_iter_` becomes this larger number. With a fixed
-        `random_state`, the result does not depend on `n_jobs`. One call with several labels gives the same
-        result as a separate call for each label.
+        if the parameter `negatives` is "siblings". If `prune` is "auto", its value depends on the given X.
+        The fit uses `C_` and the parameters `prune`, `fit_intercept`, `solver`, `tol`, `max_iter`, `beam` and
+        `random_state`, and the loss of the model. The features are scaled in the same way as in `fit`.
+        `threshold_` and `path_weight_` do not change. If a new classifier needs more steps than `n_iter_`,
+        `n_iter_` becomes this larger number. With a fixed `random_state`, the result does not depend on
+        `n_jobs`. One call with several labels gives the same result as a separate call for each label.
 
         The trees do not change, so the nodes on the path to a leaf do not learn from the new labels, and
         leaves can grow beyond `max_leaf`. Fit the model again if rankings become worse or predictions become

@@ -100,6 +100,8 @@ fn dense_rows_times_panel(rows: [&[f32]; DENSE_ROWS], p: &[Lanes], out: &mut [La
 /// If `x` is the transpose of X, the function computes gradients, `Xᵀ u`. The products with X and
 /// with its transpose both read (gather) rows of `p`. This is twice as fast as writing (scattering)
 /// to rows of the result, because stores delay later loads.
+///
+/// The columns of a row must be sorted and unique, and less than `p.len()`.
 #[wide]
 pub(crate) fn times_panel(x: CsrRef<'_>, first: usize, p: &[Lanes], out: &mut [Lanes]) {
     // If most values are zero, all rows form one group, and no further rows are counted.

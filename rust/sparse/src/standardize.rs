@@ -259,10 +259,9 @@ impl<'a> ScaledColumns<'a> {
             stored.next()
         });
         let scaled = |(col, value): (usize, f64)| {
-            (
-                col as u32,
-                ((value - self.shift[col]) * self.scale[col]) as f32,
-            )
+            let scaled = ((value - self.shift[col]) * self.scale[col]) as f32;
+            // An infinite value times a weight of 0 would be NaN.
+            (col as u32, scaled.clamp(f32::MIN, f32::MAX))
         };
         entries.map(scaled).filter(|&(_, value)| value != 0.0)
     }

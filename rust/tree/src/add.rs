@@ -506,17 +506,27 @@ fn grown(
 fn widened(model: &Arrays<'_>, leaf: usize, joined: &[Joined]) -> Result<ChunkOwned, Error> {
     let old_features = range(model.feature_ends, leaf);
     let old_weights = range(model.weight_ends, leaf);
-    let mut indptr = reserved(WEIGHTS, old_features.len() + 1)?;
-    indptr.push(0);
-    let row_ends = model.row_ends[old_features.clone()].iter();
-    extend(WEIGHTS, &mut indptr, row_ends.map(|&end| end as usize))?;
-    let outputs = model.outputs[old_weights.clone()].iter();
-    let by_feature = CsrOwned {
-        indptr,
-        indices: collected(WEIGHTS, outputs.map(|&output| u32::from(output)))?,
-        values: model.weights.slice(old_weights).unscaled()?,
+    let outputs = &model.outputs[old_weights.clone()];
+    let weights = model.weights.slice(old_weights).unscaled()?;
+    let mut by_feature = CsrOwned {
+        indptr: reserved(WEIGHTS, old_features.len() + 1)?,
+        indices: reserved(WEIGHTS, weights.len())?,
+        values: reserved(WEIGHTS, weights.len())?,
         n_cols: model.labels(leaf).len(),
     };
+    by_feature.indptr.push(0);
+    let mut begin = 0;
+    for &end in &model.row_ends[old_features.clone()] {
+        for at in begin..end as usize {
+            // A complete chunk has zeros, which must not count as weights.
+            if weights[at] != 0.0 {
+                by_feature.indices.push(u32::from(outputs[at]));
+                by_feature.values.push(weights[at]);
+            }
+        }
+        begin = end as usize;
+        by_feature.indptr.push(by_feature.indices.len());
+    }
     let old_features = &model.features[old_features];
     let mut features = copied(WEIGHTS, old_features)?;
     for joined in joined {

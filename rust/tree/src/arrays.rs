@@ -1,13 +1,13 @@
 //! Stores a fitted model in flat arrays, which a scorer borrows.
 //!
 //! The outputs of an inner node are its children. The outputs of a leaf are its labels. The weights of a node
-//! form a *chunk*. A chunk is a sparse matrix with a row for each feature that has a weight for any output.
+//! form a *chunk*. A chunk is a sparse matrix with a row for each feature that has a weight for any output, or for all features.
 //! All chunks are stored one after the other in a few arrays, in the order in which a scorer reads them. So
 //! a memory-mapped model file can be used without a conversion.
 //!
 //! Each chunk has a hash table of its features, and the features are sorted by bucket. To find a feature, a
 //! scorer reads where the bucket begins and ends, and compares the feature with the few features in the
-//! bucket. On average, a bucket has one or two features. A search through the whole chunk is not needed.
+//! bucket. On average, a bucket has one or two features, if the chunk is not complete. A search through the whole chunk is not needed.
 //!
 //! A chunk is *complete* if it has all features of the model, in order and in one bucket, and a weight of each feature
 //! for each output. This is the form of nodes in which most weights are not zero, as usual for dense features. No
@@ -523,16 +523,19 @@ impl<'a> Arrays<'a> {
             "in increasing order for nodes that have all weights",
             format_args!("another order for node {node}"),
         )?;
-        let mut outputs = chunk.outputs.chunks_exact(n_outputs.max(1));
-        let all_sorted = outputs.all(|outputs| {
-            (0..)
-                .zip(outputs)
-                .all(|(at, &output)| at == usize::from(output))
-        });
         let mut ends = (1..).map(|row| row * n_outputs).zip(chunk.row_ends);
         ensure(
+            "chunk_row_ends_",
+            ends.all(|(end, &of_row)| end == of_row as usize),
+            "multiples of the number of outputs for nodes that have all weights",
+            format_args!("other numbers for node {node}"),
+        )?;
+        let mut outputs = chunk.outputs.chunks_exact(n_outputs.max(1));
+        let is_sorted =
+            outputs.all(|of_row| (0..n_outputs).eq(of_row.iter().map(|&at| usize::from(at))));
+        ensure(
             "chunk_outputs_",
-            all_sorted && ends.all(|(end, &of_row)| end == of_row as usize),
+            is_sorted,
             "in increasing order of each feature for nodes that have all weights",
             format_args!("another order for node {node}"),
         )

@@ -121,11 +121,22 @@ mod tests {
                 let rows: Vec<&[f32]> = x.chunks(n_features).collect();
                 let mut dense = start.clone();
                 add_dense(&rows, &weights, |weight| weight, n_outputs, &mut dense);
-                let cols: Vec<u32> = (0..n_features as u32).collect();
-                let mut sparse = start;
-                for (&row, sums) in rows.iter().zip(sparse.chunks_mut(n_outputs)) {
-                    add_sparse((&cols, row), &weights, |weight| weight, sums);
+                // Sparse rows without some of the features, which have the value 0 in dense rows.
+                let mut sparse = start.clone();
+                let mut with_zeros = x.clone();
+                let rows_of = with_zeros.chunks_mut(n_features);
+                for (row, sums) in rows_of.zip(sparse.chunks_mut(n_outputs)) {
+                    let cols: Vec<u32> = (0..n_features as u32).filter(|_| rng.bool()).collect();
+                    let values: Vec<f32> = cols.iter().map(|&col| row[col as usize]).collect();
+                    row.fill(0.0);
+                    for (&col, &value) in cols.iter().zip(&values) {
+                        row[col as usize] = value;
+                    }
+                    add_sparse((&cols, &values), &weights, |weight| weight, sums);
                 }
+                let rows: Vec<&[f32]> = with_zeros.chunks(n_features).collect();
+                let mut of_zeros = start;
+                add_dense(&rows, &weights, |weight| weight, n_outputs, &mut of_zeros);
                 let bits = |sums: &[f32]| sums.iter().map(|sum| sum.to_bits()).collect::<Vec<_>>();
                 assert_eq!(
                     bits(&dense),
@@ -134,7 +145,7 @@ mod tests {
                 );
                 assert_eq!(
                     bits(&sparse),
-                    bits(&expected),
+                    bits(&of_zeros),
                     "{n_outputs} {n_rows} {n_features}"
                 );
             }

@@ -39,7 +39,7 @@
 //! | `add.rs` | adds labels to a fitted model |
 //! | `held.rs` | held-out rows, from which the exponent of the path and the threshold are learned |
 //! | `arrays.rs`, `model.rs` | the fitted weights: a chunk for each node, with a hash table of features |
-//! | `complete.rs` | products with the weights of nodes that have nearly all weights |
+//! | `complete.rs` | products with the weights of nodes that have all weights |
 //! | `weights.rs` | weights as 16-bit floats or 8-bit integers |
 //! | `walk.rs`, `predict.rs` | the beam search, and the scores of rows |
 //! | `probability.rs` | the probabilities of nodes and labels |
@@ -50,7 +50,8 @@
 //! the labels either.
 //!
 //! *Invariant: no array of size rows × labels or labels × features is allocated, except the scores that
-//! [`Model::decision`](manylabel_score::Model::decision) returns. A prediction clears no array with an entry
+//! [`Model::decision`](manylabel_score::Model::decision) returns, and the weights of a model if most of them are not 0. A
+//! prediction clears no array with an entry
 //! for each feature or each label.*
 //!
 //! ```

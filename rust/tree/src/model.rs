@@ -13,8 +13,8 @@ use manylabel_sparse::CsrOwned;
 /// The name of the weights in error messages.
 const WEIGHTS: &str = "the weights";
 
-/// A chunk is complete if at least one in this many of its weights is not zero. A complete chunk then takes at most
-/// twice the memory, and a row with all features is scored at least as fast.
+/// A chunk is complete if more than one in this many of its weights is not zero. It then takes less than twice the
+/// memory of its nonzero weights, and a row with all features is scored faster.
 const COMPLETE: usize = 2;
 
 /// A fitted model. Most fields are the same as in [`Arrays`] and are documented there.
@@ -114,7 +114,7 @@ impl Model {
 pub(crate) struct ChunkOwned {
     /// The hash table: 0, and then the position after the last feature of each bucket.
     pub(crate) buckets: Vec<u32>,
-    /// The features that have weights, sorted by bucket.
+    /// The features that have weights, or all features, sorted by bucket.
     pub(crate) features: Vec<u32>,
     /// The position after the last weight of each feature.
     pub(crate) row_ends: Vec<u32>,
@@ -148,8 +148,8 @@ impl ChunkOwned {
     }
 
     /// Makes the chunk of a node from its weights, a matrix of shape (`n_outputs`, `n_columns`).
-    /// `features` has the original number of each column. The chunk is complete if at least one in [`COMPLETE`] of the
-    /// weights of all `n_features` features is there.
+    /// `features` has the original number of each column. The chunk is complete if more than one in [`COMPLETE`] of the
+    /// weights of all `n_features` features are there.
     ///
     /// # Errors
     ///
@@ -160,7 +160,10 @@ impl ChunkOwned {
         n_features: usize,
     ) -> Result<Self, Error> {
         let size = n_features.checked_mul(by_output.n_rows());
-        if let Some(size) = size.filter(|&size| size / COMPLETE < by_output.indices.len()) {
+        let is_complete = |&size: &usize| {
+            u32::try_from(size).is_ok() && size / COMPLETE < by_output.indices.len()
+        };
+        if let Some(size) = size.filter(is_complete) {
             return Self::complete(by_output, features, n_features, size);
         }
         let by_feature = by_output.transpose()?;
@@ -216,7 +219,7 @@ impl ChunkOwned {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`new`](Self::new).
+    /// Returns [`Error::TooLarge`] if memory is short.
     fn complete(
         by_output: &CsrOwned,
         features: &[u32],
@@ -224,12 +227,6 @@ impl ChunkOwned {
         size: usize,
     ) -> Result<Self, Error> {
         let n_outputs = by_output.n_rows();
-        if u32::try_from(size).is_err() {
-            return Err(Error::TooLarge {
-                what: "number of weights of a node",
-                got: size.to_string(),
-            });
-        }
         let mut weights = filled(WEIGHTS, 0.0, size)?;
         for output in 0..n_outputs {
             let (cols, values) = by_output.row(output);

@@ -166,8 +166,9 @@ impl<I: Index, T: Value> Batch<'_, '_, I, T> {
     /// for the level. If `best` is given, some labels are not appended, but the `best` best labels of each row
     /// are.
     ///
-    /// For each node that a row visits, each feature of the row is searched in the hash table of the node. If
-    /// the node has the feature, each weight of the feature takes one multiplication and one addition.
+    /// For each node that a row visits, each feature of the row is searched in the hash table of the node, unless the
+    /// node has all weights. If the node has the feature, each weight of the feature takes one multiplication and one
+    /// addition.
     ///
     /// # Errors
     ///

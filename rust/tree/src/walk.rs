@@ -121,6 +121,8 @@ pub(crate) struct Walk {
     dropped: Vec<f32>,
     /// The margins of the outputs of a node, for some rows, row after row.
     margins: Vec<f32>,
+    /// The values of all features for those rows of a node that have some zeros, row after row.
+    expanded: Vec<f32>,
     /// The position of the next entry of each slot or row, while a list is sorted by slot or row.
     places: Vec<u32>,
     /// The labels of all visited leaves, with their scores.
@@ -249,14 +251,37 @@ impl Walk {
         }
         let chunk = model.chunk(node);
         let row = |visit: &Visit| Self::row(&self.ends, visit.slot as usize / model.n_trees());
+        let n_features = model.n_features;
         if chunk.is_complete
             && visits
                 .iter()
-                .all(|visit| row(visit).len() == model.n_features)
+                .all(|visit| row(visit).len() * 2 >= n_features)
         {
+            // Products of zeros and weights do not change a sum.
+            self.expanded.clear();
+            for visit in visits {
+                let range = row(visit);
+                if range.len() < n_features {
+                    let first = self.expanded.len();
+                    extend(
+                        NODES,
+                        &mut self.expanded,
+                        std::iter::repeat_n(0.0, n_features),
+                    )?;
+                    for (&col, &value) in self.cols[range.clone()].iter().zip(&self.values[range]) {
+                        self.expanded[first + col as usize] = value;
+                    }
+                }
+            }
+            let mut expanded = self.expanded.chunks_exact(n_features.max(1));
             let mut rows = [&[][..]; ROWS_OF_NODE];
             for (values, visit) in rows.iter_mut().zip(visits) {
-                *values = &self.values[row(visit)];
+                let all = &self.values[row(visit)];
+                *values = if all.len() < n_features {
+                    expanded.next().unwrap_or(all)
+                } else {
+                    all
+                };
             }
             chunk.add_dense_rows(&rows[..visits.len()], &mut self.margins);
         } else {

@@ -284,7 +284,7 @@ impl Model {
         Ok(scales)
     }
 
-    /// Converts weights and removes those that become 0. `convert` gets the position of the output of a
+    /// Converts weights and removes those that become 0, except from complete chunks. `convert` gets the position of the output of a
     /// weight, as in [`first_output`](Self::first_output), and the weight. Features without weights stay in
     /// the hash tables.
     ///
@@ -297,6 +297,7 @@ impl Model {
         convert: impl Fn(usize, f32) -> T,
         is_zero: impl Fn(&T) -> bool,
     ) -> Result<Vec<T>, Error> {
+        // The loop below replaces `weight_ends`.
         let n_nodes = self.node_intercept.len();
         let is_complete = |node| self.arrays().is_complete(node);
         let are_complete = collected("number of nodes", (0..n_nodes).map(is_complete))?;

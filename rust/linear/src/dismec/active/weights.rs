@@ -11,7 +11,7 @@
 //! A label keeps full weights until its fit ends.
 
 use manylabel_base::{Error, extend, filled, push};
-use manylabel_simd::{total, wide};
+use manylabel_simd::{add_scaled, total, wide};
 use manylabel_sparse::CsrRef;
 
 /// Marks features that are not in the list of a label.
@@ -207,7 +207,7 @@ impl Weights {
     }
 }
 
-/// Returns the dot product of a row of X and the weights of all features.
+/// Returns the dot product of a row of X and the weights of all features. The columns of the row are sorted and unique.
 #[inline]
 pub(super) fn row_dot((cols, values): (&[u32], &[f32]), w: &[f32]) -> f32 {
     if cols.len() == w.len() {
@@ -237,9 +237,7 @@ fn dense_dot(a: &[f32], b: &[f32]) -> f32 {
 /// Adds `scale` times a row to the weights.
 #[wide]
 fn add_dense(scale: f32, row: &[f32], w: &mut [f32]) {
-    for (w, value) in w.iter_mut().zip(row) {
-        *w += scale * value;
-    }
+    add_scaled(w, scale, row);
 }
 
 /// Returns `Σ_j values_j w[cols_j]`. Four partial sums are used, so that no addition waits for the
