@@ -158,7 +158,7 @@ impl Checked {
                 x: x.view(),
                 weights,
                 linear: &linear,
-                effort: effort(model.n_trees()),
+                effort: effort(model.n_trees(), x.view()),
             },
             watch,
         )?;

@@ -426,7 +426,7 @@ impl Task<'_> {
                 x: self.x.view(),
                 weights: self.weights,
                 linear: &self.linear,
-                effort: effort(self.params.n_trees),
+                effort: effort(self.params.n_trees, self.x.view()),
             },
             labels: &self.outputs,
             forest: &self.forest,
