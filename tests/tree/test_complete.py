@@ -175,16 +175,17 @@ def test_another_order_in_a_file_is_an_error(embedded, tmp_path, name, place):
 
 
 def test_rare_labels_of_measurements_are_fitted_like_those_of_one_vs_rest():
-    """With few features, a rare label needs many negative rows."""
+    """With features that depend on each other, a rare label needs many negative rows."""
     random = np.random.default_rng(0)
-    centers = random.normal(size=(150, 40))
-    of_row = np.arange(1500) % 150
-    X = centers[of_row] + 0.9 * random.normal(size=(1500, 40))
-    Y = np.eye(150, dtype=np.int64)[of_row]
-    train, new = slice(0, 1050), slice(1050, None)
+    centers = random.normal(size=(300, 10))
+    of_row = np.arange(4200) % 300
+    X = (centers[of_row] + 0.3 * random.normal(size=(4200, 10))) @ random.normal(size=(10, 100))
+    Y = np.eye(300, dtype=np.int64)[of_row]
+    train, new = slice(0, 2940), slice(2940, None)
     params = {"C": 15.0, "random_state": 0}
     hits = []
     for model in (LabelTreeClassifier(**params), ml.DiSMECClassifier(**params)):
         top = model.fit(X[train], Y[train]).predict_topk(X[new], 1)
         hits.append(np.mean(top.indices == of_row[new]))
-    assert hits[0] > hits[1] - 0.03 > 0.5
+    # With the settings for text, the first number is 0.66.
+    assert hits[0] > hits[1] - 0.05 > 0.8
