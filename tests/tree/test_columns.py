@@ -63,7 +63,7 @@ def test_units_of_the_columns_do_not_matter(measured):
     two = LabelTreeClassifier(random_state=0).fit(X * units, Y).predict_topk(X_new * units, 5)
     np.testing.assert_array_equal(one.indices, two.indices)
     np.testing.assert_allclose(one.data, two.data, rtol=1e-4)
-    unscaled = LabelTreeClassifier(C=1.0, normalize=False, max_iter=100, random_state=0)
+    unscaled = LabelTreeClassifier(C=1.0, normalize=False, max_iter=10, random_state=0)
     with pytest.warns(UserWarning, match="did not converge"):
         worse = unscaled.fit(X, Y).predict_topk(X_new, 5)
     assert precision_at_k(Y_new, one, k=(5,))[0] > precision_at_k(Y_new, worse, k=(5,))[0] + 0.2
