@@ -10,9 +10,9 @@ use std::iter::repeat_n;
 
 /// An owned CSR matrix with `usize` row ends, `u32` columns and `f32` values.
 ///
-/// Row `r` has the columns `indices[indptr[r]..indptr[r + 1]]`. The type itself does not require the
-/// columns of a row to be sorted, but most functions that read rows do. If the rows of the input are sorted by column, all methods here
-/// produce rows sorted by column. [`transpose`](Self::transpose) always produces sorted rows.
+/// Row `r` has the columns `indices[indptr[r]..indptr[r + 1]]`. The type itself does not require the columns of a
+/// row to be sorted, but most functions that read rows do. If the rows of the input are sorted by column, all
+/// methods here produce rows sorted by column. [`transpose`](Self::transpose) always produces sorted rows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CsrOwned {
     /// Row ends: `n_rows + 1` indices into the other two arrays, starting with 0.

@@ -1,13 +1,14 @@
 //! Stores a fitted model in flat arrays, which a scorer borrows.
 //!
 //! The outputs of an inner node are its children. The outputs of a leaf are its labels. The weights of a node
-//! form a *chunk*. A chunk is a sparse matrix with a row for each feature that has a weight for any output, or for all features.
-//! All chunks are stored one after the other in a few arrays, in the order in which a scorer reads them. So
+//! form a *chunk*. A chunk is a sparse matrix with a row for each feature that has a weight for any output, or for all
+//! features. All chunks are stored one after the other in a few arrays, in the order in which a scorer reads them. So
 //! a memory-mapped model file can be used without a conversion.
 //!
 //! Each chunk has a hash table of its features, and the features are sorted by bucket. To find a feature, a
 //! scorer reads where the bucket begins and ends, and compares the feature with the few features in the
-//! bucket. On average, a bucket has one or two features, if the chunk is not complete. A search through the whole chunk is not needed.
+//! bucket. If the chunk is not complete, a bucket has one or two features on average. A search through the whole chunk
+//! is not needed.
 //!
 //! A chunk is *complete* if it has all features of the model, in order and in one bucket, and a weight of each feature
 //! for each output. This is the form of nodes in which most weights are not zero, as usual for dense features. No

@@ -240,13 +240,12 @@ impl Walk {
         let n_outputs = intercept.len();
         self.margins.clear();
         for _ in visits {
-            match scale {
-                None => extend(NODES, &mut self.margins, intercept.iter().copied())?,
-                Some(_) => extend(
-                    NODES,
-                    &mut self.margins,
-                    std::iter::repeat_n(0.0, n_outputs),
-                )?,
+            // The products of 8-bit weights are scaled before intercepts are added.
+            if scale.is_none() {
+                extend(NODES, &mut self.margins, intercept.iter().copied())?;
+            } else {
+                let zeros = std::iter::repeat_n(0.0, n_outputs);
+                extend(NODES, &mut self.margins, zeros)?;
             }
         }
         let chunk = model.chunk(node);
@@ -259,18 +258,13 @@ impl Walk {
         {
             // Products of zeros and weights do not change a sum.
             self.expanded.clear();
-            for visit in visits {
-                let range = row(visit);
-                if range.len() < n_features {
-                    let first = self.expanded.len();
-                    extend(
-                        NODES,
-                        &mut self.expanded,
-                        std::iter::repeat_n(0.0, n_features),
-                    )?;
-                    for (&col, &value) in self.cols[range.clone()].iter().zip(&self.values[range]) {
-                        self.expanded[first + col as usize] = value;
-                    }
+            let rows = visits.iter().map(row);
+            for range in rows.filter(|range| range.len() < n_features) {
+                let first = self.expanded.len();
+                let zeros = std::iter::repeat_n(0.0, n_features);
+                extend(NODES, &mut self.expanded, zeros)?;
+                for (&col, &value) in self.cols[range.clone()].iter().zip(&self.values[range]) {
+                    self.expanded[first + col as usize] = value;
                 }
             }
             let mut expanded = self.expanded.chunks_exact(n_features.max(1));

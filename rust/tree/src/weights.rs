@@ -284,9 +284,9 @@ impl Model {
         Ok(scales)
     }
 
-    /// Converts weights and removes those that become 0, except from complete chunks. `convert` gets the position of the output of a
-    /// weight, as in [`first_output`](Self::first_output), and the weight. Features without weights stay in
-    /// the hash tables.
+    /// Converts weights and removes those that become 0, except from complete chunks. `convert` gets the position
+    /// of the output of a weight, as in [`first_output`](Self::first_output), and the weight. Features without
+    /// weights stay in the hash tables.
     ///
     /// # Errors
     ///
