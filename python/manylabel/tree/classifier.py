@@ -353,7 +353,7 @@ class LabelTreeClassifier(EditableLabels):
     If most weights of a node are not 0, the node stores a weight of each feature for each child or label.
     This is the usual form for dense features. Predictions then need no search for features, and several rows
     of a dense X are multiplied by the weights at once. So ``prune=0`` is faster than pruning for dense
-    features, and it ranks slightly better: by 0.1 to 0.4 points of P@1, P@3 and P@5 on two sets of embeddings
+    features, and it ranks slightly better: by 0.1 to 0.3 points of P@1, P@3 and P@5 on two sets of embeddings
     of texts with 512 columns. A weight takes the same memory as in other nodes (see `weights`). Models from
     `manylabel.compat` never have such nodes.
 
