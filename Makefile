@@ -94,8 +94,9 @@ papers: .venv/built
 	$(BIN)/pip install --quiet --group docs
 	touch $@
 
+# Without `--group`, maturin would also install the packages of tests.
 .venv/built: .venv/made $(RUST_SOURCES)
-	PIP_QUIET=1 $(BIN)/maturin develop --release --quiet --extras plot
+	PIP_QUIET=1 $(BIN)/maturin develop --release --quiet --extras plot --group build
 	touch $@
 
 .venv-peers/installed: benches/python/peers.txt
