@@ -59,9 +59,9 @@ class Finding:
     count : int
         Number of rows, labels, features, groups or pairs with the fault: the length of `items`.
     items : list
-        Indices of the rows, labels or features with the fault, or tuples of such indices. Depending on the
-        kind, a tuple is a group of rows, a group of labels, or one of three pairs: (training row, test row),
-        (feature, label) or (label, fold).
+        Indices of the rows, labels or features with the fault, or tuples of indices. Depending on the kind, a
+        tuple is a group of rows, a group of labels, or a pair: (training row, test row), (feature, label) or
+        (label, fold).
 
     Examples
     --------

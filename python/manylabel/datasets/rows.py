@@ -114,9 +114,9 @@ def convert(
     xml : str, bytes, path-like or None, default=None
         The file that lists the labels of ARFF files.
     missing_labels : {"error", "absent", "unknown"}, default="error"
-        What to do if the value of a label of an ARFF file is missing (``?``), as in `load_arff`. "unknown"
-        stores NaN in Y. In files of the formats "xc" and "svmlight", a question mark after a label always
-        marks an unknown label.
+        What to do if the value of a label in an ARFF file is missing (``?``). The choices are those of
+        `load_arff`; "unknown" stores NaN in Y. In files of the formats "xc" and "svmlight", a question mark
+        after a label always marks an unknown label.
     n_jobs : int or None, default=None
         Number of threads that parse text. None means 1 thread, and -1 means all cores. Three additional
         threads read, write and flush files.
@@ -140,8 +140,8 @@ def convert(
     Notes
     -----
     X is stored with float32 values and without zeros. Missing values of ARFF files are stored as NaN. Each
-    stored value of X and each stored entry of Y takes 8 bytes. In a matrix with at least 2**31 stored values,
-    each stored value takes 12 bytes, because scipy then needs 64-bit indices.
+    stored value of X and each stored entry of Y takes 4 bytes, and its column index 4 bytes. In a matrix with
+    at least 2**31 stored values, an index takes 8 bytes, because scipy then needs 64-bit indices.
 
     For files of any size, the function needs about 200 MB of memory ("xc" and "svmlight") or 100 MB
     ("parquet"). An Arrow file is memory-mapped. If it is compressed, each of its record batches must fit in
@@ -345,7 +345,7 @@ def open_rows(folder: Path) -> tuple[sparse.csr_array, sparse.csr_array]:
 
 
 def data_or_rows(X: Any, Y: Any) -> tuple[Any, Any]:
-    """Return X and Y. If X is the path of a folder of rows, they are memory-mapped from this folder.
+    """Return X and Y. If X is the path of a folder of rows, both are memory-mapped from this folder.
 
     Raises
     ------

@@ -193,7 +193,8 @@ def check_label(estimator: Any, label: Any, n_labels: int) -> int:
 class NamedRows:
     """Collects lists of label names, one list for each row, and converts them to an indicator matrix.
 
-    Only the indices of the labels are stored, so the lists can be read from a stream.
+    The lists are not kept: a row is stored as the indices of its labels, and each name is stored once. So the
+    lists can be read from a stream.
 
     Parameters
     ----------

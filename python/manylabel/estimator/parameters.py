@@ -415,7 +415,7 @@ class Having(Parameter):
         return not isinstance(value, type) and all(hasattr(value, method) for method in self.methods)
 
     def read(self, text: str) -> Any:
-        """Raise ValueError, since text cannot be converted to an object."""
+        """Raise ValueError, since an object with methods cannot be written as text."""
         raise ValueError
 
 

@@ -22,9 +22,10 @@ Arrays = dict[str, Any]
 class Pieces(Protocol):
     """A training set, and the methods that fit parts of a model to it.
 
-    A fit consists of units, such as groups of labels. A piece is the fit of a range of units. The same data,
-    parameters and range always give the same result on the same type of CPU. A fit that is divided into
-    pieces has exactly the same fitted attributes as a fit that is not divided.
+    The work of a fit is divided into units. For example, a unit fits one group of labels. A piece is the work
+    for a range of units. The same data, parameters and range always give the same result on the same type of
+    CPU. A fit that is divided into pieces has exactly the same fitted attributes as a fit that is not
+    divided.
 
     A fit can have several stages, such as the levels of a tree or the regressions of a label embedding. A
     piece has units of one stage only. A piece of a later stage also needs the results of all pieces of the

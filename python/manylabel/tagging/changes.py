@@ -205,7 +205,8 @@ class EditableTagger(Estimator):
     def merge_labels(self, names: Iterable[str], into: str, texts: Any = None, labels: Any = None) -> None:
         """Replace several labels by one merged label.
 
-        A text has the merged label if it has any of the labels that are merged.
+        A text has the merged label if it has any of the labels that are merged, or a label that already has
+        the name of the merged label.
 
         Parameters
         ----------
@@ -216,9 +217,9 @@ class EditableTagger(Estimator):
         texts : iterable of str, or matrix of shape (n_samples, n_features), default=None
             Texts to fit the merged label to. None means the rows that the tagger keeps (see `keep_rows`).
         labels : iterable of iterables of str, default=None
-            The names of the labels of each text. A text has the merged label if its labels contain one of
-            `names`, or already contain `into`. All other labels are ignored. None means the rows that the
-            tagger keeps (see `keep_rows`).
+            The names of the labels of each text. A text may already have the name `into`. All names except
+            `into` and those in `names` are ignored. None means the rows that the tagger keeps (see
+            `keep_rows`).
 
         Returns
         -------

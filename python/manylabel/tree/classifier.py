@@ -124,8 +124,9 @@ class LabelTreeClassifier(EditableLabels):
         has no effect.
     negatives : {"routed", "siblings"}, default="routed"
         Rows that are the negative examples of a classifier. With "siblings", the negative examples of a label
-        are the rows that have another label of the same leaf. The negative examples of a child are the rows
-        that have a label below another child of the same node. This is the rule of [1]_. "routed" adds
+        are the rows that have another label of the same leaf, but not this label. The negative examples of a
+        child are the rows that have a label below another child of the same node, but none below this child.
+        This is the rule of [1]_. "routed" adds
         further negative examples. For a label, these are all other rows that reach its leaf when the tree is
         searched. For a child, these are all other rows that reach its parent. In this search, a row reaches
         up to ``1.25 * beam`` nodes of each level (see Notes). With "siblings", the fit is faster, but
@@ -163,10 +164,10 @@ class LabelTreeClassifier(EditableLabels):
     threshold : {"auto", "zero"} or float, default="auto"
         Number that is subtracted from all scores. `predict` assigns the labels whose scores are positive
         after the subtraction. "auto" learns the threshold on held-out rows, so that about the right number of
-        labels is predicted (see Notes). With "zero", the threshold is the score of a label whose margin is 0
-        and whose leaf has the path probability 1. With ``combine="leaf"``, this score is 0. With
-        ``combine="product"``, this score is the logarithm of the probability of the label (see Notes): -1
-        with the squared hinge loss, and ``log(0.5)`` with the logistic loss.
+        labels is predicted (see Notes). With "zero", the threshold is the score, before the subtraction, of a
+        label whose margin is 0 and whose leaf has the path probability 1. With ``combine="leaf"``, this score
+        is 0. With ``combine="product"``, this score is the logarithm of the probability of the label (see
+        Notes): -1 with the squared hinge loss, and ``log(0.5)`` with the logistic loss.
     normalize : {"auto", "rows", "columns"} or bool, default="auto"
         Scaling of the features, in `fit` and in predictions. "rows" or True scales every row to unit
         Euclidean length. This scaling suits text data. "columns" scales each column to unit variance over the
@@ -244,8 +245,9 @@ class LabelTreeClassifier(EditableLabels):
         the node.
     chunk_features_ : ndarray of shape (n_chunk_features,), dtype uint32
         Features of the weights of each node, one node after the other. The features of a node are sorted by
-        bucket. If weights were rounded to 0, a feature may have no weights left. A node that stores all
-        weights has all features in order and in one bucket, and its weights may be 0.
+        bucket. If weights were rounded to 0, a feature may have no weights left. If most weights of a node
+        are not 0, the node also stores the weights that are 0 (see Notes). It then has all features, in order
+        and in one bucket.
     chunk_row_ends_ : ndarray of shape (n_chunk_features,), dtype uint32
         Position after the last weight of each feature, in the order of `chunk_features_`. Positions count
         from the first weight of the node in `chunk_weights_`.
@@ -283,15 +285,17 @@ class LabelTreeClassifier(EditableLabels):
     level, but only nodes whose path probability is at least ``exp(-7)`` times the highest path probability of
     the level. A prediction sends a row to only `beam` nodes of a level. The negative rows of a label
     therefore also include rows that almost reach its leaf in a prediction. Such rows improve rankings,
-    because new rows spread over more leaves than training rows. An experiment with ``beam=7`` compared two
+    because the path probabilities of new rows are less certain than those of training rows. So a new row
+    reaches more leaves that have none of its labels. An experiment with ``beam=7`` compared two
     modified versions of `fit`. One version sent a row to up to 14 nodes of each level, and the other version
     sent it to up to 7 nodes. On citeulike-t, P@1 was 0.9 percentage points higher with 14 nodes than with 7
     nodes (mean of three seeds). On eurlex57k and yso-finna-en, P@1 differed by about 0.1 percentage points or
     less. The classifiers minimize the same objective as `DiSMECClassifier`.
 
     With ``solver="fast"`` and the squared hinge loss, the fit of a label in the second and any later tree
-    starts from the result of the label in the previous tree. A rare label starts from its dual variables, and
-    one search for negative rows whose loss is not 0 is then sufficient. A frequent label starts from its
+    starts from the result of the label in the previous tree. A rare label starts from its dual variables. In
+    the first tree, the solver searches several times for negative rows whose loss is not 0; afterwards, one
+    search is sufficient. A frequent label starts from its
     weights, and one solver step is then sufficient. On eurlex57k, the fit of three trees takes 1.9 times as
     long as the fit of one tree. If every tree were fitted from the start, the fit of three trees would take
     2.7 times as long as the fit of one tree. P@1, P@3 and P@5 would differ by at most 0.1 percentage points.
@@ -304,8 +308,9 @@ class LabelTreeClassifier(EditableLabels):
     calibrated. With ``combine="leaf"``, the score is the margin of the label, or its mean over the trees,
     minus `threshold_`.
 
-    ``path_weight=1`` is the rule of [1]_. A smaller value is often better, because the classifiers of the
-    labels of a leaf are also fitted to rows that have none of these labels.
+    ``path_weight=1`` is the rule of [1]_. With ``negatives="routed"``, a smaller value is often better. The
+    classifiers of the labels of a leaf are then also fitted to rows that have none of these labels, so their
+    margins repeat a part of what the path says.
 
     With ``loss="logistic"`` and ``negatives="siblings"``, the model is a probabilistic label tree [2]_. The
     probability of a child estimates the probability that a row has a label below the child, given that the
@@ -339,10 +344,10 @@ class LabelTreeClassifier(EditableLabels):
 
     With ``path_weight="auto"`` or ``threshold="auto"``, a tenth of the rows is held out, but at most 4,096
     rows. If the data set is small, up to a quarter of the rows is held out. With several trees, fewer rows
-    are held out if predictions of all held-out rows could take more than about four million scores of labels.
-    The classifiers are not fitted again from the start. Instead, after the fit of a node, a few solver steps
-    adapt a copy of its weights to the rows that are not held out. This copy scores the held-out rows. The
-    weights of the model do not change. Values of `path_weight` are compared by the sum of the precisions at
+    are held out if more than about four million scores of labels could be needed for all of them. The model
+    is fitted to all rows, including the held-out rows. After the fit of a node, a few solver steps adapt a
+    copy of its weights to the rows that are not held out. This copy scores the held-out rows. The weights of
+    the model do not change. Values of `path_weight` are compared by the sum of the precisions at
     1, 3 and 5 on the held-out rows. With several trees, each tree ranks the labels by itself, and the sums of
     all trees are added. `path_weight_` is the smallest value whose sum is within 0.1 percent of the largest
     sum. If all sums are equal, it is 1. `threshold_` is chosen so that the number of predicted labels of the
@@ -367,8 +372,8 @@ class LabelTreeClassifier(EditableLabels):
     both in memory.
 
     The result does not depend on `n_jobs`. `fit` allocates no array of shape (n_samples, n_labels). If most
-    weights are not 0, the weights of the model are as many as those of an array of shape (n_labels,
-    n_features) for each tree. Otherwise, no array has this shape. Only two results are dense: the scores from
+    weights are not 0, each tree stores about ``n_labels * n_features`` weights. Otherwise, no array has this
+    size. Only two results are dense: the scores from
     `decision_function` and, if Y was dense in `fit`, the predictions from `predict`. While the tree is built,
     the vector of a label takes up to 8 bytes for each stored value in the rows of the label. With
     ``label_vectors="rembrandt"``, it takes 1,600 bytes, and a reduced row takes 400 bytes.

@@ -29,15 +29,15 @@ def explained(
     label : int
         A label that is in a leaf.
     names : sequence of str
-        Names of the features.
+        Names of all features, one for each column of X.
 
     Returns
     -------
     Explained
         The contributions of the features and the intercept. Their sum is the margin. With ``combine="leaf"``
         and one tree, the negative of `threshold_` is a further contribution, and the sum of all contributions
-        is the score. The path contains the nodes from the root to the leaf. With several trees, the first
-        tree that has the label is explained.
+        is the score. The attribute `path` contains the nodes from the root to the leaf. With several trees,
+        the first tree that has the label is explained.
     """
     entry = int(np.flatnonzero(model.leaf_labels_ == label)[0])
     leaf = int(np.searchsorted(model.node_label_ends_, entry, side="right")) - 1

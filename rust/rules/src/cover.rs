@@ -27,9 +27,10 @@ type Lanes = [f32; ROWS];
 /// Number of bits of a byte, and number of bytes of a [`Mask`].
 const BYTE: usize = 8;
 
-/// Returns the position of a row in [`Lanes`]. The rows of eight adjacent values belong to the same bit of the eight
-/// bytes of a [`Mask`]. So [`mask`] needs only one shift for these rows.
+/// Returns the position of a row in [`Lanes`]. The values 8b to 8b + 7 are those of the rows b, 8 + b, …, 56 + b. These
+/// rows have bit b of each byte of a [`Mask`], so [`mask`] needs one shift for them.
 fn place(row: usize) -> usize {
+    debug_assert!(row < ROWS);
     row % BYTE * BYTE + row / BYTE
 }
 
@@ -135,8 +136,8 @@ impl Bodies {
         block: &mut Block,
     ) {
         let mut stored = 0;
-        for (at, row) in rows.clone().enumerate() {
-            let at = place(at);
+        for (number, row) in rows.clone().enumerate() {
+            let at = place(number);
             stored += self.each_value(x, row, |slot, value| {
                 block.values[slot][at] = value.f64() as f32;
             });
@@ -153,8 +154,9 @@ impl Bodies {
         // A second pass over the rows takes about thirty times as long per value as clearing the
         // whole block.
         if stored < 2 * self.n_slots {
-            for (at, row) in rows.enumerate() {
-                self.each_value(x, row, |slot, _| block.values[slot][place(at)] = 0.0);
+            for (number, row) in rows.enumerate() {
+                let at = place(number);
+                self.each_value(x, row, |slot, _| block.values[slot][at] = 0.0);
             }
         } else {
             block.values.fill([0.0; ROWS]);

@@ -287,6 +287,34 @@ fn ensemble<'a>(rules: Rules<'a, i32>, sets: &LabelSets) -> Result<Ensemble<'a, 
 type Damage = fn(&mut Arrays);
 
 #[test]
+fn values_are_removed_from_a_block_before_the_next_one() {
+    const N_RULES: usize = 9;
+    let arrays = Arrays {
+        indptr: (0..=N_RULES as i64).collect(),
+        feature: (0..N_RULES as i32).collect(),
+        operator: vec![1; N_RULES],
+        threshold: vec![0.5; N_RULES],
+        heads: vec![vec![(0, 1.0)]; N_RULES],
+        n_labels: 1,
+    };
+    // The rows have so few values that each value is removed by itself.
+    let mut rows = vec![Vec::new(); 192];
+    for (row, feature) in [(1, 0), (10, 8), (62, 3), (100, 5)] {
+        rows[row] = vec![(feature, 1.0)];
+    }
+    let (ends, features, values) = matrix(&rows);
+    let x = CsrView::new("X", &ends, &features, &values, N_FEATURES).expect("valid");
+    let fired = on_threads(1, || {
+        arrays.with(|rules| Stage::new(rules, 0..N_RULES)?.fired(x, &Watch::new()))
+    })
+    .expect("valid");
+    for (at, row) in rows.iter().enumerate() {
+        let expected: Vec<u32> = row.iter().map(|&(feature, _)| feature).collect();
+        assert_eq!(fired.row(at).0, &expected[..], "row {at}");
+    }
+}
+
+#[test]
 fn errors_name_the_array_at_fault() {
     let good = Arrays {
         indptr: vec![0, 0, 2],
