@@ -171,11 +171,11 @@ def load_pecos(path: str | os.PathLike[str]) -> LabelTreeClassifier:
     Notes
     -----
     The probability of a label is ``exp(score + threshold_)``, where ``score`` is the score of `predict_topk`.
-    It equals the value that PECOS predicts, up to rounding, if `beam` is the ``beam_size`` of the prediction
-    with PECOS. The classifier does not scale the rows of X, so pass the same features as to PECOS. If the
-    model has a bias, PECOS appends a feature that is equal to the bias in every row. Do not append it to X:
-    the intercept of each label is the weight of this feature times the bias. Models in PECOS' memory-mapped
-    format must be saved again as npz.
+    The probability equals the value that PECOS predicts, up to rounding, if `beam` is the ``beam_size`` of
+    the prediction with PECOS. The classifier does not scale the rows of X, so pass the same features as to
+    PECOS. If the model has a bias, PECOS appends a feature that is equal to the bias in every row. Do not
+    append it to X: the intercept of each label is the weight of this feature times the bias. Models in
+    PECOS' memory-mapped format must be saved again as npz.
     """
     folder = Path(path)
     ranker = folder / "ranker" if (folder / "ranker").is_dir() else folder

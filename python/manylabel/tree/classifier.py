@@ -126,11 +126,10 @@ class LabelTreeClassifier(EditableLabels):
         Rows that are the negative examples of a classifier. With "siblings", the negative examples of a label
         are the rows that have another label of the same leaf, but not this label. The negative examples of a
         child are the rows that have a label below another child of the same node, but none below this child.
-        This is the rule of [1]_. "routed" adds
-        further negative examples. For a label, these are all other rows that reach its leaf when the tree is
-        searched. For a child, these are all other rows that reach its parent. In this search, a row reaches
-        up to ``1.25 * beam`` nodes of each level (see Notes). With "siblings", the fit is faster, but
-        rankings are usually worse.
+        This is the rule of [1]_. "routed" adds further negative examples. For a label, these are all other
+        rows that reach its leaf when the tree is searched. For a child, these are all other rows that reach
+        its parent. In this search, a row reaches up to ``1.25 * beam`` nodes of each level (see Notes). With
+        "siblings", the fit is faster, but rankings are usually worse.
     loss : {"squared_hinge", "logistic"}, default="squared_hinge"
         Loss of the linear classifiers. With "logistic", each classifier is an L2-regularized logistic
         regression, and the probability of a node or label is the logistic function of its margin (see Notes).

@@ -284,8 +284,6 @@ fn ensemble<'a>(rules: Rules<'a, i32>, sets: &LabelSets) -> Result<Ensemble<'a, 
     Ensemble::new(rules, sets.clone(), Predictor::KnownSets)
 }
 
-type Damage = fn(&mut Arrays);
-
 #[test]
 fn values_are_removed_from_a_block_before_the_next_one() {
     const N_RULES: usize = 9;
@@ -313,6 +311,8 @@ fn values_are_removed_from_a_block_before_the_next_one() {
         assert_eq!(fired.row(at).0, &expected[..], "row {at}");
     }
 }
+
+type Damage = fn(&mut Arrays);
 
 #[test]
 fn errors_name_the_array_at_fault() {
