@@ -212,6 +212,7 @@ class TreeTask:
     def __new__(
         cls,
         examples: _Examples,
+        columns: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
         prepared: _Prepared | None,
         factors: tuple[NDArray[np.float32], NDArray[np.float32]] | None,
         params: dict[str, Any],
@@ -365,6 +366,7 @@ def fit_rules(
 ]: ...
 def fit_tree(
     examples: _Examples,
+    columns: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
     factors: tuple[NDArray[np.float32], NDArray[np.float32]] | None,
     params: dict[str, Any],
     vectors: csr_array | None,
@@ -440,6 +442,7 @@ def transpose_rows(rows: _Rows, n_cols: int, out: _Rows, job: _Job) -> None: ...
 def tree_add_labels(
     model: Any,
     examples: _Examples,
+    columns: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
     factors: tuple[NDArray[np.float32], NDArray[np.float32]] | None,
     params: dict[str, Any],
     job: _Job,

@@ -1,8 +1,9 @@
-"""Fits of `DiSMECClassifier` to a dense X in pieces give the bits of one fit."""
+"""Fits of `DiSMECClassifier` and `LabelTreeClassifier` to a dense X in pieces give the bits of one fit."""
 
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 
 import manylabel as ml
 from fitted_in_pieces import assert_same_bits, with_unknown
@@ -119,3 +120,15 @@ def test_other_features_are_refused(tmp_path, data):
     with pytest.raises(ValueError, match="NaN"):
         shards.fit(classifier(), changed, Y, checkpoint=tmp_path)
     assert_same_bits(shards.fit(classifier(), X, Y, checkpoint=tmp_path), classifier().fit(X, Y))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize("params", [{}, {"C": "auto", "n_trees": 2}, {"normalize": "rows"}])
+def test_label_trees(tmp_path, data, params, dtype):
+    X, Y = data
+    np.save(tmp_path / "X.npy", np.asfortranarray(X, dtype=dtype))
+    X = np.load(tmp_path / "X.npy", mmap_mode="r")
+    tree = ml.LabelTreeClassifier(**({"C": 1.0, "max_leaf": 60, "branching": 4, "random_state": 0} | params))
+    expected = clone(tree).fit(X, Y)
+    assert len(expected.node_intercept_) > 4
+    assert_same_bits(shards.fit(tree, X, Y, checkpoint=tmp_path / "fit", n_pieces=3), expected)

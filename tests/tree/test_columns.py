@@ -46,7 +46,7 @@ def test_scaling_columns_is_the_same_as_scaling_them_before(measured, form, weig
     np.testing.assert_allclose(model.column_shift_, shift, rtol=1e-9)
     np.testing.assert_allclose(model.column_scale_, scale, rtol=1e-9)
     one, two = (((x - model.column_shift_) * model.column_scale_).astype(np.float32) for x in (X, X_new))
-    before = LabelTreeClassifier(**PARAMS, weights=weights, normalize=False).fit(one, Y)
+    before = LabelTreeClassifier(**PARAMS, weights=weights, normalize=False).fit(form(one), Y)
     assert not hasattr(before, "column_shift_")
     np.testing.assert_array_equal(model.decision_function(form(X_new)), before.decision_function(two))
     np.testing.assert_array_equal(model.predict(form(X_new)), before.predict(two))

@@ -64,7 +64,7 @@ def check_object(estimator: Any) -> None:
 
 
 # How a dense X is treated; see the parameter `dense` of `check_training_set`.
-KeptDense: TypeAlias = bool | Literal["as given", "if mostly nonzero"]
+KeptDense: TypeAlias = bool | Literal["as given", "if mostly nonzero", "as given if mostly nonzero"]
 
 
 def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:
@@ -409,11 +409,12 @@ def check_training_set(
     reset : bool, default=True
         Whether X defines the number and the names of the features. Pass False if the fit continues an earlier
         fit. X must then have the same features as in the earlier fit.
-    dense : bool, "as given" or "if mostly nonzero", default=False
+    dense : bool or str, default=False
         Whether a dense X stays dense. With True, X is converted to C order. With "as given", X keeps its
         memory order, and float16 is not converted to another dtype. With "if mostly nonzero", X is converted
-        to C order if more than half of its values are nonzero, and to a CSR array otherwise. A sparse X is
-        always converted to a CSR array.
+        to C order if more than half of its values are nonzero, and to a CSR array otherwise. With "as given
+        if mostly nonzero", X stays as given if more than half of its values are nonzero, and is converted to
+        a CSR array otherwise. A sparse X is always converted to a CSR array.
     name : str, default="Y"
         Name of the argument Y, for error messages.
     unknown : bool, default=False
@@ -443,9 +444,11 @@ def check_training_set(
             f"{target} must be an indicator matrix of shape (n_samples, n_labels)"
         )
     if dense:
-        X = check_matrix(estimator, X, reset=reset, as_given=dense == "as given")
-        if dense == "if mostly nonzero" and not issparse(X) and 2 * np.count_nonzero(X) <= X.size:
-            X = csr_array(X)
+        rule = str(dense)
+        X = check_matrix(estimator, X, reset=reset, as_given="as given" in rule)
+        if "if mostly nonzero" in rule and not issparse(X) and 2 * np.count_nonzero(X) <= X.size:
+            # scipy has no sparse arrays of float16.
+            X = csr_array(X.astype(np.float32) if X.dtype == np.float16 else X)
     else:
         X = check_features(estimator, X, reset=reset)
     Y = _labels(Y, name, nan=True, allowed="0, 1 and NaN" if unknown else "0 and 1")

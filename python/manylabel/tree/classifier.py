@@ -21,7 +21,14 @@ from manylabel.estimator.explanation import Explained
 from manylabel.estimator.parameters import check_count, fixed_threshold, n_threads
 from manylabel.estimator.progress import Progress, Tell, reported
 from manylabel.estimator.registry import register
-from manylabel.estimator.scaling import Features, ScaledFeatures, holds_measurements, scaled_columns
+from manylabel.estimator.scaling import (
+    Features,
+    ScaledFeatures,
+    ScaledTable,
+    holds_measurements,
+    scaled_columns,
+    scaled_features,
+)
 from manylabel.estimator.schema import Array, Scalar, Schema
 from manylabel.estimator.surgery import EditableLabels
 from manylabel.estimator.validation import KeptDense, check_training_set, known_ones
@@ -29,7 +36,7 @@ from manylabel.linear.base import unit_length
 from manylabel.linear.dismec import DiSMECClassifier
 from manylabel.tree.inspection import explained
 from manylabel.tree.outputs import without_outputs
-from manylabel.tree.pieces import TreePieces, fitted_trees
+from manylabel.tree.pieces import TreePieces, core_examples, fitted_trees
 
 __all__ = ["LabelTreeClassifier"]
 
@@ -62,12 +69,12 @@ _MOST_OUTPUTS = 2**16 - 1
 _COLUMNS = ("column_shift_", "column_scale_")
 
 
-def _least_weight(params: dict[str, Any], X: csr_array | NDArray[Any]) -> float:
+def _least_weight(params: dict[str, Any]) -> float:
     """Return the value of `prune`. If it is "auto", it depends on X and `C`, which must be a number."""
     prune: float | str = params["prune"]
     if not isinstance(prune, str):
         return prune
-    return 0.0 if holds_measurements(X) else _MOST_PRUNE * min(1.0, params["C"]) ** 0.5
+    return 0.0 if params["measurements"] else _MOST_PRUNE * min(1.0, params["C"]) ** 0.5
 
 
 @register(command="label-tree", demo=("Label tree", lambda tree: tree(random_state=0)))
@@ -377,6 +384,14 @@ class LabelTreeClassifier(EditableLabels):
     the vector of a label takes up to 8 bytes for each stored value in the rows of the label. With
     ``label_vectors="rembrandt"``, it takes 1,600 bytes, and a reduced row takes 400 bytes.
 
+    A dense X is used as it is, in float16, float32 or float64 and in any memory order, if more than half of
+    its values are nonzero. Otherwise, it is converted to sparse rows. `fit` copies the rows of a node in
+    float32, once for its rare children or labels and once more if some are frequent. The root has all rows,
+    so `fit` takes about twice the memory of a float32 X beside X and the model. With another memory order or
+    another dtype with the same values, the result has the same bits. The weights differ by rounding errors
+    from those of a fit to a sparse X with the same values. The trees are the same, unless `label_vectors` is
+    "rembrandt".
+
     References
     ----------
     .. [1] H.-F. Yu, K. Zhong, J. Zhang, W.-C. Chang and I. S. Dhillon, "PECOS: Prediction for Enormous and
@@ -524,7 +539,7 @@ class LabelTreeClassifier(EditableLabels):
 
     @property
     def _dense(self) -> KeptDense:
-        return "if mostly nonzero"
+        return "as given if mostly nonzero"
 
     def _fit(
         self,
@@ -545,7 +560,7 @@ class LabelTreeClassifier(EditableLabels):
         with reported(total, "label", params["verbose"], progress) as report:
             params, scaled, vectors = self._settled_params(params, X, y, sample_weight, costs, report)
             attributes, cut, n_iter, n_unfinished = fitted_trees(
-                scaled.X, y, sample_weight, costs, params, vectors, report
+                scaled, y, sample_weight, costs, params, vectors, report
             )
         self._set_fitted(attributes, cut, n_iter, params, n_labels, scaled.columns)
         self.sparse_output_ = sparse_output
@@ -565,13 +580,13 @@ class LabelTreeClassifier(EditableLabels):
         sample_weight: NDArray[np.float32] | None,
         costs: LabelCosts | None,
         report: Tell,
-    ) -> tuple[dict[str, Any], ScaledFeatures, Any]:
+    ) -> tuple[dict[str, Any], ScaledFeatures | ScaledTable, Any]:
         """Return the parameters for the core, the scaled features, and the vectors of the labels.
 
         The vectors are None if they are sums of rows. `params` are the checked parameters of the estimator.
         """
         params = dict(params)
-        scaled = ScaledFeatures(X, sample_weight, params["normalize"], center=params["fit_intercept"])
+        scaled = scaled_features(X, sample_weight, params["normalize"], center=params["fit_intercept"])
         total = len(np.unique(known_ones(Y).indices))
         if params["max_leaf"] == "auto":
             params["max_leaf"] = _leaf_size(total, params["beam"])
@@ -585,12 +600,18 @@ class LabelTreeClassifier(EditableLabels):
                 n_jobs=params["n_jobs"],
             )
             params["C"] = flat._chosen_strength(scaled, Y, sample_weight, costs, report)
-        params["prune"] = _least_weight(params, X)
+        params["measurements"] = holds_measurements(X)
+        params["prune"] = _least_weight(params)
         params = self._core_params(params | {"normalize": scaled.by_row})
         vectors = None
         if params["label_vectors"] == "rembrandt" and total > params["max_leaf"]:
-            # scikit-learn sums the squares of dense rows and of sparse rows in different ways.
-            rows = normalize(csr_array(X)) if scaled.by_row else scaled.X
+            if isinstance(scaled, ScaledTable):
+                # scikit-learn sums the squares of rows in an order that depends on the memory order.
+                in_order = np.ascontiguousarray(X, dtype=np.float32)
+                rows = normalize(in_order) if scaled.by_row else scaled.rows(in_order)
+            else:
+                # scikit-learn sums the squares of dense rows and of sparse rows in different ways.
+                rows = csr_array(normalize(csr_array(X)) if scaled.by_row else scaled.X)
             vectors = _reduced_vectors(rows, Y, sample_weight, params)
         return params, scaled, vectors
 
@@ -746,11 +767,13 @@ class LabelTreeClassifier(EditableLabels):
         costs = label_costs(Y.shape[1], label_weight, propensities)
         params |= {"C": self.C_, "max_leaf": _MOST_OUTPUTS, "normalize": self.normalize_, "learn_cut": False}
         params["loss"] = "logistic" if self._is_logistic else "squared_hinge"
-        params["prune"] = _least_weight(params, X)
+        params["measurements"] = holds_measurements(X)
+        params["prune"] = _least_weight(params)
+        columns = self._columns if len(self._columns[1]) else None
         with reported(len(np.unique(known_ones(Y).indices)), "label", params["verbose"], progress) as report:
             attributes, n_iter, n_unfinished = _core.tree_add_labels(
                 self,
-                (self._scaled(X), Y, sample_weight),
+                *core_examples(X, columns, Y, sample_weight),
                 None if costs is None else (costs.positive, costs.negative),
                 params,
                 (params["n_jobs"], report),
@@ -892,7 +915,7 @@ def _reduced_vectors(
     Unknown entries of Y count as 0 here, because a label vector is the sum of the rows that are known to have
     the label.
     """
-    X = csr_array(X).astype(np.float32, copy=False)  # so that the reduced rows are float32
+    X = X.astype(np.float32, copy=False)  # so that the reduced rows are float32
     reduction = Rembrandt(random_state=params["random_state"], n_jobs=params["n_jobs"])
     Y = known_ones(Y)
     reduced = reduction.fit(X, Y, sample_weight).transform(X)

@@ -19,7 +19,7 @@ from manylabel.datasets.rows import folder_of
 from manylabel.estimator.costs import LabelCosts
 from manylabel.estimator.pieces import Arrays, plain
 from manylabel.estimator.progress import Tell
-from manylabel.estimator.scaling import scaled_columns
+from manylabel.estimator.scaling import ScaledFeatures, ScaledTable, core_table, scaled_columns
 from manylabel.linear.prepared import original_rows
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ class TreePieces:
     most_units = 8
     has_end = True
     has_rounds = False
-    takes_dense = False
+    takes_dense = True
 
     def __init__(
         self,
         estimator: LabelTreeClassifier,
-        X: csr_array,
+        X: csr_array | NDArray[Any],
         Y: csr_array,
         sample_weight: NDArray[np.float32] | None,
         costs: LabelCosts | None,
@@ -50,14 +50,14 @@ class TreePieces:
     ) -> None:
         params = _params(estimator, choice)
         self._n_jobs = params["n_jobs"]
-        X = scaled_columns(X, _columns(choice))
-        self._task = _task(X, Y, sample_weight, costs, params, choice, None, report)
+        examples = core_examples(X, _columns(choice), Y, sample_weight)
+        self._task = _task(examples, costs, params, choice, None, report)
         self._levels = choice["levels"].tolist()
 
     @staticmethod
     def choose(
         estimator: LabelTreeClassifier,
-        X: csr_array,
+        X: csr_array | NDArray[Any],
         Y: csr_array,
         sample_weight: NDArray[np.float32] | None,
         costs: LabelCosts | None,
@@ -66,12 +66,13 @@ class TreePieces:
         """Build the trees, and choose the values of parameters that are "auto"; see `Pieces.choose`."""
         checked = estimator.parameters.check(estimator)
         params, scaled, vectors = estimator._settled_params(checked, X, Y, sample_weight, costs, report)
-        task = _task(scaled.X, Y, sample_weight, costs, params, None, vectors, report)
+        task = _task(_examples(scaled, Y, sample_weight), costs, params, None, vectors, report)
         choice = {
             "C": np.float64(params["C"]),
             "prune": np.float64(params["prune"]),
             "by_row": np.bool_(params["normalize"]),
             "max_leaf": np.int64(params["max_leaf"]),
+            "measurements": np.bool_(params["measurements"]),
             **task.trees(),
         }
         if scaled.columns is not None:
@@ -118,7 +119,7 @@ class TreePieces:
 
 
 def fitted_trees(
-    X: csr_array | NDArray[Any],
+    scaled: ScaledFeatures | ScaledTable,
     Y: csr_array,
     sample_weight: NDArray[np.float32] | None,
     costs: LabelCosts | None,
@@ -131,10 +132,11 @@ def fitted_trees(
     The result is the same as the result of the function `fit_tree` of the Rust core.
     """
     job = (params["n_jobs"], report)
-    if folder_of(X) is None:
+    examples = _examples(scaled, Y, sample_weight)
+    if folder_of(scaled.X) is None:
         factors = None if costs is None else (costs.positive, costs.negative)
-        return _core.fit_tree((X, Y, sample_weight), factors, params, vectors, job)
-    task = _task(X, Y, sample_weight, costs, params, None, vectors, report)
+        return _core.fit_tree(*examples, factors, params, vectors, job)
+    task = _task(examples, costs, params, None, vectors, report)
     before = done = 0
 
     def count(now: int) -> None:
@@ -151,6 +153,33 @@ def fitted_trees(
     return attributes | {"path_weight_": path_weight}, cut, n_iter, n_unfinished
 
 
+# X, Y and the weights of the rows or None; and the shift and the scale of each column of a dense X, or None.
+_Examples = tuple[
+    tuple[csr_array | NDArray[Any], csr_array, NDArray[np.float32] | None],
+    tuple[NDArray[np.float64], NDArray[np.float64]] | None,
+]
+
+
+def core_examples(
+    X: csr_array | NDArray[Any],
+    columns: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
+    Y: csr_array,
+    sample_weight: NDArray[np.float32] | None,
+) -> _Examples:
+    """Return a training set for the core, which scales the columns of a dense X itself."""
+    if isinstance(X, np.ndarray):
+        return (core_table(X), Y, sample_weight), columns
+    return (scaled_columns(X, columns), Y, sample_weight), None
+
+
+def _examples(
+    scaled: ScaledFeatures | ScaledTable, Y: csr_array, sample_weight: NDArray[np.float32] | None
+) -> _Examples:
+    """Return a training set for the core. The columns of a sparse X are already scaled."""
+    columns = scaled.columns if isinstance(scaled, ScaledTable) else None
+    return core_examples(scaled.X, columns, Y, sample_weight)
+
+
 def _columns(choice: Arrays) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
     """Return the shift and the scale of each column, or None if columns are not scaled."""
     return (choice["shift"], choice["scale"]) if "shift" in choice else None
@@ -163,14 +192,13 @@ def _params(estimator: LabelTreeClassifier, choice: Arrays) -> dict[str, Any]:
         "prune": float(choice["prune"]),
         "normalize": bool(choice["by_row"]),
         "max_leaf": int(choice["max_leaf"]),
+        "measurements": bool(choice["measurements"]),
     }
     return estimator._core_params(estimator.parameters.check(estimator) | settled)
 
 
 def _task(
-    X: csr_array | NDArray[Any],
-    Y: csr_array,
-    sample_weight: NDArray[np.float32] | None,
+    examples: _Examples,
     costs: LabelCosts | None,
     params: dict[str, Any],
     choice: Arrays | None,
@@ -179,8 +207,8 @@ def _task(
 ) -> _core.TreeTask:
     job = (params["n_jobs"], lambda _: report(0))
     return _core.TreeTask(
-        (X, Y, sample_weight),
-        original_rows(X, normalize=params["normalize"], job=job),
+        *examples,
+        original_rows(examples[0][0], normalize=params["normalize"], job=job),
         None if costs is None else (costs.positive, costs.negative),
         params,
         None if choice is None else _trees(choice),

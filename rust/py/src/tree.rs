@@ -2,18 +2,22 @@
 //! the scorer of the trees.
 
 use crate::arrays::handed;
-use crate::csr::{Examples, PyCsr, PyFactors, Unchecked};
+use crate::csr::{PyCsr, PyFactors, Unchecked, values};
 use crate::held::{Held, HeldHalf};
 use crate::linear::{loss, scaled_columns};
 use crate::params::Named;
 use crate::run::Job;
 use crate::scorer::{Scorer, Source};
-use manylabel_base::Error;
+use crate::table::{PyColumns, PyTableOrCsr, TableOrCsr, slices};
+use manylabel_base::{Error, Watch};
 use manylabel_linear::dismec::{self, Solver, Targets};
 use manylabel_score::Model;
+use manylabel_sparse::TableRows;
 use manylabel_tree::{
-    Arrays, Checked, Combine, Link, Negatives, Params, Precision, Scaling, Weights, WeightsOwned,
+    Arrays, Checked, Combine, Link, Negatives, Params, Precision, Rows, Scaling, Weights,
+    WeightsOwned,
 };
+use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -57,7 +61,7 @@ pub(crate) fn checked(params: &Named<'_>) -> PyResult<Checked> {
         ],
     )?;
     crate::params::from_named!(params, Params {
-        n_trees, branching, max_leaf, beam, balanced;
+        n_trees, branching, max_leaf, beam, balanced, measurements;
         linear,
         negatives,
         combine,
@@ -65,8 +69,36 @@ pub(crate) fn checked(params: &Named<'_>) -> PyResult<Checked> {
     })
 }
 
-/// Fits label trees. `vectors`, if given, has the vector of each label that has a row. `factors`, if given, has
-/// the factors of the costs of each label.
+/// X, Y and the weights of the rows or None.
+pub(crate) type TreeExamples<'py> = (
+    PyTableOrCsr<'py>,
+    PyCsr<'py>,
+    Option<PyReadonlyArray1<'py, f32>>,
+);
+
+/// Returns the rows of X for a fit. Sparse rows are copied, and dense rows are read from X. `columns`, if given, has the shift and the scale of each column of a dense X. If `unit` is true, rows are scaled to
+/// unit length.
+///
+/// # Errors
+///
+/// Returns the errors of [`TableRows::new`] and [`Rows::copied`].
+pub(crate) fn rows<'a>(
+    x: TableOrCsr<'a>,
+    columns: Option<(&[f64], &[f64])>,
+    unit: bool,
+    watch: &Watch,
+) -> Result<Rows<'a>, Error> {
+    match x {
+        TableOrCsr::Csr(x) => Rows::copied(x.sparse()?, unit),
+        TableOrCsr::Table(x) => {
+            let rows = TableRows::exact(x, columns, unit, watch)?;
+            Ok(Rows::Dense(rows))
+        }
+    }
+}
+
+/// Fits label trees. `columns`, if given, has the shift and the scale of each column of a dense X. `vectors`, if given, has
+/// the vector of each label that has a row. `factors`, if given, has the factors of the costs of each label.
 ///
 /// Returns a tuple:
 ///
@@ -77,14 +109,17 @@ pub(crate) fn checked(params: &Named<'_>) -> PyResult<Checked> {
 #[pyfunction]
 pub(crate) fn fit_tree<'py>(
     py: Python<'py>,
-    examples: Examples<'py>,
+    examples: TreeExamples<'py>,
+    columns: Option<PyColumns<'py>>,
     factors: Option<PyFactors<'py>>,
     params: Named<'py>,
     vectors: Option<PyCsr<'py>>,
     job: Job,
 ) -> PyResult<(Bound<'py, PyDict>, Option<f32>, u32, usize)> {
     let params = checked(&params)?;
-    let (x, y, sample_weight) = examples.unchecked()?;
+    let (x, y, sample_weight) = &examples;
+    let (x, y) = (x.arrays()?, y.unchecked("Y")?);
+    let (columns, sample_weight) = (slices(columns.as_ref())?, values(sample_weight.as_ref())?);
     let vectors = vectors
         .as_ref()
         .map(|vectors| vectors.unchecked("label_vectors"));
@@ -97,7 +132,8 @@ pub(crate) fn fit_tree<'py>(
             factors: factors.as_deref(),
         };
         let vectors = vectors.map(Unchecked::to_owned).transpose()?;
-        params.fit(x.sparse()?, targets, sample_weight, vectors, watch)
+        let rows = rows(x, columns, params.normalizes(), watch)?;
+        params.fit_rows(rows, targets, sample_weight, vectors, watch)
     })?;
     let path_weight = match model.combine {
         Combine::Product { path_weight } => path_weight,
@@ -109,7 +145,8 @@ pub(crate) fn fit_tree<'py>(
     Ok((arrays, cut, n_iter, n_unfinished))
 }
 
-/// Adds labels to fitted label trees. The parameter `max_leaf` is the largest number of labels that a leaf can
+/// Adds labels to fitted label trees. `columns`, if given, has the shift and the scale of each column of a dense X. The
+/// parameter `max_leaf` is the largest number of labels that a leaf can
 /// have afterwards.
 ///
 /// Returns a tuple:
@@ -121,13 +158,16 @@ pub(crate) fn fit_tree<'py>(
 pub(crate) fn tree_add_labels<'py>(
     py: Python<'py>,
     model: PyTree,
-    examples: Examples<'py>,
+    examples: TreeExamples<'py>,
+    columns: Option<PyColumns<'py>>,
     factors: Option<PyFactors<'py>>,
     params: Named<'py>,
     job: Job,
 ) -> PyResult<(Bound<'py, PyDict>, u32, usize)> {
     let params = checked(&params)?;
-    let (x, y, sample_weight) = examples.unchecked()?;
+    let (x, y, sample_weight) = &examples;
+    let (x, y) = (x.arrays()?, y.unchecked("Y")?);
+    let (columns, sample_weight) = (slices(columns.as_ref())?, values(sample_weight.as_ref())?);
     let factors = factors.map(|factors| factors.to_owned()).transpose()?;
     let grown = job.run(py, |watch| {
         let y = y.to_labels()?;
@@ -135,7 +175,8 @@ pub(crate) fn tree_add_labels<'py>(
             labels: y.view(),
             factors: factors.as_deref(),
         };
-        params.add_labels(&model.arrays(), x.sparse()?, targets, sample_weight, watch)
+        let rows = rows(x, columns, params.normalizes(), watch)?;
+        params.add_labels(&model.arrays(), &rows, targets, sample_weight, watch)
     })?;
     let (n_iter, n_unfinished) = (grown.n_iter, grown.n_unfinished);
     Ok((arrays(py, grown)?, n_iter, n_unfinished))

@@ -1,16 +1,17 @@
 //! Defines the Python functions that fit label trees in pieces.
 
 use crate::arrays::{I64s, handed};
-use crate::csr::{Examples, PyCsr, PyFactors, Unchecked};
+use crate::csr::{PyCsr, PyFactors, Unchecked, values};
 use crate::error::to_py;
 use crate::params::Named;
 use crate::pieces::PyPrepared;
 use crate::run::Job;
-use crate::tree::{arrays, checked};
+use crate::table::{PyColumns, PyTable, PyTableOrCsr, TableOrCsr, slices};
+use crate::tree::{TreeExamples, arrays, checked, rows};
 use manylabel_base::{Error, collected, copied, few};
 use manylabel_linear::dismec::{Factors, Targets};
-use manylabel_sparse::{CsrOwned, LabelsOwned, Stored};
-use manylabel_tree::{Combine, Piece, States, Task, TreeArrays, Trees, joined};
+use manylabel_sparse::{LabelsOwned, Stored};
+use manylabel_tree::{Combine, Piece, Rows, States, Task, TreeArrays, Trees, joined};
 use numpy::{Element, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -19,25 +20,24 @@ use self_cell::self_cell;
 
 /// What a task borrows.
 struct Owner {
-    /// The rows that are stored on disk, or a copy of the rows of X.
-    x: Rows,
+    /// The rows that are stored on disk.
+    prepared: Option<PyPrepared>,
+    /// A dense X.
+    table: Option<PyTable>,
     y: LabelsOwned,
     factors: Option<Vec<Factors>>,
     weights: Option<Vec<f32>>,
 }
 
-/// The rows of a training set, already scaled.
-enum Rows {
-    Stored(PyPrepared),
-    Copied(CsrOwned),
-}
+/// A task that borrows its data from one owner.
+type BorrowedTask<'a> = Task<'a, 'a>;
 
 self_cell!(
     struct Cell {
         owner: Owner,
 
         #[not_covariant]
-        dependent: Task,
+        dependent: BorrowedTask,
     }
 );
 
@@ -117,15 +117,17 @@ fn dict_of(py: Python<'_>, piece: Piece) -> PyResult<Bound<'_, PyDict>> {
 
 #[pymethods]
 impl TreeTask {
-    /// Prepares a training set. `prepared` has the rows of X that `scale_rows` has written, with all columns, or
-    /// None to copy the rows of X. `trees` has the arrays that [`trees`](Self::trees) returns, or None to grow
+    /// Prepares a training set. `columns`, if given, has the shift and the scale of each column of a dense X. `prepared`
+    /// has the rows of X that `scale_rows` has written, with all columns, or
+    /// None to use the rows of X. `trees` has the arrays that [`trees`](Self::trees) returns, or None to grow
     /// trees. `vectors`, if given, has the vectors of the labels from which trees are grown. `factors`, if
     /// given, has the factors of the costs of each label.
     #[new]
     #[allow(clippy::too_many_arguments, reason = "they are the data of a fit")]
     fn new(
         py: Python<'_>,
-        examples: Examples<'_>,
+        examples: TreeExamples<'_>,
+        columns: Option<PyColumns<'_>>,
         prepared: Option<PyPrepared>,
         factors: Option<PyFactors<'_>>,
         params: Named<'_>,
@@ -133,9 +135,15 @@ impl TreeTask {
         vectors: Option<PyCsr<'_>>,
         job: Job,
     ) -> PyResult<Self> {
-        let normalize: bool = params.get("normalize")?;
         let params = checked(&params)?;
-        let (x, y, weights) = examples.unchecked()?;
+        let (x, y, weights) = examples;
+        let (table, csr) = match x {
+            PyTableOrCsr::Table(x) => (Some(x), None),
+            PyTableOrCsr::Csr(x) => (None, Some(x)),
+        };
+        let csr = csr.as_ref().map(|x| x.unchecked("X")).transpose()?;
+        let (y, weights) = (y.unchecked("Y")?, values(weights.as_ref())?);
+        let columns = slices(columns.as_ref())?;
         let factors = factors.map(|factors| factors.to_owned()).transpose()?;
         let vectors = vectors
             .as_ref()
@@ -145,10 +153,8 @@ impl TreeTask {
         let cell = job.run(py, |watch| {
             let weights = weights.map(|weights| copied("number of rows", weights));
             let owner = Owner {
-                x: match prepared {
-                    Some(rows) => Rows::Stored(rows),
-                    None => Rows::Copied(x.sparse()?.to_owned(normalize)?),
-                },
+                prepared,
+                table,
                 y: y.to_labels()?,
                 factors,
                 weights: weights.transpose()?,
@@ -158,21 +164,22 @@ impl TreeTask {
                 None => Trees::Grow(vectors.map(Unchecked::to_owned).transpose()?),
             };
             Cell::try_new(owner, |owner| {
-                let x = match &owner.x {
-                    Rows::Stored(rows) => rows.view()?.x,
-                    Rows::Copied(rows) => rows.view(),
+                let x = match (&owner.prepared, &owner.table, csr) {
+                    (Some(rows), ..) => Rows::Sparse(Stored::Borrowed(rows.view()?.x)),
+                    (None, Some(x), _) => rows(
+                        TableOrCsr::Table(x.view()),
+                        columns,
+                        params.normalizes(),
+                        watch,
+                    )?,
+                    (None, None, Some(x)) => Rows::copied(x.sparse()?, params.normalizes())?,
+                    (None, None, None) => unreachable!("X is dense or sparse"),
                 };
                 let targets = Targets {
                     labels: owner.y.view(),
                     factors: owner.factors.as_deref(),
                 };
-                params.task(
-                    Stored::Borrowed(x),
-                    targets,
-                    owner.weights.as_deref(),
-                    trees,
-                    watch,
-                )
+                params.task(x, targets, owner.weights.as_deref(), trees, watch)
             })
         })?;
         Ok(Self(cell))

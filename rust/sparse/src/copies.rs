@@ -26,7 +26,7 @@ impl CsrRef<'_> {
     /// matrix: there is no file for memory beyond the limit, or the matrix is not larger than a [portion](budget::portion)
     /// of the limit.
     pub fn room_for_copies(self) -> Option<usize> {
-        let n_entries = self.indices().len();
+        let n_entries = self.n_entries(0, self.n_rows());
         let size = n_entries.saturating_mul(size_of::<u32>() + size_of::<f32>());
         let is_large = budget::portion().is_some_and(|bytes| bytes < size);
         is_large.then(|| n_entries / rayon::current_num_threads())

@@ -5,7 +5,7 @@
 //! memory: the operating system writes their pages to the files and reads them again. The values are the same as
 //! in an owned copy, bit for bit.
 
-use crate::{CsrOwned, CsrView, Index, Value};
+use crate::{CsrOwned, CsrView, FullRows, Index, Value};
 use manylabel_base::range::same;
 use manylabel_base::{Error, Watch, collected, filled};
 
@@ -16,9 +16,12 @@ const ROWS_PER_STEP: usize = 4096;
 #[derive(Debug, Clone, Copy)]
 pub struct CsrRef<'a> {
     indptr: &'a [usize],
+    /// The columns of all rows, row after row, or the columns of each row if `is_full` is true.
     indices: &'a [u32],
     values: &'a [f32],
     n_cols: usize,
+    /// Whether all values of all rows are stored.
+    is_full: bool,
 }
 
 impl<'a> CsrRef<'a> {
@@ -49,7 +52,20 @@ impl<'a> CsrRef<'a> {
             indices,
             values,
             n_cols,
+            is_full: false,
         })
+    }
+
+    /// Borrows a matrix of which all values are stored. `columns` has the numbers of all columns.
+    #[inline]
+    pub(crate) fn full(indptr: &'a [usize], columns: &'a [u32], values: &'a [f32]) -> Self {
+        Self {
+            indptr,
+            indices: columns,
+            values,
+            n_cols: columns.len(),
+            is_full: true,
+        }
     }
 
     /// Returns the number of rows.
@@ -72,8 +88,8 @@ impl<'a> CsrRef<'a> {
         self.indptr[first + n_rows] - self.indptr[first]
     }
 
-    /// Returns the columns of all rows, row after row.
-    pub fn indices(&self) -> &'a [u32] {
+    /// Returns the columns of all rows, row after row. The matrix must not be that of [`FullRows`].
+    pub(crate) fn indices(&self) -> &'a [u32] {
         self.indices
     }
 
@@ -85,7 +101,12 @@ impl<'a> CsrRef<'a> {
     #[inline]
     pub fn row(&self, row: usize) -> (&'a [u32], &'a [f32]) {
         let range = self.indptr[row]..self.indptr[row + 1];
-        (&self.indices[range.clone()], &self.values[range])
+        let columns = if self.is_full {
+            self.indices
+        } else {
+            &self.indices[range.clone()]
+        };
+        (columns, &self.values[range])
     }
 }
 
@@ -105,6 +126,8 @@ pub struct CsrMut<'a> {
 pub enum Stored<'a> {
     /// A matrix in memory.
     Owned(CsrOwned),
+    /// A dense matrix in memory, which is read like a sparse one.
+    Full(FullRows),
     /// A matrix whose arrays belong to the caller.
     Borrowed(CsrRef<'a>),
 }
@@ -115,6 +138,7 @@ impl Stored<'_> {
     pub fn view(&self) -> CsrRef<'_> {
         match self {
             Self::Owned(x) => x.view(),
+            Self::Full(x) => x.view(),
             Self::Borrowed(x) => *x,
         }
     }
@@ -128,6 +152,23 @@ impl Stored<'_> {
     pub fn row(&self, row: usize) -> (&[u32], &[f32]) {
         self.view().row(row)
     }
+
+    /// Appends a column that is 1 in every row.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if the result does not fit in memory, and [`Error::Param`] if the matrix is borrowed.
+    pub fn append_ones(&mut self) -> Result<(), Error> {
+        match self {
+            Self::Owned(x) => x.append_ones(),
+            Self::Full(x) => x.append_ones(),
+            Self::Borrowed(_) => Err(Error::Param {
+                name: "X",
+                expected: "stored with a column of ones",
+                got: "borrowed rows".into(),
+            }),
+        }
+    }
 }
 
 impl CsrOwned {
@@ -139,6 +180,7 @@ impl CsrOwned {
             indices: &self.indices,
             values: &self.values,
             n_cols: self.n_cols,
+            is_full: false,
         }
     }
 }

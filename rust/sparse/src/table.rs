@@ -4,11 +4,12 @@
 //! Fits on dense features read X block by block through these types. X itself is never copied.
 
 use crate::standardize::Entries;
-use crate::{ColumnScaling, from_half};
+use crate::{ColumnScaling, FullRows, from_half};
 use manylabel_base::range::same;
-use manylabel_base::{Error, Watch, collected, filled};
+use manylabel_base::{Error, Watch, collected, extend, filled, reserved};
 use manylabel_simd::wide;
 use ndarray::{ArrayView2, Axis, Slice};
+use std::iter::repeat_n;
 use std::ops::Range;
 
 /// Number of rows that are read between two checks for a stop request.
@@ -81,6 +82,14 @@ struct Columns {
     high: Vec<f32>,
     low: Vec<f32>,
     scale: Vec<f32>,
+}
+
+/// How columns are scaled.
+#[derive(Debug)]
+enum Scaling {
+    Single(Columns),
+    /// The shift and the scale of each column. Scaled values are rounded once, to single precision.
+    Double(Vec<(f64, f64)>),
 }
 
 impl Columns {
@@ -240,7 +249,7 @@ fn read<T: Cell, U>(
 pub struct TableRows<'a> {
     table: Table<'a>,
     /// The scaling of each column, if columns are scaled.
-    columns: Option<Columns>,
+    columns: Option<Scaling>,
     /// For each row, two numbers by which its values are divided, if rows are scaled to unit length; see
     /// [`CsrView::row_divisors`](crate::CsrView::row_divisors).
     divisors: Option<Vec<(f64, f64)>>,
@@ -266,9 +275,8 @@ impl<'a> TableRows<'a> {
         watch: &Watch,
     ) -> Result<Self, Error> {
         let columns = columns.map(|(shift, scale)| {
-            same("column shifts", table.n_cols(), shift.len())?;
-            same("column scales", table.n_cols(), scale.len())?;
-            Columns::new(shift, scale)
+            same_columns(&table, (shift, scale))?;
+            Columns::new(shift, scale).map(Scaling::Single)
         });
         let columns = columns.transpose()?;
         let divisors = if unit {
@@ -288,6 +296,29 @@ impl<'a> TableRows<'a> {
         })
     }
 
+    /// Prepares rows without a column of ones as [`new`](Self::new) does, except that columns are scaled in double
+    /// precision. Scaled values have the same bits as those of a sparse matrix, but reading takes longer.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`new`](Self::new).
+    pub fn exact(
+        table: Table<'a>,
+        columns: Option<(&[f64], &[f64])>,
+        unit: bool,
+        watch: &Watch,
+    ) -> Result<Self, Error> {
+        let double = columns.map(|(shift, scale)| {
+            same_columns(&table, (shift, scale))?;
+            let pairs = shift.iter().copied().zip(scale.iter().copied());
+            collected("number of columns", pairs).map(Scaling::Double)
+        });
+        Ok(Self {
+            columns: double.transpose()?,
+            ..Self::new(table, None, unit, false, watch)?
+        })
+    }
+
     /// Returns the number of rows.
     pub fn n_rows(&self) -> usize {
         self.table.n_rows()
@@ -296,6 +327,27 @@ impl<'a> TableRows<'a> {
     /// Returns the number of columns, including the column of ones.
     pub fn dim(&self) -> usize {
         self.table.n_cols() + usize::from(self.ones)
+    }
+
+    /// Copies the rows with the given numbers, in the given order.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if there is not enough memory.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a row is out of range.
+    pub fn copy(&self, rows: &[u32]) -> Result<FullRows, Error> {
+        const WHAT: &str = "number of values of some rows";
+        let dim = self.dim();
+        let size = rows.len().saturating_mul(dim.saturating_add(1));
+        let mut values = reserved(WHAT, size)?; // the solver may append a column of ones
+        extend(WHAT, &mut values, repeat_n(0.0, rows.len() * dim))?;
+        for (&row, out) in rows.iter().zip(values.chunks_mut(dim.max(1))) {
+            self.read(row as usize..row as usize + 1, out);
+        }
+        FullRows::new(values, rows.len(), dim)
     }
 
     /// Writes a block of rows to `out`, row after row; shape (rows, [`dim`](Self::dim)).
@@ -312,14 +364,18 @@ impl<'a> TableRows<'a> {
             }
         }
         with_table!(&self.table, |x| match (&self.columns, &self.divisors) {
-            (Some(columns), _) if x.strides()[1] == 1 => {
+            (Some(Scaling::Double(columns)), _) => read(x, rows, dim, out, |value, _, col| {
+                let (shift, scale) = columns[col];
+                ((value.wide() - shift) * scale) as f32
+            }),
+            (Some(Scaling::Single(columns)), _) if x.strides()[1] == 1 => {
                 for (row, out) in rows.zip(out.chunks_mut(dim)) {
                     let values = x.row(row);
                     let values = values.to_slice().expect("the stride is 1");
                     scale_row(values, columns, out);
                 }
             }
-            (Some(columns), _) => read(x, rows, dim, out, |value, _, col| {
+            (Some(Scaling::Single(columns)), _) => read(x, rows, dim, out, |value, _, col| {
                 columns.apply(value, col)
             }),
             (None, Some(divisors)) => read(x, rows, dim, out, |value, row, _| {
@@ -328,6 +384,16 @@ impl<'a> TableRows<'a> {
             (None, None) => read(x, rows, dim, out, |value, _, _| value.wide() as f32),
         });
     }
+}
+
+/// Checks that there are a shift and a scale for each column.
+///
+/// # Errors
+///
+/// Returns [`Error::Shape`] if there are not.
+fn same_columns(table: &Table<'_>, (shift, scale): (&[f64], &[f64])) -> Result<(), Error> {
+    same("column shifts", table.n_cols(), shift.len())?;
+    same("column scales", table.n_cols(), scale.len())
 }
 
 /// Scales the values of a contiguous row.

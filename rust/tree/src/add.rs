@@ -20,13 +20,14 @@ use crate::held::{rows_of_nodes, textbook};
 use crate::model::{ChunkOwned, Model};
 use crate::node::{Desk, Examples, Relay, effort};
 use crate::params::{Checked, Precision};
+use crate::rows::Rows;
 use crate::weights::WeightsOwned;
 use manylabel_base::range::{same, same_rows};
 use manylabel_base::{
     Error, Spare, Watch, collected, copied, extend, filled, parts, push, reserved,
 };
 use manylabel_linear::dismec::{Factors, Outputs, Targets};
-use manylabel_sparse::{CsrOwned, Sparse};
+use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 use std::sync::atomic::AtomicUsize;
 
@@ -92,7 +93,7 @@ impl Checked {
     ///
     /// The rows are sent down the trees twice: as in a prediction, to choose the leaves, and as in a fit, to
     /// choose the negative rows. A classifier takes as much time as in a fit, except that a label with rows
-    /// outside of its leaf is not fitted together with others. The memory is a copy of `x`, up to 72 bytes for
+    /// outside of its leaf is not fitted together with others. The memory is up to 72 bytes for
     /// each row and tree, times `beam`, the rows and new weights of up to four leaves for each thread, and the
     /// returned model.
     ///
@@ -107,13 +108,14 @@ impl Checked {
     pub fn add_labels<'a>(
         &self,
         model: &Arrays<'_>,
-        x: Sparse<'_>,
+        x: &Rows<'_>,
         y: impl Into<Targets<'a>>,
         weights: Option<&[f32]>,
         watch: &Watch,
     ) -> Result<Model, Error> {
         model.check()?;
-        same("columns of X", model.n_features, x.n_cols())?;
+        let x = x.view();
+        same("columns of X", model.n_features, x.n_features())?;
         let y = checked(y.into())?;
         same_rows(x.n_rows(), y.labels.ones.n_rows(), weights, None)?;
         let n_labels = model.n_labels.saturating_add(y.labels.ones.n_cols);
@@ -125,14 +127,12 @@ impl Checked {
         }
         let params = &self.0;
         let linear = params.linear.clone().check()?;
-        let x = x.to_owned(params.linear.normalize)?;
-        watch.step(0)?;
         let outputs = outputs(y.labels, y.factors)?;
         let rows_of_label = &outputs.rows_of_label;
         let leaves_of_rows = |reach| {
             let mut beams = Beams::at_roots(x.n_rows(), model.n_trees())?;
             while beams.has_inner(model) {
-                beams = beams.step(x.view(), model, reach, watch)?;
+                beams = beams.step(x, model, reach, watch)?;
             }
             Ok(beams)
         };
@@ -155,10 +155,10 @@ impl Checked {
             &routed,
             &outputs,
             Examples {
-                x: x.view(),
+                x,
                 weights,
                 linear: &linear,
-                effort: effort(model.n_trees(), x.view()),
+                effort: effort(model.n_trees(), params.measurements),
             },
             watch,
         )?;
@@ -266,7 +266,7 @@ fn fit_all(
     places: &[Place],
     routed: &CsrOwned,
     labels: &Outputs,
-    examples: Examples<'_>,
+    examples: Examples<'_, '_>,
     watch: &Watch,
 ) -> Result<Vec<Joined>, Error> {
     let mut tasks: Vec<Task<'_>> = Vec::new();
@@ -349,7 +349,7 @@ impl Task<'_> {
         n_old: usize,
         routed: &[u32],
         labels: &Outputs,
-        examples: &Examples<'_>,
+        examples: &Examples<'_, '_>,
         desk: &mut Desk,
         watch: &Watch,
     ) -> Result<Vec<Joined>, Error> {
@@ -557,6 +557,7 @@ fn widened(model: &Arrays<'_>, leaf: usize, joined: &[Joined]) -> Result<ChunkOw
 mod tests {
     use super::*;
     use crate::params::{Combine, Params};
+    use crate::rows::Rows;
     use manylabel_sparse::CsrView;
 
     /// Parameters of trees with two leaves of two labels.
@@ -590,11 +591,12 @@ mod tests {
             n_cols: 4,
         };
         let y = by_label.transpose()?;
+        let rows = Rows::copied(eye.into(), true)?;
         let watch = Watch::new();
         let grown =
             params(max_leaf)
                 .check()?
-                .add_labels(&model.arrays(), eye.into(), &y, None, &watch)?;
+                .add_labels(&model.arrays(), &rows, &y, None, &watch)?;
         let n_seen = rows_of_labels.iter().filter(|rows| !rows.is_empty());
         assert_eq!(watch.done(), n_seen.count());
         Ok((model, grown))

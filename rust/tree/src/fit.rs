@@ -16,6 +16,7 @@ use crate::grow::Forest;
 use crate::model::Model;
 use crate::params::{Checked, Combine};
 use crate::probability::Link;
+use crate::rows::{Rows, RowsRef};
 use crate::task::Trees;
 use crate::walk::{NODES, Visit, Walk};
 use crate::weights::WeightsOwned;
@@ -24,7 +25,7 @@ use manylabel_base::{
     Error, Spare, Watch, collected, copied, extend, filled, parts, push, reserved,
 };
 use manylabel_linear::dismec::{Factors, Loss, Outputs, Targets};
-use manylabel_sparse::{CsrOwned, CsrRef, Labels, Sparse, Stored};
+use manylabel_sparse::{CsrOwned, Labels, Sparse};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -93,13 +94,31 @@ impl Checked {
         &self,
         x: Sparse<'_>,
         y: impl Into<Targets<'a>>,
-        weights: Option<&[f32]>,
+        weights: Option<&'a [f32]>,
         vectors: Option<CsrOwned>,
         watch: &Watch,
     ) -> Result<Model, Error> {
         let y = checked(y.into())?;
         same_rows(x.n_rows(), y.labels.ones.n_rows(), weights, None)?;
-        let x = Stored::Owned(x.to_owned(self.0.linear.normalize)?);
+        let x = Rows::copied(x, self.0.linear.normalize)?;
+        self.fit_rows(x, y, weights, vectors, watch)
+    }
+
+    /// Fits trees to rows that are already scaled, or that are scaled when they are read. The other arguments are those of
+    /// [`fit`](Self::fit). Dense rows are copied only node by node.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`fit`](Self::fit).
+    pub fn fit_rows<'a>(
+        &self,
+        x: Rows<'_>,
+        y: impl Into<Targets<'a>>,
+        weights: Option<&'a [f32]>,
+        vectors: Option<CsrOwned>,
+        watch: &Watch,
+    ) -> Result<Model, Error> {
+        let y = y.into();
         let mut task = self.task(x, y, weights, Trees::Grow(vectors), watch)?;
         while !task.nodes().is_empty() {
             let level = task.fit(task.nodes(), watch)?;
@@ -269,7 +288,7 @@ impl Beams {
     /// stop.
     pub(crate) fn step(
         &self,
-        x: CsrRef<'_>,
+        x: RowsRef<'_, '_>,
         model: &Arrays<'_>,
         reach: Reach,
         watch: &Watch,
@@ -281,12 +300,25 @@ impl Beams {
             watch.step(0)?;
             let rows = group * ROWS_AT_ONCE..((group + 1) * ROWS_AT_ONCE).min(n_rows);
             spare.with(
-                || Ok(Walk::default()),
-                |walk| {
+                || Ok((Walk::default(), Vec::new())),
+                |(walk, dense)| {
                     walk.clear();
+                    if let RowsRef::Dense(x) = x {
+                        *dense = filled("features of some rows", 0.0, rows.len() * x.dim())?;
+                        x.read(rows.clone(), dense);
+                    }
                     for (at, row) in (0..).zip(rows.clone()) {
-                        let (cols, values) = x.row(row);
-                        walk.add_row(cols.iter().copied(), values.iter().copied())?;
+                        match x {
+                            RowsRef::Sparse(x) => {
+                                let (cols, values) = x.row(row);
+                                walk.add_row(cols.iter().copied(), values.iter().copied())?;
+                            }
+                            RowsRef::Dense(x) => {
+                                let first = (row - rows.start) * x.dim();
+                                let values = dense[first..first + x.dim()].iter().copied();
+                                walk.add_row(0..x.dim() as u32, values)?;
+                            }
+                        }
                         walk.resume(self.row(row), at * self.n_trees as u32)?;
                     }
                     match reach {

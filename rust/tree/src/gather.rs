@@ -3,7 +3,7 @@
 //! The remaining columns are renumbered from 0. A node has few rows, and these rows have few features. So the
 //! vectors of the solver are short for most nodes.
 
-use manylabel_base::{Error, filled, push, reserved};
+use manylabel_base::{Error, collected, filled, push, reserved};
 use manylabel_sparse::{CsrOwned, CsrRef};
 
 /// The name of copied entries in error messages.
@@ -32,6 +32,19 @@ impl Columns {
         Ok(Self {
             new: filled("number of features", ABSENT, n_columns)?,
             kept: Vec::new(),
+        })
+    }
+
+    /// Returns a value as after a copy that has all columns.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if memory is short.
+    pub(crate) fn all(n_columns: usize) -> Result<Self, Error> {
+        let all = || collected("number of features", 0..n_columns as u32);
+        Ok(Self {
+            new: all()?,
+            kept: all()?,
         })
     }
 

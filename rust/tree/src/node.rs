@@ -3,27 +3,28 @@
 //! The outputs of an inner node are its children, and the outputs of a leaf are its labels. Each output has a
 //! linear classifier. The rows of the node are copied once for all outputs.
 //!
-//! The rows of a node have entries in few of the features. The columns of the copy are renumbered without the
+//! Sparse rows of a node have entries in few of the features. The columns of the copy are renumbered without the
 //! empty columns. So the vectors of the solver are short and stay in cache.
 
 use crate::carry::renumbered;
 use crate::gather::Columns;
 use crate::grow::Forest;
 use crate::model::ChunkOwned;
+use crate::rows::RowsRef;
 use manylabel_base::{Error, Watch, collected, extend, few, filled, push, reserved};
 use manylabel_linear::dismec::{
     Block, Carry, Checked, Effort, Factors, Forgotten, Outputs, Solution,
 };
-use manylabel_sparse::{CsrOwned, CsrRef};
+use manylabel_sparse::{CsrOwned, Stored};
 
 /// The name of the rows of a node in error messages.
 const ROWS: &str = "rows of a node";
 
 /// The training rows and the parameters of the solver. All nodes use the same ones.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Examples<'a> {
-    /// The training rows, already scaled; (`n_rows`, `n_features`).
-    pub(crate) x: CsrRef<'a>,
+pub(crate) struct Examples<'a, 'x> {
+    /// The training rows; (`n_rows`, `n_features`).
+    pub(crate) x: RowsRef<'a, 'x>,
     /// The weights of the rows; `None` if all weights are 1.
     pub(crate) weights: Option<&'a [f32]>,
     /// The parameters of the linear classifiers.
@@ -32,15 +33,10 @@ pub(crate) struct Examples<'a> {
     pub(crate) effort: &'a Effort,
 }
 
-/// The settings for blocks were chosen for text. If more than one in this many values of X are not zero, X is treated as
-/// measurements, as by `prune="auto"`. Then more rows that a label does not have matter: on diatoms (371 features), the
-/// precision at 1 rises from 15 to 69 with the settings of `DiSMEC`.
-const MEASUREMENTS: usize = 8;
-
-/// Returns the settings of the solver for rare labels in the nodes of `n_trees` trees.
-pub(crate) fn effort(n_trees: usize, x: CsrRef<'_>) -> &'static Effort {
-    let n_entries = x.n_entries(0, x.n_rows());
-    if n_entries / x.n_cols().max(1) > x.n_rows() / MEASUREMENTS {
+/// Returns the settings of the solver for rare labels in the nodes of `n_trees` trees. The settings for blocks were chosen
+/// for texts; see [`Params::measurements`](crate::Params::measurements).
+pub(crate) fn effort(n_trees: usize, measurements: bool) -> &'static Effort {
+    if measurements {
         &Effort::FULL
     } else if n_trees > 1 {
         &Effort::OF_ONE_OF_SEVERAL_BLOCKS
@@ -51,9 +47,9 @@ pub(crate) fn effort(n_trees: usize, x: CsrRef<'_>) -> &'static Effort {
 
 /// The training set, the trees and the parameters. All nodes use the same ones.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Training<'a> {
+pub(crate) struct Training<'a, 'x> {
     /// The training rows and the parameters of the solver.
-    pub(crate) examples: Examples<'a>,
+    pub(crate) examples: Examples<'a, 'x>,
     /// The rows that have each label, the rows for which it is unknown, and the factors of the labels.
     pub(crate) labels: &'a Outputs,
     /// The trees.
@@ -102,7 +98,7 @@ pub(crate) struct Probe<'a> {
 /// for each row and each feature of the training set.
 #[derive(Debug)]
 pub(crate) struct Desk {
-    /// Copies rows with renumbered columns.
+    /// Copies sparse rows with renumbered columns. Dense rows keep all columns.
     columns: Columns,
     /// The position of each row of the node among the rows of the node. The entries of other rows are not
     /// valid.
@@ -115,9 +111,12 @@ impl Desk {
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if memory is short.
-    pub(crate) fn new(x: CsrRef<'_>) -> Result<Self, Error> {
+    pub(crate) fn new(x: RowsRef<'_, '_>) -> Result<Self, Error> {
         Ok(Self {
-            columns: Columns::new(x.n_cols())?,
+            columns: match x {
+                RowsRef::Sparse(x) => Columns::new(x.n_cols())?,
+                RowsRef::Dense(x) => Columns::all(x.dim())?,
+            },
             place: filled("number of rows", 0, x.n_rows())?,
         })
     }
@@ -140,7 +139,7 @@ impl Desk {
     /// memory is short. Returns [`Error::Stopped`] if the caller requested a stop.
     pub(crate) fn fit(
         &mut self,
-        training: &Training<'_>,
+        training: &Training<'_, '_>,
         node: usize,
         routed: &[u32],
         probe: Option<Probe<'_>>,
@@ -154,7 +153,7 @@ impl Desk {
             chunk: ChunkOwned::new(
                 &solution.weights,
                 self.columns.kept(),
-                training.examples.x.n_cols(),
+                training.examples.x.n_features(),
             )?,
             intercept: solution.intercept,
             n_unfinished: solution.n_iter.iter().filter(unfinished).count(),
@@ -176,7 +175,7 @@ impl Desk {
     /// Returns the same errors as [`fit`](Self::fit).
     pub(crate) fn solve(
         &mut self,
-        examples: &Examples<'_>,
+        examples: &Examples<'_, '_>,
         mut outputs: Outputs,
         routed: &[u32],
         probe: Option<Probe<'_>>,
@@ -204,24 +203,44 @@ impl Desk {
             collected(ROWS, of_rows)
         });
         let weights = weights.transpose()?;
-        let x = self.columns.gather(examples.x, rows.iter().copied())?;
-        let probe = match probe {
-            Some(probe) => Some(self.probe(examples.x, &rows, probe)?),
-            None => None,
+        let held_out = probe.map(|probe| self.held_out(&rows, probe));
+        let held_out = held_out.transpose()?;
+        let scored = probe.map(|probe| {
+            let scored = probe.scored.iter().map(|&at| probe.held_out[at as usize]);
+            collected(ROWS, scored)
+        });
+        let scored = scored.transpose()?;
+        let n_features = examples.x.n_features();
+        let (x, scored) = match examples.x {
+            RowsRef::Sparse(x) => {
+                let copy = self.columns.gather(x, rows.iter().copied())?;
+                let scored = scored.map(|rows| self.columns.gather_known(x, rows.into_iter()));
+                (Stored::Owned(copy), scored.transpose()?.map(Stored::Owned))
+            }
+            RowsRef::Dense(x) => {
+                let scored = scored.map(|rows| x.copy(&rows));
+                (
+                    Stored::Full(x.copy(&rows)?),
+                    scored.transpose()?.map(Stored::Full),
+                )
+            }
         };
         let start = match &relay.from {
-            Some(states) => Some(self.start(states, &rows, &outputs, examples.x.n_cols())?),
+            Some(states) => Some(self.start(states, &rows, &outputs, n_features)?),
             None => None,
         };
+        let forgotten = held_out.as_deref().zip(scored.as_ref());
+        let forgotten = forgotten.map(|(rows, scored)| Forgotten {
+            rows,
+            scored: scored.view(),
+        });
         let block = Block {
             start,
             carries: relay.carries,
             x,
             outputs,
             weights: weights.as_deref(),
-            forgotten: probe
-                .as_ref()
-                .map(|(rows, scored)| Forgotten { rows, scored }),
+            forgotten,
         };
         let mut solution = examples.linear.fit_block(block, examples.effort, watch)?;
         let kept = self.columns.kept();
@@ -229,7 +248,7 @@ impl Desk {
             *state = match state {
                 Carry::Duals(_) => renumbered(state, |&(place, _)| Some(rows[place as usize])),
                 Carry::Weights(_) => renumbered(state, |&(column, _)| {
-                    let intercept = examples.x.n_cols() as u32;
+                    let intercept = n_features as u32;
                     Some(kept.get(column as usize).copied().unwrap_or(intercept))
                 }),
             }?;
@@ -308,29 +327,20 @@ impl Desk {
         Ok(placed)
     }
 
-    /// Selects the held-out rows of a node and copies the rows that the node scores.
-    ///
-    /// The first result has the positions of the held-out rows among `rows`, the rows of the node. This
-    /// list is empty if all rows of the node are held out. The second result has the rows that the node
-    /// scores, with the columns of the last copy.
+    /// Returns the positions of the held-out rows among `rows`, the rows of the node. The list is empty if all rows of
+    /// the node are held out.
     ///
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if memory is short.
-    fn probe(
-        &self,
-        x: CsrRef<'_>,
-        rows: &[u32],
-        probe: Probe<'_>,
-    ) -> Result<(Vec<u32>, CsrOwned), Error> {
+    fn held_out(&self, rows: &[u32], probe: Probe<'_>) -> Result<Vec<u32>, Error> {
         let is_here = |&&row: &&u32| rows.binary_search(&row).is_ok();
         let here = probe.held_out.iter().filter(is_here);
         let mut here = collected(ROWS, here.map(|&row| self.place[row as usize]))?;
         if here.len() == rows.len() {
             here.clear(); // the weights need at least one other row
         }
-        let scored = probe.scored.iter().map(|&at| probe.held_out[at as usize]);
-        Ok((here, self.columns.gather_known(x, scored)?))
+        Ok(here)
     }
 }
 
@@ -344,7 +354,7 @@ impl Desk {
 /// # Errors
 ///
 /// Returns [`Error::TooLarge`] if memory is short.
-fn outputs(training: &Training<'_>, node: usize) -> Result<Outputs, Error> {
+fn outputs(training: &Training<'_, '_>, node: usize) -> Result<Outputs, Error> {
     let Training { labels, forest, .. } = training;
     let children = forest.children(node);
     let groups: Vec<&[u32]> = if children.is_empty() {

@@ -13,12 +13,13 @@ use crate::held::{HeldOut, rows_of_nodes, textbook};
 use crate::model::Model;
 use crate::node::{Desk, Examples, Fitted, Probe, Relay, Training, effort};
 use crate::params::{Checked, Combine, Negatives, Params};
+use crate::rows::Rows;
 use crate::vectors::{label_vectors, unit_vectors};
 use crate::weights::WeightsOwned;
 use manylabel_base::range::{ensure, same, same_rows};
 use manylabel_base::{Error, Spare, Watch, collected, copied, extend, filled, parts, push};
 use manylabel_linear::dismec::{self, Loss, Outputs, Solver, Targets};
-use manylabel_sparse::{CsrOwned, Labels, Stored};
+use manylabel_sparse::{CsrOwned, Labels};
 use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
@@ -281,11 +282,10 @@ impl Piece {
 
 /// A training set, its trees, and the levels that are complete.
 #[derive(Debug)]
-pub struct Task<'a> {
+pub struct Task<'a, 'x> {
     params: Params,
     linear: dismec::Checked,
-    /// The rows, already scaled.
-    x: Stored<'a>,
+    x: Rows<'x>,
     y: Labels<'a>,
     weights: Option<&'a [f32]>,
     outputs: Outputs,
@@ -304,20 +304,20 @@ pub struct Task<'a> {
 }
 
 impl Checked {
-    /// Prepares a training set, to fit trees level by level. `x` must be scaled already if `normalize` is true.
+    /// Prepares a training set, to fit trees level by level. Sparse rows must be scaled already if `normalize` is true.
     ///
     /// # Errors
     ///
     /// Returns the same errors as [`fit`](Self::fit). Also returns [`Error::Param`] if the given trees are not
     /// the trees of a fit.
-    pub fn task<'a>(
+    pub fn task<'a, 'x>(
         &self,
-        x: Stored<'a>,
+        x: Rows<'x>,
         y: Targets<'a>,
         weights: Option<&'a [f32]>,
         trees: Trees,
         watch: &Watch,
-    ) -> Result<Task<'a>, Error> {
+    ) -> Result<Task<'a, 'x>, Error> {
         let Targets {
             labels: y, factors, ..
         } = crate::fit::checked(y)?;
@@ -353,7 +353,7 @@ impl Checked {
         let is_fast =
             params.linear.solver == Solver::Fast && params.linear.loss == Loss::SquaredHinge;
         let carried = if params.n_trees > 1 && is_fast {
-            let n_weights = x.view().n_cols() + usize::from(params.linear.fit_intercept);
+            let n_weights = x.view().n_features() + usize::from(params.linear.fit_intercept);
             Some(Carried::new(n_labels, x.view().n_rows(), n_weights)?)
         } else {
             None
@@ -362,7 +362,7 @@ impl Checked {
             linear: params.linear.clone().check()?,
             model: empty(
                 &forest,
-                x.view().n_cols(),
+                x.view().n_features(),
                 n_labels,
                 (combine, params.linear.loss),
             )?,
@@ -381,7 +381,7 @@ impl Checked {
     }
 }
 
-impl Task<'_> {
+impl Task<'_, '_> {
     /// Returns the first node of each level, and the number of nodes.
     pub fn levels(&self) -> &[usize] {
         &self.forest.levels
@@ -426,7 +426,7 @@ impl Task<'_> {
                 x: self.x.view(),
                 weights: self.weights,
                 linear: &self.linear,
-                effort: effort(self.params.n_trees, self.x.view()),
+                effort: effort(self.params.n_trees, self.params.measurements),
             },
             labels: &self.outputs,
             forest: &self.forest,

@@ -6,9 +6,12 @@
 //! sums of all labels are the sparse product `Yᵀ X`. It is computed label by label.
 
 use crate::gather::Columns;
+use crate::rows::RowsRef;
 use manylabel_base::range::same;
-use manylabel_base::{Error, Spare, Watch, collected, copied, extend, parts, push, reserved};
-use manylabel_sparse::{CsrOwned, CsrRef};
+use manylabel_base::{
+    Error, Spare, Watch, collected, copied, extend, filled, parts, push, reserved,
+};
+use manylabel_sparse::{CsrOwned, CsrRef, TableRows};
 use rayon::prelude::*;
 
 /// The number of labels in a unit of work of a thread.
@@ -44,28 +47,42 @@ struct Part {
 ///
 /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the caller requested a stop.
 pub(crate) fn label_vectors(
-    x: CsrRef<'_>,
+    x: RowsRef<'_, '_>,
     rows_of_label: &CsrOwned,
     held: &[u32],
     labels: &[u32],
     watch: &Watch,
 ) -> Result<CsrOwned, Error> {
     let is_used = |row: &u32| held.binary_search(row).is_err();
+    let rows_of = |label: &u32| {
+        let all = rows_of_label.row(*label as usize).0;
+        let used = all.iter().copied().filter(is_used);
+        let used: Vec<u32> = collected(ROWS, used)?;
+        if used.is_empty() {
+            return copied(ROWS, all);
+        }
+        Ok(used)
+    };
+    let n_features = x.n_features();
     let spare = Spare::default();
     let found = parts(labels.par_chunks(LABELS_AT_ONCE).map(|labels| {
+        let columns = || match x {
+            RowsRef::Sparse(_) => Columns::new(n_features),
+            RowsRef::Dense(_) => Columns::all(n_features),
+        };
         spare.with(
-            || Ok((Columns::new(x.n_cols())?, Vec::new())),
+            || Ok((columns()?, Vec::new())),
             |(columns, sums)| {
                 watch.step(0)?;
                 let mut part = Part::default();
-                let rows_of = |label: &u32| {
-                    let all = rows_of_label.row(*label as usize).0;
-                    let used = all.iter().copied().filter(is_used);
-                    let used: Vec<u32> = collected(ROWS, used)?;
-                    if used.is_empty() {
-                        return copied(ROWS, all);
+                let x = match x {
+                    RowsRef::Sparse(x) => x,
+                    RowsRef::Dense(x) => {
+                        for label in labels {
+                            add_dense_label(x, &rows_of(label)?, columns, sums, &mut part)?;
+                        }
+                        return Ok(part);
                     }
-                    Ok(used)
                 };
                 let Some(room) = x.room_for_copies() else {
                     for label in labels {
@@ -92,7 +109,7 @@ pub(crate) fn label_vectors(
         indptr: reserved("number of labels", labels.len() + 1)?,
         indices: reserved(ENTRIES, size)?,
         values: reserved(ENTRIES, size)?,
-        n_cols: x.n_cols(),
+        n_cols: n_features,
     };
     all.indptr.push(0);
     for part in found {
@@ -160,9 +177,44 @@ fn add_label(
     for (&col, &value) in rows.indices.iter().zip(&rows.values) {
         sums[col as usize] += f64::from(value);
     }
+    push_sums(columns, sums, part)
+}
+
+/// Appends the vector of a label as [`add_label`] does, from dense rows. `columns` has all columns.
+///
+/// # Errors
+///
+/// Returns [`Error::TooLarge`] if memory is short.
+fn add_dense_label(
+    x: &TableRows<'_>,
+    rows: &[u32],
+    columns: &Columns,
+    sums: &mut Vec<f64>,
+    part: &mut Part,
+) -> Result<(), Error> {
+    let mut values = filled(ENTRIES, 0.0f32, x.dim())?;
+    sums.clear();
+    extend(ENTRIES, sums, std::iter::repeat_n(0.0, x.dim()))?;
+    for &row in rows {
+        let row = row as usize;
+        x.read(row..row + 1, &mut values);
+        for (sum, &value) in sums.iter_mut().zip(&values) {
+            *sum += f64::from(value);
+        }
+    }
+    push_sums(columns, sums, part)
+}
+
+/// Scales the sum of the rows of a label to unit length and appends it. The sum has one entry for each column in
+/// `columns`.
+///
+/// # Errors
+///
+/// Returns [`Error::TooLarge`] if memory is short.
+fn push_sums(columns: &Columns, sums: &[f64], part: &mut Part) -> Result<(), Error> {
     let norm = sums.iter().map(|sum| sum * sum).sum::<f64>().sqrt();
     if norm > 0.0 && norm.is_finite() {
-        for (&col, &sum) in columns.kept().iter().zip(&*sums) {
+        for (&col, &sum) in columns.kept().iter().zip(sums) {
             let value = (sum / norm) as f32;
             if value != 0.0 {
                 push(ENTRIES, &mut part.cols, col)?;
@@ -205,13 +257,13 @@ mod tests {
             values: vec![1.0; 3],
             n_cols: 3,
         };
-        let found =
-            label_vectors(x.view(), &rows_of_label, &[], &[0, 2], &Watch::new()).expect("small");
+        let x = RowsRef::Sparse(x.view());
+        let found = label_vectors(x, &rows_of_label, &[], &[0, 2], &Watch::new()).expect("small");
         assert_eq!(found.row(0), (&[0, 1][..], &[0.6, 0.8][..]));
         assert_eq!(found.row(1), (&[2][..], &[1.0][..]));
         // Row 0 is left out of label 0. Row 2 is the only row of label 2.
         let held = [0, 2];
-        let found = label_vectors(x.view(), &rows_of_label, &held, &[0, 2], &Watch::new());
+        let found = label_vectors(x, &rows_of_label, &held, &[0, 2], &Watch::new());
         let found = found.expect("small");
         assert_eq!(found.row(0), (&[1][..], &[1.0][..]));
         assert_eq!(found.row(1), (&[2][..], &[1.0][..]));

@@ -13,15 +13,16 @@ use super::unseen::Unseen;
 use super::{Effort, Outputs, active, optimum};
 use crate::panel::{LANES, Lanes, times_panel};
 use manylabel_base::{Error, Watch, collected, few, filled, parts};
-use manylabel_sparse::CsrOwned;
+use manylabel_sparse::{CsrOwned, CsrRef, Stored};
 use rayon::prelude::*;
 
 /// The rows and labels of one block.
 #[derive(Debug)]
 pub struct Block<'a> {
     /// The rows of the block, already scaled; shape (`n_rows`, `n_columns`). Every column must have at
-    /// least one entry. The column of ones for the intercept is not included.
-    pub x: CsrOwned,
+    /// least one stored value. The column of ones for the intercept is not included. The rows must not be
+    /// [borrowed](Stored::Borrowed).
+    pub x: Stored<'a>,
     /// The rows that have each label, the rows for which it is unknown, and its factors.
     pub outputs: Outputs,
     /// The weights of the rows; all > 0. `None` gives every row the weight 1.
@@ -47,7 +48,7 @@ pub struct Forgotten<'a> {
     /// The rows of the block that are left out, in increasing order.
     pub rows: &'a [u32],
     /// The rows to score. They have the same columns as [`Block::x`].
-    pub scored: &'a CsrOwned,
+    pub scored: CsrRef<'a>,
 }
 
 /// The fitted weights of a block.
@@ -95,7 +96,7 @@ impl Checked {
         let scored = forgotten.filter(|forgotten| forgotten.scored.n_rows() > 0);
         let unseen = scored.map(|forgotten| Unseen::of_rows(&problem, forgotten.rows));
         let others_dot = scored.map(|forgotten| {
-            let rows = forgotten.scored.view();
+            let rows = forgotten.scored;
             problem.common.others_dots(rows, &problem.mean)
         });
         let fit = Fit {
@@ -168,7 +169,7 @@ struct Fit<'a> {
     columns: Columns<'a>,
     /// The rows to score, and the rows to which the copy of the weights is not fitted; `None` if there
     /// are no rows to score.
-    scored: Option<(&'a CsrOwned, Unseen)>,
+    scored: Option<(CsrRef<'a>, Unseen)>,
     /// The dot product of each row to score and the mean row without common features; see `Common`.
     others_dot: Vec<f32>,
     /// The workspaces of the solvers.
@@ -268,8 +269,8 @@ impl Fit<'_> {
             return Ok(Vec::new());
         };
         let mut scores = filled("number of rows", Lanes::default(), scored.n_rows())?;
-        let (of_features, intercept) = weights.split_at(scored.n_cols);
-        times_panel(scored.view(), 0, of_features, &mut scores);
+        let (of_features, intercept) = weights.split_at(scored.n_cols());
+        times_panel(*scored, 0, of_features, &mut scores);
         if let Some(intercept) = intercept.first() {
             for scores in &mut scores {
                 scores.add_scaled(1.0, intercept);
@@ -342,7 +343,7 @@ mod tests {
         let fit = |rows, start, carries, fills_panels| {
             let (x, outputs) = data(rows);
             let block = Block {
-                x,
+                x: Stored::Owned(x),
                 outputs,
                 weights: None,
                 forgotten: None,

@@ -162,7 +162,7 @@ impl<'a> Problem<'a> {
         // With hashed features, many columns have no entries. Such columns are dropped, so that
         // they take no time in the solvers.
         let features = x.drop_empty_columns()?;
-        let problem = Self::of_rows(x, y.to_outputs()?, weights, params, watch)?;
+        let problem = Self::of_rows(Stored::Owned(x), y.to_outputs()?, weights, params, watch)?;
         Ok(Self {
             features,
             n_features,
@@ -179,18 +179,17 @@ impl<'a> Problem<'a> {
     ///
     /// Returns the same errors as [`new`](Self::new).
     pub(crate) fn of_rows(
-        mut x: CsrOwned,
+        mut x: Stored<'a>,
         outputs: Outputs,
         weights: Option<&[f32]>,
         params: &super::Params,
         watch: &Watch,
     ) -> Result<Self, Error> {
-        let n_features = x.n_cols;
+        let n_features = x.view().n_cols();
         let features = collected("number of features", 0..n_features as u32)?;
         if params.fit_intercept {
             x.append_ones()?;
         }
-        let x = Stored::Owned(x);
         Self::of_stored(x, (features, n_features), outputs, weights, params, watch)
     }
 
@@ -266,20 +265,21 @@ impl<'a> Problem<'a> {
             });
         }
         watch.step(0)?;
-        let Stored::Owned(x) = &self.x else {
-            return Err(Error::Param {
-                name: "X",
-                expected: "stored with its transpose, because some labels are frequent",
-                got: "rows only".into(),
-            });
-        };
-        // Without a file for memory beyond the limit, one pass in any order is faster.
-        let xt = match budget::portion() {
-            Some(_) => x.view().transposed(watch)?,
-            None => x.transpose()?,
+        let xt = match (&self.x, budget::portion()) {
+            (Stored::Owned(x), Some(_)) => Stored::Owned(x.view().transposed(watch)?),
+            // Without a file for memory beyond the limit, one pass in any order is faster.
+            (Stored::Owned(x), None) => Stored::Owned(x.transpose()?),
+            (Stored::Full(x), _) => Stored::Full(x.transpose(watch)?),
+            (Stored::Borrowed(_), _) => {
+                return Err(Error::Param {
+                    name: "X",
+                    expected: "stored with its transpose, because some labels are frequent",
+                    got: "rows only".into(),
+                });
+            }
         };
         watch.step(0)?;
-        self.columns_of(Stored::Owned(xt))
+        self.columns_of(xt)
     }
 
     /// Returns the training set by column, given the transpose of its rows.

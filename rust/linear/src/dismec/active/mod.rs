@@ -534,7 +534,7 @@ mod tests {
     use crate::dismec::targets::Outputs;
     use crate::dismec::{Params, problem::Problem};
     use fastrand::Rng;
-    use manylabel_sparse::CsrOwned;
+    use manylabel_sparse::{CsrOwned, Stored};
 
     /// Rows of `n_features` features, and forty labels. Label i has i + 2 rows, and one of them is unknown for some
     /// labels.
@@ -636,6 +636,7 @@ mod tests {
             let watch = Watch::new();
             let mut kept_x = x;
             kept_x.drop_empty_columns().expect("small");
+            let kept_x = Stored::Owned(kept_x);
             let problem = Problem::of_rows(kept_x, outputs, None, &params, &watch).expect("small");
             let mut space = Workspace::new(&problem).expect("small");
             let labels: Vec<u32> = (0..GROUP as u32).collect();

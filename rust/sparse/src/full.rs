@@ -1,0 +1,138 @@
+//! Defines [`FullRows`], a dense matrix that functions for sparse rows can read.
+
+use crate::CsrRef;
+use manylabel_base::{Error, Watch, budget, collected, extend, filled};
+
+/// The name of values in error messages.
+const VALUES: &str = "number of values of some rows";
+
+/// Number of rows and columns of a block that is transposed at once. Two blocks fit in the first-level cache.
+const BLOCK: usize = 32;
+
+/// A dense matrix in row-major order. [`view`](Self::view) returns it as a sparse matrix of which all values are stored,
+/// including zeros. The numbers of the columns are stored once for all rows, so a value takes 4 bytes.
+#[derive(Debug)]
+pub struct FullRows {
+    /// The position in `values` after the last value of each row, with a leading 0.
+    indptr: Vec<usize>,
+    /// The numbers of all columns.
+    columns: Vec<u32>,
+    values: Vec<f32>,
+}
+
+impl FullRows {
+    /// Takes `n_rows` rows of `n_cols` values.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if there is not enough memory for the numbers of rows and columns.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `values` has another length.
+    pub fn new(values: Vec<f32>, n_rows: usize, n_cols: usize) -> Result<Self, Error> {
+        assert_eq!(values.len(), n_rows * n_cols, "number of values");
+        let ends = (0..=n_rows).map(|row| row * n_cols);
+        Ok(Self {
+            indptr: collected("number of rows", ends)?,
+            columns: collected("number of columns", 0..n_cols as u32)?,
+            values,
+        })
+    }
+
+    /// Returns the number of rows.
+    fn n_rows(&self) -> usize {
+        self.indptr.len() - 1
+    }
+
+    /// Borrows the matrix.
+    #[inline]
+    pub fn view(&self) -> CsrRef<'_> {
+        CsrRef::full(&self.indptr, &self.columns, &self.values)
+    }
+
+    /// Appends a column that is 1 in every row. If `values` has capacity for one more value in each row, it needs no
+    /// memory.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if the result does not fit in memory. The matrix is then unchanged.
+    pub fn append_ones(&mut self) -> Result<(), Error> {
+        let (n_rows, n_cols) = (self.n_rows(), self.columns.len());
+        let wider = Self::new(Vec::new(), 0, n_cols + 1)?;
+        let ends = (0..=n_rows).map(|row| row * (n_cols + 1));
+        let ends = collected("number of rows", ends)?;
+        extend(VALUES, &mut self.values, std::iter::repeat_n(1.0, n_rows))?;
+        // Row by row from the last, values move to the right.
+        for row in (0..n_rows).rev() {
+            let from = row * n_cols;
+            self.values.copy_within(from..from + n_cols, from + row);
+            self.values[from + row + n_cols] = 1.0;
+        }
+        (self.indptr, self.columns) = (ends, wider.columns);
+        Ok(())
+    }
+
+    /// Returns the transpose.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if it does not fit in memory, and [`Error::Stopped`] if the caller requested a stop.
+    pub fn transpose(&self, watch: &Watch) -> Result<Self, Error> {
+        let (n_rows, n_cols) = (self.n_rows(), self.columns.len());
+        let mut values = filled(VALUES, 0.0, self.values.len())?;
+        // If the transpose may be in a file, one pass over the rows writes only as many columns as fit in memory.
+        let at_once = budget::portion().unwrap_or(usize::MAX) / size_of::<f32>() / n_rows.max(1);
+        for first_col in (0..n_cols).step_by(at_once.max(BLOCK)) {
+            let end_col = first_col.saturating_add(at_once.max(BLOCK)).min(n_cols);
+            for first in (0..n_rows).step_by(BLOCK) {
+                watch.step(0)?;
+                let rows = first..(first + BLOCK).min(n_rows);
+                for first in (first_col..end_col).step_by(BLOCK) {
+                    for col in first..(first + BLOCK).min(end_col) {
+                        for row in rows.clone() {
+                            values[col * n_rows + row] = self.values[row * n_cols + col];
+                        }
+                    }
+                }
+            }
+        }
+        Self::new(values, n_cols, n_rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_ones_and_the_transpose() {
+        for (n_rows, n_cols) in [(0, 3), (1, 1), (5, 2), (70, 33), (3, 0)] {
+            let value = |row: usize, col: usize| (100 * row + col) as f32;
+            let cells = (0..n_rows * n_cols).map(|at| value(at / n_cols, at % n_cols));
+            let mut x = FullRows::new(cells.collect(), n_rows, n_cols).expect("small");
+            let columns: Vec<u32> = (0..=n_cols as u32).collect();
+            for row in 0..n_rows {
+                let expected: Vec<f32> = (0..n_cols).map(|col| value(row, col)).collect();
+                assert_eq!(x.view().row(row), (&columns[..n_cols], &expected[..]));
+            }
+            x.append_ones().expect("small");
+            let view = x.view();
+            assert_eq!((view.n_rows(), view.n_cols()), (n_rows, n_cols + 1));
+            let transpose = x.transpose(&Watch::new()).expect("small");
+            let transpose = transpose.view();
+            assert_eq!(
+                (transpose.n_rows(), transpose.n_cols()),
+                (n_cols + 1, n_rows)
+            );
+            for row in 0..n_rows {
+                let mut expected: Vec<f32> = (0..n_cols).map(|col| value(row, col)).collect();
+                expected.push(1.0);
+                assert_eq!(view.row(row), (&columns[..], &expected[..]));
+                let of_transpose: Vec<f32> =
+                    (0..=n_cols).map(|col| transpose.row(col).1[row]).collect();
+                assert_eq!(of_transpose, expected);
+            }
+        }
+    }
+}
