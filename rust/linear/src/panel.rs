@@ -117,8 +117,8 @@ pub(crate) fn times_panel(x: CsrRef<'_>, first: usize, p: &[Lanes], out: &mut [L
             dense_rows_times_panel(std::array::from_fn(|i| x.row(first + i).1), p, out);
             continue;
         }
-        for (i, out) in out.iter_mut().enumerate() {
-            let (cols, vals) = x.row(first + i);
+        let rows = x.rows(first..first + out.len());
+        for (out, (cols, vals)) in out.iter_mut().zip(rows) {
             *out = row_times_panel(cols, vals, p);
         }
     }

@@ -8,6 +8,7 @@
 use crate::{CsrOwned, CsrView, FullRows, Index, Value};
 use manylabel_base::range::same;
 use manylabel_base::{Error, Watch, collected, filled};
+use std::ops::Range;
 
 /// The number of rows between two checks for a stop request of the caller.
 const ROWS_PER_STEP: usize = 4096;
@@ -16,12 +17,13 @@ const ROWS_PER_STEP: usize = 4096;
 #[derive(Debug, Clone, Copy)]
 pub struct CsrRef<'a> {
     indptr: &'a [usize],
-    /// The columns of all rows, row after row, or the columns of each row if `is_full` is true.
+    /// The columns of all rows, row after row, or the columns of each row if all values are stored.
     indices: &'a [u32],
     values: &'a [f32],
     n_cols: usize,
-    /// Whether all values of all rows are stored.
-    is_full: bool,
+    /// The position in `indices` of the first column of a row is its position in `values` & `mask`: all bits are set, or
+    /// none if `indices` has the columns of each row. This takes fewer instructions than a branch.
+    mask: usize,
 }
 
 impl<'a> CsrRef<'a> {
@@ -52,7 +54,7 @@ impl<'a> CsrRef<'a> {
             indices,
             values,
             n_cols,
-            is_full: false,
+            mask: usize::MAX,
         })
     }
 
@@ -64,7 +66,7 @@ impl<'a> CsrRef<'a> {
             indices: columns,
             values,
             n_cols: columns.len(),
-            is_full: true,
+            mask: 0,
         }
     }
 
@@ -100,13 +102,27 @@ impl<'a> CsrRef<'a> {
     /// Panics if `row >= n_rows`.
     #[inline]
     pub fn row(&self, row: usize) -> (&'a [u32], &'a [f32]) {
-        let range = self.indptr[row]..self.indptr[row + 1];
-        let columns = if self.is_full {
-            self.indices
-        } else {
-            &self.indices[range.clone()]
-        };
-        (columns, &self.values[range])
+        self.entries(self.indptr[row], self.indptr[row + 1])
+    }
+
+    /// Returns the columns and values of consecutive rows, in order. This is faster than calls of [`row`](Self::row).
+    ///
+    /// # Panics
+    ///
+    /// Panics if the range ends after the last row or before it starts.
+    #[inline]
+    pub fn rows(&self, rows: Range<usize>) -> impl Iterator<Item = (&'a [u32], &'a [f32])> {
+        let x = *self;
+        let ends = self.indptr[rows.start..=rows.end].windows(2);
+        ends.map(move |ends| x.entries(ends[0], ends[1]))
+    }
+
+    /// Returns the columns and values of the row that begins and ends at the given positions.
+    #[inline]
+    fn entries(&self, begin: usize, end: usize) -> (&'a [u32], &'a [f32]) {
+        let values = &self.values[begin..end];
+        let first = begin & self.mask;
+        (&self.indices[first..first + values.len()], values)
     }
 }
 
@@ -180,7 +196,7 @@ impl CsrOwned {
             indices: &self.indices,
             values: &self.values,
             n_cols: self.n_cols,
-            is_full: false,
+            mask: usize::MAX,
         }
     }
 }

@@ -150,8 +150,9 @@ pub(crate) fn times_packed(
     (factors, offsets): (&Scores, &[f32]),
     out: &mut [Scores],
 ) {
-    for (i, out) in out.iter_mut().enumerate() {
-        let (cols, values) = x.row(first + i);
+    let rows = x.rows(first..first + out.len());
+    let rows = rows.zip(&offsets[first..first + out.len()]);
+    for (out, ((cols, values), offset)) in out.iter_mut().zip(rows) {
         // Two sums for each half, so that no addition waits for the previous addition.
         let (mut a, mut b) = (Lanes::default(), Lanes::default());
         let (mut c, mut d) = (Lanes::default(), Lanes::default());
@@ -165,8 +166,8 @@ pub(crate) fn times_packed(
         }
         a.add(&b);
         c.add(&d);
-        a.add_scaled(-offsets[first + i], &factors[0]);
-        c.add_scaled(-offsets[first + i], &factors[1]);
+        a.add_scaled(-offset, &factors[0]);
+        c.add_scaled(-offset, &factors[1]);
         *out = [a, c];
     }
 }

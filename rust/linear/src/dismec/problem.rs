@@ -115,14 +115,13 @@ impl Common {
 ///
 /// Returns [`Error::TooLarge`] if there is not enough memory.
 fn row_sums(rows: CsrRef<'_>, term: impl Fn(usize, f32) -> f32) -> Result<Vec<f32>, Error> {
-    let row = |i| {
-        let (cols, values) = rows.row(i);
+    let row = |(cols, values): (&[u32], &[f32])| {
         cols.iter()
             .zip(values)
             .map(|(&col, &value)| term(col as usize, value))
             .sum()
     };
-    collected("number of rows", (0..rows.n_rows()).map(row))
+    collected("number of rows", rows.rows(0..rows.n_rows()).map(row))
 }
 
 /// The training set by column, for the solver of frequent labels. This solver computes scores as products
@@ -359,8 +358,7 @@ fn column_sums(
     share: f64,
 ) -> Result<Vec<f32>, Error> {
     let mut sums = filled("number of features", 0.0, x.n_cols())?;
-    for (row, &cost) in cost.iter().enumerate() {
-        let (cols, values) = x.row(row);
+    for (&cost, (cols, values)) in cost.iter().zip(x.rows(0..cost.len())) {
         for (&col, &value) in cols.iter().zip(values) {
             sums[col as usize] += f64::from(cost) * term(f64::from(value));
         }
