@@ -7,7 +7,7 @@ over all threads and change little if the machine is busy. scikit-learn's `SGDCl
 `LogisticRegression` and `LinearSVC` fit one label at a time. They are fitted to a sample of labels, drawn
 evenly from the labels by frequency. Their seconds are multiplied by the number of labels over the number of
 sampled labels, and they have no P@k. If `--sampled-labels` is at least the number of labels, they are fitted
-to all labels and have P@k.
+to all labels and have P@k. Label trees, ours and those of PECOS, rank the labels that a beam search finds.
 
 The sets are:
 
@@ -260,7 +260,20 @@ def fits(system, args):
 
         estimator, parameters = OURS[system]
         model = getattr(ml, estimator)(random_state=0, n_jobs=args.threads, **parameters)
-        return lambda X, Y: model.fit(X, Y).decision_function
+        if estimator != "LabelTreeClassifier":
+            return lambda X, Y: model.fit(X, Y).decision_function
+
+        def fit(X, Y):
+            model.fit(X, Y)
+            return best_scores
+
+        def best_scores(rows):
+            """Return the scores of the best labels, which the tree finds by a beam search as PECOS does."""
+            top = model.predict_topk(rows, max(KS))
+            top.data = np.exp(top.data)  # labels that are not found have the score 0
+            return top.toarray()
+
+        return fit
     if system == "PyTorch":
         return lambda X, Y: torch_fit(X, Y, args)
     if system == "PECOS":
