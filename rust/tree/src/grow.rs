@@ -9,7 +9,7 @@ use crate::gather::Columns;
 use crate::params::Params;
 use crate::split::{mixed, split};
 use manylabel_base::{Error, Spare, Watch, collected, copied, few, filled, parts, push};
-use manylabel_sparse::CsrOwned;
+use manylabel_sparse::CsrRef;
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -73,7 +73,7 @@ impl Forest {
     /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the caller requested a
     /// stop.
     pub(crate) fn grow(
-        z: &CsrOwned,
+        z: CsrRef<'_>,
         labels: &[u32],
         params: &Params,
         watch: &Watch,
@@ -240,10 +240,11 @@ impl Wanted {
 /// # Errors
 ///
 /// Returns [`Error::TooLarge`] if memory is short.
-fn canonical_order(z: &CsrOwned, labels: &[u32]) -> Result<Vec<u32>, Error> {
+fn canonical_order(z: CsrRef<'_>, labels: &[u32]) -> Result<Vec<u32>, Error> {
     let key = |item: u32| {
         let (cols, values) = z.row(item as usize);
-        let both = cols.iter().zip(values);
+        // Rows without stored zeros have the same order.
+        let both = cols.iter().zip(values).filter(|(_, value)| **value != 0.0);
         let hash = both.fold(0, |hash, (&col, value)| {
             mixed(hash, u64::from(col) << 32 | u64::from(value.to_bits()))
         });
@@ -295,7 +296,7 @@ fn pieces<'a>(
     reason = "they are the arguments of `split` and two more"
 )]
 fn divide(
-    z: &CsrOwned,
+    z: CsrRef<'_>,
     items: &mut [u32],
     all: bool,
     n_clusters: usize,
@@ -309,11 +310,19 @@ fn divide(
         return split(z, items, n_clusters, balanced, seed, sizes, watch);
     }
     let part = spare.with(
-        || Columns::new(z.n_cols),
-        |columns| columns.gather(z.view(), items.iter().copied()),
+        || Columns::new(z.n_cols()),
+        |columns| columns.gather(z, items.iter().copied()),
     )?;
     let mut places = collected("number of labels", 0..items.len() as u32)?;
-    split(&part, &mut places, n_clusters, balanced, seed, sizes, watch)?;
+    split(
+        part.view(),
+        &mut places,
+        n_clusters,
+        balanced,
+        seed,
+        sizes,
+        watch,
+    )?;
     for place in &mut places {
         *place = items[*place as usize];
     }
@@ -325,6 +334,7 @@ fn divide(
 mod tests {
     use super::*;
     use fastrand::Rng;
+    use manylabel_sparse::CsrOwned;
 
     /// Returns random vectors of `n` labels. Each vector has two of ten features.
     fn vectors(n: usize, seed: u64) -> CsrOwned {
@@ -341,7 +351,7 @@ mod tests {
 
     /// Builds the trees over `labels`.
     fn grown(z: &CsrOwned, labels: &[u32], params: &Params) -> Forest {
-        Forest::grow(z, labels, params, &Watch::new()).expect("small")
+        Forest::grow(z.view(), labels, params, &Watch::new()).expect("small")
     }
 
     #[test]

@@ -16,7 +16,7 @@
 
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, collected, copied, extend, filled};
-use manylabel_sparse::CsrOwned;
+use manylabel_sparse::CsrRef;
 use rayon::prelude::*;
 
 /// The largest number of iterations of 2-means.
@@ -49,7 +49,7 @@ const LABELS_AT_ONCE: usize = 256;
 ///
 /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the caller requested a stop.
 pub(crate) fn split(
-    z: &CsrOwned,
+    z: CsrRef<'_>,
     items: &mut [u32],
     n_clusters: usize,
     balanced: bool,
@@ -125,7 +125,7 @@ pub(crate) fn mixed(seed: u64, step: u64) -> u64 {
 ///
 /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the caller requested a stop.
 fn halves(
-    z: &CsrOwned,
+    z: CsrRef<'_>,
     items: &[u32],
     n_left: Option<usize>,
     seed: u64,
@@ -136,7 +136,7 @@ fn halves(
     let in_parallel = stored >= PARALLEL_FROM;
     let mut rng = Rng::with_seed(seed);
     let mut sides = filled("number of labels", false, n)?;
-    let mut towards = filled("number of features", 0.0f32, z.n_cols)?;
+    let mut towards = filled("number of features", 0.0f32, z.n_cols())?;
     let (first, second) = starts(z, items, &mut rng, &mut towards);
     direction(z, (&[first], 1.0), (&[second], 1.0), &mut towards);
     let mut scores = filled("number of labels", (0.0f32, 0u32), n)?;
@@ -208,7 +208,7 @@ fn natural_cut(scores: &[(f32, u32)]) -> usize {
 /// and the order of the labels decides.
 ///
 /// `zeros` must have a 0 for each feature. It has these zeros again when the function returns.
-fn starts(z: &CsrOwned, items: &[u32], rng: &mut Rng, zeros: &mut [f32]) -> (u32, u32) {
+fn starts(z: CsrRef<'_>, items: &[u32], rng: &mut Rng, zeros: &mut [f32]) -> (u32, u32) {
     let first = items[rng.usize(..items.len())];
     let (cols, values) = z.row(first as usize);
     for (&col, &value) in cols.iter().zip(values) {
@@ -230,7 +230,7 @@ fn starts(z: &CsrOwned, items: &[u32], rng: &mut Rng, zeros: &mut [f32]) -> (u32
 
 /// Returns `z_item · towards`. Products are added in the order of the stored values.
 #[inline]
-fn dot(z: &CsrOwned, item: u32, towards: &[f32]) -> f32 {
+fn dot(z: CsrRef<'_>, item: u32, towards: &[f32]) -> f32 {
     let (cols, values) = z.row(item as usize);
     let both = cols.iter().zip(values);
     both.map(|(&col, &value)| value * towards[col as usize])
@@ -239,7 +239,7 @@ fn dot(z: &CsrOwned, item: u32, towards: &[f32]) -> f32 {
 
 /// Sets `towards` to `right_by · Σ_right z − left_by · Σ_left z`. Each of `left` and
 /// `right` is a list of labels and a factor. The formula calls the factors `left_by` and `right_by`.
-fn direction(z: &CsrOwned, left: (&[u32], f32), right: (&[u32], f32), towards: &mut [f32]) {
+fn direction(z: CsrRef<'_>, left: (&[u32], f32), right: (&[u32], f32), towards: &mut [f32]) {
     towards.fill(0.0);
     for ((items, by), sign) in [(left, -1.0), (right, 1.0)] {
         for &item in items {
@@ -261,7 +261,7 @@ fn direction(z: &CsrOwned, left: (&[u32], f32), right: (&[u32], f32), towards: &
 ///
 /// Returns [`Error::TooLarge`] if memory is short.
 fn sums(
-    z: &CsrOwned,
+    z: CsrRef<'_>,
     left: &[u32],
     right: &[u32],
     towards: &mut [f32],
@@ -300,6 +300,7 @@ fn sums(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use manylabel_sparse::CsrOwned;
 
     /// Returns the vectors of `n` labels. Label l has the two features of its group `l % 4`. It also has
     /// a small value for another feature.
@@ -323,7 +324,16 @@ mod tests {
         for seed in 0..20 {
             let mut items: Vec<u32> = (0..40).collect();
             let mut sizes = Vec::new();
-            split(&z, &mut items, 4, true, seed, &mut sizes, &Watch::new()).expect("small");
+            split(
+                z.view(),
+                &mut items,
+                4,
+                true,
+                seed,
+                &mut sizes,
+                &Watch::new(),
+            )
+            .expect("small");
             assert_eq!(sizes, [10; 4]);
             let pure = |part: &[u32]| part.iter().all(|label| label % 4 == part[0] % 4);
             found += usize::from(items.chunks(10).all(pure));
@@ -341,7 +351,7 @@ mod tests {
                     let mut items: Vec<u32> = (0..23).collect();
                     let mut sizes = Vec::new();
                     split(
-                        &z,
+                        z.view(),
                         &mut items,
                         n_clusters,
                         balanced,

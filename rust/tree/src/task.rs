@@ -19,7 +19,7 @@ use crate::weights::WeightsOwned;
 use manylabel_base::range::{ensure, same, same_rows};
 use manylabel_base::{Error, Spare, Watch, collected, copied, extend, filled, parts, push};
 use manylabel_linear::dismec::{self, Loss, Outputs, Solver, Targets};
-use manylabel_sparse::{CsrOwned, Labels};
+use manylabel_sparse::{CsrOwned, Labels, Stored};
 use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
@@ -340,12 +340,12 @@ impl Checked {
                 let labels = (0..n_labels as u32).filter(is_seen);
                 let labels = collected("number of labels", labels)?;
                 let vectors = if let Some(vectors) = vectors {
-                    unit_vectors(vectors, labels.len())?
+                    Stored::Owned(unit_vectors(vectors, labels.len())?)
                 } else {
                     let held = held.as_ref().map_or(&[][..], |held| &held.rows);
                     label_vectors(x.view(), rows, held, &labels, watch)?
                 };
-                Forest::grow(&vectors, &labels, params, watch)?
+                Forest::grow(vectors.view(), &labels, params, watch)?
             }
         };
         let combine = params.combine.unwrap_or_else(textbook);

@@ -9,9 +9,9 @@ use crate::gather::Columns;
 use crate::rows::RowsRef;
 use manylabel_base::range::same;
 use manylabel_base::{
-    Error, Spare, Watch, collected, copied, extend, filled, parts, push, reserved,
+    Error, Spare, Tasks, Watch, collected, copied, extend, filled, parts, push, reserved,
 };
-use manylabel_sparse::{CsrOwned, CsrRef, TableRows};
+use manylabel_sparse::{CsrOwned, CsrRef, FullRows, Stored, TableRows};
 use rayon::prelude::*;
 
 /// The number of labels in a unit of work of a thread.
@@ -52,7 +52,7 @@ pub(crate) fn label_vectors(
     held: &[u32],
     labels: &[u32],
     watch: &Watch,
-) -> Result<CsrOwned, Error> {
+) -> Result<Stored<'static>, Error> {
     let is_used = |row: &u32| held.binary_search(row).is_err();
     let rows_of = |label: &u32| {
         let all = rows_of_label.row(*label as usize).0;
@@ -63,27 +63,75 @@ pub(crate) fn label_vectors(
         }
         Ok(used)
     };
-    let n_features = x.n_features();
+    match x {
+        RowsRef::Sparse(x) => sparse_vectors(x, rows_of, labels, watch).map(Stored::Owned),
+        RowsRef::Dense(x) => dense_vectors(x, rows_of, labels, watch).map(Stored::Full),
+    }
+}
+
+/// Returns the vectors of labels with dense rows. `rows_of` returns the rows of a label.
+///
+/// # Errors
+///
+/// Returns the same errors as [`label_vectors`].
+fn dense_vectors(
+    x: &TableRows<'_>,
+    rows_of: impl Fn(&u32) -> Result<Vec<u32>, Error> + Sync,
+    labels: &[u32],
+    watch: &Watch,
+) -> Result<FullRows, Error> {
+    let dim = x.dim();
+    let mut values = filled(ENTRIES, 0.0, labels.len().saturating_mul(dim))?;
+    let units = values.par_chunks_mut(LABELS_AT_ONCE * dim.max(1));
+    units
+        .zip(labels.par_chunks(LABELS_AT_ONCE))
+        .try_each(|(out, labels)| {
+            watch.step(0)?;
+            let mut of_row = filled(ENTRIES, 0.0f32, dim)?;
+            let mut sums = filled(ENTRIES, 0.0f64, dim)?;
+            for (label, out) in labels.iter().zip(out.chunks_mut(dim)) {
+                sums.fill(0.0);
+                for row in rows_of(label)? {
+                    x.read(row as usize..row as usize + 1, &mut of_row);
+                    for (sum, &value) in sums.iter_mut().zip(&of_row) {
+                        *sum += f64::from(value);
+                    }
+                }
+                if let Some(norm) = norm(&sums) {
+                    for (out, sum) in out.iter_mut().zip(&sums) {
+                        *out = (sum / norm) as f32;
+                    }
+                }
+            }
+            Ok(())
+        })?;
+    FullRows::new(values, labels.len(), dim)
+}
+
+/// Returns the norm of a sum of rows, or `None` if it is 0 or not finite.
+fn norm(sums: &[f64]) -> Option<f64> {
+    let norm = sums.iter().map(|sum| sum * sum).sum::<f64>().sqrt();
+    (norm > 0.0 && norm.is_finite()).then_some(norm)
+}
+
+/// Returns the vectors of labels with sparse rows. `rows_of` returns the rows of a label.
+///
+/// # Errors
+///
+/// Returns the same errors as [`label_vectors`].
+fn sparse_vectors(
+    x: CsrRef<'_>,
+    rows_of: impl Fn(&u32) -> Result<Vec<u32>, Error> + Sync,
+    labels: &[u32],
+    watch: &Watch,
+) -> Result<CsrOwned, Error> {
     let spare = Spare::default();
     let found = parts(labels.par_chunks(LABELS_AT_ONCE).map(|labels| {
-        let columns = || match x {
-            RowsRef::Sparse(_) => Columns::new(n_features),
-            RowsRef::Dense(_) => Columns::all(n_features),
-        };
         spare.with(
-            || Ok((columns()?, Vec::new())),
+            || Ok((Columns::new(x.n_cols())?, Vec::new())),
             |(columns, sums)| {
                 watch.step(0)?;
                 let mut part = Part::default();
-                let x = match x {
-                    RowsRef::Sparse(x) => x,
-                    RowsRef::Dense(x) => {
-                        for label in labels {
-                            add_dense_label(x, &rows_of(label)?, columns, sums, &mut part)?;
-                        }
-                        return Ok(part);
-                    }
-                };
                 let Some(room) = x.room_for_copies() else {
                     for label in labels {
                         let rows = rows_of(label)?;
@@ -93,7 +141,7 @@ pub(crate) fn label_vectors(
                 };
                 let mut rest = labels;
                 while !rest.is_empty() {
-                    let copies = x.copy_lists(rest.iter().map(rows_of), room, watch)?;
+                    let copies = x.copy_lists(rest.iter().map(&rows_of), room, watch)?;
                     rest = &rest[copies.len()..];
                     for (rows, copy) in copies {
                         let rows = 0..rows.len() as u32;
@@ -109,7 +157,7 @@ pub(crate) fn label_vectors(
         indptr: reserved("number of labels", labels.len() + 1)?,
         indices: reserved(ENTRIES, size)?,
         values: reserved(ENTRIES, size)?,
-        n_cols: n_features,
+        n_cols: x.n_cols(),
     };
     all.indptr.push(0);
     for part in found {
@@ -177,44 +225,8 @@ fn add_label(
     for (&col, &value) in rows.indices.iter().zip(&rows.values) {
         sums[col as usize] += f64::from(value);
     }
-    push_sums(columns, sums, part)
-}
-
-/// Appends the vector of a label as [`add_label`] does, from dense rows. `columns` has all columns.
-///
-/// # Errors
-///
-/// Returns [`Error::TooLarge`] if memory is short.
-fn add_dense_label(
-    x: &TableRows<'_>,
-    rows: &[u32],
-    columns: &Columns,
-    sums: &mut Vec<f64>,
-    part: &mut Part,
-) -> Result<(), Error> {
-    let mut values = filled(ENTRIES, 0.0f32, x.dim())?;
-    sums.clear();
-    extend(ENTRIES, sums, std::iter::repeat_n(0.0, x.dim()))?;
-    for &row in rows {
-        let row = row as usize;
-        x.read(row..row + 1, &mut values);
-        for (sum, &value) in sums.iter_mut().zip(&values) {
-            *sum += f64::from(value);
-        }
-    }
-    push_sums(columns, sums, part)
-}
-
-/// Scales the sum of the rows of a label to unit length and appends it. The sum has one entry for each column in
-/// `columns`.
-///
-/// # Errors
-///
-/// Returns [`Error::TooLarge`] if memory is short.
-fn push_sums(columns: &Columns, sums: &[f64], part: &mut Part) -> Result<(), Error> {
-    let norm = sums.iter().map(|sum| sum * sum).sum::<f64>().sqrt();
-    if norm > 0.0 && norm.is_finite() {
-        for (&col, &sum) in columns.kept().iter().zip(sums) {
+    if let Some(norm) = norm(sums) {
+        for (&col, &sum) in columns.kept().iter().zip(&*sums) {
             let value = (sum / norm) as f32;
             if value != 0.0 {
                 push(ENTRIES, &mut part.cols, col)?;
