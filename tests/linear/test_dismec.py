@@ -125,6 +125,15 @@ def test_logistic_regressions_agree_with_liblinear(planted, C, solver):
     (np.array([[0.0, 2, 2, 2], [2, 2, 2, 2], [2, 2, 2, 2]]), np.ones((3, 1), np.int8)), 1e4, False, False
 )
 @example((np.array([[3.0]]), np.ones((1, 1), np.int8)), 1e4, False, False)
+@example(  # takes 3,040 steps
+    (
+        np.array([[2.0, 2, 1, 2], [0, 0, 2, 2], *[[2, 2, 2, 2]] * 5]),
+        np.array([[1], [1], [0], [1], [1], [1], [1]], np.int8),
+    ),
+    1e4,
+    True,
+    False,
+)
 def test_the_logistic_solver_reaches_the_minimum(problem, C, fit_intercept, normalize):
     X, Y = problem
     model = DiSMECClassifier(
@@ -135,6 +144,7 @@ def test_the_logistic_solver_reaches_the_minimum(problem, C, fit_intercept, norm
         fit_intercept=fit_intercept,
         normalize=normalize,
         tol=1e-5,
+        max_iter=20_000,
     ).fit(X, Y)
     A = oracle.design(X, normalize, fit_intercept)
     for label in np.flatnonzero(Y.any(axis=0)):
