@@ -144,20 +144,51 @@ def test_same_bits_after_changes_of_labels(data):
 
 @pytest.mark.parametrize("normalize", ["rows", "columns"])
 @pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
-def test_trees_of_dense_and_sparse_rows(normalize, loss):
-    """The trees are the same, although the labels are noise. The margins differ by rounding errors."""
+@pytest.mark.parametrize("with_weights", [False, True])
+def test_trees_of_dense_and_sparse_rows(normalize, loss, with_weights):
+    """The trees are the same, although the labels are noise. The margins are the same within `tol`."""
     rng = np.random.default_rng(0)
-    X, Y = rng.random((300, 10)), rng.random((300, 24)) < 0.2
+    X, Y = rng.random((300, 10)), (rng.random((300, 24)) < 0.2).astype(float)
     X[rng.random(X.shape) < 0.1] = 0
+    X[:, 3] = 0  # a constant column
+    if normalize == "columns":
+        X[:, 4] = 1e9 + 100 * X[:, 4]
+    Y[rng.random(Y.shape) < 0.05] = np.nan
+    weights = rng.integers(0, 3, len(X)) / 2 if with_weights else None
     model = ml.LabelTreeClassifier(
-        1.0, n_trees=2, max_leaf=4, normalize=normalize, loss=loss, solver="exact", tol=1e-4, random_state=0
+        1.0,
+        n_trees=2,
+        max_leaf=4,
+        normalize=normalize,
+        loss=loss,
+        path_weight=0.5,
+        threshold="zero",
+        solver="exact",
+        tol=1e-4,
+        random_state=0,
     )
-    dense, sparse = (clone(model).fit(form(X), Y) for form in (np.asarray, csr_array))
+    dense, sparse = (clone(model).fit(form(X), Y, weights) for form in (np.asfortranarray, csr_array))
     np.testing.assert_array_equal(dense.leaf_labels_, sparse.leaf_labels_)
     np.testing.assert_allclose(dense.decision_function(X), sparse.decision_function(X), atol=1e-2)
-    changed = dense.add_labels(X, Y[:, :2]).decision_function(X)
-    expected = sparse.add_labels(csr_array(X), Y[:, :2]).decision_function(X)
-    np.testing.assert_allclose(changed, expected, atol=1e-2)
+
+    def changed(fitted, form):
+        fitted.add_labels(form(X), Y[:, :2], weights).refit_labels(form(X), Y[:, [1, 21]], [1, 21])
+        return fitted.decision_function(X)
+
+    expected = changed(sparse, csr_array)
+    np.testing.assert_allclose(changed(dense, np.asfortranarray), expected, atol=1e-2)
+
+
+@pytest.mark.parametrize("label_vectors", ["rows", "rembrandt"])
+def test_rows_of_any_length(label_vectors):
+    X, Y = clusters(600, 8, 40)
+    X = X.astype(np.float64)
+    model = ml.LabelTreeClassifier(
+        1.0, max_leaf=4, normalize="rows", label_vectors=label_vectors, random_state=0
+    )
+    expected = bits(clone(model).fit(X, Y))
+    for factor in (2.0**200, 2.0**-200):
+        assert bits(clone(model).fit(X * factor, Y)) == expected
 
 
 def test_rows_for_early_stopping_may_have_another_form(data):
@@ -180,8 +211,8 @@ def test_rows_for_early_stopping_may_have_another_form(data):
         (ml.SmoothLinkClassifier(n_features=16, n_components=2, random_state=0), 2.4),
         # These fits copy X to sparse rows in float32, which take 1 X.
         (ml.PDSparseClassifier(max_iter=1, random_state=0), 2.4),
-        # A node copies its rows in float32 twice, for rare labels and for frequent ones.
-        (ml.LabelTreeClassifier(C=1.0, random_state=0), 2.4),
+        # A node copies its rows in float32, which take 0.5 X: once, and once more for frequent labels.
+        (ml.LabelTreeClassifier(C=1.0, random_state=0), 1.9),
         (
             ml.DiSMECClassifier(1.0, loss="logistic", threshold="zero", max_iter=2, tol=10, random_state=0),
             3.4,

@@ -270,7 +270,7 @@ def fits(system, args):
         def best_scores(rows):
             """Return the scores of the best labels, which the tree finds by a beam search as PECOS does."""
             top = model.predict_topk(rows, max(KS))
-            top.data = np.exp(top.data)  # labels that are not found have the score 0
+            top.data += 1 - top.data.min()  # labels that are not found have the score 0
             return top.toarray()
 
         return fit

@@ -426,7 +426,10 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "dense": lambda: rows(
         "dense",
         {**same("fit CPU s", "memory MB", "memory / X"), **RANKING},
-        sets=["planted", "eurlex57k-512", "eurlex57k-1024", "citeulike-t-512"],
+        sets=[
+            "planted",
+            *(f"{name}-{n}" for name in ("eurlex57k", "citeulike-t", "yso-finna-en") for n in (512, 1024)),
+        ],
         sizes=True,
     ),
     "dense_forms": lambda: rows(

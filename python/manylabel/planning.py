@@ -411,7 +411,8 @@ def _advice(model: Any, is_sparse: bool, forecast: Plan, in_memory: bool) -> tup
     """Return changes that reduce the memory of a fit."""
     before = forecast.memory - forecast.fit_memory
     changes = []
-    is_mappable = isinstance(model, DiSMECClassifier | LabelTreeClassifier) and is_sparse
+    has_pieces = isinstance(model, DiSMECClassifier | LabelTreeClassifier)
+    is_mappable = has_pieces and is_sparse
     if is_mappable and in_memory:
         changes.append("memory-mapped rows: datasets.convert and datasets.open_rows")
     if forecast.budget is not None and before >= forecast.budget:
@@ -419,7 +420,7 @@ def _advice(model: Any, is_sparse: bool, forecast: Plan, in_memory: bool) -> tup
             f"a larger budget: the process uses {_megabytes(before)} before the fit, including X and Y"
         )
         return tuple(changes)
-    if is_mappable:
+    if has_pieces:
         changes.append("fit in pieces: shards.fit(..., checkpoint=...)")
     if getattr(model, "n_trees", 1) > 1:
         changes.append(f"fewer trees: n_trees < {model.n_trees}")

@@ -53,7 +53,7 @@ __all__ = ["fit", "merge"]
 _ITEMS = 1 << 22
 
 # Version of the folder format.
-_FORM = 3
+_FORM = 4
 
 # Name of the array that tells which piece of which fit a file has.
 _IDENTITY = "identity"

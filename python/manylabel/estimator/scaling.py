@@ -21,6 +21,7 @@ __all__ = [
     "inverse_deviations",
     "scaled_columns",
     "scaled_features",
+    "unit_rows",
     "unscaled_dense",
     "unscaled_rows",
     "unscaled_weights",
@@ -118,6 +119,22 @@ def scaled_columns(X: Features, columns: tuple[NDArray[np.float64], NDArray[np.f
     for first in range(0, len(X), _ROWS):
         rows = slice(first, first + _ROWS)
         out[rows] = (X[rows] - shift) * scale
+    return out
+
+
+def unit_rows(X: NDArray[Any]) -> NDArray[np.float32]:
+    """Return a copy of a dense X in C order, with rows of unit length. Rows of zeros stay as they are.
+
+    The lengths are computed in double precision, and in the same order for any memory order of X.
+    """
+    out = np.empty(X.shape, dtype=np.float32)
+    for first in range(0, len(X), _ROWS):
+        block = np.ascontiguousarray(X[first : first + _ROWS], dtype=np.float64)
+        # Rows are divided by their largest value first, so that the squares of large values are finite.
+        largest = np.abs(block).max(axis=1, initial=0.0, keepdims=True)
+        block /= np.where(largest > 0, largest, 1.0)
+        lengths = np.sqrt(np.square(block).sum(axis=1, keepdims=True))
+        out[first : first + _ROWS] = block / np.where(lengths > 0, lengths, 1.0)
     return out
 
 

@@ -444,9 +444,10 @@ def check_training_set(
             f"{target} must be an indicator matrix of shape (n_samples, n_labels)"
         )
     if dense:
-        rule = str(dense)
-        X = check_matrix(estimator, X, reset=reset, as_given="as given" in rule)
-        if "if mostly nonzero" in rule and not issparse(X) and 2 * np.count_nonzero(X) <= X.size:
+        as_given = dense in ("as given", "as given if mostly nonzero")
+        X = check_matrix(estimator, X, reset=reset, as_given=as_given)
+        may_be_zero = dense in ("if mostly nonzero", "as given if mostly nonzero")
+        if may_be_zero and not issparse(X) and 2 * np.count_nonzero(X) <= X.size:
             # scipy has no sparse arrays of float16.
             X = csr_array(X.astype(np.float32) if X.dtype == np.float16 else X)
     else:

@@ -28,6 +28,7 @@ from manylabel.estimator.scaling import (
     holds_measurements,
     scaled_columns,
     scaled_features,
+    unit_rows,
 )
 from manylabel.estimator.schema import Array, Scalar, Schema
 from manylabel.estimator.surgery import EditableLabels
@@ -70,7 +71,7 @@ _COLUMNS = ("column_shift_", "column_scale_")
 
 
 def _least_weight(params: dict[str, Any]) -> float:
-    """Return the value of `prune`. If it is "auto", it depends on X and `C`, which must be a number."""
+    """Return the value of `prune`. If it is "auto", it depends on `C`, which must be a number."""
     prune: float | str = params["prune"]
     if not isinstance(prune, str):
         return prune
@@ -379,18 +380,20 @@ class LabelTreeClassifier(EditableLabels):
 
     The result does not depend on `n_jobs`. `fit` allocates no array of shape (n_samples, n_labels). If most
     weights are not 0, each tree stores about ``n_labels * n_features`` weights. Otherwise, no array has this
-    size. Only two results are dense: the scores from
-    `decision_function` and, if Y was dense in `fit`, the predictions from `predict`. While the tree is built,
-    the vector of a label takes up to 8 bytes for each stored value in the rows of the label. With
+    size if X is sparse. Only two results are dense: the scores from `decision_function` and, if Y was dense
+    in `fit`, the predictions from `predict`. While the tree is built from a sparse X, the vector of a label
+    takes up to 8 bytes for each stored value in the rows of the label. With
     ``label_vectors="rembrandt"``, it takes 1,600 bytes, and a reduced row takes 400 bytes.
 
     A dense X is used as it is, in float16, float32 or float64 and in any memory order, if more than half of
-    its values are nonzero. Otherwise, it is converted to sparse rows. `fit` copies the rows of a node in
-    float32, once for its rare children or labels and once more if some are frequent. The root has all rows,
-    so `fit` takes about twice the memory of a float32 X beside X and the model. With another memory order or
-    another dtype with the same values, the result has the same bits. The weights differ by rounding errors
-    from those of a fit to a sparse X with the same values. The trees are the same, unless `label_vectors` is
-    "rembrandt".
+    its values are nonzero. Otherwise, it is converted to sparse rows. Each thread fits up to four nodes at a
+    time, and copies their rows in float32: once, and once more if some children or labels are frequent. The
+    root has all rows, so its copies take twice the memory of a float32 X. While the tree is built, each label
+    has a vector of ``4 * n_features`` bytes. ``label_vectors="rembrandt"`` copies X once more. With another
+    memory order, or another dtype and the same values, the result has the same bits. A fit to a sparse X with
+    the same values has the same trees, unless `label_vectors` is "rembrandt". With the same C, its weights
+    are the same within `tol`. ``C="auto"`` may choose a slightly different C, because folds of a dense X are
+    fitted by matrix products.
 
     References
     ----------
@@ -605,13 +608,12 @@ class LabelTreeClassifier(EditableLabels):
         params = self._core_params(params | {"normalize": scaled.by_row})
         vectors = None
         if params["label_vectors"] == "rembrandt" and total > params["max_leaf"]:
+            rows: Any = scaled.X
             if isinstance(scaled, ScaledTable):
-                # scikit-learn sums the squares of rows in an order that depends on the memory order.
-                in_order = np.ascontiguousarray(X, dtype=np.float32)
-                rows = normalize(in_order) if scaled.by_row else scaled.rows(in_order)
-            else:
-                # scikit-learn sums the squares of dense rows and of sparse rows in different ways.
-                rows = csr_array(normalize(csr_array(X)) if scaled.by_row else scaled.X)
+                rows = unit_rows(scaled.X) if scaled.by_row else scaled.rows(scaled.X)
+                rows = np.ascontiguousarray(rows, dtype=np.float32)
+            elif scaled.by_row:
+                rows = csr_array(normalize(scaled.X))
             vectors = _reduced_vectors(rows, Y, sample_weight, params)
         return params, scaled, vectors
 

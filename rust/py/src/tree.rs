@@ -76,12 +76,12 @@ pub(crate) type TreeExamples<'py> = (
     Option<PyReadonlyArray1<'py, f32>>,
 );
 
-/// Returns the rows of X for a fit. Sparse rows are copied, and dense rows are read from X. `columns`, if given, has the shift and the scale of each column of a dense X. If `unit` is true, rows are scaled to
-/// unit length.
+/// Returns the rows of X for a fit. Sparse rows are copied, and dense rows are read from X. `columns`, if given, has the
+/// shift and the scale of each column of a dense X. If `unit` is true, rows are scaled to unit length.
 ///
 /// # Errors
 ///
-/// Returns the errors of [`TableRows::new`] and [`Rows::copied`].
+/// Returns the errors of [`TableRows::exact`] and [`Rows::copied`].
 pub(crate) fn rows<'a>(
     x: TableOrCsr<'a>,
     columns: Option<(&[f64], &[f64])>,
@@ -146,8 +146,7 @@ pub(crate) fn fit_tree<'py>(
 }
 
 /// Adds labels to fitted label trees. `columns`, if given, has the shift and the scale of each column of a dense X. The
-/// parameter `max_leaf` is the largest number of labels that a leaf can
-/// have afterwards.
+/// parameter `max_leaf` is the largest number of labels that a leaf can have afterwards.
 ///
 /// Returns a tuple:
 ///

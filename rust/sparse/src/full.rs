@@ -51,15 +51,15 @@ impl FullRows {
         CsrRef::full(&self.indptr, &self.columns, &self.values)
     }
 
-    /// Appends a column that is 1 in every row. If `values` has capacity for one more value in each row, it needs no
-    /// memory.
+    /// Appends a column that is 1 in every row. If the values that were passed to [`new`](Self::new) have capacity for one
+    /// more value in each row, they are not copied.
     ///
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if the result does not fit in memory. The matrix is then unchanged.
     pub fn append_ones(&mut self) -> Result<(), Error> {
         let (n_rows, n_cols) = (self.n_rows(), self.columns.len());
-        let wider = Self::new(Vec::new(), 0, n_cols + 1)?;
+        let columns = collected("number of columns", 0..=n_cols as u32)?;
         let ends = (0..=n_rows).map(|row| row * (n_cols + 1));
         let ends = collected("number of rows", ends)?;
         extend(VALUES, &mut self.values, std::iter::repeat_n(1.0, n_rows))?;
@@ -69,7 +69,7 @@ impl FullRows {
             self.values.copy_within(from..from + n_cols, from + row);
             self.values[from + row + n_cols] = 1.0;
         }
-        (self.indptr, self.columns) = (ends, wider.columns);
+        (self.indptr, self.columns) = (ends, columns);
         Ok(())
     }
 

@@ -92,6 +92,7 @@ impl<'a> CsrRef<'a> {
 
     /// Returns the columns of all rows, row after row. The matrix must not be that of [`FullRows`].
     pub(crate) fn indices(&self) -> &'a [u32] {
+        debug_assert!(self.mask != 0, "all rows have the same columns");
         self.indices
     }
 

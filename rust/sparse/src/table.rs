@@ -4,7 +4,7 @@
 //! Fits on dense features read X block by block through these types. X itself is never copied.
 
 use crate::standardize::Entries;
-use crate::{ColumnScaling, FullRows, from_half};
+use crate::{ColumnScaling, CsrOwned, FullRows, from_half};
 use manylabel_base::range::same;
 use manylabel_base::{Error, Watch, collected, extend, filled, reserved};
 use manylabel_simd::wide;
@@ -297,17 +297,20 @@ impl<'a> TableRows<'a> {
     }
 
     /// Prepares rows without a column of ones as [`new`](Self::new) does, except that columns are scaled in double
-    /// precision. Scaled values have the same bits as those of a sparse matrix, but reading takes longer.
+    /// precision. Scaled values have the same bits as those of a sparse matrix, but reading takes longer. Values outside the
+    /// range of `f32` become the largest numbers of `f32`, as in [`ScaledColumns`](crate::ScaledColumns).
     ///
     /// # Errors
     ///
-    /// Returns the same errors as [`new`](Self::new).
+    /// Returns the same errors as [`new`](Self::new). Also returns [`Error::TooLarge`] if the numbers of rows and columns
+    /// do not fit in 32 bits.
     pub fn exact(
         table: Table<'a>,
         columns: Option<(&[f64], &[f64])>,
         unit: bool,
         watch: &Watch,
     ) -> Result<Self, Error> {
+        CsrOwned::check_size(table.n_rows(), table.n_cols())?;
         let double = columns.map(|(shift, scale)| {
             same_columns(&table, (shift, scale))?;
             let pairs = shift.iter().copied().zip(scale.iter().copied());
@@ -333,19 +336,30 @@ impl<'a> TableRows<'a> {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if there is not enough memory.
+    /// Returns [`Error::Param`] if a value is not finite in single precision, and [`Error::TooLarge`] if there is not enough
+    /// memory. Returns [`Error::Stopped`] if the caller requested a stop.
     ///
     /// # Panics
     ///
     /// Panics if a row is out of range.
-    pub fn copy(&self, rows: &[u32]) -> Result<FullRows, Error> {
+    pub fn copy(&self, rows: &[u32], watch: &Watch) -> Result<FullRows, Error> {
         const WHAT: &str = "number of values of some rows";
         let dim = self.dim();
         let size = rows.len().saturating_mul(dim.saturating_add(1));
         let mut values = reserved(WHAT, size)?; // the solver may append a column of ones
         extend(WHAT, &mut values, repeat_n(0.0, rows.len() * dim))?;
-        for (&row, out) in rows.iter().zip(values.chunks_mut(dim.max(1))) {
+        for (at, (&row, out)) in rows.iter().zip(values.chunks_mut(dim.max(1))).enumerate() {
+            if at % ROWS_PER_STEP == 0 {
+                watch.step(0)?;
+            }
             self.read(row as usize..row as usize + 1, out);
+            if let Some(value) = out.iter().find(|value| !value.is_finite()) {
+                return Err(Error::Param {
+                    name: "X",
+                    expected: "finite in float32 (at most 3.4e38 in absolute value)",
+                    got: format!("{value} in row {row}"),
+                });
+            }
         }
         FullRows::new(values, rows.len(), dim)
     }
@@ -366,7 +380,7 @@ impl<'a> TableRows<'a> {
         with_table!(&self.table, |x| match (&self.columns, &self.divisors) {
             (Some(Scaling::Double(columns)), _) => read(x, rows, dim, out, |value, _, col| {
                 let (shift, scale) = columns[col];
-                ((value.wide() - shift) * scale) as f32
+                (((value.wide() - shift) * scale) as f32).clamp(f32::MIN, f32::MAX)
             }),
             (Some(Scaling::Single(columns)), _) if x.strides()[1] == 1 => {
                 for (row, out) in rows.zip(out.chunks_mut(dim)) {

@@ -69,9 +69,9 @@ impl Checked {
     ///
     /// The fit needs memory for:
     ///
-    /// * a copy of `x`, and a transposed copy of `y`;
+    /// * a copy of `x` if it is sparse, and a transposed copy of `y`;
     /// * the label vectors, until the trees are complete. A label vector has at most one stored value for
-    ///   each stored value in the rows of its label;
+    ///   each stored value in the rows of its label, or one value for each feature if `x` is dense;
     /// * up to 72 bytes for each row and tree, times `beam`;
     /// * the rows and weights of up to four nodes for each thread;
     /// * if the exponent of the path or the threshold is learned: 4 bytes for each label of each leaf that a
@@ -304,7 +304,10 @@ impl Beams {
                 |(walk, dense)| {
                     walk.clear();
                     if let RowsRef::Dense(x) = x {
-                        *dense = filled("features of some rows", 0.0, rows.len() * x.dim())?;
+                        let size = ROWS_AT_ONCE * x.dim();
+                        if dense.len() < size {
+                            *dense = filled("features of some rows", 0.0, size)?;
+                        }
                         x.read(rows.clone(), dense);
                     }
                     for (at, row) in (0..).zip(rows.clone()) {

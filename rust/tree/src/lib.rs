@@ -49,10 +49,9 @@
 //! do not depend on the number of threads. Except for rounding and ties, they do not depend on the order of
 //! the labels either.
 //!
-//! *Invariant: no array of size rows × labels or labels × features is allocated, except the scores that
-//! [`Model::decision`](manylabel_score::Model::decision) returns, and the weights of a model if most of them are not 0. A
-//! prediction clears no array with an entry
-//! for each feature or each label.*
+//! *Invariant: no array of size rows × labels or labels × features is allocated. There are three exceptions: the scores that
+//! [`Model::decision`](manylabel_score::Model::decision) returns, the weights of a model if most of them are not 0, and the
+//! vectors of labels if X is dense. A prediction clears no array with an entry for each feature or each label.*
 //!
 //! ```
 //! use manylabel_base::Watch;

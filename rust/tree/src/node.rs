@@ -218,9 +218,9 @@ impl Desk {
                 (Stored::Owned(copy), scored.transpose()?.map(Stored::Owned))
             }
             RowsRef::Dense(x) => {
-                let scored = scored.map(|rows| x.copy(&rows));
+                let scored = scored.map(|rows| x.copy(&rows, watch));
                 (
-                    Stored::Full(x.copy(&rows)?),
+                    Stored::Full(x.copy(&rows, watch)?),
                     scored.transpose()?.map(Stored::Full),
                 )
             }

@@ -8,7 +8,7 @@ use manylabel_sparse::{CsrRef, Sparse, Stored, TableRows};
 pub enum Rows<'a> {
     /// Sparse rows, already scaled.
     Sparse(Stored<'a>),
-    /// Dense rows without a column of ones. They are scaled when they are read, and are never copied as a whole.
+    /// Dense rows without a column of ones. They are scaled when they are read, and only nodes copy their rows.
     Dense(TableRows<'a>),
 }
 

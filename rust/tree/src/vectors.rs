@@ -86,11 +86,11 @@ fn dense_vectors(
     units
         .zip(labels.par_chunks(LABELS_AT_ONCE))
         .try_each(|(out, labels)| {
-            watch.step(0)?;
             let mut of_row = filled(ENTRIES, 0.0f32, dim)?;
             let mut sums = filled(ENTRIES, 0.0f64, dim)?;
             for (label, out) in labels.iter().zip(out.chunks_mut(dim)) {
                 sums.fill(0.0);
+                watch.step(0)?;
                 for row in rows_of(label)? {
                     x.read(row as usize..row as usize + 1, &mut of_row);
                     for (sum, &value) in sums.iter_mut().zip(&of_row) {

@@ -12,7 +12,8 @@ use manylabel_sparse::{CsrOwned, CsrRef, Sparse, Stored};
 /// The training set in the form that the solvers need. It has n rows and `dim` features, including
 /// a feature for the intercept.
 ///
-/// The training set takes 8 bytes per stored value, unless the caller owns the rows.
+/// The training set takes 8 bytes per stored value, or 4 bytes if all values are stored ([`Stored::Full`]), unless the
+/// caller owns the rows.
 #[derive(Debug)]
 pub(crate) struct Problem<'a> {
     /// The rows, optionally scaled to unit length; shape (n, dim). The last column belongs to the
@@ -125,7 +126,7 @@ fn row_sums(rows: CsrRef<'_>, term: impl Fn(usize, f32) -> f32) -> Result<Vec<f3
 }
 
 /// The training set by column, for the solver of frequent labels. This solver computes scores as products
-/// along the rows of X, and gradients as products along the columns. The copy takes 8 bytes per stored value,
+/// along the rows of X, and gradients as products along the columns. The copy takes as much memory as the training set,
 /// unless the caller owns it.
 #[derive(Debug)]
 pub(crate) struct Columns<'a> {
