@@ -276,7 +276,7 @@ def checkpoint_path(checkpoint: Any) -> Path:
 
 
 class Folder:
-    """A folder of finished pieces; see the docstring of this module."""
+    """The folder in which `fit` stores the finished pieces of a fit; see the docstring of this module."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -195,7 +195,7 @@ def load_pecos(path: str | os.PathLike[str]) -> LabelTreeClassifier:
     for weights, clusters, bias in reversed(levels):
         below = _pecos_nodes(weights, clusters, bias, below, folder)
     if len(below) != 1:
-        raise ValueError(f"{folder}: expected one node on the first level, got {len(below)}")
+        raise ValueError(f"{folder}: the label tree must have one root, got {len(below)}")
     n_features = levels[0][0].shape[0] - (levels[0][2] > 0)
     model = _assembled(below, n_features)
     model.normalize = model.normalize_ = False

@@ -89,7 +89,7 @@ class CorrLogPieces:
         """Do nothing, since the fit has only one stage (see `Pieces`)."""
 
     def rounds(self) -> Rounds:
-        """Return the rounds of the fit."""
+        """Return the rounds of the fit, which carry out its steps one after the other (see `Rounds`)."""
         return _Rounds(self._task, self._examples[0], self._n_jobs)
 
     def fit(self, first: int, end: int, report: Tell) -> Arrays:

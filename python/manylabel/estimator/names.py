@@ -222,7 +222,7 @@ class NamedRows:
         return len(self._ends) - 1
 
     def add(self, names: Any) -> None:
-        """Add the names of the next row. A name that occurs twice counts once."""
+        """Append a row, given the names of its labels. A name that occurs twice in the row counts once."""
         if isinstance(names, str | bytes) or not isinstance(names, Iterable):
             raise ValueError(
                 f"the labels of row {len(self)} must be a list of names, got {shown(names)}"

@@ -572,7 +572,7 @@ class Parameters(Mapping[str, Parameter]):
         return {name: kind.check(name, getattr(estimator, name)) for name, kind in self._kinds.items()}
 
     def require(self, estimator: Any) -> None:
-        """Check the parameters of an estimator, but draw no random number from `random_state`.
+        """Check the parameters of an estimator as `check` does, but draw no seed from `random_state`.
 
         Parameters
         ----------
@@ -611,9 +611,10 @@ def _count(least: int) -> Count:
 def fixed_threshold(threshold: float | str, textbook: float = 0.0) -> float | None:
     """Convert a checked parameter ``threshold`` to a number.
 
-    A number is returned unchanged. If the parameter is "zero", the function returns the argument `textbook`,
-    which is the usual threshold of the model: 0 for log-odds and margins, and 1/2 for probabilities. If the
-    parameter is "auto", the function returns None, since there is no fixed threshold.
+    A number is returned unchanged. If the parameter is "zero", the function returns the argument `textbook`.
+    The caller passes 0 if scores are log-odds or margins. If scores are probabilities, it passes 1/2, because
+    the log-odds are then 0. If the parameter is "auto", the function returns None, since there is no fixed
+    threshold.
     """
     if isinstance(threshold, str):
         return None if threshold == "auto" else textbook

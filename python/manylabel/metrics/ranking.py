@@ -423,7 +423,7 @@ def _ratio(total: Floats, best: Floats) -> Floats:
 
 
 def as_asked(k: int | Sequence[int], values: Floats) -> float | Floats:
-    """Return the single value as a float if `k` is an int, and the array `values` otherwise."""
+    """Return the only entry of `values` as a float if `k` is an int. Otherwise, return the array `values`."""
     return float(values[0]) if isinstance(k, int | np.integer) else values
 
 

@@ -217,8 +217,9 @@ def search(
         values. For example, `manylabel.link.smooth_link_space` returns a mapping with lists and distributions
         for `SmoothLinkClassifier`.
     scoring : str or callable, default="P@1"
-        The name of a scorer (see `scorer`), or a function of an estimator, X and Y. Propensities of "PSP@k"
-        and "PSnDCG@k" are computed from Y.
+        The name of a scorer (see `scorer`), or a function of an estimator, X and Y. "PSP@k" and "PSnDCG@k"
+        give rare labels more weight, by propensities (see `metrics.propensities`) that are computed from all
+        rows of Y.
     n_iter : int or None, default=None
         Number of parameter combinations that are drawn at random and tried. None tries all combinations.
     cv : int, splitter or iterable, default=5

@@ -133,9 +133,10 @@ class BlockClassifier(MultiLabelClassifier):
         return odds
 
     def measure_speedup(self, X: Any) -> tuple[float, float]:
-        """Measure the factor by which the blocks reduce the number of scores that a prediction computes.
+        """Measure how many times fewer scores a prediction computes because of the blocks.
 
-        A classifier without blocks computes the scores of all labels for each row.
+        A classifier without blocks computes the scores of all labels for each row. With blocks, a router
+        first chooses some of the blocks for a row, and only the labels of these blocks are scored.
 
         Returns
         -------

@@ -124,14 +124,15 @@ class Setting:
 
 
 def default_lam(Y: csr_array, share: float = DEFAULT_SHARE) -> float:
-    """Return the weight `lam` with which one block captures a given fraction of the positive entries.
+    """Return a value of `lam` with which a single block captures a given fraction of the positive entries.
 
-    `lam` is the weight of the squared number of labels in the objective of `BlockPartitioner`. The block
-    contains all rows. A positive entry of Y is captured if its label is in the block. Let N_1 >= N_2 >= ...
-    be the numbers of rows that have the most frequent label, the second most frequent label, and so on. Let J
-    be the smallest number for which the J most frequent labels together have at least the given fraction of
-    the positive entries. The weight is just below ``N_J / (2 J - 1)``. It increases in proportion to the
-    number of rows, because N_J does.
+    `lam` is the weight of the squared number of labels in the objective of `BlockPartitioner`. The single
+    block contains all rows. A positive entry of Y is captured if its label is in the block. Let N_1 >= N_2 >=
+    ... be the numbers of rows that have the most frequent label, the second most frequent label, and so on.
+    Let J be the smallest number for which the J most frequent labels together have at least the given
+    fraction of the positive entries. The J-th label captures N_J more entries, and increases the penalty by
+    ``lam * (2 J - 1)``. So the block has the J-th label if `lam` is less than ``N_J / (2 J - 1)``. The result
+    is slightly less. It increases in proportion to the number of rows, because N_J does.
 
     Parameters
     ----------
@@ -182,12 +183,13 @@ def partition_by_rule(
     setting: Setting,
     progress: Callable[[int], object],
 ) -> tuple[Partition, float]:
-    """Partition the rows and labels, and choose the number of blocks by ``mode="rule"``.
+    """Partition the rows and labels as `BlockPartitionClassifier` does with ``mode="rule"``.
 
     The router is the classifier that predicts the block of a row. The search starts with the number of blocks
-    that `blocks_by_rule` returns. To test a number of blocks, some rows are held out, and a router is fitted
-    to the remaining rows. If the router finds the right block for too few of the held-out rows, the test
-    fails and the number of blocks is halved. The search ends when a test succeeds or one block remains.
+    that `blocks_by_rule` returns. To test a number of blocks, all rows are partitioned. Then a router is
+    fitted to some of the rows, and predicts the blocks of the others. If too few predictions agree with the
+    partition, the test fails and the number of blocks is halved. The search ends when a test succeeds or one
+    block remains.
 
     Parameters
     ----------
@@ -207,7 +209,7 @@ def partition_by_rule(
     found : Partition
         The partition.
     lam : float
-        The weight `lam` of the partition.
+        The weight of the squared number of labels in the objective, with which the partition was found.
     """
     n_blocks = blocks_by_rule(Y)
     lam = lam_by_rule(Y, n_blocks)

@@ -28,7 +28,7 @@ __all__ = ["EditableTagger", "identifiers"]
 class EditableTagger(Estimator):
     """Base class of `TextTagger`, with the methods that change labels after the fit.
 
-    The subclass sets the attributes in `fit`, and implements `_check_fitted` and `_matrices`.
+    The subclass sets the attributes of this class in `fit`, and implements `_check_fitted` and `_matrices`.
     """
 
     classifier_: Any

@@ -231,8 +231,8 @@ class TextTagger(EditableTagger):
             The names of the labels of each text, or a 0/1 indicator matrix of shape (n_samples, n_labels). A
             data frame is an indicator matrix, and the names of its columns are the names of the labels.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the texts, >= 0. None means equal weights. If `keep_rows` is True, `sample_weight` must
-            be None.
+            Weights of the texts, >= 0. None means equal weights. `sample_weight` must be None if the
+            parameter `keep_rows` of the tagger is True.
         label_names : sequence of str, default=None
             Names of the labels, which must be unique. This argument is necessary if `labels` is an ndarray or
             a sparse matrix. If `labels` contains lists of names, `label_names` contains all allowed names,
@@ -242,10 +242,10 @@ class TextTagger(EditableTagger):
             Identifiers of the labels, such as URIs. A mapping has the names as keys. A sequence has one
             identifier for each name, in the order of the labels. Identifiers must be unique.
         progress : callable, default=None
-            Function that is called regularly during the fit. While texts are converted to features, its
-            argument is 0. While the classifier is fitted, its argument is the amount of work done so far, in
-            the unit of the classifier's progress bar, for example labels. If the function raises an
-            exception, the fit stops.
+            Function that is called regularly during the fit. While texts are converted to features, it is
+            called with 0. While the classifier is fitted, it is called with the amount of work done so far.
+            The unit depends on the classifier. For example, it is the number of fitted labels. If the
+            function raises an exception, the fit stops.
 
         Returns
         -------
