@@ -209,13 +209,13 @@ def test_rows_for_early_stopping_may_have_another_form(data):
         (ml.CorrLogClassifier(l2_features=0.01, threshold="zero", tol=0.1), 0.9),
         (ml.BoostedRulesClassifier(n_rules=2, random_state=0), 2.9),
         (ml.SmoothLinkClassifier(n_features=16, n_components=2, random_state=0), 2.4),
-        # These fits copy X to sparse rows in float32, which take 1 X.
+        # This fit copies X to sparse rows in float32, which take 1 X.
         (ml.PDSparseClassifier(max_iter=1, random_state=0), 2.4),
         # A node copies its rows in float32, which take 0.5 X: once, and once more for frequent labels.
         (ml.LabelTreeClassifier(C=1.0, random_state=0), 1.9),
         (
             ml.DiSMECClassifier(1.0, loss="logistic", threshold="zero", max_iter=2, tol=10, random_state=0),
-            3.4,
+            2.4,
         ),
     ],
     ids=lambda value: type(value).__name__,

@@ -178,9 +178,9 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     rare labels, the tolerance of the gradient is ten times as large as with "exact". The fit of a rare label
     also stops after a step that lowers the objective by at most ``tol / 2`` times the lowest loss of a model
     that gives all rows the same score. The weights can therefore differ slightly from the weights for a
-    sparse X with the same values. With the logistic loss, the fit copies a dense X to sparse rows, which take
-    8 bytes per nonzero value, and stores them by row and by column. If columns are scaled, a scaled copy of X
-    takes 4 additional bytes per value.
+    sparse X with the same values. With the logistic loss, the fit copies a dense X by row and by column. Each
+    copy takes 4 bytes per value, or 8 bytes per nonzero value if some values are 0. If columns are scaled, a
+    scaled copy of X takes 4 additional bytes per value.
 
     The following paragraphs are about a sparse X.
 

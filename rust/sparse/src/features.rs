@@ -1,7 +1,7 @@
 //! Defines types for feature matrices. [`Features`], [`Sparse`], [`Dense`] and [`AsSparse`] are enums
 //! with one variant for each accepted kind of matrix.
 
-use crate::{CsrOwned, CsrView, DenseView, LabelsOwned, Real, Value};
+use crate::{CsrOwned, CsrView, DenseView, FullRows, LabelsOwned, Real, Stored, Value};
 use manylabel_base::{Error, Watch, collected, filled};
 
 /// Number of rows that are read between two checks for a stop request of the caller.
@@ -129,6 +129,21 @@ impl Sparse<'_> {
     /// Returns the same errors as [`CsrOwned::from_view`].
     pub fn to_owned(&self, normalize: bool) -> Result<CsrOwned, Error> {
         with_sparse!(*self, |x| CsrOwned::from_view(x, normalize))
+    }
+
+    /// Returns a copy with the same entries as [`to_owned`](Self::to_owned). If no value is 0, the copy is
+    /// [`Stored::Full`], which takes half of the memory.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`CsrOwned::from_view`].
+    pub fn to_stored(&self, normalize: bool) -> Result<Stored<'static>, Error> {
+        with_sparse!(*self, |x| {
+            Ok(match FullRows::of_nonzero(x, normalize)? {
+                Some(rows) => Stored::Full(rows),
+                None => Stored::Owned(CsrOwned::from_view(x, normalize)?),
+            })
+        })
     }
 
     /// Copies a matrix of labels, in which NaN stands for an unknown pair of row and label.

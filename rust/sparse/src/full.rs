@@ -1,7 +1,7 @@
 //! Defines [`FullRows`], a dense matrix that functions for sparse rows can read.
 
-use crate::CsrRef;
-use manylabel_base::{Error, Watch, budget, collected, extend, filled};
+use crate::{CsrOwned, CsrRef, CsrView, Index, Value};
+use manylabel_base::{Error, Watch, budget, collected, extend, filled, reserved};
 
 /// The name of values in error messages.
 const VALUES: &str = "number of values of some rows";
@@ -38,6 +38,30 @@ impl FullRows {
             columns: collected("number of columns", 0..n_cols as u32)?,
             values,
         })
+    }
+
+    /// Copies a matrix as [`CsrOwned::from_view`] does, or returns `None` if a value is 0.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`CsrOwned::from_view`].
+    pub(crate) fn of_nonzero<I: Index, T: Value>(
+        x: CsrView<'_, I, T>,
+        normalize: bool,
+    ) -> Result<Option<Self>, Error> {
+        let (n_rows, n_cols) = (x.n_rows(), x.n_cols());
+        CsrOwned::check_size(n_rows, n_cols)?;
+        if n_rows == 0 || n_cols == 0 || x.n_entries() < n_rows.saturating_mul(n_cols) {
+            return Ok(None);
+        }
+        let mut values = reserved(VALUES, n_rows.saturating_mul(n_cols + 1))?; // a column of ones may follow
+        for row in 0..n_rows {
+            CsrOwned::scaled_row(x, row, normalize, |_, value| values.push(value))?;
+            if values.len() < (row + 1) * n_cols {
+                return Ok(None);
+            }
+        }
+        Self::new(values, n_rows, n_cols).map(Some)
     }
 
     /// Returns the number of rows.
@@ -104,6 +128,33 @@ impl FullRows {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_matrices_without_zeros_are_copied_with_all_values() {
+        let columns = [0i32, 1];
+        for (values, is_full) in [
+            ([1.0f64, 2.0, 3.0, -4.0], true),
+            ([1.0, 2.0, 0.0, 3.0], false),
+        ] {
+            let x = CsrView::new("X", &[0, 2, 4], &[0, 1, 0, 1], &values, 2).expect("valid");
+            for normalize in [false, true] {
+                let sparse = CsrOwned::from_view(x, normalize).expect("small");
+                let full = FullRows::of_nonzero(x, normalize).expect("finite");
+                assert_eq!(full.is_some(), is_full);
+                if let Some(full) = full {
+                    assert!(full.view().rows(0..2).eq(sparse.view().rows(0..2)));
+                }
+            }
+        }
+        let short = CsrView::new("X", &[0, 1, 3], &[1, 0, 1], &[1.0f32; 3], 2).expect("valid");
+        assert!(
+            FullRows::of_nonzero(short, false)
+                .expect("finite")
+                .is_none()
+        );
+        let huge = CsrView::new("X", &[0, 2], &columns, &[1e39f64, 1.0], 2).expect("valid");
+        FullRows::of_nonzero(huge, false).expect_err("infinite in single precision");
+    }
 
     #[test]
     fn rows_ones_and_the_transpose() {

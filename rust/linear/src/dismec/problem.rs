@@ -157,12 +157,15 @@ impl<'a> Problem<'a> {
         watch: &Watch,
     ) -> Result<Self, Error> {
         let n_features = x.n_cols();
-        let mut x = x.to_owned(params.normalize)?;
+        let mut x = x.to_stored(params.normalize)?;
         watch.step(0)?;
         // With hashed features, many columns have no entries. Such columns are dropped, so that
         // they take no time in the solvers.
-        let features = x.drop_empty_columns()?;
-        let problem = Self::of_rows(Stored::Owned(x), y.to_outputs()?, weights, params, watch)?;
+        let features = match &mut x {
+            Stored::Owned(x) => x.drop_empty_columns()?,
+            _ => collected("number of features", 0..n_features as u32)?,
+        };
+        let problem = Self::of_rows(x, y.to_outputs()?, weights, params, watch)?;
         Ok(Self {
             features,
             n_features,
