@@ -497,18 +497,18 @@ fn tree_params(n_trees: usize) -> tree::Params {
 fn fit_tree() -> Kernel {
     let (x, _, y) = examples(TREE.examples(0));
     let params = tree_params(1).check().expect("in range");
-    kernel(move || params.fit(x.into(), y, None, None, watch()))
+    kernel(move || {
+        let rows = tree::Rows::copied(x.into(), true)?;
+        params.fit(rows, y, None, None, watch())
+    })
 }
 
 fn rank_by_trees(n_trees: usize, n_rows: usize) -> Kernel {
     let (x, _, y) = examples(TREE.examples(0));
     let params = tree_params(n_trees);
     let checked = params.clone().check().expect("in range");
-    let model = leaked(
-        checked
-            .fit(x.into(), y, None, None, watch())
-            .expect("small"),
-    );
+    let rows = tree::Rows::copied(x.into(), true).expect("small");
+    let model = leaked(checked.fit(rows, y, None, None, watch()).expect("small"));
     let scorer = leaked(
         tree::Scorer::new(
             model.arrays(),

@@ -5,7 +5,7 @@ use criterion::{
 };
 use manylabel_base::Watch;
 use manylabel_benches::{Text, measure_rankings, on_one_thread};
-use manylabel_tree::{Params, Scaling, Scorer};
+use manylabel_tree::{Params, Rows, Scaling, Scorer};
 
 /// Several levels of small nodes. The labels are fewer than in real data, so the leaves are smaller too.
 fn params(n_trees: usize) -> Params {
@@ -28,7 +28,10 @@ fn fit(criterion: &mut Criterion) {
         .sample_size(10)
         .sampling_mode(SamplingMode::Flat);
     group.bench_function(BenchmarkId::new("one", text), |b| {
-        b.iter_with_large_drop(|| params.fit(x.view().into(), &y, None, None, &Watch::new()));
+        b.iter_with_large_drop(|| {
+            let rows = Rows::copied(x.view().into(), true)?;
+            params.fit(rows, &y, None, None, &Watch::new())
+        });
     });
 }
 
@@ -39,8 +42,9 @@ fn predict(criterion: &mut Criterion) {
         let params = params(n_trees);
         let (x, y) = text.examples(0);
         let checked = params.clone().check().expect("in range");
+        let rows = Rows::copied(x.view().into(), true).expect("small");
         let model = checked
-            .fit(x.view().into(), &y.owned(), None, None, &Watch::new())
+            .fit(rows, &y.owned(), None, None, &Watch::new())
             .expect("small");
         let scorer = Scorer::new(
             model.arrays(),

@@ -71,7 +71,7 @@ _COLUMNS = ("column_shift_", "column_scale_")
 
 
 def _least_weight(params: dict[str, Any]) -> float:
-    """Return the value of `prune`. If it is "auto", it depends on `C`, which must be a number."""
+    """Return the value of `prune`. If it is "auto", it depends on `measurements` and `C`, a number."""
     prune: float | str = params["prune"]
     if not isinstance(prune, str):
         return prune

@@ -133,7 +133,7 @@ pub(crate) fn fit_tree<'py>(
         };
         let vectors = vectors.map(Unchecked::to_owned).transpose()?;
         let rows = rows(x, columns, params.normalizes(), watch)?;
-        params.fit_rows(rows, targets, sample_weight, vectors, watch)
+        params.fit(rows, targets, sample_weight, vectors, watch)
     })?;
     let path_weight = match model.combine {
         Combine::Product { path_weight } => path_weight,

@@ -117,10 +117,11 @@ fn dict_of(py: Python<'_>, piece: Piece) -> PyResult<Bound<'_, PyDict>> {
 
 #[pymethods]
 impl TreeTask {
-    /// Prepares a training set. `columns`, if given, has the shift and the scale of each column of a dense X. `prepared`
-    /// has the rows of X that `scale_rows` has written, with all columns, or None to use the rows of X. `trees` has the arrays
-    /// that [`trees`](Self::trees) returns, or None to grow trees. `vectors`, if given, has the vectors of the labels from which trees are grown. `factors`, if
-    /// given, has the factors of the costs of each label.
+    /// Prepares a training set. `columns`, if given, has the shift and the scale of each column of a dense X.
+    /// `prepared` has the rows of X that `scale_rows` has written, with all columns, or None to use the rows of X.
+    /// `trees` has the arrays that [`trees`](Self::trees) returns, or None to grow trees. `vectors`, if given, has the
+    /// vectors of the labels from which trees are grown. `factors`, if given, has the factors of the costs of each
+    /// label.
     #[new]
     #[allow(clippy::too_many_arguments, reason = "they are the data of a fit")]
     fn new(

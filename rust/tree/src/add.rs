@@ -91,11 +91,10 @@ impl Checked {
     /// counts labels. With T trees, a label that was fitted in one leaf counts as 1/T. The work runs on all
     /// threads of the pool.
     ///
-    /// The rows are sent down the trees twice: as in a prediction, to choose the leaves, and as in a fit, to
-    /// choose the negative rows. A classifier takes as much time as in a fit, except that a label with rows
-    /// outside of its leaf is not fitted together with others. The memory is up to 72 bytes for
-    /// each row and tree, times `beam`, the rows and new weights of up to four leaves for each thread, and the
-    /// returned model.
+    /// The rows are sent down the trees twice: as in a prediction, to choose the leaves, and as in a fit, to choose the
+    /// negative rows. A classifier takes as much time as in a fit, except that a label with rows outside of its leaf is
+    /// not fitted together with others. The memory is up to 72 bytes for each row and tree, times `beam`, the rows and
+    /// new weights of up to four leaves for each thread, and the returned model.
     ///
     /// # Errors
     ///
@@ -557,7 +556,6 @@ fn widened(model: &Arrays<'_>, leaf: usize, joined: &[Joined]) -> Result<ChunkOw
 mod tests {
     use super::*;
     use crate::params::{Combine, Params};
-    use crate::rows::Rows;
     use manylabel_sparse::CsrView;
 
     /// Parameters of trees with two leaves of two labels.
@@ -576,9 +574,13 @@ mod tests {
     fn grown(max_leaf: usize, rows_of_labels: &[&[u32]]) -> Result<(Model, Model), Error> {
         let eye = CsrView::new("X", &[0i32, 1, 2, 3, 4], &[0, 1, 2, 3], &[1.0f32; 4], 4)?;
         let labels = CsrOwned::from_view(eye, false)?;
-        let model = params(2)
-            .check()?
-            .fit(eye.into(), &labels, None, None, &Watch::new())?;
+        let model = params(2).check()?.fit(
+            Rows::copied(eye.into(), true)?,
+            &labels,
+            None,
+            None,
+            &Watch::new(),
+        )?;
         let by_label = CsrOwned {
             indptr: std::iter::once(0)
                 .chain(rows_of_labels.iter().scan(0, |end, rows| {

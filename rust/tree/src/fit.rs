@@ -20,12 +20,11 @@ use crate::rows::{Rows, RowsRef};
 use crate::task::Trees;
 use crate::walk::{NODES, Visit, Walk};
 use crate::weights::WeightsOwned;
-use manylabel_base::range::same_rows;
 use manylabel_base::{
     Error, Spare, Watch, collected, copied, extend, filled, parts, push, reserved,
 };
 use manylabel_linear::dismec::{Factors, Loss, Outputs, Targets};
-use manylabel_sparse::{CsrOwned, Labels, Sparse};
+use manylabel_sparse::{CsrOwned, Labels};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -60,6 +59,8 @@ impl Checked {
     /// node, a row is left out of the loss of a child if no label below the child is known to be 1, and a label
     /// below it is unknown.
     ///
+    /// Sparse rows must be scaled already if `normalize` is true.
+    ///
     /// Labels with similar vectors share a node. `vectors`, if given, has the vector of each label that has a
     /// row, in increasing order of label. By default, the vector of a label is the sum of its rows.
     ///
@@ -69,7 +70,7 @@ impl Checked {
     ///
     /// The fit needs memory for:
     ///
-    /// * a copy of `x` if it is sparse, and a transposed copy of `y`;
+    /// * a transposed copy of `y`;
     /// * the label vectors, until the trees are complete. A label vector has at most one stored value for
     ///   each stored value in the rows of its label, or one value for each feature if `x` is dense;
     /// * up to 72 bytes for each row and tree, times `beam`;
@@ -91,26 +92,6 @@ impl Checked {
     /// Returns [`Error::TooLarge`] if memory is short, or if a size does not fit in 32 bits. Returns
     /// [`Error::Stopped`] if the caller requested a stop.
     pub fn fit<'a>(
-        &self,
-        x: Sparse<'_>,
-        y: impl Into<Targets<'a>>,
-        weights: Option<&'a [f32]>,
-        vectors: Option<CsrOwned>,
-        watch: &Watch,
-    ) -> Result<Model, Error> {
-        let y = checked(y.into())?;
-        same_rows(x.n_rows(), y.labels.ones.n_rows(), weights, None)?;
-        let x = Rows::copied(x, self.0.linear.normalize)?;
-        self.fit_rows(x, y, weights, vectors, watch)
-    }
-
-    /// Fits trees to rows that are already scaled, or that are scaled when they are read. The other arguments are those of
-    /// [`fit`](Self::fit). Dense rows are copied only node by node.
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`fit`](Self::fit).
-    pub fn fit_rows<'a>(
         &self,
         x: Rows<'_>,
         y: impl Into<Targets<'a>>,

@@ -30,6 +30,7 @@
 //!
 //! | file | content |
 //! |---|---|
+//! | `rows.rs` | the rows of a training set, sparse or dense |
 //! | `vectors.rs` | the vectors of the labels |
 //! | `split.rs`, `grow.rs` | clusters of labels, and the trees that consist of these clusters |
 //! | `gather.rs`, `node.rs` | copies of the rows of a node with renumbered columns, and the fit of a node |
@@ -57,13 +58,14 @@
 //! use manylabel_base::Watch;
 //! use manylabel_score::Model;
 //! use manylabel_sparse::{CsrOwned, CsrView};
-//! use manylabel_tree::{Params, Scaling, Scorer};
+//! use manylabel_tree::{Params, Rows, Scaling, Scorer};
 //!
 //! // Four rows, four features and four labels. Row j has feature j and label j.
 //! let eye = CsrView::new("X", &[0i32, 1, 2, 3, 4], &[0, 1, 2, 3], &[1.0f32; 4], 4)?;
 //! let params = Params { max_leaf: 2, branching: 2, ..Params::default() };
 //! let labels = CsrOwned::from_view(eye, false)?;
-//! let model = params.check()?.fit(eye.into(), &labels, None, None, &Watch::new())?;
+//! let rows = Rows::copied(eye.into(), true)?;
+//! let model = params.check()?.fit(rows, &labels, None, None, &Watch::new())?;
 //! let scorer = Scorer::new(model.arrays(), 10, model.combine, 0.0, Scaling::Rows)?;
 //! let top = scorer.topk(eye.into(), 1, &Watch::new())?;
 //! assert_eq!(top.indices, [0, 1, 2, 3]);
