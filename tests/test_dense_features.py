@@ -21,6 +21,10 @@ MODELS = {
     ),
     "label tree, logistic": ml.LabelTreeClassifier(C=1.0, max_leaf=8, loss="logistic", random_state=0),
     "LEML, logistic": ml.LEMLClassifier(4, alpha=0.1, loss="logistic", max_iter=1, random_state=0),
+    "PD-Sparse": ml.PDSparseClassifier(max_iter=3, random_state=0),
+    "blocks": ml.BlockPartitionClassifier(n_blocks=3, lam=1.0, n_routes=2, random_state=0),
+    "clusters": ml.CBMLCClassifier(n_clusters=3, random_state=0),
+    "LPSR": ml.LPSRClassifier(leaf_size=300, n_candidates=20, random_state=0),
 }
 
 # The fits have the same bits for dense and sparse rows.
@@ -34,6 +38,11 @@ SAME = {
     "rules": ml.BoostedRulesClassifier(n_rules=8, random_state=0),
     "DiSMEC, logistic": ml.DiSMECClassifier(loss="logistic", random_state=0),
     "PD-Sparse": ml.PDSparseClassifier(max_iter=3, random_state=0),
+    "blocks of PD-Sparse": ml.BlockPartitionClassifier(
+        ml.PDSparseClassifier(max_iter=3), n_blocks=3, lam=1.0, mode="speed", random_state=0
+    ),
+    "clusters of PD-Sparse": ml.CBMLCClassifier(ml.PDSparseClassifier(max_iter=3), random_state=0),
+    "LPSR of PD-Sparse": ml.LPSRClassifier(ml.PDSparseClassifier(max_iter=3), 300, 20, random_state=0),
 }
 
 every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
@@ -49,6 +58,8 @@ def bits(value):
     """The fitted attributes of an estimator, or the bytes of an array."""
     if isinstance(value, BaseEstimator):
         return {name: bits(part) for name, part in vars(value).items() if name.endswith("_")}
+    if isinstance(value, list):
+        return [bits(part) for part in value]
     if issparse(value):
         return [bits(part) for part in (value.data, value.indices, value.indptr)]
     return value.tobytes() if isinstance(value, np.ndarray) else value
@@ -209,8 +220,8 @@ def test_rows_for_early_stopping_may_have_another_form(data):
         (ml.CorrLogClassifier(l2_features=0.01, threshold="zero", tol=0.1), 0.9),
         (ml.BoostedRulesClassifier(n_rules=2, random_state=0), 2.9),
         (ml.SmoothLinkClassifier(n_features=16, n_components=2, random_state=0), 2.4),
-        # This fit copies X to sparse rows in float32, which take 1 X.
-        (ml.PDSparseClassifier(max_iter=1, random_state=0), 2.4),
+        # This fit copies X in float32, which takes 0.5 X.
+        (ml.PDSparseClassifier(max_iter=1, random_state=0), 1.2),
         # A node copies its rows in float32, which take 0.5 X: once, and once more for frequent labels.
         (ml.LabelTreeClassifier(C=1.0, random_state=0), 1.9),
         (
@@ -227,6 +238,17 @@ def test_memory_without_sparse_rows(model, most):
     model = clone(model)
     assert peak_of(lambda: model.fit(X, Y)) < most * X.nbytes
     assert peak_of(lambda: model.predict_topk(X, 1)) < 0.5 * X.nbytes
+
+
+def test_memory_of_blocks():
+    X, Y = np.random.default_rng(0).random((8000, 400)), np.eye(4)[np.arange(8000) % 4]
+    inner = ml.DiSMECClassifier(1.0)
+    model = ml.BlockPartitionClassifier(inner, n_blocks=2, lam=1e-3, n_jobs=1, random_state=0)
+    # A copy of half of the rows takes 0.5 X, and the fit of a block about as much. Before these fits, k-means
+    # and the router copy all rows in float32, one after the other. Sparse rows alone take 1.5 X.
+    assert peak_of(lambda: model.fit(X, Y)) < 1.2 * X.nbytes
+    # Rows are scored 4,096 at a time, and half of them are copied for each block.
+    assert peak_of(lambda: model.predict_topk(X, 1)) < 0.8 * X.nbytes
 
 
 def test_mostly_zero_rows_become_sparse(data):

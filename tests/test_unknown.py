@@ -48,10 +48,13 @@ def test_unknown_entries_change_the_fit_in_both_formats(estimator):
         # Products with dense and sparse rows are rounded differently. With larger tolerances, the fits could
         # take different numbers of steps.
         estimator = clone(estimator).set_params(cg_tol=1e-6, cg_max_iter=300)
-    dense = clone(estimator).fit(X, Y).decision_function(X)
-    sparse = clone(estimator).fit(csr_array(X), csr_array(Y)).decision_function(csr_array(X))
     # DiSMEC has different solvers for the squared hinge loss, which stop within a tolerance.
     two_solvers = "DiSMECClassifier" in repr(estimator) and "logistic" not in repr(estimator)
+    if two_solvers and isinstance(estimator, (ml.BlockPartitionClassifier, ml.CBMLCClassifier)):
+        # The solvers learn thresholds in different ways, and blocks have only a few rows for that.
+        estimator = clone(estimator).set_params(estimator__tol=1e-4, estimator__threshold="zero")
+    dense = clone(estimator).fit(X, Y).decision_function(X)
+    sparse = clone(estimator).fit(csr_array(X), csr_array(Y)).decision_function(csr_array(X))
     np.testing.assert_allclose(dense, sparse, rtol=1e-4, atol=0.02 if two_solvers else 1e-4)
     assert np.isneginf(dense[:, 4]).all(), "a label that is unknown everywhere has no rows"
     zeros = clone(estimator).fit(X, np.nan_to_num(Y)).decision_function(X)
@@ -198,7 +201,7 @@ def test_blocks_minimize_the_loss_of_known_entries_of_their_rows():
                 if not (y == 1).any():
                     continue
                 expected = oracle.hinge_minimum(A, y, 0.7)
-                found = np.r_[model.coef_.toarray()[at], model.intercept_[at]]
+                found = np.r_[csr_array(model.coef_).toarray()[at], model.intercept_[at]]
                 np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 

@@ -272,7 +272,7 @@ def fit_dismec(
     job: _Job,
 ) -> tuple[_Csr, NDArray[np.float32], NDArray[np.int32], float | None]: ...
 def fit_kmeans(
-    x: csr_array,
+    x: csr_array | NDArray[Any],
     sample_weight: NDArray[np.float32] | None,
     params: dict[str, Any],
     job: _Job,
@@ -313,13 +313,14 @@ def fit_link(
     float,
 ]: ...
 def fit_partition(
-    x: csr_array,
+    x: csr_array | NDArray[Any],
     y: csr_array,
     params: dict[str, Any],
     job: _Job,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], int]: ...
 def fit_pdsparse(
     examples: _Examples,
+    columns: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
     held_out: NDArray[np.bool_] | None,
     params: dict[str, Any],
     job: _Job,
@@ -341,7 +342,7 @@ def fit_pls(
     NDArray[np.float32] | None,
 ]: ...
 def fit_router(
-    x: csr_array,
+    x: csr_array | NDArray[Any],
     classes: NDArray[np.int32],
     n_classes: int,
     sample_weight: NDArray[np.float32] | None,

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import manylabel as ml
+from dense_rows import clusters
 from fitted_in_pieces import saved
 from manylabel import shards
 from manylabel.datasets import make_multilabel
@@ -43,6 +44,18 @@ def test_same_bits_as_one_fit(tmp_path, data, name):
         expected, tmp_path / "expected"
     )
     assert np.array_equal(got.predict_topk(X, k=3).data, expected.predict_topk(X, k=3).data)
+
+
+@pytest.mark.parametrize("form", [np.asfortranarray, lambda X: X.astype(np.float16)])
+def test_dense_rows(tmp_path, form):
+    X, Y = clusters(1500, 12, 90)
+    X = form(X)
+    expected = ml.BlockPartitionClassifier(**PLAIN).fit(X, Y)
+    assert isinstance(expected.estimators_[0].coef_, np.ndarray)
+    got = shards.fit(ml.BlockPartitionClassifier(**PLAIN), X, Y, checkpoint=tmp_path / "fit")
+    assert saved(got, tmp_path / "got") == saved(expected, tmp_path / "expected")
+    loaded = ml.load(tmp_path / "got")
+    assert np.array_equal(loaded.predict_topk(X, k=3).data, expected.predict_topk(X, k=3).data)
 
 
 def test_what_cannot_be_cut(tmp_path, data):

@@ -22,7 +22,9 @@ use manylabel_partition as partition;
 use manylabel_pls::{self as pls, Components, Matrix};
 use manylabel_rules as rules;
 use manylabel_score::{Bounds, Model as _};
-use manylabel_sparse::{ColumnOrder, CsrOwned, CsrView, DenseView, LANES, Lanes, RowBlocks, TopK};
+use manylabel_sparse::{
+    ColumnOrder, CsrOwned, CsrView, DenseView, LANES, Lanes, RowBlocks, Rows, TopK,
+};
 use manylabel_tree as tree;
 use ndarray::ArrayView2;
 use rayon::ThreadPoolBuilder;
@@ -59,6 +61,11 @@ fn examples((x, y): (Csr, Csr)) -> (CsrView<'static, i32, f32>, &'static Csr, &'
     on_this_thread();
     let owned = y.owned();
     (leaked(x).view(), leaked(y), leaked(owned))
+}
+
+/// Copies rows and scales them to unit length.
+fn unit(x: CsrView<'_, i32, f32>) -> Rows<'static> {
+    Rows::copied(x.into(), true).expect("small")
 }
 
 fn numbers(n: usize) -> Vec<f32> {
@@ -187,7 +194,7 @@ fn fit_pdsparse() -> Kernel {
     let watch = watch();
     kernel(move || {
         params
-            .fit(x.into(), y, None, None, watch)
+            .fit(unit(x), y, None, None, watch)
             .expect("sound data")
     })
 }
@@ -442,7 +449,7 @@ const CLUSTERS: partition::KMeans = partition::KMeans {
 fn cluster() -> Kernel {
     let (x, _, _) = examples(GROUPED.examples(0));
     let watch = watch();
-    kernel(move || CLUSTERS.fit(x.into(), None, watch).expect("small"))
+    kernel(move || CLUSTERS.fit(unit(x), None, watch).expect("small"))
 }
 
 fn split() -> Kernel {
@@ -453,13 +460,13 @@ fn split() -> Kernel {
         ..partition::Params::default()
     };
     let (params, watch) = (leaked(params.check().expect("in range")), watch());
-    kernel(move || params.fit(x.into(), y, watch).expect("small"))
+    kernel(move || params.fit(unit(x), y, watch).expect("small"))
 }
 
 fn route() -> Kernel {
     let (x, _, _) = examples(GROUPED.examples(0));
     let watch = watch();
-    let classes = &leaked(CLUSTERS.fit(x.into(), None, watch).expect("small")).row_clusters;
+    let classes = &leaked(CLUSTERS.fit(unit(x), None, watch).expect("small")).row_clusters;
     let router = partition::Router {
         c: 1.0,
         fit_intercept: true,
@@ -467,11 +474,7 @@ fn route() -> Kernel {
         max_iter: 1000,
         seed: 0,
     };
-    kernel(move || {
-        router
-            .fit(x.into(), classes, 8, None, watch)
-            .expect("small")
-    })
+    kernel(move || router.fit(unit(x), classes, 8, None, watch).expect("small"))
 }
 
 #[library_benchmark]
@@ -497,18 +500,14 @@ fn tree_params(n_trees: usize) -> tree::Params {
 fn fit_tree() -> Kernel {
     let (x, _, y) = examples(TREE.examples(0));
     let params = tree_params(1).check().expect("in range");
-    kernel(move || {
-        let rows = tree::Rows::copied(x.into(), true)?;
-        params.fit(rows, y, None, None, watch())
-    })
+    kernel(move || params.fit(unit(x), y, None, None, watch()))
 }
 
 fn rank_by_trees(n_trees: usize, n_rows: usize) -> Kernel {
     let (x, _, y) = examples(TREE.examples(0));
     let params = tree_params(n_trees);
     let checked = params.clone().check().expect("in range");
-    let rows = tree::Rows::copied(x.into(), true).expect("small");
-    let model = leaked(checked.fit(rows, y, None, None, watch()).expect("small"));
+    let model = leaked(checked.fit(unit(x), y, None, None, watch()).expect("small"));
     let scorer = leaked(
         tree::Scorer::new(
             model.arrays(),

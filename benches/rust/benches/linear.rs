@@ -7,6 +7,7 @@ use manylabel_base::Watch;
 use manylabel_benches::{Text, measure_rankings, on_one_thread};
 use manylabel_linear::dismec::{Params, Solver};
 use manylabel_linear::{Scorer, leml, pdsparse};
+use manylabel_sparse::Rows;
 
 fn fit(criterion: &mut Criterion) {
     let text = Text::new(2_000, 5_000, 60, 128);
@@ -42,7 +43,10 @@ fn fit(criterion: &mut Criterion) {
     }
     let params = pdsparse::Params::default().check().expect("defaults");
     group.bench_function(BenchmarkId::new("pd-sparse", text), |b| {
-        b.iter_with_large_drop(|| params.fit(x.view().into(), &y, None, None, &Watch::new()));
+        b.iter_with_large_drop(|| {
+            let rows = Rows::copied(x.view().into(), true)?;
+            params.fit(rows, &y, None, None, &Watch::new())
+        });
     });
 }
 

@@ -2,10 +2,16 @@
 
 use criterion::{BenchmarkId, Criterion, SamplingMode, criterion_group, criterion_main};
 use manylabel_base::Watch;
-use manylabel_benches::{Text, on_one_thread};
+use manylabel_benches::{Csr, Text, on_one_thread};
 use manylabel_partition::{KMeans, Params, Router, Until};
+use manylabel_sparse::Rows;
 
 const TEXT: Text = Text::new(20_000, 20_000, 60, 4_271);
+
+/// Returns rows of unit length.
+fn unit(x: &Csr) -> Rows<'static> {
+    Rows::copied(x.view().into(), true).expect("small")
+}
 
 /// Measures how the time grows with the number of blocks, for one data set.
 fn partition(criterion: &mut Criterion) {
@@ -21,7 +27,7 @@ fn partition(criterion: &mut Criterion) {
         };
         let name = format!("{TEXT},n_blocks={n_blocks}");
         group.bench_function(BenchmarkId::new("kmeans", &name), |b| {
-            b.iter_with_large_drop(|| kmeans.fit(x.view().into(), None, &Watch::new()));
+            b.iter_with_large_drop(|| kmeans.fit(unit(&x), None, &Watch::new()));
         });
         let params = Params {
             n_blocks: Some(n_blocks),
@@ -30,7 +36,7 @@ fn partition(criterion: &mut Criterion) {
         };
         let params = params.check().expect("in range");
         group.bench_function(BenchmarkId::new("fit", &name), |b| {
-            b.iter_with_large_drop(|| params.fit(x.view().into(), &y, &Watch::new()));
+            b.iter_with_large_drop(|| params.fit(unit(&x), &y, &Watch::new()));
         });
     }
     group.finish();
@@ -44,7 +50,7 @@ fn router(criterion: &mut Criterion) {
         seed: 0,
     };
     let classes = kmeans
-        .fit(x.view().into(), None, &Watch::new())
+        .fit(unit(&x), None, &Watch::new())
         .expect("small")
         .row_clusters;
     let router = Router {
@@ -58,7 +64,7 @@ fn router(criterion: &mut Criterion) {
     group.sample_size(10).sampling_mode(SamplingMode::Flat);
     let name = format!("{TEXT},n_blocks=16");
     group.bench_function(BenchmarkId::new("fit", name), |b| {
-        b.iter_with_large_drop(|| router.fit(x.view().into(), &classes, 16, None, &Watch::new()));
+        b.iter_with_large_drop(|| router.fit(unit(&x), &classes, 16, None, &Watch::new()));
     });
     group.finish();
 }

@@ -5,7 +5,8 @@ use criterion::{
 };
 use manylabel_base::Watch;
 use manylabel_benches::{Text, measure_rankings, on_one_thread};
-use manylabel_tree::{Params, Rows, Scaling, Scorer};
+use manylabel_sparse::Rows;
+use manylabel_tree::{Params, Scaling, Scorer};
 
 /// Several levels of small nodes. The labels are fewer than in real data, so the leaves are smaller too.
 fn params(n_trees: usize) -> Params {

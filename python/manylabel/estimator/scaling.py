@@ -16,11 +16,13 @@ __all__ = [
     "Features",
     "ScaledFeatures",
     "ScaledTable",
+    "core_features",
     "core_table",
     "holds_measurements",
     "inverse_deviations",
     "scaled_columns",
     "scaled_features",
+    "scorer_features",
     "unit_rows",
     "unscaled_dense",
     "unscaled_rows",
@@ -350,6 +352,21 @@ def unscaled_dense(
 def core_table(X: NDArray[Any]) -> NDArray[Any]:
     """Return a dense X for the Rust core. A float16 array is returned as integers with the same bits."""
     return X.view(np.uint16) if X.dtype == np.float16 else X
+
+
+def core_features(X: csr_array | NDArray[Any]) -> csr_array | NDArray[Any]:
+    """Return a sparse or dense X for fits in the Rust core; see `core_table`."""
+    return core_table(X) if isinstance(X, np.ndarray) else X
+
+
+def scorer_features(X: csr_array | NDArray[Any]) -> csr_array | NDArray[Any]:
+    """Return a sparse or dense X for the scorers of the Rust core.
+
+    A dense X is copied if it is not in C order, or if its dtype is float16.
+    """
+    if not isinstance(X, np.ndarray):
+        return X
+    return np.require(X, dtype=np.float32 if X.dtype == np.float16 else X.dtype, requirements=["C", "A"])
 
 
 def unscaled_weights(

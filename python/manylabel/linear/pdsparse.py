@@ -14,7 +14,7 @@ from manylabel.estimator.base import core_parts
 from manylabel.estimator.parameters import fixed_threshold
 from manylabel.estimator.progress import Progress, reported
 from manylabel.estimator.registry import register
-from manylabel.estimator.scaling import ScaledFeatures
+from manylabel.estimator.scaling import ScaledTable, core_table, scaled_features, unscaled_weights
 from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
 from manylabel.estimator.validation import KeptDense, check_training_set, held_out_rows
 from manylabel.linear.base import LinearClassifier, SparseLinearClassifier
@@ -117,10 +117,15 @@ class PDSparseClassifier(SparseLinearClassifier):
 
     With ``search="exact"``, a pass takes O(m + n_labels) time for each row. To get m, count the nonzero
     weights of all labels for each feature that is nonzero in the row, and add up these counts. The fit stores
-    a copy of the values of X, and 12 bytes for each label in the active set of each row. It also stores about
-    30 bytes for each pair of a feature and a label that occur together in a row. Here, the feature is nonzero
-    in the row, and the label is in the active set of the row. `early_stopping` doubles the memory of the
-    weights and the active sets.
+    a copy of X, and 12 bytes for each label in the active set of each row. The copy takes 8 bytes per nonzero
+    value, or 4 bytes per value of a dense X without zeros. The fit also stores about 30 bytes for each pair
+    of a feature and a label that occur together in a row. Here, the feature is nonzero in the row, and the
+    label is in the active set of the row. `early_stopping` doubles the memory of the weights and the active
+    sets.
+
+    If more than half of the values of a dense X are nonzero, the fit reads X as it is. X may then be of dtype
+    float16, float32 or float64, in any memory order, and memory-mapped. Any other dense X becomes sparse
+    first.
 
     The loss compares the scores of the labels that a row has with the scores of the labels that it does not
     have. The fitted weights therefore determine a ranking, but the sign of a score has no meaning. In
@@ -217,7 +222,7 @@ class PDSparseClassifier(SparseLinearClassifier):
 
     @property
     def _dense(self) -> KeptDense:
-        return "if mostly nonzero"
+        return "as given if mostly nonzero"
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
         params = self.parameters.check(self)
@@ -227,15 +232,18 @@ class PDSparseClassifier(SparseLinearClassifier):
         held_out = None
         if params["early_stopping"]:
             held_out = held_out_rows(params["validation_fraction"], X.shape[0], params["random_state"])
-        scaled = ScaledFeatures(X, sample_weight, self.normalize, center=params["fit_intercept"])
+        scaled = scaled_features(X, sample_weight, self.normalize, center=params["fit_intercept"])
+        # The core scales a dense X while it copies the rows.
+        dense = isinstance(scaled, ScaledTable)
+        core_X, columns = (core_table(X), scaled.columns) if dense else (scaled.X, None)
         params |= {"learn_cut": threshold is None, "normalize": scaled.by_row}
         with reported(params["max_iter"], "pass", params["verbose"], progress) as report:
             weights, intercept, n_iter, dual_gap, validation, cut = _core.fit_pdsparse(
-                (scaled.X, y, sample_weight), held_out, params, (params["n_jobs"], report)
+                (core_X, y, sample_weight), columns, held_out, params, (params["n_jobs"], report)
             )
         # A CSR matrix of shape (n_features, n_labels) has the same arrays as its transpose in CSC format.
         coef = csc_array(core_parts(weights), shape=(y.shape[1], X.shape[1]))
-        self.coef_, intercept = scaled.unscaled(coef, intercept)
+        self.coef_, intercept = unscaled_weights(coef, intercept, scaled.columns)
         self._shift(intercept, threshold, cut)
         self.n_iter_, self.dual_gap_ = n_iter, dual_gap
         self.validation_precision_ = validation

@@ -36,7 +36,10 @@ def rows_at_once(n_rows: int, n_labels: int) -> Iterator[slice]:
 
 
 def topk_of_decisions(
-    decide: Callable[[csr_array], NDArray[np.float32]], X: csr_array, n_labels: int, k: int
+    decide: Callable[[csr_array | NDArray[Any]], NDArray[np.float32]],
+    X: csr_array | NDArray[Any],
+    n_labels: int,
+    k: int,
 ) -> csr_array:
     """Return the best labels of each row; the dense scores are computed for a few rows at a time.
 
@@ -44,7 +47,7 @@ def topk_of_decisions(
     ----------
     decide : callable
         Function that takes rows and returns an array of scores, of shape (n_rows, n_labels).
-    X : csr_array of shape (n_samples, n_features)
+    X : csr_array or ndarray, of shape (n_samples, n_features)
         Features.
     n_labels : int
         Number of labels.
@@ -115,12 +118,12 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         self.dense_X = dense_X
         self.dense_Y = dense_Y
 
-    def fit(self, X: csr_array, Y: csr_array, sample_weight: Any = None) -> AnyClassifier:
+    def fit(self, X: csr_array | NDArray[Any], Y: csr_array, sample_weight: Any = None) -> AnyClassifier:
         """Fit `estimator` to the labels that occur in some but not all training rows.
 
         Parameters
         ----------
-        X : csr_array of shape (n_samples, n_features)
+        X : csr_array or ndarray, of shape (n_samples, n_features)
             Features.
         Y : csr_array of shape (n_samples, n_labels), dtype float32
             0/1 indicator matrix.
@@ -154,12 +157,12 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
             self.estimator_, self.error_ = None, str(error)
         return self
 
-    def decision_function(self, X: csr_array) -> NDArray[np.float32]:
+    def decision_function(self, X: csr_array | NDArray[Any]) -> NDArray[np.float32]:
         """Compute the scores of all labels for every row.
 
         Parameters
         ----------
-        X : csr_array of shape (n_samples, n_features)
+        X : csr_array or ndarray, of shape (n_samples, n_features)
             Features.
 
         Returns
@@ -179,12 +182,12 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         odds[:, self.varying_] *= ODDS_OF_MARGINS
         return odds
 
-    def predict_topk(self, X: csr_array, k: int = 5) -> csr_array:
+    def predict_topk(self, X: csr_array | NDArray[Any], k: int = 5) -> csr_array:
         """Return the labels with the highest scores for every row.
 
         Parameters
         ----------
-        X : csr_array of shape (n_samples, n_features)
+        X : csr_array or ndarray, of shape (n_samples, n_features)
             Features.
         k : int, default=5
             Maximum number of labels per row.
@@ -196,12 +199,12 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         """
         return topk_of_decisions(self.decision_function, X, len(self.log_odds_), k)
 
-    def predict(self, X: csr_array) -> csr_array:
+    def predict(self, X: csr_array | NDArray[Any]) -> csr_array:
         """Predict label sets with the `predict` method of `estimator_`.
 
         Parameters
         ----------
-        X : csr_array of shape (n_samples, n_features)
+        X : csr_array or ndarray, of shape (n_samples, n_features)
             Features.
 
         Returns
@@ -220,7 +223,9 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
             parts.append(csr_array(positive))
         return csr_array(vstack(parts, format="csr"))
 
-    def _features(self, X: csr_array) -> Any:
+    def _features(self, X: csr_array | NDArray[Any]) -> Any:
+        if isinstance(X, np.ndarray):
+            return X if self.dense_X else csr_array(X)
         return X.toarray() if self.dense_X else X
 
     def _scores(self, X: Any) -> NDArray[Any]:

@@ -41,19 +41,21 @@ class DenseScorer:
         Number of labels.
     """
 
-    def __init__(self, decide: Callable[[csr_array, int], NDArray[np.float32]], n_labels: int) -> None:
+    def __init__(
+        self, decide: Callable[[csr_array | NDArray[Any], int], NDArray[np.float32]], n_labels: int
+    ) -> None:
         self._decide = decide
         self.n_labels = n_labels
 
-    def decision(self, X: csr_array, threads: int) -> NDArray[np.float32]:
+    def decision(self, X: csr_array | NDArray[Any], threads: int) -> NDArray[np.float32]:
         """Return the scores of all labels for every row."""
         return self._decide(X, threads)
 
-    def topk(self, X: csr_array, k: int, threads: int) -> _Csr:
+    def topk(self, X: csr_array | NDArray[Any], k: int, threads: int) -> _Csr:
         """Return the `k` labels with the highest scores for every row, as the arrays of a CSR matrix."""
         return _arrays(topk_of_decisions(lambda X: self._decide(X, threads), X, self.n_labels, k))
 
-    def above(self, X: csr_array, bound: float, threads: int) -> _Csr:
+    def above(self, X: csr_array | NDArray[Any], bound: float, threads: int) -> _Csr:
         """For each row, return the labels with scores above `bound`, as the arrays of a CSR matrix."""
         parts = [
             csr_array(self._decide(X[rows], threads) > bound)
@@ -61,7 +63,7 @@ class DenseScorer:
         ]
         return _arrays(csr_array(vstack(parts, format="csr")))
 
-    def at(self, X: csr_array, pairs: csr_array, threads: int) -> NDArray[np.float32]:
+    def at(self, X: csr_array | NDArray[Any], pairs: csr_array, threads: int) -> NDArray[np.float32]:
         """Return the scores of the stored entries of `pairs`, in their order."""
         return _given(lambda X: self._decide(X, threads), X, pairs)
 
@@ -128,7 +130,7 @@ class AskedScorer:
     def _merges(self) -> bool:
         return self._routing != Routing(1)
 
-    def decision(self, X: csr_array, threads: int) -> NDArray[np.float32]:
+    def decision(self, X: csr_array | NDArray[Any], threads: int) -> NDArray[np.float32]:
         """Return the scores of all labels for every row."""
         scores = np.full((X.shape[0], self.n_labels), -np.inf, dtype=np.float32)
         if self._merges:
@@ -141,13 +143,13 @@ class AskedScorer:
             scores[np.ix_(answer.rows, answer.labels)] = answer.value
         return scores
 
-    def topk(self, X: csr_array, k: int, threads: int) -> _Csr:
+    def topk(self, X: csr_array | NDArray[Any], k: int, threads: int) -> _Csr:
         """Return the `k` labels with the highest scores for every row, as the arrays of a CSR matrix."""
         if self._merges:
             return _stacked([merged for _, merged in self._merged(X, k, threads)])
         return self._joined(X, threads, lambda model, X: model.predict_topk(X, k=k), np.float32)
 
-    def above(self, X: csr_array, bound: float, threads: int) -> _Csr:
+    def above(self, X: csr_array | NDArray[Any], bound: float, threads: int) -> _Csr:
         """Return the predicted labels of every row, as the arrays of a CSR matrix.
 
         If the scores of blocks are merged, the labels with merged scores above `bound` are predicted.
@@ -157,16 +159,20 @@ class AskedScorer:
             return _stacked([csr_array(merged > bound) for _, merged in self._merged(X, None, threads)])
         return self._joined(X, threads, lambda model, X: csr_array(model.predict(X)), np.int64)
 
-    def at(self, X: csr_array, pairs: csr_array, threads: int) -> NDArray[np.float32]:
+    def at(self, X: csr_array | NDArray[Any], pairs: csr_array, threads: int) -> NDArray[np.float32]:
         """Return the scores of the stored entries of `pairs`, in their order."""
         return _given(lambda X: self.decision(X, threads), X, pairs)
 
-    def _routes(self, X: csr_array, threads: int) -> csr_array:
+    def _routes(self, X: csr_array | NDArray[Any], threads: int) -> csr_array:
         routes = _core.route(self._router, X, self._routing, threads)
         return core_rows(routes, (X.shape[0], len(self._label_blocks)))
 
     def _answers(
-        self, X: csr_array, routes: csr_array, threads: int, ask: Callable[[Any, csr_array], T]
+        self,
+        X: csr_array | NDArray[Any],
+        routes: csr_array,
+        threads: int,
+        ask: Callable[[Any, csr_array | NDArray[Any]], T],
     ) -> Iterator[_Answer[T]]:
         """Call the model of each block for the rows that are routed to this block."""
         order = np.argsort(routes.indices, kind="stable")
@@ -194,7 +200,11 @@ class AskedScorer:
             yield from pool.map(answer, range(len(blocks)))
 
     def _joined(
-        self, X: csr_array, threads: int, ask: Callable[[Any, csr_array], csr_array], dtype: Any
+        self,
+        X: csr_array | NDArray[Any],
+        threads: int,
+        ask: Callable[[Any, csr_array | NDArray[Any]], csr_array],
+        dtype: Any,
     ) -> _Csr:
         """Combine the outputs of the block models into one matrix with a column for every label.
 
@@ -215,7 +225,9 @@ class AskedScorer:
             indptr = indptr.astype(np.int32)
         return indptr, indices, data
 
-    def _merged(self, X: csr_array, k: int | None, threads: int) -> Iterator[tuple[int, csr_array]]:
+    def _merged(
+        self, X: csr_array | NDArray[Any], k: int | None, threads: int
+    ) -> Iterator[tuple[int, csr_array]]:
         """Merge the scores of one range of rows after another, to limit the number of scores in memory.
 
         The method yields a tuple for each range. The tuple contains the position of the first row of the
@@ -232,11 +244,13 @@ class AskedScorer:
             yield start, self._merge(X[rows], routes[rows], k, threads)
             start = rows.stop
 
-    def _merge(self, X: csr_array, routes: csr_array, k: int | None, threads: int) -> csr_array:
+    def _merge(
+        self, X: csr_array | NDArray[Any], routes: csr_array, k: int | None, threads: int
+    ) -> csr_array:
         labels = self._label_blocks
         scores = [np.empty((0, len(known)), dtype=np.float32) for known in labels]
 
-        def log_odds(model: Any, X: csr_array) -> NDArray[Any]:
+        def log_odds(model: Any, X: csr_array | NDArray[Any]) -> NDArray[Any]:
             odds: NDArray[Any] = model._log_odds(model.decision_function(X))
             return odds
 
@@ -247,7 +261,9 @@ class AskedScorer:
 
 
 def _given(
-    decide: Callable[[csr_array], NDArray[np.float32]], X: csr_array, pairs: csr_array
+    decide: Callable[[csr_array | NDArray[Any]], NDArray[np.float32]],
+    X: csr_array | NDArray[Any],
+    pairs: csr_array,
 ) -> NDArray[np.float32]:
     """Return the scores of given labels. All labels are scored, for a few rows at a time."""
     scores = np.empty(pairs.nnz, dtype=np.float32)

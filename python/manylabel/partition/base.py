@@ -23,7 +23,10 @@ from manylabel import _core
 from manylabel.estimator.base import MultiLabelClassifier, core_rows
 from manylabel.estimator.explanation import Explained, Part, by_removal
 from manylabel.estimator.parameters import n_threads
+from manylabel.estimator.scaling import scorer_features
 from manylabel.estimator.schema import Array, Attribute, Each, Scalar, SparseMatrix
+from manylabel.estimator.validation import KeptDense
+from manylabel.partition.any_classifier import rows_at_once
 from manylabel.partition.asked import AskedScorer
 from manylabel.partition.router import Router, Routing
 
@@ -110,6 +113,10 @@ class BlockClassifier(MultiLabelClassifier):
 
     _couples_labels = "this class does not pass weights of labels to `estimator`"
 
+    @property
+    def _dense(self) -> KeptDense:
+        return "as given if mostly nonzero"
+
     label_blocks_: list[NDArray[np.int32]]
     estimators_: list[Any]
     router_coef_: csc_array
@@ -155,23 +162,22 @@ class BlockClassifier(MultiLabelClassifier):
         return self._speedup(self._features(X))
 
     def _speedup(self, X: csr_array | NDArray[Any]) -> tuple[float, float]:
-        routes = self._routes(X)
         sizes = np.array([len(labels) for labels in self.label_blocks_], dtype=np.int64)
-        scored = int(sizes[routes.indices].sum()) / X.shape[0]
+        # At most this many rows of a dense X are copied at a time.
+        shares = rows_at_once(X.shape[0], X.shape[1]) if isinstance(X, np.ndarray) else [slice(None)]
+        routes = (self._routes(scorer_features(X[rows])) for rows in shares)
+        scored = int(sum(sizes[of_rows.indices].sum() for of_rows in routes)) / X.shape[0]
         n_labels = self._n_labels
         return (n_labels / scored if scored else float("inf")), n_labels / (scored + len(sizes))
 
-    def _finish(self, X: csr_array, router: Router, n_labels: int, sparse_output: bool) -> None:
+    def _finish(
+        self, X: csr_array | NDArray[Any], router: Router, n_labels: int, sparse_output: bool
+    ) -> None:
         """Set the fitted attributes that all subclasses have in common."""
         self.router_coef_, self.router_intercept_ = router.coef_, router.intercept_
         self.classes_ = np.arange(n_labels)
         self.sparse_output_ = sparse_output
         self.speedup_ = self._speedup(X)
-
-    def _features(self, X: Any) -> csr_array | NDArray[Any]:
-        X = super()._features(X)
-        # Models of other libraries are called with slices of a sparse matrix.
-        return X if isinstance(self._scorer(), _core.Scorer) else csr_array(X)
 
     def _explained(self, x: csr_array, label: int, names: Sequence[str]) -> Explained:
         """Explain the score of a label in a block; see `MultiLabelClassifier.explain`."""

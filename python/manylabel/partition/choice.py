@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 
 from manylabel import _core
 from manylabel.estimator.documentation import documented_like
+from manylabel.estimator.scaling import core_features
 from manylabel.estimator.validation import known_ones, unknown_entries
 from manylabel.metrics import precision_at_k
 from manylabel.partition.models import fit_models, rows_of_blocks
@@ -177,7 +178,7 @@ def lam_by_rule(Y: csr_array, n_blocks: int) -> float:
 
 
 def partition_by_rule(
-    X: csr_array,
+    X: csr_array | NDArray[Any],
     Y: csr_array,
     sample_weight: NDArray[np.float32] | None,
     setting: Setting,
@@ -193,8 +194,8 @@ def partition_by_rule(
 
     Parameters
     ----------
-    X : csr_array of shape (n_samples, n_features)
-        Features.
+    X : csr_array or ndarray, of shape (n_samples, n_features)
+        Features. An ndarray may have any memory order, and dtype float16, float32 or float64.
     Y : csr_array of shape (n_samples, n_labels), dtype float32
         0/1 indicator matrix.
     sample_weight : ndarray of shape (n_samples,), dtype float32, or None
@@ -226,7 +227,7 @@ def partition_by_rule(
 
 
 def _share_found(
-    X: csr_array,
+    X: csr_array | NDArray[Any],
     Y: csr_array,
     sample_weight: NDArray[np.float32] | None,
     found: Partition,
@@ -257,7 +258,7 @@ def _share_found(
 
 
 def find_partition(
-    X: csr_array,
+    X: csr_array | NDArray[Any],
     Y: csr_array,
     n_blocks: int | None,
     lam: float,
@@ -267,7 +268,7 @@ def find_partition(
 ) -> Partition:
     """Partition rows and labels into `n_blocks` blocks. If `n_blocks` is None, search for the best number."""
     row_blocks, ends, labels, history, captured = _core.fit_partition(
-        X, Y, params | {"n_blocks": n_blocks, "lam": lam}, (threads, progress)
+        core_features(X), Y, params | {"n_blocks": n_blocks, "lam": lam}, (threads, progress)
     )
     return Partition(
         row_blocks, np.split(labels, ends[1:-1]), float(history[-1]), history, captured / max(1, Y.nnz)
@@ -295,7 +296,7 @@ def routing_rows(Y: csr_array, row_blocks: NDArray[np.int32], *, drop_unlabeled:
 
 @documented_like(partition_by_rule)
 def choose_lam(
-    X: csr_array,
+    X: csr_array | NDArray[Any],
     Y: csr_array,
     sample_weight: NDArray[np.float32] | None,
     n_blocks: int,
@@ -386,10 +387,10 @@ def choose_lam(
 
 
 def _precisions(
-    X: csr_array,
+    X: csr_array | NDArray[Any],
     Y: csr_array,
     sample_weight: NDArray[np.float32] | None,
-    X_out: csr_array,
+    X_out: csr_array | NDArray[Any],
     Y_out: csr_array,
     lams: NDArray[np.float64],
     n_blocks: int,
@@ -477,10 +478,10 @@ def _hits(named: NDArray[np.int64], Y: csr_array) -> NDArray[np.float64]:
 
 
 def _plain_precision(
-    X: csr_array,
+    X: csr_array | NDArray[Any],
     Y: csr_array,
     sample_weight: NDArray[np.float32] | None,
-    X_out: csr_array,
+    X_out: csr_array | NDArray[Any],
     Y_out: csr_array,
     setting: Setting,
     progress: Callable[[int], object],

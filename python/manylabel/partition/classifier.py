@@ -183,8 +183,10 @@ class BlockPartitionClassifier(BlockClassifier):
     block, the scores are merged (see `n_routes`), and `predict` returns the labels with positive scores. If
     `estimator` has no `decision_function`, the scores of a block are the logits of its probabilities.
 
-    The fit makes a sparse copy of a dense X. The copy takes 8 bytes per nonzero value if X is float32, and 12
-    bytes otherwise.
+    If more than half of the values of a dense X are nonzero, X stays dense. It may be of dtype float16,
+    float32 or float64, in any memory order, and memory-mapped. The fits of the partition and of the router
+    copy its rows in float32, and each model gets a copy of the rows of its block. Any other dense X becomes
+    sparse: the copy takes 8 bytes per nonzero value if X is float32, and 12 bytes otherwise.
 
     If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The
     partition and the router use only positive entries.
@@ -337,7 +339,7 @@ class BlockPartitionClassifier(BlockClassifier):
         params = self.parameters.check(self)
         setting = self._setting(params, (not issparse(X), not issparse(y)))
         sparse_output = issparse(y)
-        X, y, sample_weight = check_training_set(self, X, y, sample_weight, unknown=True)
+        X, y, sample_weight = check_training_set(self, X, y, sample_weight, dense=self._dense, unknown=True)
         with reported(None, "label", params["verbose"], progress) as report:
             self._fit_partition(X, y, sample_weight, setting, report)
             report.restart(sum(map(len, self.label_blocks_)))
@@ -375,7 +377,7 @@ class BlockPartitionClassifier(BlockClassifier):
 
     def _fit_partition(
         self,
-        X: csr_array,
+        X: csr_array | NDArray[Any],
         y: csr_array,
         sample_weight: NDArray[np.float32] | None,
         setting: Setting,

@@ -16,6 +16,7 @@ from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import core_parts
 from manylabel.estimator.progress import Progress, reported
 from manylabel.estimator.registry import register
+from manylabel.estimator.scaling import core_features
 from manylabel.estimator.schema import Array, Models, Scalar, Schema
 from manylabel.estimator.validation import (
     check_training_set,
@@ -105,8 +106,10 @@ class CBMLCClassifier(BlockClassifier):
     this model predicts. Labels that are not in the cluster have the score -inf. If `estimator` has no
     `decision_function`, the scores are the logits of its probabilities.
 
-    The fit makes a sparse copy of a dense X. The copy takes 8 bytes per nonzero value if X is float32, and 12
-    bytes otherwise.
+    If more than half of the values of a dense X are nonzero, X stays dense. It may be of dtype float16,
+    float32 or float64, in any memory order, and memory-mapped. k-means copies its rows in float32, and each
+    model gets a copy of the rows of its cluster. Any other dense X becomes sparse: the copy takes 8 bytes per
+    nonzero value if X is float32, and 12 bytes otherwise.
 
     If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The labels
     of a cluster are the labels that are known to be present in its rows.
@@ -157,12 +160,15 @@ class CBMLCClassifier(BlockClassifier):
         params = self.parameters.check(self)
         seed, threads = params["random_state"], params["n_jobs"]
         dense, sparse_output = (not issparse(X), not issparse(y)), issparse(y)
-        X, y, sample_weight = check_training_set(self, X, y, sample_weight, unknown=True)
+        X, y, sample_weight = check_training_set(self, X, y, sample_weight, dense=self._dense, unknown=True)
         with reported(None, "label", params["verbose"], progress) as report:
 
             def kmeans(n_clusters: int) -> Any:
                 return _core.fit_kmeans(
-                    X, sample_weight, params | {"n_clusters": n_clusters}, (threads, report)
+                    core_features(X),
+                    sample_weight,
+                    params | {"n_clusters": n_clusters},
+                    (threads, report),
                 )
 
             clusters, centers, intercept, inertia = (
@@ -279,8 +285,10 @@ class LPSRClassifier(BlockClassifier):
     base scorer predicts. Labels that are not candidates have the score -inf. If the base scorer has no
     `decision_function`, the scores are the logits of its probabilities.
 
-    The fit makes a sparse copy of a dense X. The copy takes 8 bytes per nonzero value if X is float32, and 12
-    bytes otherwise.
+    If more than half of the values of a dense X are nonzero, X stays dense, and k-means copies its rows in
+    float32. X may then be of dtype float16, float32 or float64, in any memory order, and memory-mapped. Any
+    other dense X becomes sparse: the copy takes 8 bytes per nonzero value if X is float32, and 12 bytes
+    otherwise.
 
     If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The choice
     of the candidates uses only positive entries.
@@ -347,7 +355,7 @@ class LPSRClassifier(BlockClassifier):
         params = self.parameters.check(self)
         seed, threads = params["random_state"], params["n_jobs"]
         dense, sparse_output = (not issparse(X), not issparse(y)), issparse(y)
-        X, y, sample_weight = check_training_set(self, X, y, sample_weight, unknown=True)
+        X, y, sample_weight = check_training_set(self, X, y, sample_weight, dense=self._dense, unknown=True)
         ones = known_ones(y)
         labels = np.unique(ones.indices).astype(np.int64)
         with reported(len(labels), "label", params["verbose"], progress) as report:
@@ -367,7 +375,7 @@ class LPSRClassifier(BlockClassifier):
             if params["weighting"] == "rank" and len(labels):
                 gains, weights = _by_rank(models[0], X, ones, labels)
             leaves, centers, intercept, _ = _core.fit_kmeans(
-                X,
+                core_features(X),
                 weights,
                 params | {"n_clusters": None, "n_init": 1},
                 (threads, lambda _: report(len(labels))),
@@ -458,22 +466,22 @@ class _Restricted:
         self.labels = labels
         self.n_labels = n_labels  # number of labels of `model`
 
-    def decision_function(self, X: csr_array) -> NDArray[np.float32]:
+    def decision_function(self, X: csr_array | NDArray[Any]) -> NDArray[np.float32]:
         parts = [
             np.asarray(self.model.decision_function(X[rows]))[:, self.labels]
             for rows in rows_at_once(X.shape[0], self.n_labels)
         ]
         return np.concatenate(parts).astype(np.float32, copy=False)
 
-    def predict_topk(self, X: csr_array, k: int) -> csr_array:
+    def predict_topk(self, X: csr_array | NDArray[Any], k: int) -> csr_array:
         return topk_of_decisions(self.decision_function, X, len(self.labels), k)
 
-    def predict(self, X: csr_array) -> csr_array:
+    def predict(self, X: csr_array | NDArray[Any]) -> csr_array:
         return csr_array(csc_array(self.model.predict(X))[:, self.labels])
 
 
 def _by_rank(
-    model: Any, X: csr_array, y: csr_array, labels: NDArray[np.int64]
+    model: Any, X: csr_array | NDArray[Any], y: csr_array, labels: NDArray[np.int64]
 ) -> tuple[csr_array, NDArray[np.float32]]:
     """Return ``1 / (1 + rank)`` for each positive entry of Y, and the precision at 5 for each row.
 

@@ -58,7 +58,7 @@ def seeded(estimator: Any, seed: int, block: int) -> Any:
 
 def fit_models(
     estimator: Any,
-    X: csr_array,
+    X: csr_array | NDArray[Any],
     Y: csr_array,
     sample_weight: NDArray[np.float32] | None,
     rows_of_blocks: Sequence[NDArray[Any]],
@@ -77,8 +77,8 @@ def fit_models(
         Estimator to clone. An estimator of this library is fitted to the blocks directly. Its parameters with
         the value "auto" are chosen on all rows, except for thresholds, which each block learns. An estimator
         of another library is wrapped in `AnyClassifier`.
-    X : csr_array of shape (n_samples, n_features)
-        Features.
+    X : csr_array or ndarray, of shape (n_samples, n_features)
+        Features. An ndarray may have any memory order, and dtype float16, float32 or float64.
     Y : csr_array of shape (n_samples, n_labels), dtype float32
         0/1 indicator matrix, in which NaN marks unknown entries.
     sample_weight : ndarray of shape (n_samples,), dtype float32, or None
@@ -171,7 +171,7 @@ def fit_models(
 
 def fit_block(
     estimator: Any,
-    X: csr_array,
+    X: csr_array | NDArray[Any],
     Y: csr_array,
     sample_weight: NDArray[np.float32] | None,
     rows: NDArray[Any],

@@ -21,7 +21,7 @@ from manylabel.estimator.base import MultiLabelClassifier
 from manylabel.estimator.progress import Progress
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
-from manylabel.estimator.validation import check_training_set, known_ones
+from manylabel.estimator.validation import KeptDense, check_training_set, known_ones
 from manylabel.partition.asked import DenseScorer
 
 __all__ = ["NaiveBayes"]
@@ -74,13 +74,14 @@ class NaiveBayes(MultiLabelClassifier):
         return tags
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
-        X, y, weights = check_training_set(self, X, y, sample_weight, unknown=True)
+        X, y, weights = check_training_set(self, X, y, sample_weight, dense=self._dense, unknown=True)
         y = known_ones(y)  # the model depends only on positive entries
-        if X.nnz and X.data.min() < 0:
-            raise ValueError(f"values of X must be >= 0 for naive Bayes, got {X.data.min()}")
+        least = float((X if isinstance(X, np.ndarray) else X.data).min(initial=0))
+        if least < 0:
+            raise ValueError(f"values of X must be >= 0 for naive Bayes, got {least}")
         if weights is not None:
             y = csr_array(diags_array(weights.astype(np.float64)) @ y)
-        counts = csr_array(y.T @ X.astype(np.float64))
+        counts = csr_array(y.T.astype(np.float64) @ X)
         held = np.asarray(y.sum(axis=0), dtype=np.float64).ravel()
         totals = np.asarray(counts.sum(axis=1)).ravel() + X.shape[1]
         with np.errstate(divide="ignore"):
@@ -104,8 +105,9 @@ class NaiveBayes(MultiLabelClassifier):
         model.classes_ = np.arange(len(labels))
         return model
 
-    def _features(self, X: Any) -> csr_array:
-        return csr_array(super()._features(X))
+    @property
+    def _dense(self) -> KeptDense:
+        return "if mostly nonzero"
 
     def _make_scorer(self) -> Any:
         weights = SimpleNamespace(
@@ -128,7 +130,7 @@ class _Shares:
     log_totals: NDArray[np.float32]
     log_cardinality: float
 
-    def __call__(self, X: csr_array, threads: int) -> NDArray[np.float32]:
+    def __call__(self, X: csr_array | NDArray[Any], threads: int) -> NDArray[np.float32]:
         scores = self.linear.decision(X, threads).astype(np.float64)
         scores -= np.outer(np.asarray(X.sum(axis=1)).ravel(), self.log_totals)
         totals = logsumexp(scores, axis=1, keepdims=True)

@@ -106,8 +106,9 @@ class BlockPartitioner(Estimator):
     -----
     Unknown entries of Y (NaN) count as 0, because only positive entries are captured.
 
-    The fit makes a sparse copy of a dense X. The copy takes 8 bytes per nonzero value if X is float32, and 12
-    bytes otherwise.
+    If more than half of the values of a dense X are nonzero, X stays dense. It may be of dtype float16,
+    float32 or float64, in any memory order, and memory-mapped. k-means copies its rows in float32. Any other
+    dense X becomes sparse: the copy takes 8 bytes per nonzero value if X is float32, and 12 bytes otherwise.
 
     A row moves to another block only if the label set of that block contains more labels of the row than the
     label set of its current block. Rows therefore never move back and forth between equally good blocks.
@@ -202,7 +203,7 @@ class BlockPartitioner(Estimator):
             If Ctrl-C is pressed. The fit stops within a second.
         """
         params = self.parameters.check(self)
-        X, y, _ = check_training_set(self, X, y, None, unknown=True)
+        X, y, _ = check_training_set(self, X, y, None, dense="as given if mostly nonzero", unknown=True)
         y = known_ones(y)  # only positive entries are captured
         n_blocks = None if params["n_blocks"] == "auto" else params["n_blocks"]
         lam = params["lam"]

@@ -41,12 +41,12 @@ class BlockPieces:
     most_units = 1
     has_end = False
     has_rounds = False
-    takes_dense = False
+    takes_dense = True
 
     def __init__(
         self,
         estimator: BlockPartitionClassifier,
-        X: csr_array,
+        X: csr_array | NDArray[Any],
         Y: csr_array,
         sample_weight: NDArray[np.float32] | None,
         costs: LabelCosts | None,
@@ -63,7 +63,7 @@ class BlockPieces:
     @staticmethod
     def choose(
         estimator: BlockPartitionClassifier,
-        X: csr_array,
+        X: csr_array | NDArray[Any],
         Y: csr_array,
         sample_weight: NDArray[np.float32] | None,
         costs: LabelCosts | None,

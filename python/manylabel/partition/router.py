@@ -12,6 +12,7 @@ from scipy.sparse import csc_array, csr_array
 
 from manylabel import _core
 from manylabel.estimator.base import core_parts, core_rows
+from manylabel.estimator.scaling import core_features, scorer_features
 
 __all__ = ["Router", "Routing", "best_blocks", "fit_router", "nearest_center"]
 
@@ -56,14 +57,14 @@ class Routing:
     share: float | None = None
 
 
-def best_blocks(scorer: _core.Scorer, X: csr_array, n_routes: int, threads: int) -> csr_array:
+def best_blocks(scorer: _core.Scorer, X: csr_array | NDArray[Any], n_routes: int, threads: int) -> csr_array:
     """Return the scores of the `n_routes` blocks with the highest scores for every row."""
     # A stored zero is a score and stays in the matrix.
-    return core_rows(scorer.topk(X, n_routes, threads), (X.shape[0], scorer.n_labels))
+    return core_rows(scorer.topk(scorer_features(X), n_routes, threads), (X.shape[0], scorer.n_labels))
 
 
 def fit_router(
-    X: csr_array,
+    X: csr_array | NDArray[Any],
     row_blocks: NDArray[np.int32],
     usable: NDArray[np.bool_],
     sample_weight: NDArray[np.float32] | None,
@@ -75,8 +76,8 @@ def fit_router(
 
     Parameters
     ----------
-    X : csr_array of shape (n_samples, n_features)
-        Features.
+    X : csr_array or ndarray, of shape (n_samples, n_features)
+        Features. An ndarray may have any memory order, and dtype float16, float32 or float64.
     row_blocks : ndarray of shape (n_samples,), dtype int32
         The block of each row. Rows with the value -1 are ignored.
     usable : ndarray of shape (n_blocks,), dtype bool
@@ -111,7 +112,7 @@ def fit_router(
             X, classes_of_rows = X[kept], classes_of_rows[kept]
             sample_weight = None if sample_weight is None else sample_weight[kept]
         weights, intercept[classes], n_iter[classes] = _core.fit_router(
-            X, classes_of_rows, len(classes), sample_weight, params, (threads, progress)
+            core_features(X), classes_of_rows, len(classes), sample_weight, params, (threads, progress)
         )
         data, indices, indptr = core_parts(weights)
         indices = classes[indices].astype(indices.dtype)

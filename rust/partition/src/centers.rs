@@ -12,7 +12,7 @@
 use crate::members::Members;
 use manylabel_base::{Error, Tasks, Watch, collected, filled, push, reserved};
 use manylabel_simd::wide;
-use manylabel_sparse::CsrOwned;
+use manylabel_sparse::{CsrOwned, CsrRef};
 use rayon::prelude::*;
 
 /// Number of centers in a tile. Sixteen numbers in single precision fill a cache line.
@@ -98,7 +98,7 @@ impl Centers {
     /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
     /// caller requested a stop.
     pub(crate) fn means(
-        x: &CsrOwned,
+        x: CsrRef<'_>,
         weights: Option<&[f32]>,
         members: &Members,
         watch: &Watch,
@@ -106,8 +106,8 @@ impl Centers {
         let n = members.n_clusters();
         let tile = |(at, (lanes, offsets)): (usize, (&mut Vec<Lanes>, &mut Lanes))| {
             let first = at * LANES;
-            *lanes = filled("number of cluster centers", Lanes::ZERO, x.n_cols)?;
-            let mut sums = filled("number of cluster centers", 0.0f64, x.n_cols)?;
+            *lanes = filled("number of cluster centers", Lanes::ZERO, x.n_cols())?;
+            let mut sums = filled("number of cluster centers", 0.0f64, x.n_cols())?;
             for (lane, cluster) in (first..(first + LANES).min(n)).enumerate() {
                 watch.step(0)?;
                 let rows = members.rows(cluster);
@@ -146,7 +146,7 @@ impl Centers {
     ///
     /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
     /// caller requested a stop.
-    pub(crate) fn nearest(&self, x: &CsrOwned, watch: &Watch) -> Result<Vec<Nearest>, Error> {
+    pub(crate) fn nearest(&self, x: CsrRef<'_>, watch: &Watch) -> Result<Vec<Nearest>, Error> {
         let nobody = Nearest {
             center: 0,
             score: f32::NEG_INFINITY,
@@ -214,13 +214,12 @@ impl Centers {
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if there is not enough memory.
-    pub(crate) fn differences(&self, x: &CsrOwned) -> Result<Vec<f32>, Error> {
+    pub(crate) fn differences(&self, x: CsrRef<'_>) -> Result<Vec<f32>, Error> {
         let [lanes] = self.tiles.as_slice() else {
             return filled("number of rows", 0.0, x.n_rows()); // there are more than two centers
         };
         let apart = self.offset(1) - self.offset(0);
-        let differences = (0..x.n_rows()).map(|row| {
-            let (cols, values) = x.row(row);
+        let differences = x.rows(0..x.n_rows()).map(|(cols, values)| {
             let both = cols.iter().zip(values);
             both.fold(apart, |sum, (&col, &value)| {
                 let [first, second, ..] = lanes[col as usize].0;
@@ -273,7 +272,7 @@ impl Centers {
 /// `−½‖μ‖²`. `sums` has one number for each feature. All numbers are zero before and after the
 /// call.
 fn mean(
-    x: &CsrOwned,
+    x: CsrRef<'_>,
     weights: Option<&[f32]>,
     rows: &[u32],
     lane: usize,
@@ -316,15 +315,15 @@ fn mean(
 /// each row, starting with the row `first`.
 #[wide]
 fn best_of_tile(
-    x: &CsrOwned,
+    x: CsrRef<'_>,
     first: usize,
     tile: &[Lanes],
     offsets: &Lanes,
     first_center: usize,
     nearest: &mut [Nearest],
 ) {
-    for (i, nearest) in nearest.iter_mut().enumerate() {
-        let (cols, values) = x.row(first + i);
+    let rows = x.rows(first..first + nearest.len());
+    for (nearest, (cols, values)) in nearest.iter_mut().zip(rows) {
         // Two independent sums are used, so that no addition waits for the previous addition.
         let (mut even, mut odd) = (*offsets, Lanes::ZERO);
         let (cols2, values2) = (cols.chunks_exact(2), values.chunks_exact(2));

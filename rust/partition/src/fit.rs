@@ -9,7 +9,7 @@ use crate::kmeans::Points;
 use crate::params::Checked;
 use manylabel_base::range::same;
 use manylabel_base::{Error, Watch};
-use manylabel_sparse::{CsrOwned, Sparse};
+use manylabel_sparse::{CsrOwned, Rows};
 
 /// The search for a number of blocks tries every number up to this one. After that, it increases
 /// the number by a quarter each time.
@@ -46,8 +46,8 @@ pub struct Partition {
 }
 
 impl Checked {
-    /// Partitions the rows of `x` and the columns of `y` into blocks. Each stored entry of `y` is a
-    /// label of its row.
+    /// Partitions the rows of `x` and the columns of `y` into blocks. The rows of `x` must have unit
+    /// length. Dense rows are copied. Each stored entry of `y` is a label of its row.
     ///
     /// If `n_blocks` is given, it is the number of clusters at the start. The result has fewer
     /// blocks if some blocks lose all of their rows.
@@ -69,14 +69,15 @@ impl Checked {
     /// Returns [`Error::Shape`] if the numbers of rows of `x` and `y` differ. Returns
     /// [`Error::Param`] if a value of `x` is infinite. Returns [`Error::TooLarge`] if there is not
     /// enough memory. Returns [`Error::Stopped`] if the caller requested a stop.
-    pub fn fit(&self, x: Sparse<'_>, y: &CsrOwned, watch: &Watch) -> Result<Partition, Error> {
+    pub fn fit(&self, x: Rows<'_>, y: &CsrOwned, watch: &Watch) -> Result<Partition, Error> {
         same("rows of Y", x.n_rows(), y.n_rows())?;
         let most = self
             .0
             .n_blocks
             .unwrap_or(MOST_BLOCKS)
             .min(x.n_rows().max(1));
-        let of_size = |n_blocks| self.best_of_starts(x, y, n_blocks, watch);
+        let points = Points::new(x, None, watch)?;
+        let of_size = |n_blocks| self.best_of_starts(&points, y, n_blocks, watch);
         let found = match self.0.n_blocks {
             Some(_) => of_size(most)?,
             None => search(most, NOTABLE * y.indices.len() as f64, of_size)?,
@@ -99,15 +100,13 @@ impl Checked {
     /// lowest objective. If objectives are equal, returns the first result.
     fn best_of_starts(
         &self,
-        x: Sparse<'_>,
+        points: &Points<'_>,
         y: &CsrOwned,
         n_blocks: usize,
         watch: &Watch,
     ) -> Result<Alternated, Error> {
-        // `Points` limits the number of features depending on the number of centers. So it is
-        // created again for each number of blocks. The search then gives the same blocks as a fit
-        // with the number that it found.
-        let points = Points::new(x, None, n_blocks, watch)?;
+        let limited = points.limited(n_blocks, watch)?;
+        let points = limited.as_ref().unwrap_or(points);
         let mut best: Option<Alternated> = None;
         for init in 0..self.0.n_init as u64 {
             let start = points.start(n_blocks, self.0.seed.wrapping_add(init), watch)?;

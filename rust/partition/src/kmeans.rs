@@ -1,7 +1,7 @@
-//! Clusters sparse rows of unit length by k-means.
+//! Clusters rows of unit length by k-means.
 //!
 //! The partition of a data set into blocks starts from such clusters. Other methods use the
-//! clusters without such a partition. Rows are scaled to unit length. The nearest center μ of a row
+//! clusters without such a partition. Rows must have unit length. The nearest center μ of a row
 //! x has the largest linear score `x·μ − ½‖μ‖²`. So the centers can be stored as the weights and
 //! intercepts of a linear model.
 //!
@@ -21,12 +21,12 @@
 //! ```
 //! use manylabel_base::Watch;
 //! use manylabel_partition::{KMeans, Until};
-//! use manylabel_sparse::CsrView;
+//! use manylabel_sparse::{CsrView, Rows};
 //!
 //! // Rows 0 and 2 have the same direction.
 //! let x = CsrView::new("X", &[0i32, 1, 2, 3], &[0, 1, 0], &[1.0f32, 1.0, 5.0], 2)?;
 //! let kmeans = KMeans { until: Until::Clusters(2), n_init: 1, seed: 0 };
-//! let found = kmeans.fit(x.into(), None, &Watch::new())?;
+//! let found = kmeans.fit(Rows::copied(x.into(), true)?, None, &Watch::new())?;
 //! assert_eq!(found.row_clusters[0], found.row_clusters[2]);
 //! assert_ne!(found.row_clusters[0], found.row_clusters[1]);
 //! # Ok::<(), manylabel_base::Error>(())
@@ -38,9 +38,8 @@ use crate::members::{Members, drop_empty};
 use fastrand::Rng;
 use manylabel_base::range::{at_least_one, same};
 use manylabel_base::{Error, Watch, collected, copied, few, filled, push, reserved};
-use manylabel_sparse::{CsrOwned, Sparse};
+use manylabel_sparse::{CsrOwned, CsrRef, Rows, Stored};
 use rayon::prelude::*;
-use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::mem::swap;
 
@@ -110,25 +109,25 @@ pub struct Clustering {
 }
 
 impl KMeans {
-    /// Clusters the rows of `x` after scaling each row to unit length.
+    /// Clusters the rows of `x`, which must have unit length.
     ///
     /// `weights` has one weight per row, which multiplies the squared distance of the row to its
     /// center. If `weights` is `None`, all weights are 1.
     ///
     /// Each iteration of k-means computes the products of all centers with all rows. If there are
-    /// more than 256 rows per center, the iterations use only a sample of 256 rows per center. The
-    /// memory is a copy of `x`, and 4 bytes per center and feature. The centers take at most 1 GiB.
+    /// more than 256 rows per center, the iterations use only a sample of 256 rows per center. Dense
+    /// rows are copied. The centers take 4 bytes per center and feature, and at most 1 GiB.
     /// If they would take more, the rarest features are ignored.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Param`] if a parameter is below 1 or a value of `x` is infinite. Returns
+    /// Returns [`Error::Param`] if a parameter is below 1 or a value of dense rows is infinite. Returns
     /// [`Error::Shape`] if `weights` does not have one weight per row. Returns [`Error::TooLarge`]
     /// if there is not enough memory. Returns [`Error::Stopped`] if the caller requested a stop.
-    pub fn fit(
+    pub fn fit<'a>(
         &self,
-        x: Sparse<'_>,
-        weights: Option<&[f32]>,
+        x: Rows<'a>,
+        weights: Option<&'a [f32]>,
         watch: &Watch,
     ) -> Result<Clustering, Error> {
         let (name, count) = match self.until {
@@ -143,7 +142,9 @@ impl KMeans {
             Until::Clusters(count) => count,
             Until::RowsEach(count) => x.n_rows().saturating_mul(2).div_ceil(count),
         };
-        let points = Points::new(x, weights, n_clusters, watch)?;
+        let points = Points::new(x, weights, watch)?;
+        let limited = points.limited(n_clusters, watch)?;
+        let points = limited.as_ref().unwrap_or(&points);
         let mut best: Option<Start> = None;
         for init in 0..self.n_init as u64 {
             let seed = self.seed.wrapping_add(init);
@@ -169,8 +170,8 @@ impl KMeans {
             return Err(Error::Stopped);
         };
         let members = Members::new(&row_clusters, n_clusters)?;
-        let means = Centers::means(&points.x, weights, &members, watch)?;
-        let lloyd = Lloyd::new(&points.x, weights, watch)?;
+        let means = Centers::means(points.x.view(), weights, &members, watch)?;
+        let lloyd = Lloyd::new(points.x.view(), weights, watch)?;
         // The inertia is Σ w ‖x − μ‖² = Σ w ‖x‖² − Σ w ‖μ‖². The offset of a center is −½‖μ‖².
         let squared = |(row, &cluster): (usize, &u32)| {
             lloyd.weight(row)
@@ -178,7 +179,7 @@ impl KMeans {
         };
         let inertia: f64 = row_clusters.iter().enumerate().map(squared).sum();
         let routing = routing.unwrap_or(means);
-        let (compact, intercept) = routing.to_linear(points.x.n_cols, watch)?;
+        let (compact, intercept) = routing.to_linear(points.x.n_cols(), watch)?;
         Ok(Clustering {
             row_clusters,
             centers: points.of_all_features(compact)?,
@@ -203,11 +204,10 @@ pub(crate) struct Start {
     routing: Option<Centers>,
 }
 
-/// Rows of unit length. If the centers of all features would take too much memory, the rarest
-/// features are left out.
+/// Rows of unit length.
 pub(crate) struct Points<'a> {
     /// The rows. Column j of the matrix is the feature `features[j]`.
-    x: CsrOwned,
+    x: Stored<'a>,
     /// One weight per row, if given.
     weights: Option<&'a [f32]>,
     /// The original number of the feature in each column of `x`, in increasing order.
@@ -217,38 +217,52 @@ pub(crate) struct Points<'a> {
 }
 
 impl<'a> Points<'a> {
-    /// Copies `x` and scales its rows to unit length. If `n_clusters` centers of all features would
-    /// take too much memory, the rarest features are dropped.
+    /// Takes rows of unit length, and copies them if they are dense.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Param`] if a value of `x` is infinite. Returns [`Error::TooLarge`] if there
-    /// is not enough memory. Returns [`Error::Stopped`] if the caller requested a stop.
+    /// Returns [`Error::Param`] if a value of dense rows is infinite. Returns [`Error::TooLarge`] if
+    /// there is not enough memory. Returns [`Error::Stopped`] if the caller requested a stop.
     pub(crate) fn new(
-        x: Sparse<'_>,
+        x: Rows<'a>,
         weights: Option<&'a [f32]>,
-        n_clusters: usize,
         watch: &Watch,
     ) -> Result<Self, Error> {
-        let n_features = x.n_cols();
-        let mut x = x.to_owned(true)?;
+        let n_features = x.n_features();
+        let mut x = x.stored(watch)?;
         watch.step(0)?;
-        let mut features = x.drop_empty_columns()?;
+        let features = x.drop_empty_columns()?;
         watch.step(0)?;
-        let clusters = n_clusters.min(x.n_rows());
-        let room = (BUDGET / Centers::n_bytes(clusters, 1).max(1)).max(1);
-        if room < features.len() {
-            let kept = keep_frequent(&mut x, room)?;
-            let kept = kept.iter().map(|&at| features[at as usize]);
-            features = collected("number of features", kept)?;
-            watch.step(0)?;
-        }
         Ok(Self {
             x,
             weights,
             features,
             n_features,
         })
+    }
+
+    /// Returns a copy without the rarest features, if `n_clusters` centers of all features would take
+    /// too much memory, and `None` otherwise.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if there is not enough memory. Returns [`Error::Stopped`] if the
+    /// caller requested a stop.
+    pub(crate) fn limited(&self, n_clusters: usize, watch: &Watch) -> Result<Option<Self>, Error> {
+        let clusters = n_clusters.min(self.x.n_rows());
+        let room = (BUDGET / Centers::n_bytes(clusters, 1).max(1)).max(1);
+        if room >= self.features.len() {
+            return Ok(None);
+        }
+        let (x, kept) = keep_frequent(self.x.view(), room)?;
+        watch.step(0)?;
+        let kept = kept.iter().map(|&at| self.features[at as usize]);
+        Ok(Some(Self {
+            x: Stored::Owned(x),
+            weights: self.weights,
+            features: collected("number of features", kept)?,
+            n_features: self.n_features,
+        }))
     }
 
     /// Divides the rows into `k` clusters by k-means, from one start.
@@ -263,20 +277,17 @@ impl<'a> Points<'a> {
     pub(crate) fn start(&self, k: usize, seed: u64, watch: &Watch) -> Result<Start, Error> {
         let mut rng = Rng::with_seed(seed);
         let most = k.saturating_mul(ROWS_PER_CENTER);
-        let (x, weights) = if self.x.n_rows() > most {
-            let rows = sample(self.x.n_rows(), most, &mut rng)?;
-            let weights = self.weights.map(|weights| of_rows(weights, &rows));
-            let weights = weights.transpose()?.map(Cow::Owned);
-            (Cow::Owned(gather(&self.x, &rows)?), weights)
-        } else {
-            (Cow::Borrowed(&self.x), self.weights.map(Cow::Borrowed))
-        };
-        let lloyd = Lloyd::new(&x, weights.as_deref(), watch)?;
-        let centers = lloyd.run(k, &mut rng)?;
-        if x.n_rows() == self.x.n_rows() {
-            return lloyd.assign(&centers);
+        let all = Lloyd::new(self.x.view(), self.weights, watch)?;
+        if self.x.n_rows() <= most {
+            let centers = all.run(k, &mut rng)?;
+            return all.assign(&centers);
         }
-        Lloyd::new(&self.x, self.weights, watch)?.assign(&centers)
+        let rows = sample(self.x.n_rows(), most, &mut rng)?;
+        let weights = self.weights.map(|weights| of_rows(weights, &rows));
+        let weights = weights.transpose()?;
+        let x = self.x.view().gather(&rows)?;
+        let centers = Lloyd::new(x.view(), weights.as_deref(), watch)?.run(k, &mut rng)?;
+        all.assign(&centers)
     }
 
     /// Repeatedly halves clusters by 2-means until none has more than `most` rows. Clusters whose
@@ -314,9 +325,9 @@ impl<'a> Points<'a> {
             large = next;
         }
         let members = Members::new(&row_clusters, n_clusters as usize)?;
-        let mut centers = Centers::means(&self.x, self.weights, &members, watch)?;
+        let mut centers = Centers::means(self.x.view(), self.weights, &members, watch)?;
         let mut row_clusters =
-            send_to_nearest(&self.x, &mut centers, most.saturating_mul(2), watch)?;
+            send_to_nearest(self.x.view(), &mut centers, most.saturating_mul(2), watch)?;
         let kept = drop_empty(&mut row_clusters, centers.len())?;
         Ok(Start {
             row_clusters,
@@ -339,12 +350,12 @@ impl<'a> Points<'a> {
         seed: u64,
         watch: &Watch,
     ) -> Result<Option<[Vec<u32>; 2]>, Error> {
-        let mut x = gather(&self.x, rows)?;
+        let mut x = self.x.view().gather(rows)?;
         x.drop_empty_columns()?;
         let weights = self.weights.map(|weights| of_rows(weights, rows));
         let weights = weights.transpose()?;
         let mut points = Points {
-            n_features: x.n_cols,
+            n_features: x.n_cols(),
             features: Vec::new(),
             x,
             weights: weights.as_deref(),
@@ -354,8 +365,8 @@ impl<'a> Points<'a> {
             let start = points.start(2, seed, watch)?;
             if start.n_clusters == 2 {
                 let members = Members::new(&start.row_clusters, 2)?;
-                let centers = Centers::means(&points.x, points.weights, &members, watch)?;
-                if let Some(sides) = cut(&centers.differences(&points.x)?, least)? {
+                let centers = Centers::means(points.x.view(), points.weights, &members, watch)?;
+                if let Some(sides) = cut(&centers.differences(points.x.view())?, least)? {
                     let side = |side: bool| {
                         let both = rows.iter().zip(&sides).filter(|&(_, &of)| of == side);
                         collected("number of rows", both.map(|(&row, _)| row))
@@ -385,19 +396,21 @@ impl<'a> Points<'a> {
     }
 }
 
-/// Keeps only the `room` features that occur in most rows. If features are equally frequent,
-/// features with lower numbers are kept. Returns the original numbers of these features in
+/// Copies the `room` features that occur in most rows. If features are equally frequent, features
+/// with lower numbers are copied. Returns the copy and the original numbers of these features in
 /// increasing order.
-fn keep_frequent(x: &mut CsrOwned, room: usize) -> Result<Vec<u32>, Error> {
-    let mut counts = filled("number of features", 0u32, x.n_cols)?;
-    for &col in &x.indices {
-        counts[col as usize] += 1;
+fn keep_frequent(x: CsrRef<'_>, room: usize) -> Result<(CsrOwned, Vec<u32>), Error> {
+    let mut counts = filled("number of features", 0u32, x.n_cols())?;
+    for (cols, _) in x.rows(0..x.n_rows()) {
+        for &col in cols {
+            counts[col as usize] += 1;
+        }
     }
-    let mut kept = collected("number of features", 0..x.n_cols as u32)?;
+    let mut kept = collected("number of features", 0..x.n_cols() as u32)?;
     kept.sort_unstable_by_key(|&col| (Reverse(counts[col as usize]), col));
     kept.truncate(room);
     kept.sort_unstable();
-    let mut new = filled("number of features", u32::MAX, x.n_cols)?;
+    let mut new = filled("number of features", u32::MAX, x.n_cols())?;
     for (to, &col) in (0..).zip(&kept) {
         new[col as usize] = to;
     }
@@ -408,8 +421,7 @@ fn keep_frequent(x: &mut CsrOwned, room: usize) -> Result<Vec<u32>, Error> {
         n_cols: room,
     };
     short.indptr.push(0);
-    for row in 0..x.n_rows() {
-        let (cols, values) = x.row(row);
+    for (cols, values) in x.rows(0..x.n_rows()) {
         for (&col, &value) in cols.iter().zip(values) {
             if new[col as usize] != u32::MAX {
                 push(
@@ -422,8 +434,7 @@ fn keep_frequent(x: &mut CsrOwned, room: usize) -> Result<Vec<u32>, Error> {
         }
         short.indptr.push(short.indices.len());
     }
-    *x = short;
-    Ok(kept)
+    Ok((short, kept))
 }
 
 /// Draws `n` distinct row numbers below `n_rows` at random. Returns them in increasing order.
@@ -443,29 +454,9 @@ fn of_rows(weights: &[f32], rows: &[u32]) -> Result<Vec<f32>, Error> {
     collected("number of rows", rows.iter().map(of))
 }
 
-/// Copies some rows, in the given order.
-#[expect(clippy::disallowed_methods, reason = "the memory is reserved")]
-fn gather(x: &CsrOwned, rows: &[u32]) -> Result<CsrOwned, Error> {
-    let size = rows.iter().map(|&row| x.row(row as usize).0.len()).sum();
-    let mut gathered = CsrOwned {
-        indptr: reserved("number of rows", rows.len() + 1)?,
-        indices: reserved("number of stored values", size)?,
-        values: reserved("number of stored values", size)?,
-        n_cols: x.n_cols,
-    };
-    gathered.indptr.push(0);
-    for &row in rows {
-        let (cols, values) = x.row(row as usize);
-        gathered.indices.extend_from_slice(cols);
-        gathered.values.extend_from_slice(values);
-        gathered.indptr.push(gathered.indices.len());
-    }
-    Ok(gathered)
-}
-
 /// Runs Lloyd's algorithm on a set of rows.
 struct Lloyd<'a> {
-    x: &'a CsrOwned,
+    x: CsrRef<'a>,
     /// One weight per row, if given.
     weights: Option<&'a [f32]>,
     /// The squared length of each row. Rows have length 1 up to rounding, unless some of their
@@ -475,13 +466,13 @@ struct Lloyd<'a> {
 }
 
 impl<'a> Lloyd<'a> {
-    fn new(x: &'a CsrOwned, weights: Option<&'a [f32]>, watch: &'a Watch) -> Result<Self, Error> {
+    fn new(x: CsrRef<'a>, weights: Option<&'a [f32]>, watch: &'a Watch) -> Result<Self, Error> {
         let mut squared = reserved("number of rows", x.n_rows())?;
-        for row in 0..x.n_rows() {
+        for (row, (_, values)) in x.rows(0..x.n_rows()).enumerate() {
             if row % ROWS_PER_STEP == 0 {
                 watch.step(0)?;
             }
-            let values = x.row(row).1.iter();
+            let values = values.iter();
             squared.push(
                 values
                     .map(|&value| f64::from(value) * f64::from(value))
@@ -507,7 +498,8 @@ impl<'a> Lloyd<'a> {
         let seeds = self.seeds(k.min(self.x.n_rows()), rng)?;
         let numbers = collected("number of clusters", 0..seeds.len() as u32)?;
         let alone = Members::new(&numbers, seeds.len())?;
-        let mut centers = Centers::means(&gather(self.x, &seeds)?, None, &alone, self.watch)?;
+        let rows = self.x.gather(&seeds)?;
+        let mut centers = Centers::means(rows.view(), None, &alone, self.watch)?;
         let mut before = Vec::new();
         for _ in 0..SWEEPS {
             let Start {
@@ -592,7 +584,7 @@ impl<'a> Lloyd<'a> {
         let draws = 2 + (k as f64).ln() as usize;
         let weigh = |(row, distance): (usize, &f64)| self.weight(row) * distance;
         let of_rows = || filled("number of rows", f64::INFINITY, n);
-        let mut center = filled("number of features", 0f32, self.x.n_cols)?;
+        let mut center = filled("number of features", 0f32, self.x.n_cols())?;
         let alike = (0..n).map(|row| weigh((row, &1.0)));
         let mut chances = collected("number of rows", alike)?;
         let mut seeds = reserved("number of clusters", k)?;
@@ -687,7 +679,7 @@ fn cut(scores: &[f32], least: usize) -> Result<Option<Vec<bool>>, Error> {
 /// center then move to this other center. This is repeated for at most [`ROUNDS`] rounds. A center
 /// whose rows are too similar to be separated may keep more rows.
 fn send_to_nearest(
-    x: &CsrOwned,
+    x: CsrRef<'_>,
     centers: &mut Centers,
     most: usize,
     watch: &Watch,

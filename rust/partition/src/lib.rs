@@ -42,14 +42,15 @@
 //! ```
 //! use manylabel_base::Watch;
 //! use manylabel_partition::Params;
-//! use manylabel_sparse::{CsrOwned, CsrView};
+//! use manylabel_sparse::{CsrOwned, CsrView, Rows};
 //!
 //! // Four rows of two kinds. Rows of the first kind have feature 0 and the labels 0 and 1.
 //! // Rows of the second kind have feature 1 and label 2.
 //! let x = CsrView::new("X", &[0i32, 1, 2, 3, 4], &[0, 0, 1, 1], &[1.0f32; 4], 2)?;
 //! let y = CsrView::new("Y", &[0i32, 2, 4, 5, 6], &[0, 1, 0, 1, 2, 2], &[1.0f32; 6], 3)?;
 //! let params = Params { n_blocks: Some(2), lam: 0.5, ..Params::default() };
-//! let found = params.check()?.fit(x.into(), &CsrOwned::from_view(y, false)?, &Watch::new())?;
+//! let x = Rows::copied(x.into(), true)?;
+//! let found = params.check()?.fit(x, &CsrOwned::from_view(y, false)?, &Watch::new())?;
 //! assert_eq!(found.row_blocks[0], found.row_blocks[1]);
 //! assert_ne!(found.row_blocks[0], found.row_blocks[2]);
 //! assert_eq!(found.captured, 6);

@@ -21,11 +21,11 @@
 //! ```
 //! use manylabel_base::Watch;
 //! use manylabel_partition::Router;
-//! use manylabel_sparse::CsrView;
+//! use manylabel_sparse::{CsrView, Rows};
 //!
 //! let x = CsrView::new("X", &[0i32, 1, 2, 3], &[0, 0, 1], &[1.0f32; 3], 2)?;
 //! let router = Router { c: 1.0, fit_intercept: false, tol: 0.01, max_iter: 100, seed: 0 };
-//! let routes = router.fit(x.into(), &[0, 0, 1], 2, None, &Watch::new())?;
+//! let routes = router.fit(Rows::copied(x.into(), true)?, &[0, 0, 1], 2, None, &Watch::new())?;
 //! // Feature 0 is evidence for class 0 and against class 1.
 //! let (classes, weights) = routes.weights.row(0);
 //! assert_eq!(classes, [0, 1]);
@@ -37,7 +37,7 @@ use crate::each::each;
 use fastrand::Rng;
 use manylabel_base::range::{at_least_one, positive, same};
 use manylabel_base::{Error, Watch, collected, filled, push};
-use manylabel_sparse::{CsrOwned, Sparse};
+use manylabel_sparse::{CsrOwned, Rows, Stored};
 
 /// Number of rows that are visited between two checks for a stop request.
 const ROWS_AT_ONCE: usize = 8192;
@@ -76,9 +76,9 @@ pub struct Routes {
 
 /// The data that all classes share.
 struct Problem<'a> {
-    /// Rows of unit length. Empty columns are left out. If intercepts are fitted, the last column
+    /// Rows of unit length. Empty columns of sparse rows are left out. If intercepts are fitted, the last column
     /// is a column of ones.
-    x: CsrOwned,
+    x: Stored<'a>,
     /// The squared length of each row, including the column of ones.
     squared: Vec<f64>,
     /// The class of each row.
@@ -88,24 +88,23 @@ struct Problem<'a> {
 }
 
 impl Router {
-    /// Fits the router to the rows of `x` and their classes. Rows are scaled to unit length.
+    /// Fits the router to the rows of `x`, which must have unit length, and their classes.
     ///
     /// `classes` has one class per row, below `n_classes`. `weights` has one weight > 0 per row,
     /// which multiplies the loss of the row. None means that all weights are 1.
     ///
-    /// The time is O(nnz(X)) per pass and class. The fit stores a copy of `x`. Each class takes 4 bytes
-    /// per feature and 8 bytes per nonzero weight. Each thread takes 20 bytes per row and 8 bytes per
-    /// feature.
+    /// The time is O(nnz(X)) per pass and class. Dense rows are copied. Each class takes 4 bytes per
+    /// feature and 8 bytes per nonzero weight. Each thread takes 20 bytes per row and 8 bytes per feature.
     ///
     /// # Errors
     ///
     /// Returns [`Error::Param`] if a parameter is out of its range, if a class is not below `n_classes`,
-    /// or if a value of `x` is infinite. Returns [`Error::Shape`] if there is not exactly one class and
+    /// or if a value of dense rows is infinite. Returns [`Error::Shape`] if there is not exactly one class and
     /// one weight per row. Returns [`Error::TooLarge`] if there is not enough memory. Returns
     /// [`Error::Stopped`] if the caller requested a stop.
     pub fn fit(
         &self,
-        x: Sparse<'_>,
+        x: Rows<'_>,
         classes: &[u32],
         n_classes: usize,
         weights: Option<&[f32]>,
@@ -130,8 +129,8 @@ impl Router {
                 got: format!("{class}, and there are {n_classes} classes"),
             });
         }
-        let n_features = x.n_cols();
-        let mut x = x.to_owned(true)?;
+        let n_features = x.n_features();
+        let mut x = x.stored(watch)?;
         watch.step(0)?;
         let features = x.drop_empty_columns()?;
         watch.step(0)?;
@@ -164,7 +163,7 @@ impl Router {
         class: u32,
         watch: &Watch,
     ) -> Result<(Vec<f32>, usize), Error> {
-        let x = &problem.x;
+        let x = problem.x.view();
         let sign = |row: usize| {
             if problem.classes[row] == class {
                 1.0
@@ -184,7 +183,7 @@ impl Router {
             [alpha, bound(row) - alpha]
         };
         let mut alpha: Vec<[f64; 2]> = collected("number of rows", (0..x.n_rows()).map(start))?;
-        let mut w = filled("number of features", 0.0, x.n_cols)?;
+        let mut w = filled("number of features", 0.0, x.n_cols())?;
         for row in 0..x.n_rows() {
             if row % ROWS_AT_ONCE == 0 {
                 watch.step(0)?;

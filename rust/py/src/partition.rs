@@ -5,12 +5,13 @@ use crate::arrays::{F32s, F64s, I32s, I64s, handed};
 use crate::csr::{CsrArrays, PyCsr, csr_arrays, values};
 use crate::error::to_py;
 use crate::features::PyFeatures;
-use crate::held::{Held, HeldCsr, with_held};
+use crate::held::{Held, HeldCsr, HeldMatrix, with_held};
 use crate::params::{Named, from_named};
 use crate::run::{Job, run, run_here, score};
 use crate::scorer::{Scorer, Source};
+use crate::table::{PyTableOrCsr, rows};
 use manylabel_base::range::same;
-use manylabel_base::{Error, collected, few, push, reserved};
+use manylabel_base::{Error, collected, extend, few, push, reserved};
 use manylabel_linear as linear;
 use manylabel_partition::{
     Answer, Block, BlockModel, ByLabel, Inner, KMeans, Link, Named as ByName, Params, Part, Parts,
@@ -18,7 +19,7 @@ use manylabel_partition::{
 };
 use manylabel_score::Model;
 use manylabel_sparse::{CsrOwned, CsrView, Index, TopK, Value, with_sparse};
-use numpy::{PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArray};
 use pyo3::prelude::*;
 
 /// Converts numbers of rows, labels or clusters to a numpy array. The numbers must be below 2³¹.
@@ -54,7 +55,7 @@ fn to_i64<'py>(py: Python<'py>, ends: &[usize]) -> PyResult<I64s<'py>> {
 #[pyfunction]
 pub(crate) fn fit_partition<'py>(
     py: Python<'py>,
-    x: PyCsr<'py>,
+    x: PyTableOrCsr<'py>,
     y: PyCsr<'py>,
     params: Named<'py>,
     job: Job,
@@ -62,10 +63,10 @@ pub(crate) fn fit_partition<'py>(
     let params = from_named!(params, Params {
         seed, n_blocks, lam, max_labels, n_init, max_iter, tol;
     })?;
-    let (x, y) = (x.unchecked("X")?, y.unchecked("Y")?);
+    let (x, y) = (x.arrays()?, y.unchecked("Y")?);
     let found = job.run(py, |watch| {
         let y = y.to_owned()?;
-        params.fit(x.sparse()?, &y, watch)
+        params.fit(rows(x, None, true, watch)?, &y, watch)
     })?;
     Ok((
         to_i32(py, &found.row_blocks)?,
@@ -114,7 +115,7 @@ pub(crate) fn partition_labels<'py>(
 #[pyfunction]
 pub(crate) fn fit_kmeans<'py>(
     py: Python<'py>,
-    x: PyCsr<'py>,
+    x: PyTableOrCsr<'py>,
     sample_weight: Option<PyReadonlyArray1<'py, f32>>,
     params: Named<'py>,
     job: Job,
@@ -129,8 +130,10 @@ pub(crate) fn fit_kmeans<'py>(
         seed: params.get("random_state")?,
     };
     let weights = values(sample_weight.as_ref())?;
-    let x = x.unchecked("X")?;
-    let found = job.run(py, |watch| kmeans.fit(x.sparse()?, weights, watch))?;
+    let x = x.arrays()?;
+    let found = job.run(py, |watch| {
+        kmeans.fit(rows(x, None, true, watch)?, weights, watch)
+    })?;
     Ok((
         to_i32(py, &found.row_clusters)?,
         csr_arrays(py, found.centers)?,
@@ -149,7 +152,7 @@ pub(crate) fn fit_kmeans<'py>(
 #[pyfunction]
 pub(crate) fn fit_router<'py>(
     py: Python<'py>,
-    x: PyCsr<'py>,
+    x: PyTableOrCsr<'py>,
     classes: PyReadonlyArray1<'py, i32>,
     n_classes: usize,
     sample_weight: Option<PyReadonlyArray1<'py, f32>>,
@@ -165,9 +168,10 @@ pub(crate) fn fit_router<'py>(
     };
     let classes = to_u32(&classes)?;
     let weights = values(sample_weight.as_ref())?;
-    let x = x.unchecked("X")?;
+    let x = x.arrays()?;
     let routes = job.run(py, |watch| {
-        router.fit(x.sparse()?, &classes, n_classes, weights, watch)
+        let rows = rows(x, None, true, watch)?;
+        router.fit(rows, &classes, n_classes, weights, watch)
     })?;
     Ok((
         csr_arrays(py, routes.weights)?,
@@ -251,15 +255,44 @@ impl PyBlock {
     }
 }
 
-/// A linear model for the labels of all blocks. It has three items. The first item is the weights, a CSC
-/// matrix (`n_labels`, `n_features`). The second item is the intercepts. The third item is true if rows are
-/// scaled to unit length.
-struct Weights(HeldCsr<f32>, Held<f32>, bool);
+/// The weights of a linear model: a matrix (`n_labels`, `n_features`) that is dense or in compressed columns.
+pub(crate) enum Coef {
+    Dense(HeldMatrix<f32>),
+    Csc(HeldCsr<f32>),
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Coef {
+    type Error = PyErr;
+
+    /// Tests the type first, so that an exception of `HeldCsr`, such as `KeyboardInterrupt`, is passed on.
+    fn extract(coef: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if coef.cast::<PyUntypedArray>().is_ok() {
+            coef.extract().map(Self::Dense)
+        } else {
+            coef.extract().map(Self::Csc)
+        }
+    }
+}
+
+/// A linear model for the labels of all blocks. It has three items: the weights, the intercepts, and true if rows
+/// are scaled to unit length.
+struct Weights(Coef, Held<f32>, bool);
 
 impl Parts for Weights {
     fn by_label(&self) -> Result<Box<dyn ByLabel + '_>, Error> {
         let Self(coef, intercept, normalize) = self;
         let n_labels = intercept.len();
+        let coef = match coef {
+            Coef::Dense(coef) => {
+                return Ok(Box::new(DenseByLabel {
+                    coef: coef.by_rows("coef_")?,
+                    n_features: coef.shape.1,
+                    intercept,
+                    normalize: *normalize,
+                }));
+            }
+            Coef::Csc(coef) => coef,
+        };
         with_held!(coef, |coef| {
             let by_feature =
                 CsrView::new("coef_", &coef.indptr, &coef.indices, &coef.data, n_labels)?;
@@ -274,7 +307,7 @@ impl Parts for Weights {
     }
 }
 
-/// A linear model like [`Weights`], with its weights stored by label.
+/// A linear model like [`Weights`], with sparse weights stored by label.
 struct WeightsByLabel<'a> {
     coef: Turned,
     n_features: usize,
@@ -298,6 +331,42 @@ impl ByLabel for WeightsByLabel<'_> {
             rows,
             values,
             &intercept,
+            self.normalize,
+        )?)
+    }
+}
+
+/// A linear model like [`Weights`] with dense weights.
+struct DenseByLabel<'a> {
+    coef: &'a [f32],
+    n_features: usize,
+    intercept: &'a [f32],
+    normalize: bool,
+}
+
+impl ByLabel for DenseByLabel<'_> {
+    fn with_part(
+        &self,
+        labels: &[i32],
+        then: &mut dyn FnMut(&dyn Model) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let size = labels.len().saturating_mul(self.n_features);
+        let mut weights = reserved("number of weights of a block", size)?;
+        for label in labels {
+            let first = label.get() * self.n_features;
+            let of_label = &self.coef[first..first + self.n_features];
+            extend(
+                "number of weights of a block",
+                &mut weights,
+                of_label.iter().copied(),
+            )?;
+        }
+        let intercept = labels.iter().map(|label| self.intercept[label.get()]);
+        let intercept = collected("number of labels of a block", intercept)?;
+        then(&linear::DenseScorer::new(
+            &weights,
+            &intercept,
+            self.n_features,
             self.normalize,
         )?)
     }
@@ -341,7 +410,7 @@ pub(crate) fn block_scorer(
     blocks: Vec<PyBlock>,
     n_labels: usize,
     routing: PyRouting,
-    weights: Option<(HeldCsr<f32>, Held<f32>, bool)>,
+    weights: Option<(Coef, Held<f32>, bool)>,
 ) -> PyResult<Scorer> {
     Scorer::new(PyBlockModel {
         router,

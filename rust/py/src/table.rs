@@ -9,12 +9,12 @@ use crate::params::Named;
 use crate::pieces::{PyTally, told};
 use crate::run::{Job, run};
 use crate::scorer::{Scorer, Source};
-use manylabel_base::Error;
 use manylabel_base::range::same;
+use manylabel_base::{Error, Watch};
 use manylabel_linear::DenseScorer;
 use manylabel_linear::dismec::{DenseStart, DenseTask, Targets};
 use manylabel_score::Model;
-use manylabel_sparse::{Table, TableRows};
+use manylabel_sparse::{Rows, Table, TableRows};
 use numpy::{PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArray};
 use pyo3::prelude::*;
 use self_cell::self_cell;
@@ -56,6 +56,34 @@ impl PyTableOrCsr<'_> {
             Self::Table(x) => TableOrCsr::Table(x.view()),
             Self::Csr(x) => TableOrCsr::Csr(x.unchecked("X")?),
         })
+    }
+}
+
+/// X, Y and the weights of the rows or None.
+pub(crate) type AnyExamples<'py> = (
+    PyTableOrCsr<'py>,
+    PyCsr<'py>,
+    Option<PyReadonlyArray1<'py, f32>>,
+);
+
+/// Returns the rows of X for a fit. Sparse rows are copied, and dense rows are read from X. `columns`, if given, has the
+/// shift and the scale of each column of a dense X. If `unit` is true, rows are scaled to unit length.
+///
+/// # Errors
+///
+/// Returns the errors of [`TableRows::exact`] and [`Rows::copied`].
+pub(crate) fn rows<'a>(
+    x: TableOrCsr<'a>,
+    columns: Option<(&[f64], &[f64])>,
+    unit: bool,
+    watch: &Watch,
+) -> Result<Rows<'a>, Error> {
+    match x {
+        TableOrCsr::Csr(x) => Rows::copied(x.sparse()?, unit),
+        TableOrCsr::Table(x) => {
+            let rows = TableRows::exact(x, columns, unit, watch)?;
+            Ok(Rows::Dense(rows))
+        }
     }
 }
 

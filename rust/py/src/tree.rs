@@ -8,16 +8,13 @@ use crate::linear::{loss, scaled_columns};
 use crate::params::Named;
 use crate::run::Job;
 use crate::scorer::{Scorer, Source};
-use crate::table::{PyColumns, PyTableOrCsr, TableOrCsr, slices};
-use manylabel_base::{Error, Watch};
+use crate::table::{AnyExamples, PyColumns, rows, slices};
+use manylabel_base::Error;
 use manylabel_linear::dismec::{self, Solver, Targets};
 use manylabel_score::Model;
-use manylabel_sparse::TableRows;
 use manylabel_tree::{
-    Arrays, Checked, Combine, Link, Negatives, Params, Precision, Rows, Scaling, Weights,
-    WeightsOwned,
+    Arrays, Checked, Combine, Link, Negatives, Params, Precision, Scaling, Weights, WeightsOwned,
 };
-use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -69,34 +66,6 @@ pub(crate) fn checked(params: &Named<'_>) -> PyResult<Checked> {
     })
 }
 
-/// X, Y and the weights of the rows or None.
-pub(crate) type TreeExamples<'py> = (
-    PyTableOrCsr<'py>,
-    PyCsr<'py>,
-    Option<PyReadonlyArray1<'py, f32>>,
-);
-
-/// Returns the rows of X for a fit. Sparse rows are copied, and dense rows are read from X. `columns`, if given, has the
-/// shift and the scale of each column of a dense X. If `unit` is true, rows are scaled to unit length.
-///
-/// # Errors
-///
-/// Returns the errors of [`TableRows::exact`] and [`Rows::copied`].
-pub(crate) fn rows<'a>(
-    x: TableOrCsr<'a>,
-    columns: Option<(&[f64], &[f64])>,
-    unit: bool,
-    watch: &Watch,
-) -> Result<Rows<'a>, Error> {
-    match x {
-        TableOrCsr::Csr(x) => Rows::copied(x.sparse()?, unit),
-        TableOrCsr::Table(x) => {
-            let rows = TableRows::exact(x, columns, unit, watch)?;
-            Ok(Rows::Dense(rows))
-        }
-    }
-}
-
 /// Fits label trees. `columns`, if given, has the shift and the scale of each column of a dense X. `vectors`, if given, has
 /// the vector of each label that has a row. `factors`, if given, has the factors of the costs of each label.
 ///
@@ -109,7 +78,7 @@ pub(crate) fn rows<'a>(
 #[pyfunction]
 pub(crate) fn fit_tree<'py>(
     py: Python<'py>,
-    examples: TreeExamples<'py>,
+    examples: AnyExamples<'py>,
     columns: Option<PyColumns<'py>>,
     factors: Option<PyFactors<'py>>,
     params: Named<'py>,
@@ -157,7 +126,7 @@ pub(crate) fn fit_tree<'py>(
 pub(crate) fn tree_add_labels<'py>(
     py: Python<'py>,
     model: PyTree,
-    examples: TreeExamples<'py>,
+    examples: AnyExamples<'py>,
     columns: Option<PyColumns<'py>>,
     factors: Option<PyFactors<'py>>,
     params: Named<'py>,

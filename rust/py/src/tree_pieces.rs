@@ -6,12 +6,12 @@ use crate::error::to_py;
 use crate::params::Named;
 use crate::pieces::PyPrepared;
 use crate::run::Job;
-use crate::table::{PyColumns, PyTable, PyTableOrCsr, TableOrCsr, slices};
-use crate::tree::{TreeExamples, arrays, checked, rows};
+use crate::table::{AnyExamples, PyColumns, PyTable, PyTableOrCsr, TableOrCsr, rows, slices};
+use crate::tree::{arrays, checked};
 use manylabel_base::{Error, collected, copied, few};
 use manylabel_linear::dismec::{Factors, Targets};
-use manylabel_sparse::{LabelsOwned, Stored};
-use manylabel_tree::{Combine, Piece, Rows, States, Task, TreeArrays, Trees, joined};
+use manylabel_sparse::{LabelsOwned, Rows, Stored};
+use manylabel_tree::{Combine, Piece, States, Task, TreeArrays, Trees, joined};
 use numpy::{Element, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -126,7 +126,7 @@ impl TreeTask {
     #[allow(clippy::too_many_arguments, reason = "they are the data of a fit")]
     fn new(
         py: Python<'_>,
-        examples: TreeExamples<'_>,
+        examples: AnyExamples<'_>,
         columns: Option<PyColumns<'_>>,
         prepared: Option<PyPrepared>,
         factors: Option<PyFactors<'_>>,

@@ -7,7 +7,7 @@
 
 use crate::{CsrOwned, CsrView, FullRows, Index, Value};
 use manylabel_base::range::same;
-use manylabel_base::{Error, Watch, collected, filled};
+use manylabel_base::{Error, Watch, collected, extend, filled, reserved};
 use std::ops::Range;
 
 /// The number of rows between two checks for a stop request of the caller.
@@ -118,6 +118,40 @@ impl<'a> CsrRef<'a> {
         ends.map(move |ends| x.entries(ends[0], ends[1]))
     }
 
+    /// Copies some rows, in the given order. The copy is dense if the matrix is that of [`FullRows`].
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if the copy does not fit in memory.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a row is out of range.
+    pub fn gather(self, rows: &[u32]) -> Result<Stored<'static>, Error> {
+        const WHAT: &str = "number of values of some rows";
+        let entries = || rows.iter().map(|&row| self.row(row as usize));
+        let size = entries().map(|(columns, _)| columns.len()).sum();
+        let mut values = reserved(WHAT, size)?;
+        for (_, row) in entries() {
+            extend(WHAT, &mut values, row.iter().copied())?;
+        }
+        if self.mask == 0 {
+            return FullRows::new(values, rows.len(), self.n_cols).map(Stored::Full);
+        }
+        let mut copy = CsrOwned {
+            indptr: reserved("number of rows", rows.len() + 1)?,
+            indices: reserved(WHAT, size)?,
+            values,
+            n_cols: self.n_cols,
+        };
+        copy.indptr.push(0);
+        for (columns, _) in entries() {
+            extend(WHAT, &mut copy.indices, columns.iter().copied())?;
+            copy.indptr.push(copy.indices.len());
+        }
+        Ok(Stored::Owned(copy))
+    }
+
     /// Returns the columns and values of the row that begins and ends at the given positions.
     #[inline]
     fn entries(&self, begin: usize, end: usize) -> (&'a [u32], &'a [f32]) {
@@ -170,6 +204,16 @@ impl Stored<'_> {
         self.view().row(row)
     }
 
+    /// Returns the number of rows.
+    pub fn n_rows(&self) -> usize {
+        self.view().n_rows()
+    }
+
+    /// Returns the number of columns.
+    pub fn n_cols(&self) -> usize {
+        self.view().n_cols()
+    }
+
     /// Appends a column that is 1 in every row.
     ///
     /// # Errors
@@ -184,6 +228,21 @@ impl Stored<'_> {
                 expected: "stored with a column of ones",
                 got: "borrowed rows".into(),
             }),
+        }
+    }
+
+    /// Removes columns without entries, as [`CsrOwned::drop_empty_columns`] does, and returns the old number of each
+    /// remaining column. A dense or borrowed matrix keeps all of its columns.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if there is not enough memory for one number per column.
+    pub fn drop_empty_columns(&mut self) -> Result<Vec<u32>, Error> {
+        match self {
+            Self::Owned(x) => x.drop_empty_columns(),
+            Self::Full(_) | Self::Borrowed(_) => {
+                collected("number of columns", 0..self.n_cols() as u32)
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 //! Fits on dense features read X block by block through these types. X itself is never copied.
 
 use crate::standardize::Entries;
-use crate::{ColumnScaling, CsrOwned, FullRows, from_half};
+use crate::{ColumnScaling, CsrOwned, FullRows, Stored, from_half};
 use manylabel_base::range::same;
 use manylabel_base::{Error, Watch, collected, extend, filled, reserved};
 use manylabel_simd::wide;
@@ -342,26 +342,82 @@ impl<'a> TableRows<'a> {
     /// # Panics
     ///
     /// Panics if a row is out of range.
-    pub fn copy(&self, rows: &[u32], watch: &Watch) -> Result<FullRows, Error> {
+    pub fn copy(
+        &self,
+        rows: impl ExactSizeIterator<Item = usize>,
+        watch: &Watch,
+    ) -> Result<FullRows, Error> {
         const WHAT: &str = "number of values of some rows";
         let dim = self.dim();
-        let size = rows.len().saturating_mul(dim.saturating_add(1));
+        let n_rows = rows.len();
+        let size = n_rows.saturating_mul(dim.saturating_add(1));
         let mut values = reserved(WHAT, size)?; // the solver may append a column of ones
-        extend(WHAT, &mut values, repeat_n(0.0, rows.len() * dim))?;
-        for (at, (&row, out)) in rows.iter().zip(values.chunks_mut(dim.max(1))).enumerate() {
+        extend(WHAT, &mut values, repeat_n(0.0, n_rows * dim))?;
+        for (at, (row, out)) in rows.zip(values.chunks_mut(dim.max(1))).enumerate() {
             if at % ROWS_PER_STEP == 0 {
                 watch.step(0)?;
             }
-            self.read(row as usize..row as usize + 1, out);
-            if let Some(value) = out.iter().find(|value| !value.is_finite()) {
-                return Err(Error::Param {
-                    name: "X",
-                    expected: "finite in float32 (at most 3.4e38 in absolute value)",
-                    got: format!("{value} in row {row}"),
-                });
+            self.read_finite(row, out)?;
+        }
+        FullRows::new(values, n_rows, dim)
+    }
+
+    /// Copies all rows, without zeros. The copy is [`Stored::Full`] if no value is 0, and has sparse rows otherwise, so that
+    /// fits have the same bits as with a sparse matrix. Reads the rows twice.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`copy`](Self::copy).
+    pub fn stored(&self, watch: &Watch) -> Result<Stored<'static>, Error> {
+        const WHAT: &str = "number of stored values";
+        let n_rows = self.n_rows();
+        let mut values = filled("number of columns", 0.0, self.dim())?;
+        let mut indptr = reserved("number of rows", n_rows + 1)?;
+        indptr.push(0);
+        let mut size = 0;
+        for row in 0..n_rows {
+            if row % ROWS_PER_STEP == 0 {
+                watch.step(0)?;
+            }
+            self.read_finite(row, &mut values)?;
+            size += values.iter().filter(|&&value| value != 0.0).count();
+            indptr.push(size);
+        }
+        if size == n_rows.saturating_mul(self.dim()) {
+            return self.copy(0..n_rows, watch).map(Stored::Full);
+        }
+        let mut copy = CsrOwned {
+            indptr,
+            indices: reserved(WHAT, size)?,
+            values: reserved(WHAT, size)?,
+            n_cols: self.dim(),
+        };
+        for row in 0..n_rows {
+            if row % ROWS_PER_STEP == 0 {
+                watch.step(0)?;
+            }
+            self.read(row..row + 1, &mut values);
+            for (col, &value) in (0..).zip(&values) {
+                if value != 0.0 {
+                    copy.indices.push(col);
+                    copy.values.push(value);
+                }
             }
         }
-        FullRows::new(values, rows.len(), dim)
+        Ok(Stored::Owned(copy))
+    }
+
+    /// Reads one row and checks that its values are finite.
+    fn read_finite(&self, row: usize, out: &mut [f32]) -> Result<(), Error> {
+        self.read(row..row + 1, out);
+        match out.iter().find(|value| !value.is_finite()) {
+            None => Ok(()),
+            Some(value) => Err(Error::Param {
+                name: "X",
+                expected: "finite in float32 (at most 3.4e38 in absolute value)",
+                got: format!("{value} in row {row}"),
+            }),
+        }
     }
 
     /// Writes a block of rows to `out`, row after row; shape (rows, [`dim`](Self::dim)).

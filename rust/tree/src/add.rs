@@ -20,14 +20,13 @@ use crate::held::{rows_of_nodes, textbook};
 use crate::model::{ChunkOwned, Model};
 use crate::node::{Desk, Examples, Relay, effort};
 use crate::params::{Checked, Precision};
-use crate::rows::Rows;
 use crate::weights::WeightsOwned;
 use manylabel_base::range::{same, same_rows};
 use manylabel_base::{
     Error, Spare, Watch, collected, copied, extend, filled, parts, push, reserved,
 };
 use manylabel_linear::dismec::{Factors, Outputs, Targets};
-use manylabel_sparse::CsrOwned;
+use manylabel_sparse::{CsrOwned, Rows};
 use rayon::prelude::*;
 use std::sync::atomic::AtomicUsize;
 

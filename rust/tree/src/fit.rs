@@ -16,7 +16,6 @@ use crate::grow::Forest;
 use crate::model::Model;
 use crate::params::{Checked, Combine};
 use crate::probability::Link;
-use crate::rows::{Rows, RowsRef};
 use crate::task::Trees;
 use crate::walk::{NODES, Visit, Walk};
 use crate::weights::WeightsOwned;
@@ -24,7 +23,7 @@ use manylabel_base::{
     Error, Spare, Watch, collected, copied, extend, filled, parts, push, reserved,
 };
 use manylabel_linear::dismec::{Factors, Loss, Outputs, Targets};
-use manylabel_sparse::{CsrOwned, Labels};
+use manylabel_sparse::{CsrOwned, Labels, Rows, RowsRef};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

@@ -30,7 +30,6 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `rows.rs` | the rows of a training set, sparse or dense |
 //! | `vectors.rs` | the vectors of the labels |
 //! | `split.rs`, `grow.rs` | clusters of labels, and the trees that consist of these clusters |
 //! | `gather.rs`, `node.rs` | copies of the rows of a node with renumbered columns, and the fit of a node |
@@ -57,8 +56,8 @@
 //! ```
 //! use manylabel_base::Watch;
 //! use manylabel_score::Model;
-//! use manylabel_sparse::{CsrOwned, CsrView};
-//! use manylabel_tree::{Params, Rows, Scaling, Scorer};
+//! use manylabel_sparse::{CsrOwned, CsrView, Rows};
+//! use manylabel_tree::{Params, Scaling, Scorer};
 //!
 //! // Four rows, four features and four labels. Row j has feature j and label j.
 //! let eye = CsrView::new("X", &[0i32, 1, 2, 3, 4], &[0, 1, 2, 3], &[1.0f32; 4], 4)?;
@@ -95,7 +94,6 @@ mod node;
 mod params;
 mod predict;
 mod probability;
-mod rows;
 mod split;
 mod task;
 mod vectors;
@@ -108,6 +106,5 @@ pub use model::Model;
 pub use params::{Checked, Combine, MOST_OUTPUTS, Negatives, Params, Precision};
 pub use predict::{Scaling, Scorer};
 pub use probability::Link;
-pub use rows::Rows;
 pub use task::{Piece, Task, TreeArrays, Trees, joined};
 pub use weights::{Weights, WeightsOwned};

@@ -10,12 +10,11 @@ use crate::carry::renumbered;
 use crate::gather::Columns;
 use crate::grow::Forest;
 use crate::model::ChunkOwned;
-use crate::rows::RowsRef;
 use manylabel_base::{Error, Watch, collected, extend, few, filled, push, reserved};
 use manylabel_linear::dismec::{
     Block, Carry, Checked, Effort, Factors, Forgotten, Outputs, Solution,
 };
-use manylabel_sparse::{CsrOwned, Stored};
+use manylabel_sparse::{CsrOwned, RowsRef, Stored};
 
 /// The name of the rows of a node in error messages.
 const ROWS: &str = "rows of a node";
@@ -218,9 +217,10 @@ impl Desk {
                 (Stored::Owned(copy), scored.transpose()?.map(Stored::Owned))
             }
             RowsRef::Dense(x) => {
-                let scored = scored.map(|rows| x.copy(&rows, watch));
+                let copy = |rows: &[u32]| x.copy(rows.iter().map(|&row| row as usize), watch);
+                let scored = scored.map(|rows| copy(&rows));
                 (
-                    Stored::Full(x.copy(&rows, watch)?),
+                    Stored::Full(copy(&rows)?),
                     scored.transpose()?.map(Stored::Full),
                 )
             }

@@ -6,12 +6,11 @@
 //! sums of all labels are the sparse product `Yᵀ X`. It is computed label by label.
 
 use crate::gather::Columns;
-use crate::rows::RowsRef;
 use manylabel_base::range::same;
 use manylabel_base::{
     Error, Spare, Tasks, Watch, collected, copied, extend, filled, parts, push, reserved,
 };
-use manylabel_sparse::{CsrOwned, CsrRef, FullRows, Stored, TableRows};
+use manylabel_sparse::{CsrOwned, CsrRef, FullRows, RowsRef, Stored, TableRows};
 use rayon::prelude::*;
 
 /// The number of labels in a unit of work of a thread.

@@ -10,7 +10,7 @@ use super::weights::Weights;
 use fastrand::Rng;
 use manylabel_base::range::same_rows;
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, reserved};
-use manylabel_sparse::{CsrOwned, Labels, Sparse};
+use manylabel_sparse::{CsrOwned, Labels, Rows};
 
 /// A fitted model.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,8 +38,8 @@ pub struct Model {
 }
 
 impl Checked {
-    /// Fits weights to the rows of `x` and `y`. `y` is a matrix of ones, or [`Labels`] with unknown pairs. The
-    /// loss of a row leaves out the unknown labels of the row.
+    /// Fits weights to the rows of `x` and `y`. The rows of `x` are already scaled. Dense rows are copied. `y` is a
+    /// matrix of ones, or [`Labels`] with unknown pairs. The loss of a row leaves out the unknown labels of the row.
     ///
     /// If `weights` is given, the loss of each row is multiplied by the weight of the row. All weights must
     /// be > 0. Rows marked in `held_out` are not used for training. After each pass, the precision on these
@@ -63,7 +63,7 @@ impl Checked {
     )]
     pub fn fit<'a>(
         &self,
-        x: Sparse<'_>,
+        x: Rows<'_>,
         y: impl Into<Labels<'a>>,
         weights: Option<&[f32]>,
         held_out: Option<&[bool]>,
@@ -77,8 +77,8 @@ impl Checked {
         same_rows(n, y.n_rows(), weights, held_out)?;
         let is_held = |row: usize| held_out.is_some_and(|held_out| held_out[row]);
 
-        let (n_features, n_labels) = (x.n_cols(), y.n_cols);
-        let mut x = x.to_owned(params.normalize)?;
+        let (n_features, n_labels) = (x.n_features(), y.n_cols);
+        let mut x = x.stored(watch)?;
         let features = x.drop_empty_columns()?;
         let mut train = without(y, is_held)?;
         let labels = train.drop_empty_columns()?;
@@ -95,7 +95,7 @@ impl Checked {
             scratch: Scratch::new(labels.len())?,
         };
         let mut state = State {
-            weights: Weights::new(problem.x.n_cols, params.l1 as f32)?,
+            weights: Weights::new(problem.x.n_cols(), params.l1 as f32)?,
             duals: problem.empty_duals()?,
         };
 
@@ -294,7 +294,7 @@ fn spread(
 /// among the rows for which the label is known. Half a row of mean weight with the label and half a row
 /// without it are added. So no fraction is 0 or 1.
 fn log_frequencies(
-    Problem { y, unknown, .. }: &Problem,
+    Problem { y, unknown, .. }: &Problem<'_>,
     rows: impl Iterator<Item = usize>,
     weight: impl Fn(usize) -> f32,
 ) -> Result<Vec<f32>, Error> {

@@ -16,10 +16,6 @@ pub enum Search {
 
 /// The parameters as the user gave them. [`check`](Self::check) checks their ranges.
 #[derive(Debug, Clone)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is an option of the user"
-)]
 pub struct Params {
     /// `C`: the weight of the loss; finite, > 0.
     pub c: f64,
@@ -40,8 +36,6 @@ pub struct Params {
     /// while all other weights stay 0. It takes at most as many passes as the fit before the
     /// post-solve.
     pub post_solve: bool,
-    /// True to scale rows to unit length before the fit.
-    pub normalize: bool,
     /// True to fit intercepts. They are the log frequencies of the labels times a factor that is chosen
     /// on held-out rows.
     pub fit_intercept: bool,
@@ -66,7 +60,6 @@ impl Default for Params {
             search: Search::Exact,
             n_candidates: None,
             post_solve: true,
-            normalize: true,
             fit_intercept: true,
             learn_cut: true,
             n_iter_no_change: 3,

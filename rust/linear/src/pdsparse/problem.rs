@@ -5,7 +5,7 @@ use super::held_out::{Block, Looks};
 use super::params::Params;
 use super::weights::Weights;
 use manylabel_base::{Error, Tasks, Watch, collected, copied, few, filled, parts, reserved};
-use manylabel_sparse::CsrOwned;
+use manylabel_sparse::{CsrOwned, Stored};
 use rayon::prelude::*;
 
 /// The largest number of labels that a visit to a row may add to its active set, if the fit chooses
@@ -20,9 +20,9 @@ const ROWS_OF_TASK: usize = 256;
 
 /// The training set, which does not change during a fit. Features that are 0 in every row, and labels
 /// that occur in no training row, are left out.
-pub(super) struct Problem {
+pub(super) struct Problem<'x> {
     /// All rows, including the held-out rows; shape (n, d).
-    pub(super) x: CsrOwned,
+    pub(super) x: Stored<'x>,
     /// The labels of each training row; shape (n, `n_labels`). Held-out rows have no entries.
     pub(super) y: CsrOwned,
     /// The unknown labels of each row, including the held-out rows; shape (n, `n_labels`). `None` if all pairs
@@ -78,7 +78,7 @@ impl State {
     }
 }
 
-impl Problem {
+impl<'x> Problem<'x> {
     /// Creates a problem with the given rows. `weights` holds the weights of the rows. If it is
     /// None, all weights are 1.
     ///
@@ -88,7 +88,7 @@ impl Problem {
     /// sum of the costs times the largest squared length of a row exceeds 1e30. Returns
     /// [`Error::TooLarge`] if there is not enough memory.
     pub(super) fn new(
-        x: CsrOwned,
+        x: Stored<'x>,
         y: CsrOwned,
         unknown: Option<CsrOwned>,
         weights: Option<&[f32]>,

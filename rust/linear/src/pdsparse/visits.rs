@@ -72,7 +72,7 @@ impl Scratch {
 /// A fit in progress. Its weights and dual variables are stored separately, in a [`State`].
 pub(super) struct Fit<'a> {
     pub(super) params: &'a Params,
-    pub(super) problem: &'a Problem,
+    pub(super) problem: &'a Problem<'a>,
     /// The random number generator. It draws the order of rows, the first label among equal scores,
     /// and the features of sampled searches.
     pub(super) rng: Rng,
@@ -260,10 +260,11 @@ impl Fit<'_> {
         let (cols, values) = self.problem.x.row(row);
         let (n, d, m) = (
             self.problem.order.len() as f64,
-            self.problem.x.n_cols as f64,
+            self.problem.x.n_cols() as f64,
             self.problem.y.n_cols as f64,
         );
-        let nnz = self.problem.x.indices.len() as f64;
+        let x = self.problem.x.view();
+        let nnz = x.n_entries(0, x.n_rows()) as f64;
         // The number of draws is the number of features of the row divided by `rate` (Yen et al., section
         // 3.3, with the constants of their program).
         let rate = (5.0 * d * m / (self.params.c * m.max(2.0).ln() * nnz))
@@ -435,11 +436,11 @@ impl Fit<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use manylabel_sparse::CsrOwned;
+    use manylabel_sparse::{CsrOwned, Stored};
 
     /// Computes `Σ_i α_i x_i`, feature by feature, label by label.
-    fn sums_of_duals(problem: &Problem, state: &State) -> Vec<Vec<f64>> {
-        let mut v = vec![vec![0.0; problem.y.n_cols]; problem.x.n_cols];
+    fn sums_of_duals(problem: &Problem<'_>, state: &State) -> Vec<Vec<f64>> {
+        let mut v = vec![vec![0.0; problem.y.n_cols]; problem.x.n_cols()];
         for (row, duals) in state.duals.iter().enumerate() {
             for (&label, &alpha) in duals.labels.iter().zip(&duals.alpha) {
                 let (cols, values) = problem.x.row(row);
@@ -473,7 +474,7 @@ mod tests {
         };
         let (x, y) = (sparse(d, 0.4), sparse(c, 0.2));
         let params = Params::default();
-        let problem = Problem::new(x, y, None, None, &params).expect("in range");
+        let problem = Problem::new(Stored::Owned(x), y, None, None, &params).expect("in range");
         let mut state = State {
             weights: Weights::new(d, 0.05).expect("small"),
             duals: problem.empty_duals().expect("small"),
