@@ -528,22 +528,14 @@ class Work:
             column = as_column(Y)
         elif one_hot(Y)[1] is not None:
             raise ValueError("`Y` must be a 2-D indicator matrix, got one class per row")
-        kept = getattr(self.estimator, "_dense", False)
         X_checked, Y_checked, weights = check_training_set(
             self.estimator,
             X,
             Y if column is None else column,
             sample_weight,
-            # With "if mostly nonzero", the fit has the same bits for sparse rows.
-            dense=False if kept == "if mostly nonzero" else kept,
+            dense=getattr(self.estimator, "_dense", False),
             unknown=True,
         )
-        if isinstance(X_checked, np.ndarray) and not self._cut.takes_dense:
-            raise TypeError(
-                f"`X` must be sparse, got {type(X).__name__} of shape {X_checked.shape}; the fit of "
-                f"{type(estimator).__name__} to a dense X cannot be divided into pieces; pass "
-                "scipy.sparse.csr_array(X)"
-            )
         if labels is not None:
             named = all(isinstance(name, str) for name in labels)
             labels = list(as_names(labels, Y_checked.shape[1], "the column names of Y")) if named else None

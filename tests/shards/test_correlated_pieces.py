@@ -70,6 +70,7 @@ def test_forms_of_data(tmp_path, data):
     for name, (features, targets) in {
         "unknown": (X, unknown),
         "dense": (X.toarray(), Y.toarray()),
+        "mostly nonzero": (np.asfortranarray(1 + X.toarray()), Y),
         "column": (X, Y[:, [0]].toarray()[:, 0]),
         "constant": (X, sparse.csr_array(np.ones((300, 2)))),
         "folder": (tmp_path / "rows", None),

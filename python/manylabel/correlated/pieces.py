@@ -43,7 +43,6 @@ class CorrLogPieces:
     most_units = 1
     has_end = True
     has_rounds = True
-    takes_dense = False
 
     n_units = 1
     stages: ClassVar[list[int]] = [0]

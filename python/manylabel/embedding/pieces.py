@@ -12,7 +12,7 @@ piece is a range of units of one stage.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,12 +40,11 @@ class RembrandtPieces:
     most_units = 8
     has_end = True
     has_rounds = False
-    takes_dense = False
 
     def __init__(
         self,
         estimator: Rembrandt,
-        X: csr_array,
+        X: csr_array | NDArray[Any],
         Y: csr_array,
         sample_weight: NDArray[np.float32] | None,
         costs: LabelCosts | None,
@@ -60,7 +59,7 @@ class RembrandtPieces:
     @staticmethod
     def choose(
         estimator: Rembrandt,
-        X: csr_array,
+        X: csr_array | NDArray[Any],
         Y: csr_array,
         sample_weight: NDArray[np.float32] | None,
         costs: LabelCosts | None,

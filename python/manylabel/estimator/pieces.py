@@ -43,9 +43,6 @@ class Pieces(Protocol):
     # Whether the last piece consists of rounds. All rounds must be made before this piece is fitted.
     has_rounds: bool
 
-    # Whether a dense X can be fitted without a conversion to a sparse X.
-    takes_dense: bool
-
     def __init__(
         self,
         estimator: Any,

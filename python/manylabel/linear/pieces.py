@@ -51,7 +51,6 @@ class DiSMECPieces:
     most_units = 32  # panels of a sparse X
     has_end = False
     has_rounds = False
-    takes_dense = True
 
     def __init__(
         self,

@@ -41,7 +41,6 @@ class BlockPieces:
     most_units = 1
     has_end = False
     has_rounds = False
-    takes_dense = True
 
     def __init__(
         self,

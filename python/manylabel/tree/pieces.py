@@ -36,7 +36,6 @@ class TreePieces:
     most_units = 8
     has_end = True
     has_rounds = False
-    takes_dense = True
 
     def __init__(
         self,

@@ -12,7 +12,7 @@
 //! between two stages and the factorizations are computed again by each task.
 
 use crate::choice::choose;
-use crate::design::{Design, cross};
+use crate::design::{Design, Matrix, Rows, cross};
 use crate::fit::{Found, Model, Range as Finder, rows_of};
 use crate::params::Checked;
 use crate::solve::{Gram, Problem, Regression, Strips};
@@ -20,7 +20,7 @@ use crate::tall::Tall;
 use crate::{Components, Embedding, Params, Ridge};
 use manylabel_base::range::same;
 use manylabel_base::{Error, Watch, collected, extend, few, parts, push, reserved};
-use manylabel_sparse::{ColumnOrder, CsrView, Index, LANES, Lanes, Real};
+use manylabel_sparse::{ColumnOrder, CsrView, DenseView, Index, LANES, Lanes, Real};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -72,11 +72,11 @@ impl<T> Piece<T> {
 }
 
 /// The training data of a fit, and the results of all complete stages.
-pub struct Task<T: 'static> {
+pub struct Task<'x, T: 'static> {
     params: Params,
     /// The number of components that was asked for.
     k: usize,
-    problem: Problem<'static, T>,
+    problem: Problem<'x, T>,
     /// The numbers of features and labels.
     sizes: (usize, usize),
     weight_scale: f64,
@@ -101,8 +101,8 @@ pub struct Task<T: 'static> {
 }
 
 impl Checked {
-    /// Prepares a fit in pieces. The arguments are the same as those of [`fit`](Self::fit). All entries of `y`
-    /// must be known, and the embedding must not be [`Embedding::Pca`].
+    /// Prepares a fit to a sparse `x` in pieces. The arguments are the same as those of [`fit`](Self::fit). All
+    /// entries of `y` must be known, and the embedding must not be [`Embedding::Pca`].
     ///
     /// The task copies `x` and `y`, like a fit.
     ///
@@ -116,7 +116,39 @@ impl Checked {
         y: CsrView<'_, J, f32>,
         sample_weight: Option<&[f32]>,
         watch: &Watch,
-    ) -> Result<Task<T>, Error> {
+    ) -> Result<Task<'static, T>, Error> {
+        let (ones, center) = (self.0.has_ones(), self.0.center);
+        let design = |rows: &Rows<T>| Design::sparse_features(x, rows, ones, center, watch);
+        self.task_of(Matrix::Sparse(x), design, y, sample_weight, watch)
+    }
+
+    /// Prepares a fit to a dense `x` in pieces, as [`task`](Self::task) does. The task reads `x` in place.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`task`](Self::task).
+    pub fn dense_task<'x, J: Index, T: Real + 'static>(
+        &self,
+        x: DenseView<'x, T>,
+        y: CsrView<'_, J, f32>,
+        sample_weight: Option<&[f32]>,
+        watch: &Watch,
+    ) -> Result<Task<'x, T>, Error> {
+        let (ones, center) = (self.0.has_ones(), self.0.center);
+        let x = Matrix::<i32, T>::Dense(x);
+        let design = |rows: &Rows<T>| Design::features(x, rows, ones, center, watch);
+        self.task_of(x, design, y, sample_weight, watch)
+    }
+
+    /// Prepares a fit in pieces. `design` makes the design matrix of the features `x`.
+    fn task_of<'x, I: Index, J: Index, T: Real + 'static>(
+        &self,
+        x: Matrix<'_, I, T>,
+        design: impl Fn(&Rows<T>) -> Result<Design<'x, T>, Error>,
+        y: CsrView<'_, J, f32>,
+        sample_weight: Option<&[f32]>,
+        watch: &Watch,
+    ) -> Result<Task<'x, T>, Error> {
         let params = &self.0;
         let Components::Count(k) = params.n_components else {
             return Err(refused("n_components", "an integer", "a fraction"));
@@ -136,13 +168,13 @@ impl Checked {
                 "unknown entries",
             ));
         }
-        let n_values = |row: usize| x.row(row).0.len() + y.row(row).0.len() + 1;
+        let n_values = |row: usize| x.n_values(row) + y.row(row).0.len() + 1;
         let (rows, weight_scale) = rows_of(x.n_rows(), n_values, sample_weight)?;
         let order = ColumnOrder::new(y)?;
         watch.step(0)?;
         let problem = Problem {
             y: Design::labels(y, &order, &rows, params.center, watch)?,
-            x: Design::sparse_features(x, &rows, params.has_ones(), params.center, watch)?,
+            x: design(&rows)?,
             rows,
         };
         let sizes = (x.n_cols(), y.n_cols());
@@ -222,7 +254,7 @@ fn stages(
     collected(STAGES, with_units)
 }
 
-impl<T: Real + 'static> Task<T> {
+impl<T: Real + 'static> Task<'_, T> {
     /// Returns the first unit of each stage, and the number of units.
     ///
     /// # Errors

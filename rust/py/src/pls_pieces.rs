@@ -1,43 +1,72 @@
 //! Defines the Python class that fits label embeddings in pieces.
 
 use crate::arrays::handed;
-use crate::csr::{Examples, with_labels};
+use crate::csr::{PyCsr, values, with_labels};
 use crate::error::to_py;
+use crate::held::HeldView;
 use crate::params::Named;
 use crate::pls::{Fitted, checked, fitted};
 use crate::run::Job;
 use crate::tree_pieces::item;
 use manylabel_base::{copied, few};
 use manylabel_pls::{Piece, Task};
-use manylabel_sparse::{Real, with_sparse};
-use numpy::{Element, PyReadonlyArray1};
+use manylabel_sparse::{DenseView, Real, with_sparse};
+use numpy::{Element, PyReadonlyArray1, PyUntypedArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use self_cell::self_cell;
 
-/// The training set of an embedding, for fits of ranges of units.
-#[pyclass(module = "manylabel._core")]
-pub(crate) struct PlsTask {
-    task: AnyTask,
-    /// The numbers of features and labels.
-    sizes: (usize, usize),
+/// X of a task.
+enum Kept {
+    /// A sparse X, which the task has copied.
+    Copied,
+    Dense32(HeldView<f32>),
+    Dense64(HeldView<f64>),
+}
+
+impl Kept {
+    /// Keeps a dense X.
+    fn dense(x: &Bound<'_, PyAny>) -> PyResult<Self> {
+        match x.extract() {
+            Ok(x) => Ok(Self::Dense32(x)),
+            Err(_) => Ok(Self::Dense64(x.extract()?)),
+        }
+    }
 }
 
 /// A task in the precision of X.
-enum AnyTask {
-    Single(Box<Task<f32>>),
-    Double(Box<Task<f64>>),
+enum AnyTask<'x> {
+    Single(Box<Task<'x, f32>>),
+    Double(Box<Task<'x, f64>>),
 }
 
-impl From<Task<f32>> for AnyTask {
-    fn from(task: Task<f32>) -> Self {
+impl<'x> From<Task<'x, f32>> for AnyTask<'x> {
+    fn from(task: Task<'x, f32>) -> Self {
         Self::Single(Box::new(task))
     }
 }
 
-impl From<Task<f64>> for AnyTask {
-    fn from(task: Task<f64>) -> Self {
+impl<'x> From<Task<'x, f64>> for AnyTask<'x> {
+    fn from(task: Task<'x, f64>) -> Self {
         Self::Double(Box::new(task))
     }
+}
+
+self_cell!(
+    struct Cell {
+        owner: Kept,
+
+        #[not_covariant]
+        dependent: AnyTask,
+    }
+);
+
+/// The training set of an embedding, for fits of ranges of units.
+#[pyclass(module = "manylabel._core")]
+pub(crate) struct PlsTask {
+    task: Cell,
+    /// The numbers of features and labels.
+    sizes: (usize, usize),
 }
 
 /// Evaluates `$body` with `$task` bound to the task in either precision.
@@ -75,7 +104,7 @@ fn dict_of<T: Element>(py: Python<'_>, piece: Piece<T>) -> PyResult<Bound<'_, Py
 /// Completes a stage of a task with the arrays of its pieces.
 fn complete<T: Real + Element + Copy>(
     py: Python<'_>,
-    task: &mut Task<T>,
+    task: &mut Task<'_, T>,
     pieces: &[Bound<'_, PyDict>],
     job: &Job,
 ) -> PyResult<()> {
@@ -85,16 +114,53 @@ fn complete<T: Real + Element + Copy>(
 
 #[pymethods]
 impl PlsTask {
-    /// Prepares a training set with a sparse X. The data are copied.
+    /// Prepares a training set. `examples` are X, Y, and the row weights or None. A dense X is read in place, and other
+    /// data are copied.
     #[new]
-    fn new(py: Python<'_>, examples: Examples<'_>, params: Named<'_>, job: Job) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        examples: (
+            Bound<'_, PyAny>,
+            PyCsr<'_>,
+            Option<PyReadonlyArray1<'_, f32>>,
+        ),
+        params: Named<'_>,
+        job: Job,
+    ) -> PyResult<Self> {
         let params = checked(&params)?;
-        let sizes = examples.sizes();
-        let (x, y, weights) = examples.unchecked()?;
+        let (x, y, weights) = &examples;
+        let n_features = x.getattr("shape")?.extract::<(usize, usize)>()?.1;
+        let sizes = (n_features, y.shape().1);
+        let (y, weights) = (y.unchecked("Y")?, values(weights.as_ref())?);
+        if x.cast::<PyUntypedArray>().is_ok() {
+            let x = Kept::dense(x)?;
+            let task = job.run(py, |watch| {
+                Cell::try_new(x, |x| {
+                    with_labels!(y, |y| match x {
+                        Kept::Copied => unreachable!("X is dense"),
+                        Kept::Dense32(x) => {
+                            let x = DenseView::new(&x.view())?;
+                            let task = params.dense_task(x, y, weights, watch);
+                            task.map(AnyTask::from)
+                        }
+                        Kept::Dense64(x) => {
+                            let x = DenseView::new(&x.view())?;
+                            let task = params.dense_task(x, y, weights, watch);
+                            task.map(AnyTask::from)
+                        }
+                    })
+                })
+            })?;
+            return Ok(Self { task, sizes });
+        }
+        let x: PyCsr<'_> = x.extract()?;
+        let x = x.unchecked("X")?;
         let task = job.run(py, |watch| {
-            with_labels!(y, |y| with_sparse!(x.sparse()?, |x| {
-                params.task(x, y, weights, watch).map(AnyTask::from)
-            }))
+            Cell::try_new(Kept::Copied, |_| {
+                with_labels!(y, |y| with_sparse!(x.sparse()?, |x| {
+                    params.task(x, y, weights, watch).map(AnyTask::from)
+                }))
+            })
         })?;
         Ok(Self { task, sizes })
     }
@@ -102,7 +168,10 @@ impl PlsTask {
     /// The first unit of each stage, and the number of units.
     #[getter]
     fn stages(&self) -> PyResult<Vec<usize>> {
-        with_task!(&self.task, |task| task.stages()).map_err(to_py)
+        let stages = self
+            .task
+            .with_dependent(|_, task| with_task!(task, |task| task.stages()));
+        stages.map_err(to_py)
     }
 
     /// Fits the units `first..end` of the first stage that is not complete. Returns the arrays of the piece by
@@ -114,9 +183,11 @@ impl PlsTask {
         end: usize,
         job: Job,
     ) -> PyResult<Bound<'py, PyDict>> {
-        with_task!(&mut self.task, |task| {
-            let piece = job.run(py, |watch| task.fit(&(first..end), watch))?;
-            dict_of(py, piece)
+        self.task.with_dependent_mut(|_, task| {
+            with_task!(task, |task| {
+                let piece = job.run(py, |watch| task.fit(&(first..end), watch))?;
+                dict_of(py, piece)
+            })
         })
     }
 
@@ -127,16 +198,20 @@ impl PlsTask {
         pieces: Vec<Bound<'_, PyDict>>,
         job: Job,
     ) -> PyResult<()> {
-        with_task!(&mut self.task, |task| complete(py, task, &pieces, &job))
+        self.task.with_dependent_mut(|_, task| {
+            with_task!(task, |task| complete(py, task, &pieces, &job))
+        })
     }
 
     /// Moves the model out of the task, when all stages except the last are complete. Returns the same as
     /// `fit_pls`.
     fn take_model<'py>(&mut self, py: Python<'py>, job: Job) -> PyResult<Fitted<'py>> {
         let (n_features, n_labels) = self.sizes;
-        with_task!(&mut self.task, |task| {
-            let model = job.run(py, |_| task.model())?;
-            fitted(py, model, n_features, n_labels)
+        self.task.with_dependent_mut(|_, task| {
+            with_task!(task, |task| {
+                let model = job.run(py, |_| task.model())?;
+                fitted(py, model, n_features, n_labels)
+            })
         })
     }
 }
