@@ -50,7 +50,7 @@ class CorrLogPieces:
     def __init__(
         self,
         estimator: CorrLogClassifier,
-        X: csr_array,
+        X: csr_array | NDArray[Any],
         Y: csr_array,
         sample_weight: NDArray[np.float32] | None,
         costs: LabelCosts | None,
@@ -71,7 +71,7 @@ class CorrLogPieces:
     @staticmethod
     def choose(
         estimator: CorrLogClassifier,
-        X: csr_array,
+        X: csr_array | NDArray[Any],
         Y: csr_array,
         sample_weight: NDArray[np.float32] | None,
         costs: LabelCosts | None,
@@ -131,7 +131,7 @@ class CorrLogPieces:
 class _Rounds:
     """The rounds of a fit; see `Rounds`."""
 
-    def __init__(self, task: _core.CorrelatedTask, X: csr_array, n_threads: int) -> None:
+    def __init__(self, task: _core.CorrelatedTask, X: csr_array | NDArray[Any], n_threads: int) -> None:
         self._task, self._X, self.n_threads = task, X, n_threads
 
     @property

@@ -2,7 +2,7 @@
 
 use crate::arrays::{U8s, handed};
 use crate::correlated::{Fitted, checked, fitted};
-use crate::csr::{Examples, PyCsr, Unchecked};
+use crate::csr::{Examples, PyCsr, PyRows, Unchecked};
 use crate::error::to_py;
 use crate::params::Named;
 use crate::run::Job;
@@ -81,13 +81,13 @@ impl CorrelatedTask {
     fn advance(
         &mut self,
         py: Python<'_>,
-        x: PyCsr<'_>,
+        x: PyRows<'_>,
         least: f64,
         seconds: f64,
         job: Job,
     ) -> PyResult<()> {
         let task = self.task_mut()?;
-        let x = x.unchecked("X")?;
+        let x = x.unchecked()?;
         let (begun, seconds) = (Instant::now(), Duration::from_secs_f64(seconds.max(0.0)));
         job.run(py, |watch| {
             let x = x.sparse()?;
@@ -120,11 +120,11 @@ impl CorrelatedTask {
         &mut self,
         py: Python<'_>,
         results: Vec<PyReadonlyArray1<'_, u8>>,
-        x: PyCsr<'_>,
+        x: PyRows<'_>,
         job: Job,
     ) -> PyResult<()> {
         let task = self.task_mut()?;
-        let x = x.unchecked("X")?;
+        let x = x.unchecked()?;
         let results = results.iter().map(|result| Ok(result.as_slice()?));
         let results: Vec<&[u8]> = few::<_, PyResult<_>>(results)?;
         job.run(py, |watch| task.complete(&results, x.sparse()?, watch))
@@ -142,11 +142,11 @@ impl CorrelatedTask {
         &mut self,
         py: Python<'_>,
         state: PyReadonlyArray1<'_, u8>,
-        x: PyCsr<'_>,
+        x: PyRows<'_>,
         job: Job,
     ) -> PyResult<()> {
         let task = self.task_mut()?;
-        let (state, x) = (state.as_slice()?, x.unchecked("X")?);
+        let (state, x) = (state.as_slice()?, x.unchecked()?);
         job.run(py, |watch| task.restore(state, x.sparse()?, watch))
     }
 

@@ -245,31 +245,53 @@ impl PyCsr<'_> {
     }
 }
 
-/// The data of a fit: a tuple of X, Y, and the row weights or None. X is sparse, or dense in C order. A dense X is read
-/// like a sparse X of which all entries are stored.
-pub(crate) struct Examples<'py> {
+/// X of a fit: sparse, or dense in C order. A dense X is read like a sparse X of which all entries are stored.
+pub(crate) struct PyRows<'py> {
     x: PyFeatures<'py>,
-    y: PyCsr<'py>,
-    weights: Option<PyReadonlyArray1<'py, f32>>,
     /// The numbers of all columns of X if X is dense.
     columns: Vec<i32>,
 }
 
-impl<'a, 'py> FromPyObject<'a, 'py> for Examples<'py> {
+impl<'a, 'py> FromPyObject<'a, 'py> for PyRows<'py> {
     type Error = PyErr;
 
-    fn extract(tuple: pyo3::Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-        let (x, y, weights): (PyFeatures<'py>, _, _) = tuple.extract()?;
+    fn extract(x: pyo3::Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let x: PyFeatures<'py> = x.extract()?;
         let n_columns = match x {
             PyFeatures::Sparse(_) => 0,
             _ => i32::try_from(x.shape().1)?,
         };
         Ok(Self {
             x,
-            y,
-            weights,
             columns: collected("number of columns of X", 0..n_columns).map_err(to_py)?,
         })
+    }
+}
+
+impl PyRows<'_> {
+    /// Borrows the arrays as slices.
+    ///
+    /// # Errors
+    ///
+    /// Raises `ValueError` if an array is not contiguous.
+    pub(crate) fn unchecked(&self) -> PyResult<Unchecked<'_>> {
+        Ok(match self.x.given()? {
+            Given::Sparse(x) => x,
+            Given::Dense32(x) => Unchecked::Dense32(x, &self.columns),
+            Given::Dense64(x) => Unchecked::Dense64(x, &self.columns),
+        })
+    }
+}
+
+/// The data of a fit: a tuple of X, Y, and the row weights or None.
+pub(crate) struct Examples<'py>(PyRows<'py>, PyCsr<'py>, Option<PyReadonlyArray1<'py, f32>>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Examples<'py> {
+    type Error = PyErr;
+
+    fn extract(tuple: pyo3::Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let (x, y, weights) = tuple.extract()?;
+        Ok(Self(x, y, weights))
     }
 }
 
@@ -280,17 +302,13 @@ impl Examples<'_> {
     ///
     /// Raises `ValueError` if an array is not contiguous.
     pub(crate) fn unchecked(&self) -> PyResult<(Unchecked<'_>, Unchecked<'_>, Option<&[f32]>)> {
-        let x = match self.x.given()? {
-            Given::Sparse(x) => x,
-            Given::Dense32(x) => Unchecked::Dense32(x, &self.columns),
-            Given::Dense64(x) => Unchecked::Dense64(x, &self.columns),
-        };
-        Ok((x, self.y.unchecked("Y")?, values(self.weights.as_ref())?))
+        let Self(x, y, weights) = self;
+        Ok((x.unchecked()?, y.unchecked("Y")?, values(weights.as_ref())?))
     }
 
     /// Returns the numbers of features and labels.
     pub(crate) fn sizes(&self) -> (usize, usize) {
-        (self.x.shape().1, self.y.shape().1)
+        (self.0.x.shape().1, self.1.shape().1)
     }
 }
 
