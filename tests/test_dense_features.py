@@ -97,7 +97,8 @@ def test_dense_rows_are_never_made_sparse(data, model, monkeypatch):
             raise AssertionError("X was made sparse")
         return csr_array(*arguments)
 
-    monkeypatch.setattr("manylabel.estimator.validation.csr_array", refused)
+    for name in ("estimator.validation", "partition.base", "partition.any_classifier", "partition.asked"):
+        monkeypatch.setattr(f"manylabel.{name}.csr_array", refused)
     clone(model).fit(X, csr_array(Y)).predict_topk(X_test)
 
 
@@ -240,6 +241,39 @@ def test_memory_without_sparse_rows(model, most):
     assert peak_of(lambda: model.predict_topk(X, 1)) < 0.5 * X.nbytes
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        ml.LPSRClassifier("naive-bayes", 300, 20, random_state=0),
+        ml.LPSRClassifier("naive-bayes", 300, 20, weighting="counts", random_state=0),
+    ],
+    ids=lambda model: model.weighting,
+)
+def test_naive_bayes_of_dense_rows(data, model):
+    X, Y = np.abs(data[0]), data[1]
+    sparse = clone(model).fit(csr_array(X), Y)
+    for form in (np.asfortranarray(X), X.astype(np.float64)):
+        dense = clone(model).fit(form, Y)
+        np.testing.assert_array_equal(dense.row_blocks_, sparse.row_blocks_)
+        scores = dense.decision_function(form), sparse.decision_function(csr_array(X))
+        np.testing.assert_allclose(*scores, rtol=1e-4, atol=1e-4)
+
+
+def test_candidates_of_lpsr_have_the_scores_of_the_base_scorer(data):
+    """Many rows are scored with the weights of the candidates, and a single row with all weights."""
+    X, Y, X_test, _ = data
+    model = clone(MODELS["LPSR"]).fit(X, Y)
+    (base,) = model.estimators_
+    assert isinstance(base.coef_, np.ndarray)
+    scores = model.decision_function(X_test)
+    np.testing.assert_array_equal(scores[:5], [model.decision_function(row)[0] for row in X_test[:5, None]])
+    kept = np.isfinite(scores)
+    assert kept.any()
+    of_base = np.full_like(scores, -np.inf)
+    of_base[:, model.labels_] = base.decision_function(X_test)
+    np.testing.assert_allclose(scores[kept], of_base[kept], rtol=1e-5, atol=1e-5)
+
+
 def test_memory_of_blocks():
     X, Y = np.random.default_rng(0).random((8000, 400)), np.eye(4)[np.arange(8000) % 4]
     inner = ml.DiSMECClassifier(1.0)
@@ -249,6 +283,8 @@ def test_memory_of_blocks():
     assert peak_of(lambda: model.fit(X, Y)) < 1.2 * X.nbytes
     # Rows are scored 4,096 at a time, and half of them are copied for each block.
     assert peak_of(lambda: model.predict_topk(X, 1)) < 0.8 * X.nbytes
+    sparse = csr_array(X)
+    assert peak_of(lambda: model.measure_speedup(sparse)) < 0.2 * X.nbytes
 
 
 def test_mostly_zero_rows_become_sparse(data):

@@ -258,8 +258,7 @@ def plan(
     of_fit = max(of_choice.added, all_rows(lambda sample: sample.memory))
     fit_memory = max(of_check.added, of_check.kept + of_fit)
     model_bytes = min(all_rows(lambda sample: sample.model_bytes), _most_model_bytes(model, X, Y))
-    # Fits in pieces convert a dense X to sparse rows if the fit has the same bits for them.
-    latency, is_sparse = _latency(fitted, X), issparse(X) or dense == "if mostly nonzero"
+    latency, is_sparse = _latency(fitted, X), issparse(X)
     # The first fit of a process imports modules and allocates memory that the process keeps.
     del fitted, X, Y, order, rows
     gc.collect()

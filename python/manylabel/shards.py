@@ -155,8 +155,8 @@ def fit(
     Raises
     ------
     TypeError
-        If the fit of the estimator to X cannot be divided into pieces, if its ``random_state`` is a
-        RandomState, or if `estimator` or `checkpoint` has the wrong type.
+        If the fit of the estimator cannot be divided into pieces, if its ``random_state`` is a RandomState,
+        or if `estimator` or `checkpoint` has the wrong type.
     ValueError
         If an argument is not valid, or if the folder was made with other data, other parameters, another
         version of manylabel or another type of CPU. The message states the difference.
@@ -179,11 +179,11 @@ def fit(
     `DiSMECClassifier` needs memory for the weights of one piece only. The call that returns the estimator
     needs memory for all weights. With `LabelTreeClassifier`, each call sends all rows through the finished
     levels of the trees, and needs memory for the weights of these levels. With `Rembrandt`, each call copies
-    X and Y, also if X is a folder. Each call reads the pieces of the finished regressions and orthogonalizes
-    their results, in O(n_labels m^2) time for m random vectors. If the parameter `solver` of `Rembrandt` is
-    not "cg", each call also factorizes the Gram matrix once for each penalty. For each group of components,
-    the file of a piece has 32 numbers per label. In the last regression, it has 32 numbers per feature
-    instead.
+    Y and a sparse X, also if X is a folder. Each call reads the pieces of the finished regressions and
+    orthogonalizes their results, in O(n_labels m^2) time for m random vectors. If the parameter `solver` of
+    `Rembrandt` is not "cg", each call also factorizes the Gram matrix once for each penalty. For each group
+    of components, the file of a piece has 32 numbers per label. In the last regression, it has 32 numbers per
+    feature instead.
 
     The fit of a `CorrLogClassifier` consists of rounds. A round usually computes a gradient and then takes a
     step. The state of the fit is stored every five seconds, or less often if storing takes more than a

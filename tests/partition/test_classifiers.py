@@ -14,6 +14,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils import get_tags
 
 import manylabel as ml
+from dense_rows import clusters
 from manylabel import _core
 from manylabel.datasets import load_xc, make_multilabel
 from manylabel.metrics import precision_at_k
@@ -287,6 +288,47 @@ def test_other_estimators(problem, name, dense, n_routes):
         np.testing.assert_array_equal(top.indices[top.indptr[i] : top.indptr[i + 1]], np.sort(best))
     with pytest.raises(TypeError, match=r"cannot be saved: expected .*an estimator"):
         model.save("never")
+
+
+class Spy(OneVsRestClassifier):
+    """An estimator that overwrites X."""
+
+    def fit(self, X, y):
+        self.form_ = type(X), X.dtype, X.flags.c_contiguous
+        super().fit(X, y)
+        X *= 2
+        return self
+
+    def decision_function(self, X):
+        assert (type(X), X.dtype, X.flags.c_contiguous) == self.form_
+        scores = super().decision_function(X)
+        X *= 2
+        return scores
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize(
+    "model",
+    [
+        ml.BlockPartitionClassifier(Spy(LogisticRegression()), n_blocks=1, lam=0.0, random_state=0),
+        ml.BlockPartitionClassifier(Spy(LogisticRegression()), n_blocks=2, lam=1.0, random_state=0),
+        ml.CBMLCClassifier(Spy(LogisticRegression()), n_clusters=2, random_state=0),
+        ml.LPSRClassifier(Spy(LogisticRegression()), 100, 10, random_state=0),
+    ],
+    ids=["one block", "blocks", "clusters", "LPSR"],
+)
+def test_other_estimators_get_copies_of_dense_rows(model, dtype):
+    X, Y = clusters(300, 12, 8)
+    X = np.asfortranarray(X).astype(dtype)
+    before = X.copy()
+    fitted = clone(model).fit(X, Y)
+    # Predictions get X in float32 or float64, as the fit did.
+    wide = X.astype(np.float32) if dtype == np.float16 else X
+    scores = fitted.decision_function(wide)
+    np.testing.assert_array_equal(X, before)
+    np.testing.assert_array_equal(wide, before)
+    np.testing.assert_array_equal(scores, fitted.decision_function(csr_array(wide)))
+    assert (np.argmax(scores, axis=1) == np.argmax(Y, axis=1)).mean() > 0.3
 
 
 def test_labels_that_do_not_vary_have_constant_scores():
@@ -723,9 +765,9 @@ def test_one_cluster_where_rows_are_few(problem, base, monkeypatch):
     model = ml.CBMLCClassifier(base, random_state=0).fit(X, Y)
     assert len(model.label_blocks_) == 1
     same_bits(model.predict_topk(X, 5), plain.predict_topk(X, 5))
-    for rows, clusters in ((200, 3), (10, _MOST_CLUSTERS)):
+    for rows, n_clusters in ((200, 3), (10, _MOST_CLUSTERS)):
         monkeypatch.setattr("manylabel.partition.clustered._ROWS_OF_A_CLUSTER", rows)
-        assert len(ml.CBMLCClassifier(base, random_state=0).fit(X, Y).label_blocks_) == clusters
+        assert len(ml.CBMLCClassifier(base, random_state=0).fit(X, Y).label_blocks_) == n_clusters
     # Data without clusters have one cluster, but a given number is kept.
     X = np.random.default_rng(0).standard_normal((600, 400))
     assert len(ml.CBMLCClassifier(base, random_state=0).fit(X, Y).label_blocks_) == 1

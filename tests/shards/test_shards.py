@@ -122,7 +122,7 @@ def test_names_of_features(tmp_path, data):
 
 
 def test_dense_features_with_the_logistic_loss(tmp_path, data):
-    X, Y = data[0][:300].toarray(), data[1][:300]
+    X, Y = np.asfortranarray(1 + data[0][:300].toarray()), data[1][:300]
     model = ml.DiSMECClassifier(**PLAIN, loss="logistic")
     got = shards.fit(model, X, Y, checkpoint=tmp_path / "logistic")
     assert_same_bits(got, model.fit(X, Y))

@@ -383,7 +383,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         return CorrLogPieces
 
     def _settled(
-        self, X: csr_array, Y: csr_array, sample_weight: Any, threads: int, report: Tell
+        self, X: csr_array | NDArray[Any], Y: csr_array, sample_weight: Any, threads: int, report: Tell
     ) -> CorrLogClassifier:
         names = ("l2_features", "l2_pairs", "standardize")
         # The threshold is not learned.

@@ -229,7 +229,14 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         """Check the fitted arrays and return a scorer, an object that computes scores from these arrays."""
         raise NotImplementedError
 
-    def _settled(self: T, X: csr_array, Y: csr_array, sample_weight: Any, threads: int, report: Tell) -> T:
+    def _settled(
+        self: T,
+        X: csr_array | NDArray[Any],
+        Y: csr_array,
+        sample_weight: Any,
+        threads: int,
+        report: Tell,
+    ) -> T:
         """Choose values for parameters that are "auto", and return an unfitted clone with these values.
 
         The values are chosen on all data. The caller then fits copies of the clone to parts of the data.

@@ -18,19 +18,19 @@ from manylabel.estimator.schema import Array, Model, Schema, Text
 
 __all__ = ["AnyClassifier", "rows_at_once", "topk_of_decisions"]
 
-# Maximum number of dense scores in memory at a time.
-_SCORES_AT_ONCE = 1 << 22
+# Maximum number of values of a dense array in memory at a time.
+_VALUES_AT_ONCE = 1 << 22
 # Probabilities are clipped to [_LEAST, 1 - _LEAST], because the logits of 0 and 1 are infinite.
 _LEAST = 1e-7
 
 
-def rows_at_once(n_rows: int, n_labels: int) -> Iterator[slice]:
+def rows_at_once(n_rows: int, n_columns: int) -> Iterator[slice]:
     """Yield slices of the rows.
 
-    Each slice is so small that the dense scores of its rows need little memory. If there are no rows, the
-    function yields one empty slice.
+    Each slice is so small that a dense array with `n_columns` values for each of its rows needs little
+    memory. If there are no rows, the function yields one empty slice.
     """
-    step = max(1, _SCORES_AT_ONCE // max(1, n_labels))
+    step = max(1, _VALUES_AT_ONCE // max(1, n_columns))
     for start in range(0, max(1, n_rows), step):
         yield slice(start, min(start + step, n_rows))
 
@@ -224,9 +224,12 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         return csr_array(vstack(parts, format="csr"))
 
     def _features(self, X: csr_array | NDArray[Any]) -> Any:
-        if isinstance(X, np.ndarray):
-            return X if self.dense_X else csr_array(X)
-        return X.toarray() if self.dense_X else X
+        if not self.dense_X:
+            return csr_array(X) if isinstance(X, np.ndarray) else X
+        if not isinstance(X, np.ndarray):
+            return X.toarray()
+        # Some estimators overwrite X, so they get a copy. Sums of values in half precision may overflow.
+        return np.array(X, dtype=np.float32 if X.dtype == np.float16 else X.dtype, order="C")
 
     def _scores(self, X: Any) -> NDArray[Any]:
         estimator: Any = self.estimator_

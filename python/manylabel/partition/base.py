@@ -10,7 +10,7 @@ For models of this library, the Rust core computes the scores of all rows and bl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -163,9 +163,11 @@ class BlockClassifier(MultiLabelClassifier):
 
     def _speedup(self, X: csr_array | NDArray[Any]) -> tuple[float, float]:
         sizes = np.array([len(labels) for labels in self.label_blocks_], dtype=np.int64)
-        # At most this many rows of a dense X are copied at a time.
-        shares = rows_at_once(X.shape[0], X.shape[1]) if isinstance(X, np.ndarray) else [slice(None)]
-        routes = (self._routes(scorer_features(X[rows])) for rows in shares)
+        parts: Iterable[Any] = (X,)
+        if isinstance(X, np.ndarray):
+            # The copies of rows that are not in C order or in half precision stay small.
+            parts = (scorer_features(X[rows]) for rows in rows_at_once(*X.shape))
+        routes = map(self._routes, parts)
         scored = int(sum(sizes[of_rows.indices].sum() for of_rows in routes)) / X.shape[0]
         n_labels = self._n_labels
         return (n_labels / scored if scored else float("inf")), n_labels / (scored + len(sizes))

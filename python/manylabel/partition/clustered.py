@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array, csr_array, issparse
+from scipy.sparse import csc_array, csr_array, issparse, vstack
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
@@ -488,7 +488,12 @@ def _by_rank(
     The rank of an entry is the position of its label when `model` sorts all labels by their scores for the
     row of the entry. Ranks start at 0, and ranks larger than 100 are replaced by 100.
     """
-    top = model.predict_topk(X, k=_RANKS)
+    if isinstance(X, np.ndarray):
+        # The copies of rows that are not in C order or in half precision stay small.
+        tops = [model.predict_topk(X[rows], k=_RANKS) for rows in rows_at_once(*X.shape)]
+        top = csr_array(vstack(tops, format="csr"))
+    else:
+        top = model.predict_topk(X, k=_RANKS)
     of_row = np.repeat(np.arange(X.shape[0]), np.diff(top.indptr))
     order = np.lexsort([top.indices, -top.data, of_row])
     rank = np.empty(top.nnz)

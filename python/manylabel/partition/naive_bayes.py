@@ -1,4 +1,4 @@
-"""Multinomial naive Bayes for sparse counts.
+"""Multinomial naive Bayes for counts.
 
 `LPSRClassifier` can use this classifier to rank labels.
 """
@@ -22,6 +22,7 @@ from manylabel.estimator.progress import Progress
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
 from manylabel.estimator.validation import KeptDense, check_training_set, known_ones
+from manylabel.partition.any_classifier import rows_at_once
 from manylabel.partition.asked import DenseScorer
 
 __all__ = ["NaiveBayes"]
@@ -81,7 +82,13 @@ class NaiveBayes(MultiLabelClassifier):
             raise ValueError(f"values of X must be >= 0 for naive Bayes, got {least}")
         if weights is not None:
             y = csr_array(diags_array(weights.astype(np.float64)) @ y)
-        counts = csr_array(y.T.astype(np.float64) @ X)
+        if isinstance(X, np.ndarray):
+            sums = np.zeros((y.shape[1], X.shape[1]))
+            for rows in rows_at_once(*X.shape):
+                sums += y[rows].T @ X[rows].astype(np.float64)
+            counts = csr_array(sums)
+        else:
+            counts = csr_array(y.T @ X.astype(np.float64))
         held = np.asarray(y.sum(axis=0), dtype=np.float64).ravel()
         totals = np.asarray(counts.sum(axis=1)).ravel() + X.shape[1]
         with np.errstate(divide="ignore"):
@@ -107,7 +114,7 @@ class NaiveBayes(MultiLabelClassifier):
 
     @property
     def _dense(self) -> KeptDense:
-        return "if mostly nonzero"
+        return "as given if mostly nonzero"
 
     def _make_scorer(self) -> Any:
         weights = SimpleNamespace(

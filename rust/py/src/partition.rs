@@ -284,6 +284,7 @@ impl Parts for Weights {
         let n_labels = intercept.len();
         let coef = match coef {
             Coef::Dense(coef) => {
+                same("labels of coef_", n_labels, coef.shape.0)?;
                 return Ok(Box::new(DenseByLabel {
                     coef: coef.by_rows("coef_")?,
                     n_features: coef.shape.1,

@@ -1,25 +1,24 @@
 //! Defines the Python class that fits label embeddings in pieces.
 
 use crate::arrays::handed;
-use crate::csr::{PyCsr, values, with_labels};
+use crate::csr::{PyCsr, Unchecked, values, with_labels};
 use crate::error::to_py;
 use crate::held::HeldView;
 use crate::params::Named;
 use crate::pls::{Fitted, checked, fitted};
 use crate::run::Job;
 use crate::tree_pieces::item;
-use manylabel_base::{copied, few};
-use manylabel_pls::{Piece, Task};
+use manylabel_base::{Error, Watch, copied, few};
+use manylabel_pls::{Checked, Piece, Task};
 use manylabel_sparse::{DenseView, Real, with_sparse};
 use numpy::{Element, PyReadonlyArray1, PyUntypedArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use self_cell::self_cell;
 
-/// X of a task.
+/// What a task borrows: a dense X, or nothing, because it has copied a sparse X.
 enum Kept {
-    /// A sparse X, which the task has copied.
-    Copied,
+    Nothing,
     Dense32(HeldView<f32>),
     Dense64(HeldView<f64>),
 }
@@ -67,6 +66,23 @@ pub(crate) struct PlsTask {
     task: Cell,
     /// The numbers of features and labels.
     sizes: (usize, usize),
+}
+
+/// Prepares a training set with a dense X.
+fn dense_task<'x, T: Real>(
+    params: &Checked,
+    x: &'x HeldView<T>,
+    y: Unchecked<'_>,
+    weights: Option<&[f32]>,
+    watch: &Watch,
+) -> Result<AnyTask<'x>, Error>
+where
+    AnyTask<'x>: From<Task<'x, T>>,
+{
+    let x = DenseView::new(&x.view())?;
+    with_labels!(y, |y| params
+        .dense_task(x, y, weights, watch)
+        .map(AnyTask::from))
 }
 
 /// Evaluates `$body` with `$task` bound to the task in either precision.
@@ -135,20 +151,10 @@ impl PlsTask {
         if x.cast::<PyUntypedArray>().is_ok() {
             let x = Kept::dense(x)?;
             let task = job.run(py, |watch| {
-                Cell::try_new(x, |x| {
-                    with_labels!(y, |y| match x {
-                        Kept::Copied => unreachable!("X is dense"),
-                        Kept::Dense32(x) => {
-                            let x = DenseView::new(&x.view())?;
-                            let task = params.dense_task(x, y, weights, watch);
-                            task.map(AnyTask::from)
-                        }
-                        Kept::Dense64(x) => {
-                            let x = DenseView::new(&x.view())?;
-                            let task = params.dense_task(x, y, weights, watch);
-                            task.map(AnyTask::from)
-                        }
-                    })
+                Cell::try_new(x, |x| match x {
+                    Kept::Nothing => unreachable!("X is dense"),
+                    Kept::Dense32(x) => dense_task(&params, x, y, weights, watch),
+                    Kept::Dense64(x) => dense_task(&params, x, y, weights, watch),
                 })
             })?;
             return Ok(Self { task, sizes });
@@ -156,7 +162,7 @@ impl PlsTask {
         let x: PyCsr<'_> = x.extract()?;
         let x = x.unchecked("X")?;
         let task = job.run(py, |watch| {
-            Cell::try_new(Kept::Copied, |_| {
+            Cell::try_new(Kept::Nothing, |_| {
                 with_labels!(y, |y| with_sparse!(x.sparse()?, |x| {
                     params.task(x, y, weights, watch).map(AnyTask::from)
                 }))
