@@ -62,6 +62,9 @@ FORMS = {
     "BoostedRulesClassifier": {"n_rules": 50},
 }
 ONE_BY_ONE = ["SGD", "LogisticRegression", "LinearSVC"]
+# Number of passes of PyTorch over the rows.
+EPOCHS = 10
+
 SYSTEMS = [*OURS, "Ridge", *ONE_BY_ONE, "PyTorch", "PECOS"]
 FORM_FIGURES = ["fit s", "fit memory / X", "top 5 s", "top 5 memory / X"]
 COLUMNS = ["fit s", "fit CPU s", "memory MB", "memory / X", *(f"P@{k}" for k in KS)]
@@ -77,7 +80,7 @@ def main():
     parser.add_argument("--columns", type=int, default=768, help="columns of the planted set")
     parser.add_argument("--labels", type=int, default=2_000, help="labels of the planted set")
     parser.add_argument("--sampled-labels", type=int, default=16)
-    parser.add_argument("--epochs", type=int, default=10, help="passes of PyTorch")
+    parser.add_argument("--epochs", type=int, default=EPOCHS, help="passes of PyTorch")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--torch-python", default=sys.executable, help="Python with PyTorch")
     parser.add_argument("--pecos-python", default=".venv-peers/bin/python", help="Python with PECOS")
@@ -123,7 +126,10 @@ def main():
                     "PyTorch": [(python, "torch")],
                     "PECOS": [(python, "libpecos")],
                 }.get(system, [(python, "scikit-learn")])
-                record.write("dense", name, system, figures, data=data, packages=packages)
+                named = system
+                if system == "PyTorch" and args.epochs != EPOCHS:
+                    named = f"PyTorch, {args.epochs} passes"
+                record.write("dense", name, named, figures, data=data, packages=packages)
 
 
 def compare_forms(name, folder, data, args):
