@@ -102,6 +102,23 @@ def test_dense_rows_are_never_made_sparse(data, model, monkeypatch):
     clone(model).fit(X, csr_array(Y)).predict_topk(X_test)
 
 
+@pytest.mark.parametrize("model", [*MODELS.values(), *SAME.values()], ids=[*MODELS, *SAME])
+def test_predictions_of_half_precision(data, model):
+    X, Y, X_test, _ = data
+    fitted = clone(model).fit(X, Y[:, :20])
+    half = X_test.astype(np.float16)
+    expected = fitted.decision_function(half.astype(np.float64))
+    np.testing.assert_array_equal(fitted.decision_function(half), expected)
+    np.testing.assert_array_equal(fitted.decision_function(half.astype(np.float32)), expected)
+
+
+def test_memory_of_predictions_of_half_precision(data):
+    fitted = clone(MODELS["DiSMEC"]).fit(*data[:2])
+    half = np.repeat(data[2], 100, axis=0).astype(np.float16)
+    # A copy in float32 takes 2 X.
+    assert peak_of(lambda: fitted.predict_topk(half, 1)) < 2.9 * half.nbytes
+
+
 @pytest.mark.parametrize("form", [np.ascontiguousarray, np.asfortranarray])
 @pytest.mark.parametrize(
     "model",

@@ -85,7 +85,8 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:
     Returns
     -------
     csr_array of shape (n_samples, n_features)
-        The features. The dtype is float32 if X is float32, and float64 otherwise.
+        The features. The dtype is float32 if X is float32, or if X is float16 and `reset` is False. It is
+        float64 otherwise.
 
     Raises
     ------
@@ -113,7 +114,7 @@ def check_row(estimator: Any, x: Any) -> csr_array:
     Returns
     -------
     csr_array of shape (1, n_features)
-        The features. The dtype is float32 if x is float32, and float64 otherwise.
+        The features. The dtype is float32 if x is float32 or float16, and float64 otherwise.
 
     Raises
     ------
@@ -152,8 +153,8 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool, as_given: bool = False)
     Returns
     -------
     csr_array or ndarray of shape (n_samples, n_features)
-        The features. The dtype is float32 if X is float32, float16 if X is a dense array of float16 and
-        `as_given` is True, and float64 otherwise.
+        The features. The dtype is float32 if X is float32, or if X is float16 and `reset` is False. It is
+        float16 if X is a dense array of float16 and `as_given` is True, and float64 otherwise.
 
     Raises
     ------
@@ -165,14 +166,17 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool, as_given: bool = False)
         return ready
     if issparse(X):
         X = _check_positions(_natively(X), "X")
+    dtypes: list[Any] = [np.float64, np.float32]
+    if as_given and not issparse(X):
+        dtypes.append(np.float16)
+    elif not reset and getattr(X, "dtype", None) == np.float16:
+        dtypes = [np.float32]  # exact, and half as large as float64
     matrix: Any = validate_data(
         estimator,
         X,
         reset=reset,
         accept_sparse="csr",
-        dtype=[np.float64, np.float32, np.float16]
-        if as_given and not issparse(X)
-        else [np.float64, np.float32],
+        dtype=dtypes,
         order=None if as_given else "C",
         accept_large_sparse=True,
         ensure_all_finite="allow-nan" if get_tags(estimator).input_tags.allow_nan else True,
