@@ -14,7 +14,7 @@ from manylabel.estimator.base import core_parts
 from manylabel.estimator.parameters import fixed_threshold
 from manylabel.estimator.progress import Progress, reported
 from manylabel.estimator.registry import register
-from manylabel.estimator.scaling import ScaledTable, core_table, scaled_features, unscaled_weights
+from manylabel.estimator.scaling import ScaledTable, core_features, scaled_features, unscaled_weights
 from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
 from manylabel.estimator.validation import KeptDense, check_training_set, held_out_rows
 from manylabel.linear.base import LinearClassifier, SparseLinearClassifier
@@ -234,12 +234,15 @@ class PDSparseClassifier(SparseLinearClassifier):
             held_out = held_out_rows(params["validation_fraction"], X.shape[0], params["random_state"])
         scaled = scaled_features(X, sample_weight, self.normalize, center=params["fit_intercept"])
         # The core scales a dense X while it copies the rows.
-        dense = isinstance(scaled, ScaledTable)
-        core_X, columns = (core_table(X), scaled.columns) if dense else (scaled.X, None)
+        columns = scaled.columns if isinstance(scaled, ScaledTable) else None
         params |= {"learn_cut": threshold is None, "normalize": scaled.by_row}
         with reported(params["max_iter"], "pass", params["verbose"], progress) as report:
             weights, intercept, n_iter, dual_gap, validation, cut = _core.fit_pdsparse(
-                (core_X, y, sample_weight), columns, held_out, params, (params["n_jobs"], report)
+                (core_features(scaled.X), y, sample_weight),
+                columns,
+                held_out,
+                params,
+                (params["n_jobs"], report),
             )
         # A CSR matrix of shape (n_features, n_labels) has the same arrays as its transpose in CSC format.
         coef = csc_array(core_parts(weights), shape=(y.shape[1], X.shape[1]))

@@ -161,10 +161,7 @@ impl<'a> Problem<'a> {
         watch.step(0)?;
         // With hashed features, many columns have no entries. Such columns are dropped, so that
         // they take no time in the solvers.
-        let features = match &mut x {
-            Stored::Owned(x) => x.drop_empty_columns()?,
-            _ => collected("number of features", 0..n_features as u32)?,
-        };
+        let features = x.drop_empty_columns()?;
         let problem = Self::of_rows(x, y.to_outputs()?, weights, params, watch)?;
         Ok(Self {
             features,
