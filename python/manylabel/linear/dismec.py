@@ -157,7 +157,7 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
       five labels if `normalize` scales rows, and more than 32 labels otherwise. The sample then has at least
       128 labels instead of 32, and each sampled row has at least one of the sampled labels. The search
       starts at ``C=0.3`` (at ``C=3`` with the logistic loss), or at ``C=1`` if rows are not scaled. A step is
-      an improvement if it increases the mean of the precisions at 1, 3 and 5 by more than 0.2 %, and by more
+      an improvement if it increases the mean of the precisions at 1, 3 and 5 by more than 0.5 %, and by more
       than the standard error of this increase. After the search, a parabola is fitted to the mean precisions
       at the best value of C and at the next smaller and the next larger value. C becomes the value at which
       the parabola is highest. In this last change, C changes by at most the factor ``10**0.25``, half a step
