@@ -156,7 +156,7 @@ def to_bytes(estimator: Any) -> NDArray[np.uint8]:
 
 
 def from_bytes(content: NDArray[np.uint8]) -> Any:
-    """Return the estimator that `to_bytes` converted to `content`. Its arrays are views of `content`."""
+    """Return the estimator in `content`, which `to_bytes` returned. Its arrays are views of `content`."""
     return _decode(content)
 
 
@@ -446,7 +446,7 @@ def _refuse(value: Any, at: str, expected: str) -> NoReturn:
         )
     if callable(value) and not isinstance(value, type):
         raise TypeError(
-            f"`{at}` cannot be saved: a model file contains data but no code; expected {expected}, "
+            f"`{at}` cannot be saved, because model files store data, not code; expected {expected}, "
             f"got {type(value).__name__}"
         )
     what = f"an ndarray of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__

@@ -89,7 +89,7 @@ class HeldOut:
         return best
 
     def cut(self, l2: float) -> tuple[float, float]:
-        """Choose the threshold at which the held-out rows get as many predicted labels as true labels.
+        """Choose the threshold at which the held-out rows together get as many predicted as true labels.
 
         Returns
         -------

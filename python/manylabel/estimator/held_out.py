@@ -34,10 +34,10 @@ T = TypeVar("T")
 STRENGTH_STEP = 10**0.5
 
 # Minimum relative increase of the precision for which a step is accepted. On large data sets, the precision
-# still rises a little at values of C far above the usual values, because few of the sampled labels compete in
-# a row, but fits with such values take longer and rank all labels worse. On a synthetic set of 670,000 labels,
-# 0.2 % led to C = 17, and precision at 1 of a label tree was 4 percentage points lower than with C = 1. On 25
-# public data sets, values from 0.2 to 0.5 % lead to the same C.
+# on the sample still rises a little at values of C far above the usual values, but fits with such values take
+# longer. Label trees then also rank worse: on a synthetic set of 670,000 labels, 0.2 % led to C = 17, and
+# precision at 1 was 4 percentage points lower than with C = 1. On 25 public data sets, values from 0.2 % to
+# 0.5 % lead to the same C.
 _LEAST_RANK_GAIN = 0.005
 
 # Minimum relative decrease of the loss for which a step is accepted. The loss is flat near its minimum. Steps

@@ -29,7 +29,8 @@ class Pieces(Protocol):
 
     A fit can have several stages, such as the levels of a tree or the regressions of a label embedding. A
     piece has units of one stage only. A piece of a later stage also needs the results of all pieces of the
-    earlier stages. These results also depend only on the data, the parameters and the type of CPU.
+    earlier stages. The results of the earlier stages, too, depend only on the data, the parameters and the
+    type of CPU.
     """
 
     # With an automatic number of pieces, a piece has at most this number of units. The number may depend on

@@ -76,7 +76,7 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:
         The estimator. If `reset` is True, its ``n_features_in_`` and ``feature_names_in_`` are set from X.
         Otherwise, X must agree with these attributes.
     X : array-like or sparse matrix of shape (n_samples, n_features)
-        Features, of any numeric or bool dtype. The indices of a sparse X are int32 or int64. NaN is allowed
+        Features, of any numeric or bool dtype. A sparse X may have int32 or int64 indices. NaN is allowed
         only if the scikit-learn tags of the estimator have ``allow_nan``. NaN stays NaN in the result.
     reset : bool
         Whether X defines the number and the names of the features. This is True in fit and False in
@@ -91,10 +91,10 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:
     Raises
     ------
     ValueError
-        If X is not 2-D or is empty, or if values of X are not finite numbers. The error is also raised if
-        indices are outside the shape of X, or if X and the training data have different numbers of features.
-        A value that would be infinite in float32 also raises the error, unless the estimator first scales
-        rows to unit length.
+        If X is not 2-D or is empty, if values of X are infinite or not numbers, or if X has NaN and the
+        estimator does not allow NaN. The error is also raised if indices are outside the shape of X, or if X
+        and the training data have different numbers of features. A value that would be infinite in float32
+        also raises the error, unless the estimator first scales rows to unit length.
     """
     matrix = check_matrix(estimator, X, reset=reset)
     return csr_array(matrix) if isinstance(matrix, np.ndarray) else matrix
@@ -282,7 +282,10 @@ def known_ones(Y: csr_array) -> csr_array:
 
 
 def unknown_entries(Y: csr_array) -> csr_array | None:
-    """Return the unknown entries of a canonical Y as a CSR array of ones, or None if Y has none."""
+    """Return the unknown entries of Y as a CSR array of ones, or None if there are none.
+
+    Y must be in the form that `canonical_csr` returns.
+    """
     unknown = np.isnan(Y.data)
     return _entries(Y, unknown) if unknown.any() else None
 

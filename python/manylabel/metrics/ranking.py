@@ -90,8 +90,8 @@ def precision_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 
         True labels: a 0/1 indicator matrix of any numeric or bool dtype. NaN marks unknown entries, for which
         nobody checked whether the row has the label. They are left out of the rankings.
     scores : ndarray or sparse matrix of shape (n, c)
-        Scores of the labels. Labels with higher scores rank first. Dense entries of -inf are never ranked. In
-        a sparse matrix, only stored entries are ranked.
+        Scores of the labels. Labels with higher scores rank first. In an ndarray, entries of -inf are never
+        ranked. In a sparse matrix, only stored entries are ranked.
     k : int or sequence of int, default=(1, 3, 5)
         Number of top-ranked labels to use, >= 1. If `k` is a sequence, the measure is computed for each
         number in the sequence. If a row has fewer than k ranked labels, for example because k is larger than

@@ -521,17 +521,18 @@ class LabelTreeClassifier(EditableLabels):
         Parameters
         ----------
         label_weight : array-like of shape (n_labels,), default=None
-            Weights of the labels, > 0. The loss of a label is multiplied by its weight. The loss of a child
-            of an inner node is multiplied by the mean weight of the labels below the child. In this mean,
-            each label counts once for each training row that has the label. None means equal weights.
+            Weights of the labels, > 0. The loss of a label is multiplied by its weight. An inner node has a
+            classifier for each of its children. The loss of this classifier is multiplied by the mean weight
+            of the labels below the child. In this mean, the weight of a label is multiplied by the number of
+            training rows that have the label. None means equal weights.
         propensities : array-like of shape (n_labels,), default=None
             Propensities of the labels, > 0 and <= 1. Y may lack some true labels of a row. The propensity of
             a label is the probability that Y has the label for a row in which it is true.
-            `manylabel.metrics.propensities` estimates propensities. In rows that have a label, the loss of
-            the label is multiplied by ``2/p - 1``, where p is the propensity of the label.
-            `DiSMECClassifier.fit` explains this factor. In rows that have a label below a child of an inner
-            node, the loss of the child is multiplied by a mean of the factors of the labels below the child
-            (see `label_weight`). Rare labels then get higher scores. With ``C="auto"``, C may be chosen
+            `manylabel.metrics.propensities` estimates propensities. The loss of a label with propensity p is
+            multiplied by ``2/p - 1`` in the rows that have this label in Y. `DiSMECClassifier.fit` explains
+            this factor. The loss of the classifier for a child is multiplied by the mean factor of all labels
+            below the child, in the rows that have at least one of these labels. The mean is computed as for
+            `label_weight`. Rare labels then get higher scores. With ``C="auto"``, C may be chosen
             by the precisions at 1, 3 and 5 on held-out rows (see the Notes of `DiSMECClassifier`). In these
             precisions, a correctly predicted label counts ``w/p`` instead of 1, where w is the weight of the
             label in `label_weight`. None means that Y is complete.
