@@ -27,10 +27,11 @@ from scipy.sparse import csr_array, vstack
 
 from manylabel import metrics, shards
 from manylabel.aside import written_aside
-from manylabel.datasets.rows import folder_of, open_rows, store
+from manylabel.datasets.blocks import DENSE, stored_blocks
+from manylabel.datasets.rows import file_of, folder_of, open_rows, store
 from manylabel.estimator.parameters import Count
 from manylabel.estimator.progress import Report, reported
-from manylabel.estimator.validation import canonical_csr, unknown_entries
+from manylabel.estimator.validation import unknown_entries
 from manylabel.metrics.ranking import check_k
 from manylabel.persistence import load
 
@@ -39,8 +40,6 @@ __all__ = ["evaluate", "fit", "predict_topk"]
 # Number of rows that are predicted or stored at a time.
 _ROWS = 1 << 14
 
-# The file of a dense X. The rows of X in the files of `convert` are then empty.
-_DENSE = "X.npy"
 # The file of the weights of the rows.
 _WEIGHTS = "weights.npy"
 
@@ -146,8 +145,9 @@ def fit(
     If X and Y are arrays or sparse matrices, or if `sample_weight` is given, the client writes X and Y once
     to the folder `checkpoint`, and every worker memory-maps them. Workers on one machine share the memory. A
     dense X is written as a whole, also if it is mapped from a file. The client computes the blocks of a dask
-    array one after the other, and writes them as sparse rows to the folder ``<checkpoint>-data`` next to
-    `checkpoint`. This folder is not deleted, unless `checkpoint` is None.
+    array one after the other, and writes them to the folder ``<checkpoint>-data`` next to `checkpoint`. This
+    folder is not deleted, unless `checkpoint` is None. If the first block of X is a dense array in which more
+    than half of the values are nonzero, X is written as a dense array, and otherwise as sparse rows.
 
     Examples
     --------
@@ -177,8 +177,8 @@ def predict_topk(
     Parameters
     ----------
     model : str or path-like
-        The model file, which `manylabel.save` has written and all workers must be able to reach. Each worker
-        loads the file once.
+        A model file that `manylabel.save` has written. All workers must be able to reach the file. Each
+        worker loads it once.
     X : str or path-like
         A folder that `manylabel.datasets.convert` wrote. The client and all workers must be able to reach the
         folder.
@@ -239,7 +239,7 @@ def evaluate(
     Parameters
     ----------
     model : str or path-like
-        The model file, which `manylabel.save` has written and all workers must be able to reach.
+        A model file that `manylabel.save` has written. All workers must be able to reach the file.
     X : str or path-like
         A folder with X and Y that `manylabel.datasets.convert` wrote. The client and all workers must be able
         to reach the folder.
@@ -353,8 +353,7 @@ def _fit(
 ) -> Any:
     checkpoint = checkpoint.resolve()
     if hasattr(X, "to_delayed"):
-        X = _stored_blocks(X, Y, checkpoint.with_name(f"{checkpoint.name}-data"))
-        Y = None
+        X, Y = stored_blocks(X, Y, checkpoint.with_name(f"{checkpoint.name}-data"))
     work = shards.Work(estimator, X, Y, sample_weight, checkpoint, n_pieces, **options)
     data, more = _stored(work, checkpoint / ".data")
     arguments = {
@@ -413,26 +412,29 @@ def _finish(client: Any, futures: list[Any], n_needed: int | None = None) -> Non
 
 
 def _stored(work: shards.Work, folder: Path) -> tuple[Path, tuple[str, ...]]:
-    """Return a folder with the checked data of a fit. If X is not mapped from a folder, write a new one.
+    """Return a folder with the checked data of a fit. If the data are not mapped from one, write a new one.
 
     The second result has the names of the files that the folder has in addition to the files of `convert`.
     Workers open only these files, because a folder of the user may have files of the same names.
     """
     X, Y, weights, _ = work.examples
     about = work.folder.about
-    mapped = folder_of(X)
-    if mapped is not None and weights is None and folder_of(Y, "Y") == mapped:
-        return mapped.resolve(), ()
-    identity = f"{about['X']} {about['Y']} {about['sample_weight']}"
     dense = isinstance(X, np.ndarray)
+    mapped = folder_of(Y, "Y")
+    if mapped is not None and weights is None:
+        if dense and file_of(X) == mapped / DENSE:
+            return mapped.resolve(), (DENSE,)
+        if not dense and folder_of(X) == mapped:
+            return mapped.resolve(), ()
+    identity = f"{about['X']} {about['Y']} {about['sample_weight']}"
     sparse = csr_array(X.shape, dtype=np.float32) if dense else X
     ranges = (slice(first, first + _ROWS) for first in range(0, X.shape[0], _ROWS))
     store(((sparse[rows], Y[rows]) for rows in ranges), folder, identity)
     more = []
     if dense:
-        more.append(_DENSE)
-        if not (folder / _DENSE).exists():
-            with written_aside(folder / _DENSE, "xb") as file:
+        more.append(DENSE)
+        if not (folder / DENSE).exists():
+            with written_aside(folder / DENSE, "xb") as file:
                 np.save(file, X)
     if weights is not None:
         more.append(_WEIGHTS)
@@ -440,36 +442,13 @@ def _stored(work: shards.Work, folder: Path) -> tuple[Path, tuple[str, ...]]:
     return folder, tuple(more)
 
 
-def _stored_blocks(X: Any, Y: Any, folder: Path) -> Path:
-    """Write the blocks of dask arrays to a folder, one after the other."""
-    from dask.base import tokenize
-
-    if not hasattr(Y, "to_delayed"):
-        raise ValueError(f"`Y` must be a dask array if `X` is a dask array, got {type(Y).__name__}")
-    if X.numblocks[1] != 1 or Y.numblocks[1] != 1 or X.numblocks[0] != Y.numblocks[0]:
-        raise ValueError(
-            "each block of X and Y must have all columns, and X and Y must have the same number of blocks, "
-            f"got X.numblocks={X.numblocks} and Y.numblocks={Y.numblocks}"
-        )
-
-    def blocks() -> Iterator[tuple[csr_array, csr_array]]:
-        for x, y in zip(X.to_delayed()[:, 0], Y.to_delayed()[:, 0], strict=True):
-            of_x, of_y = x.compute(), y.compute()
-            of_x, of_y = canonical_csr(of_x, "X"), canonical_csr(of_y, "Y")
-            of_y.eliminate_zeros()
-            yield of_x if of_x.dtype in (np.float32, np.float64) else of_x.astype(np.float64), of_y
-
-    store(blocks(), folder, tokenize(X, Y))
-    return folder
-
-
 @lru_cache(maxsize=1)
 def _opened(checkpoint: str, data: str, more: tuple[str, ...], made: int, n_threads: int) -> shards.Work:
     """Open the folder of a fit once per process. `made` is the time at which the fit was begun."""
     X: Any
     X, Y = open_rows(data)
-    if _DENSE in more:
-        X = np.load(Path(data, _DENSE), mmap_mode="r")
+    if DENSE in more:
+        X = np.load(Path(data, DENSE), mmap_mode="r")
     sample_weight = np.load(Path(data, _WEIGHTS)) if _WEIGHTS in more else None
     return shards.Work.opened(shards.Folder(Path(checkpoint)), (X, Y, sample_weight), n_threads)
 

@@ -446,7 +446,7 @@ def _refuse(value: Any, at: str, expected: str) -> NoReturn:
         )
     if callable(value) and not isinstance(value, type):
         raise TypeError(
-            f"`{at}` cannot be saved, because model files store data, not code; expected {expected}, "
+            f"`{at}` cannot be saved: model files store data, not code; expected {expected}, "
             f"got {type(value).__name__}"
         )
     what = f"an ndarray of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__

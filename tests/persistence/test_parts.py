@@ -103,7 +103,7 @@ def test_functions_are_refused_with_the_reason(path):
         CountVectorizer(analyzer=str.split),
     ):
         model = make_pipeline(vectorizer, ml.DiSMECClassifier(random_state=0)).fit(TEXTS, Y)
-        with pytest.raises(TypeError, match=r"`steps\.0\.1\.\w+` cannot be saved, .* not code"):
+        with pytest.raises(TypeError, match=r"`steps\.0\.1\.\w+` cannot be saved: .* not code"):
             ml.save(model, path)
     assert not path.exists()
 

@@ -347,7 +347,7 @@ def test_functions_cannot_be_saved(train, tmp_path):
     tagger = ml.TextTagger(DISMEC, vectorizer=TfidfVectorizer(tokenizer=str.split, token_pattern=None))
     tagger.fit(*train)
     assert tagger.suggest("cat")
-    with pytest.raises(TypeError, match=r"`vectorizer\.tokenizer` cannot be saved, .* not code"):
+    with pytest.raises(TypeError, match=r"`vectorizer\.tokenizer` cannot be saved: .* not code"):
         tagger.save(tmp_path / "tagger")
 
 

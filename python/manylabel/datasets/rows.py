@@ -35,6 +35,7 @@ __all__ = [
     "checksum_of",
     "convert",
     "data_or_rows",
+    "file_of",
     "folder_of",
     "has_rows",
     "is_of_folder",
@@ -388,24 +389,28 @@ def folder_of(matrix: Any, name: str = "X") -> FilePath | None:
         return None
     folders = set()
     for part in ("indptr", "indices", "data"):
-        array = getattr(matrix, part)
-        mapped = array
-        while isinstance(mapped, np.ndarray) and not isinstance(mapped, np.memmap):
-            mapped = mapped.base
-        while isinstance(mapped, np.memmap) and isinstance(mapped.base, np.memmap):
-            mapped = mapped.base
-        if not isinstance(mapped, np.memmap) or mapped.filename is None:
-            return None
-        path = FilePath(mapped.filename)
-        whole = (
-            mapped.shape == array.shape
-            and mapped.__array_interface__["data"] == array.__array_interface__["data"]
-        )
-        if path.name != f"{name}.{part}.npy" or not whole:
+        path = file_of(getattr(matrix, part))
+        if path is None or path.name != f"{name}.{part}.npy":
             return None
         folders.add(path.parent)
     folder = folders.pop()
     return folder if not folders and (folder / "rows.json").exists() else None
+
+
+def file_of(array: NDArray[Any]) -> FilePath | None:
+    """Return the file that an array is memory-mapped from, or None if it is not the whole array of a file."""
+    mapped: Any = array
+    while isinstance(mapped, np.ndarray) and not isinstance(mapped, np.memmap):
+        mapped = mapped.base
+    while isinstance(mapped, np.memmap) and isinstance(mapped.base, np.memmap):
+        mapped = mapped.base
+    if not isinstance(mapped, np.memmap) or mapped.filename is None:
+        return None
+    whole = (
+        mapped.shape == array.shape
+        and mapped.__array_interface__["data"] == array.__array_interface__["data"]
+    )
+    return FilePath(mapped.filename) if whole else None
 
 
 def _path(path: Path) -> FilePath:
