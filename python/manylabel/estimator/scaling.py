@@ -97,7 +97,12 @@ def _column_sums(
 Features = TypeVar("Features", csr_array, NDArray[Any])
 
 
-def scaled_columns(X: Features, columns: tuple[NDArray[np.float64], NDArray[np.float64]] | None) -> Features:
+def scaled_columns(
+    X: Features,
+    columns: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
+    *,
+    overwrite: bool = False,
+) -> Features:
     """Return X with scaled columns: each value x becomes ``(x - shift) * scale``.
 
     Parameters
@@ -106,6 +111,8 @@ def scaled_columns(X: Features, columns: tuple[NDArray[np.float64], NDArray[np.f
         Features.
     columns : tuple of two ndarrays of shape (n_features,), dtype float64, or None
         The shift and the scale of each column; see `ScaledFeatures.columns`. If None, X is returned.
+    overwrite : bool, default=False
+        Whether a dense X of dtype float32 is overwritten with the result.
 
     Returns
     -------
@@ -117,7 +124,7 @@ def scaled_columns(X: Features, columns: tuple[NDArray[np.float64], NDArray[np.f
     if not isinstance(X, np.ndarray):
         return core_rows(_core.scale_columns(X, *columns), X.shape)
     shift, scale = columns
-    out = np.empty(X.shape, dtype=np.float32)
+    out = X if overwrite and X.dtype == np.float32 else np.empty(X.shape, dtype=np.float32)
     for first in range(0, len(X), _ROWS):
         rows = slice(first, first + _ROWS)
         out[rows] = (X[rows] - shift) * scale
@@ -200,8 +207,11 @@ class ScaledFeatures:
             scaled, self._shift, self._scale = _core.standardize_columns(X, sample_weight, center)
             self.X = core_rows(scaled, X.shape)
 
-    def rows(self, X: csr_array | NDArray[Any]) -> csr_array:
-        """Return the given rows of the attribute `X` as sparse rows. They are already scaled."""
+    def rows(self, X: csr_array | NDArray[Any], *, overwrite: bool = False) -> csr_array:
+        """Return the given rows of the attribute `X` as sparse rows. They are already scaled.
+
+        `overwrite` has no effect; see `ScaledTable.rows`.
+        """
         return csr_array(X)
 
     @property
@@ -294,9 +304,12 @@ class ScaledTable:
                 check_single(X, "values of X")
             self.columns = _core.column_scaling(core_table(X), sample_weight, center)
 
-    def rows(self, X: NDArray[Any]) -> NDArray[Any]:
-        """Return a copy of the given rows with scaled columns. Without scaling, return the given rows."""
-        return scaled_columns(X, self.columns)
+    def rows(self, X: NDArray[Any], *, overwrite: bool = False) -> NDArray[Any]:
+        """Return a copy of the given rows with scaled columns. Without scaling, return the given rows.
+
+        With `overwrite`, rows in float32 are overwritten instead of copied.
+        """
+        return scaled_columns(X, self.columns, overwrite=overwrite)
 
     def unscaled(
         self, coef: NDArray[np.float32], intercept: NDArray[np.float32]

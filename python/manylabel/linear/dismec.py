@@ -461,10 +461,13 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         ranks = bool(n_seen > (_LONGEST_RANKING if scaled.by_row else _MOST_LABELS_FOR_LOSS))
         drawn = held_out_folds(scaled.X, Y, sample_weight, for_rankings=ranks)
         folds = [
-            fold._replace(X=scaled.rows(fold.X), X_held=scaled.rows(fold.X_held))  # type: ignore[arg-type]
-            for fold in drawn
+            fold._replace(
+                X=scaled.rows(fold.X, overwrite=True),  # type: ignore[arg-type]
+                X_held=scaled.rows(fold.X_held, overwrite=True),  # type: ignore[arg-type]
+            )
+            for fold in drawn  # the rows of a fold are copies
         ]
-        del drawn  # has unscaled copies of the sampled rows, which are no longer needed
+        del drawn  # may have unscaled copies of the sampled rows, which are no longer needed
         if not folds:
             return _USUAL_C
         # The seed is fixed, so that the choice depends only on the data.
