@@ -26,9 +26,8 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from manylabel import metrics, shards
-from manylabel.aside import written_aside
-from manylabel.datasets.blocks import DENSE, stored_blocks
-from manylabel.datasets.rows import file_of, folder_of, open_rows, store
+from manylabel.datasets.blocks import stored_blocks
+from manylabel.datasets.rows import folder_of, open_rows, store
 from manylabel.estimator.parameters import Count
 from manylabel.estimator.progress import Report, reported
 from manylabel.estimator.validation import unknown_entries
@@ -143,11 +142,11 @@ def fit(
     workers.
 
     If X and Y are arrays or sparse matrices, or if `sample_weight` is given, the client writes X and Y once
-    to the folder `checkpoint`, and every worker memory-maps them. Workers on one machine share the memory. A
-    dense X is written as a whole, also if it is mapped from a file. The client computes the blocks of a dask
-    array one after the other, and writes them to the folder ``<checkpoint>-data`` next to `checkpoint`. This
-    folder is not deleted, unless `checkpoint` is None. If the first block of X is a dense array in which more
-    than half of the values are nonzero, X is written as a dense array, and otherwise as sparse rows.
+    to the folder `checkpoint`, and every worker memory-maps them. Workers on one machine share the memory.
+    The client computes the blocks of dask arrays one after the other, and writes them to the folder
+    ``<checkpoint>-data`` next to `checkpoint`. This folder is not deleted, unless `checkpoint` is None. The
+    first block with rows decides in which form X is written, and so which model is fitted: if it is an
+    ndarray in which more than half of the values are nonzero, X is dense, and otherwise X is sparse.
 
     Examples
     --------
@@ -419,36 +418,23 @@ def _stored(work: shards.Work, folder: Path) -> tuple[Path, tuple[str, ...]]:
     """
     X, Y, weights, _ = work.examples
     about = work.folder.about
-    dense = isinstance(X, np.ndarray)
-    mapped = folder_of(Y, "Y")
-    if mapped is not None and weights is None:
-        if dense and file_of(X) == mapped / DENSE:
-            return mapped.resolve(), (DENSE,)
-        if not dense and folder_of(X) == mapped:
-            return mapped.resolve(), ()
-    identity = f"{about['X']} {about['Y']} {about['sample_weight']}"
-    sparse = csr_array(X.shape, dtype=np.float32) if dense else X
+    mapped = folder_of(X)
+    if mapped is not None and weights is None and folder_of(Y, "Y") == mapped:
+        return mapped.resolve(), ()
+    form = "dense" if isinstance(X, np.ndarray) else "sparse"
+    identity = f"{form} {about['X']} {about['Y']} {about['sample_weight']}"
     ranges = (slice(first, first + _ROWS) for first in range(0, X.shape[0], _ROWS))
-    store(((sparse[rows], Y[rows]) for rows in ranges), folder, identity)
-    more = []
-    if dense:
-        more.append(DENSE)
-        if not (folder / DENSE).exists():
-            with written_aside(folder / DENSE, "xb") as file:
-                np.save(file, X)
-    if weights is not None:
-        more.append(_WEIGHTS)
-        np.save(folder / _WEIGHTS, weights)
-    return folder, tuple(more)
+    store(((X[rows], Y[rows]) for rows in ranges), folder, identity)
+    if weights is None:
+        return folder, ()
+    np.save(folder / _WEIGHTS, weights)
+    return folder, (_WEIGHTS,)
 
 
 @lru_cache(maxsize=1)
 def _opened(checkpoint: str, data: str, more: tuple[str, ...], made: int, n_threads: int) -> shards.Work:
     """Open the folder of a fit once per process. `made` is the time at which the fit was begun."""
-    X: Any
     X, Y = open_rows(data)
-    if DENSE in more:
-        X = np.load(Path(data, DENSE), mmap_mode="r")
     sample_weight = np.load(Path(data, _WEIGHTS)) if _WEIGHTS in more else None
     return shards.Work.opened(shards.Folder(Path(checkpoint)), (X, Y, sample_weight), n_threads)
 

@@ -100,6 +100,7 @@ def test_any_number_of_workers(tmp_path, data, n_workers):
         "weights",
         "dask",
         "dense dask",
+        "weights, dense dask",
         "unknown entries",
         "unknown entries in dask",
     ],
@@ -115,8 +116,9 @@ def test_forms_of_data(two, tmp_path, data, form, monkeypatch):
         X = X.astype(np.float64) * 1.1
     elif form == "weights":
         weights = np.arange(3000) % 3 / 2.0
-    elif form == "dense dask":
-        X = X.toarray() + np.float32(0.5)
+    elif form.endswith("dense dask"):
+        weights = np.arange(3000) % 3 / 2.0 if form.startswith("weights") else None
+        X = dense = X.toarray() + np.float32(0.5)
     costs = {}
     if form.startswith("unknown"):
         Y = Y.astype(np.float32)
@@ -138,7 +140,6 @@ def test_forms_of_data(two, tmp_path, data, form, monkeypatch):
                 meta=matrix[:0],
             )
 
-        matrix_of_x = X
         X, Y = of(X), of(Y)
     model = ml.DiSMECClassifier(C=1.0, random_state=0)
     checkpoint = tmp_path / "fit"
@@ -149,9 +150,9 @@ def test_forms_of_data(two, tmp_path, data, form, monkeypatch):
     got = ml.dask.fit(model, X, Y, weights, checkpoint=checkpoint, n_pieces=5, **costs)
     assert form != "dask" or not list((tmp_path / "temporary").iterdir())
     if form == "dense dask":
-        # Neither the client nor the workers make another copy of X.
-        assert [path.parent.name for path in tmp_path.rglob("X.npy")] == ["fit-data"]
-        np.testing.assert_array_equal(np.load(tmp_path / "fit-data" / "X.npy"), matrix_of_x)
+        # Neither the client nor the workers write another copy of X.
+        assert [path.parent.name for path in tmp_path.rglob("X.*.npy")] == ["fit-data"]
+        np.testing.assert_array_equal(open_rows(tmp_path / "fit-data")[0], dense)
     got.save(tmp_path / "got")
     expected.save(tmp_path / "expected")
     assert (tmp_path / "got").read_bytes() == (tmp_path / "expected").read_bytes()

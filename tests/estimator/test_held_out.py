@@ -45,6 +45,23 @@ def test_rows_are_fitted_or_held_out(n_rows, n_folds, n_drawn):
         assert np.histogram(fold.X_held.data, 10, (1, n_rows))[0].min() > 0.7 * n_drawn / 40
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_dense_rows_of_folds_are_copies(order):
+    """The choice of C overwrites the rows of a fold with scaled rows."""
+    rng = np.random.default_rng(0)
+    X = np.asarray(rng.normal(3, 2, (600, 8)), dtype=np.float32, order=order)
+    Y = csr_array((rng.random((600, 40)) < 0.1).astype(np.float32))
+    given = X.copy()
+    for fold in held_out_folds(X, Y, None, for_rankings=True):
+        assert not np.shares_memory(fold.X, X)
+        assert not np.shares_memory(fold.X_held, X)
+    of_single = DiSMECClassifier(normalize="columns", random_state=0).fit(X, Y)
+    np.testing.assert_array_equal(X, given)
+    # Rows in double precision are not overwritten, and have the same values.
+    of_double = DiSMECClassifier(normalize="columns", random_state=0).fit(X.astype(np.float64), Y)
+    assert of_single.C_ == of_double.C_
+
+
 def test_frequent_labels_are_drawn():
     X, Y = numbered(3000, 400)
     counts = (Y != 0).sum(axis=0)

@@ -1,8 +1,8 @@
 """Folders with the arrays of X and Y, for data sets that are larger than memory.
 
-A folder has six plain ``.npy`` files: ``indptr``, ``indices`` and ``data`` of the CSR matrices X and Y. The
-file ``rows.json`` has the sizes of the matrices and the checksums of the arrays. It is written last, so a
-folder with this file is complete.
+A folder has six plain ``.npy`` files: ``indptr``, ``indices`` and ``data`` of the CSR matrices X and Y. A
+dense X has only the file ``data``, with all values in C order. The file ``rows.json`` has the sizes of the
+matrices and the checksums of the arrays. It is written last, so a folder with this file is complete.
 
 While `convert` runs, the arrays are in files that end in ``.part``. At regular intervals, `convert` flushes
 these files to the disk, and writes their lengths and the position in the input to ``convert.json``. If the
@@ -35,7 +35,6 @@ __all__ = [
     "checksum_of",
     "convert",
     "data_or_rows",
-    "file_of",
     "folder_of",
     "has_rows",
     "is_of_folder",
@@ -43,8 +42,8 @@ __all__ = [
     "store",
 ]
 
-# Version of the folder format.
-_FORM = 1
+# Version of the folder format, for a sparse and for a dense X.
+_FORM, _DENSE_FORM = 1, 2
 
 # The arrays of a folder, with their dtypes in the ``.part`` files.
 _ARRAYS: dict[str, np.dtype[Any]] = {
@@ -222,17 +221,16 @@ def convert(
         writer.finish(shape)
 
 
-def store(
-    blocks: Iterable[tuple[sparse.csr_array, sparse.csr_array]], folder: FilePath, identity: str
-) -> None:
+def store(blocks: Iterable[tuple[Any, sparse.csr_array]], folder: FilePath, identity: str) -> None:
     """Write blocks of rows to a folder, unless the folder already has the same data.
 
     Parameters
     ----------
-    blocks : iterable of pairs of csr_array
-        X and Y of each block. The column indices of each row are sorted and unique. All X have the same
-        number of columns and the same dtype, float32 or float64, and all Y have the same number of columns.
-        The values of Y are 1, or NaN for unknown entries.
+    blocks : iterable of pairs
+        X and Y of each block. Each Y is a csr_array. Either all X are csr_arrays of dtype float32 or float64,
+        or all X are ndarrays of dtype float16, float32 or float64. All X have the same number of columns and
+        the same dtype, and all Y have the same number of columns. In sparse matrices, the column indices of
+        each row are sorted and unique. The values of Y are 1, or NaN for unknown entries.
     folder : Path
         The folder to write.
     identity : str
@@ -259,20 +257,26 @@ def store(
         writer = None
         with ExitStack() as stack:
             for X, Y in blocks:
+                dense = isinstance(X, np.ndarray)
                 if writer is None:
-                    writer = stack.enter_context(_Writer(folder, {"identity": identity}, X.dtype))
+                    inputs = {"identity": identity}
+                    writer = stack.enter_context(_Writer(folder, inputs, X.dtype, dense=dense))
                     shape = [X.shape[1], Y.shape[1]]
-                columns = X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data
+                ends, columns = np.zeros(1, np.int64), np.zeros(0, np.int32)
+                if not dense:
+                    ends, columns = X.indptr.astype(np.int64), X.indices.astype(np.int32)
+                of_x = ends, columns, np.ravel(X) if dense else X.data
                 of_y = Y.indptr.astype(np.int64), Y.indices.astype(np.int32), Y.data
-                writer.write(0, Batch(*columns, *of_y, [0]), folder, shape)
+                batch = Batch(*of_x, *of_y, [0], (X.shape[1], 0))
+                writer.write(0, batch, folder, shape)
             if writer is None:
                 raise ValueError("X must have at least one block of rows, got none")
             writer.end(1)
         writer.finish(shape)
 
 
-def open_rows(folder: Path) -> tuple[sparse.csr_array, sparse.csr_array]:
-    r"""Memory-map the arrays of a folder that was written by `convert`.
+def open_rows(folder: Path) -> tuple[Any, sparse.csr_array]:
+    r"""Memory-map the arrays of a folder that was written by `convert` or by `manylabel.dask.fit`.
 
     Parameters
     ----------
@@ -281,10 +285,11 @@ def open_rows(folder: Path) -> tuple[sparse.csr_array, sparse.csr_array]:
 
     Returns
     -------
-    X : csr_array of shape (n_samples, n_features), dtype float32
-        Features. The arrays are read-only and memory-mapped. The operating system reads a part of a file when
-        the part is used, and can remove the part from memory when memory is needed. All processes on a
-        machine share the memory of these arrays.
+    X : csr_array or ndarray of shape (n_samples, n_features)
+        Features. `convert` writes a csr_array of dtype float32, and `manylabel.dask.fit` writes the form and
+        the dtype of its X. The arrays are read-only and memory-mapped. The operating system reads a part of a
+        file when the part is used, and can remove the part from memory when memory is needed. All processes
+        on a machine share the memory of these arrays.
     Y : csr_array of shape (n_samples, n_labels), dtype float32
         Labels, memory-mapped like X. A one is stored for each label that a row has, and NaN for each unknown
         label.
@@ -319,10 +324,11 @@ def open_rows(folder: Path) -> tuple[sparse.csr_array, sparse.csr_array]:
     """
     target = _path(folder)
     about = _about(target)
-    matrices = []
+    matrices: list[Any] = []
     for name, n_columns in (("X", about["n_features"]), ("Y", about["n_labels"])):
         parts = []
-        for part in ("indptr", "indices", "data"):
+        dense = name == "X" and about["form"] == _DENSE_FORM
+        for part in ("data",) if dense else ("indptr", "indices", "data"):
             path = target / f"{name}.{part}.npy"
             n_bytes = path.stat().st_size
             try:
@@ -341,7 +347,10 @@ def open_rows(folder: Path) -> tuple[sparse.csr_array, sparse.csr_array]:
                     "the folder and write it again"
                 )
             parts.append(array)
-        matrices.append(core_rows((parts[0], parts[1], parts[2]), (about["n_rows"], n_columns)))
+        shape = about["n_rows"], n_columns
+        matrices.append(
+            parts[0].reshape(shape) if dense else core_rows((parts[0], parts[1], parts[2]), shape)
+        )
     return matrices[0], matrices[1]
 
 
@@ -362,7 +371,7 @@ def data_or_rows(X: Any, Y: Any) -> tuple[Any, Any]:
 
 def has_rows(folder: FilePath) -> bool:
     """Return whether `convert` has written a folder or has begun to write it."""
-    return any((folder / name).exists() for name in ("rows.json", "convert.json", "X.indptr.part"))
+    return any((folder / name).exists() for name in ("rows.json", "convert.json", "Y.indptr.part"))
 
 
 def checksum_of(X: Any) -> str | None:
@@ -385,32 +394,40 @@ def folder_of(matrix: Any, name: str = "X") -> FilePath | None:
 
     `name` is "X" or "Y". The result is None if `matrix` is not the complete X or Y of a folder.
     """
-    if not isinstance(matrix, sparse.csr_array):
+    if isinstance(matrix, np.ndarray):
+        arrays = {"data": matrix}
+    elif isinstance(matrix, sparse.csr_array):
+        arrays = {part: getattr(matrix, part) for part in ("indptr", "indices", "data")}
+    else:
         return None
     folders = set()
-    for part in ("indptr", "indices", "data"):
-        path = file_of(getattr(matrix, part))
-        if path is None or path.name != f"{name}.{part}.npy":
+    for part, array in arrays.items():
+        mapped: Any = array
+        while isinstance(mapped, np.ndarray) and not isinstance(mapped, np.memmap):
+            mapped = mapped.base
+        while isinstance(mapped, np.memmap) and isinstance(mapped.base, np.memmap):
+            mapped = mapped.base
+        if not isinstance(mapped, np.memmap) or mapped.filename is None:
+            return None
+        path = FilePath(mapped.filename)
+        whole = (
+            mapped.mode == "r"
+            and array.flags.c_contiguous
+            and array.dtype == mapped.dtype
+            and array.size == mapped.size
+            and array.__array_interface__["data"] == mapped.__array_interface__["data"]
+        )
+        if path.name != f"{name}.{part}.npy" or not whole:
             return None
         folders.add(path.parent)
     folder = folders.pop()
-    return folder if not folders and (folder / "rows.json").exists() else None
-
-
-def file_of(array: NDArray[Any]) -> FilePath | None:
-    """Return the file that an array is memory-mapped from, or None if it is not the whole array of a file."""
-    mapped: Any = array
-    while isinstance(mapped, np.ndarray) and not isinstance(mapped, np.memmap):
-        mapped = mapped.base
-    while isinstance(mapped, np.memmap) and isinstance(mapped.base, np.memmap):
-        mapped = mapped.base
-    if not isinstance(mapped, np.memmap) or mapped.filename is None:
+    if folders or not (folder / "rows.json").exists():
         return None
-    whole = (
-        mapped.shape == array.shape
-        and mapped.__array_interface__["data"] == array.__array_interface__["data"]
-    )
-    return FilePath(mapped.filename) if whole else None
+    if isinstance(matrix, np.ndarray):
+        about = _about(folder)
+        if about["form"] != _DENSE_FORM or matrix.shape != (about["n_rows"], about["n_features"]):
+            return None
+    return folder
 
 
 def _path(path: Path) -> FilePath:
@@ -452,7 +469,7 @@ def _about(folder: FilePath) -> dict[str, Any]:
         ) from None
     except ValueError:
         about = None
-    if not isinstance(about, dict) or about.get("form") != _FORM:
+    if not isinstance(about, dict) or about.get("form") not in (_FORM, _DENSE_FORM):
         raise ValueError(f"{folder}: rows.json is damaged or was written by another version of manylabel")
     return about
 
@@ -483,10 +500,17 @@ class _Writer:
     """Appends batches to the files of a folder. One further thread writes them, and another flushes them."""
 
     def __init__(
-        self, folder: FilePath, inputs: dict[str, Any], values: np.dtype[Any] = _ARRAYS["X.data"]
+        self,
+        folder: FilePath,
+        inputs: dict[str, Any],
+        values: np.dtype[Any] = _ARRAYS["X.data"],
+        *,
+        dense: bool = False,
     ) -> None:
-        self._folder, self._inputs = folder, inputs
+        self._folder, self._inputs, self._dense = folder, inputs, dense
         self._dtypes = _ARRAYS | {"X.data": values}
+        if dense:
+            del self._dtypes["X.indptr"], self._dtypes["X.indices"]
         self.is_complete = False
         self.file = 0
         self.position: list[int] | None = None
@@ -540,8 +564,8 @@ class _Writer:
                 self._files[name] = file
             self._flusher = stack.enter_context(ThreadPoolExecutor(1))
             self._worker = stack.enter_context(ThreadPoolExecutor(1))
-            if self._counts["X.indptr"] == 0:
-                for name in ("X.indptr", "Y.indptr"):
+            if self._counts["Y.indptr"] == 0:
+                for name in self._dtypes.keys() & {"X.indptr", "Y.indptr"}:
                     self._append(name, np.zeros(1, np.int64))
             self._stack = stack.pop_all()
         return self
@@ -568,8 +592,9 @@ class _Writer:
             if size is not None and last >= size:
                 raise ValueError(f"{path}: expected a {what} below {size} (counted from 0), got {last}")
             self._columns[axis] = max(self._columns[axis], last + 1)
-        self._append("X.indptr", batch.x_ends[1:] + self._counts["X.indices"])
-        self._append("X.indices", batch.x_columns)
+        if not self._dense:
+            self._append("X.indptr", batch.x_ends[1:] + self._counts["X.indices"])
+            self._append("X.indices", batch.x_columns)
         self._append("X.data", batch.x_values)
         self._append("Y.indptr", batch.y_ends[1:] + self._counts["Y.indices"])
         self._append("Y.indices", batch.y_columns)
@@ -617,7 +642,7 @@ class _Writer:
     def end(self, n_files: int) -> None:
         """Wait until the last batch is written, and store that the input has been read completely."""
         self._wait()
-        if len(self._files) == len(_ARRAYS):
+        if len(self._files) == len(self._dtypes):
             self.file, self.position = n_files, None
             self._begin_to_save()
         if self._saving is not None:
@@ -628,7 +653,7 @@ class _Writer:
         n_features, n_labels = (
             seen if size is None else size for size, seen in zip(shape, self._columns, strict=True)
         )
-        stored = {name: self._counts[f"{name}.indices"] for name in ("X", "Y")}
+        stored = {name: self._counts[f"{name}.data"] for name in ("X", "Y")}
         for name, dtype in self._dtypes.items():
             part, path = self._folder / f"{name}.part", self._folder / f"{name}.npy"
             if not part.exists():
@@ -651,8 +676,8 @@ class _Writer:
             part.unlink()
         checksums = [f"{self._checksums[name]:08x}" for name in _ARRAYS]
         about = {
-            "form": _FORM,
-            "n_rows": self._counts["X.indptr"] - 1,
+            "form": _DENSE_FORM if self._dense else _FORM,
+            "n_rows": self._counts["Y.indptr"] - 1,
             "n_features": n_features,
             "n_labels": n_labels,
             "stored": stored,

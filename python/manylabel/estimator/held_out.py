@@ -75,7 +75,8 @@ _HASH = 2654435769
 class Fold(NamedTuple):
     """A split of a sample of rows into training rows and held-out rows; see `held_out_folds`.
 
-    ``Y`` has only the columns of a sample of the labels. ``labels`` lists these columns.
+    ``Y`` has only the columns of a sample of the labels. ``labels`` lists these columns. ``X`` and ``X_held``
+    are copies, so a fit may overwrite them.
     """
 
     X: csr_array | NDArray[Any]

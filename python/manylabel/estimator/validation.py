@@ -91,10 +91,10 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:
     Raises
     ------
     ValueError
-        If X is not 2-D or is empty, if values of X are infinite or not numbers, or if X has NaN and the
-        estimator does not allow NaN. The error is also raised if indices are outside the shape of X, or if X
-        and the training data have different numbers of features. A value that would be infinite in float32
-        also raises the error, unless the estimator first scales rows to unit length.
+        If X is not 2-D or is empty, if X has infinite values or text, or if X has NaN and the estimator does
+        not allow NaN. The error is also raised if indices are outside the shape of X, or if X and the
+        training data have different numbers of features. A value that would be infinite in float32 also
+        raises the error, unless the estimator first scales rows to unit length.
     """
     matrix = check_matrix(estimator, X, reset=reset)
     return csr_array(matrix) if isinstance(matrix, np.ndarray) else matrix

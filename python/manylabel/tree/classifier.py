@@ -523,8 +523,8 @@ class LabelTreeClassifier(EditableLabels):
         label_weight : array-like of shape (n_labels,), default=None
             Weights of the labels, > 0. The loss of a label is multiplied by its weight. An inner node has a
             classifier for each of its children. The loss of this classifier is multiplied by the mean weight
-            of the labels below the child. In this mean, the weight of a label is multiplied by the number of
-            training rows that have the label. None means equal weights.
+            of the labels below the child. In this mean, a label counts as many times as there are training
+            rows that have the label. None means equal weights.
         propensities : array-like of shape (n_labels,), default=None
             Propensities of the labels, > 0 and <= 1. Y may lack some true labels of a row. The propensity of
             a label is the probability that Y has the label for a row in which it is true.
