@@ -73,13 +73,13 @@ class Thresholds(DecisionRule):
     counts chosen labels whose entry in Y is unknown.
 
     The following applies to ``metric="macro_f1"`` and ``pooling="frequency"``. The candidates of a row are
-    the labels with a positive probability. To compute F1, a candidate counts as ``w h + (1 - w) p`` true
-    labels. Here, h is 1 if the candidate is a true label and 0 otherwise, and p is the probability of the
-    candidate. The weight w of a label is ``n / (n + 20)``, where n is the number of rows in which the label
-    is a candidate and a true label. The bound of a label is ``w b + (1 - w) g``. Here, b is the bound that
-    maximizes the F1 of the label, and g is the bound of the group of the label. Labels are grouped by the
-    number of held-out rows in which they are true: 0, 1, 2 to 3, 4 to 7, 8 to 15 and so on. The bound of a
-    group maximizes the mean of the F1 of its labels.
+    the labels with a positive probability. The weight w of a label is ``n / (n + 20)``, where n is the number
+    of rows in which the label is a candidate and a true label. The weight is used twice. First, to compute
+    F1, a candidate counts as ``w h + (1 - w) p`` true labels, where w is the weight of its label, h is 1 if
+    the candidate is a true label and 0 otherwise, and p is its probability. Second, the bound of a label is
+    ``w b + (1 - w) g``, where b is the bound that maximizes this F1 of the label, and g is the bound of the
+    group of the label. Labels are grouped by the number of held-out rows in which they are true: 0, 1, 2 to
+    3, 4 to 7, 8 to 15 and so on. The bound of a group maximizes the mean of the F1 of its labels.
 
     If labels are true in few held-out rows, these bounds give a higher macro-F1 than `F1Inference`.
     Otherwise, the two rules differ little. The table shows the macro-F1 in percent, with DiSMEC:

@@ -150,7 +150,8 @@ class Fold(NamedTuple):
         ----------
         top : csr_array of shape (n_held_rows, n_labels)
             Scores of the best labels of each row, as returned by `predict_topk` with ``k = 5 +
-            most_unknown``. So at least five known labels remain in a row if it has so many.
+            most_unknown``. At least five of these labels are then known in each row, unless fewer labels of
+            the row are known.
         costs : LabelCosts or None, default=None
             Weights and propensities of the labels of this `Fold`, one for each column of `top`. A correct
             prediction of a label counts ``costs.gain``, which is its weight divided by its propensity. None

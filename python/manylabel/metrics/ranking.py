@@ -247,7 +247,7 @@ def psp_at_k(
     Parameters
     ----------
     propensities : array-like of shape (c,)
-        Propensity of each label, in (0, 1]; see `propensities`.
+        Propensity of each label, in (0, 1]. The function `manylabel.metrics.propensities` estimates them.
 
     Returns
     -------

@@ -78,8 +78,9 @@ def cross_validate(
     Notes
     -----
     If Y is dense and the scorers are results of `scorer`, scikit-learn's `cross_validate` gives the same
-    results. It computes no propensities, and refuses a sparse Y. This function does not make Y dense. In each
-    fold, it computes rankings only once, for the largest k of all scorers.
+    results as this function. However, scikit-learn's function computes no propensities and refuses a sparse
+    Y. This function does not make Y dense. In each fold, it computes rankings only once, for the largest k of
+    all scorers.
 
     Examples
     --------

@@ -64,7 +64,7 @@ class DenseScorer:
         return _arrays(csr_array(vstack(parts, format="csr")))
 
     def at(self, X: csr_array | NDArray[Any], pairs: csr_array, threads: int) -> NDArray[np.float32]:
-        """Return the scores of the stored entries of `pairs`, in their order."""
+        """Return a score for each stored entry of `pairs`, of shape (n_samples, n_labels)."""
         return _given(lambda X: self._decide(X, threads), X, pairs)
 
 
@@ -160,7 +160,7 @@ class AskedScorer:
         return self._joined(X, threads, lambda model, X: csr_array(model.predict(X)), np.int64)
 
     def at(self, X: csr_array | NDArray[Any], pairs: csr_array, threads: int) -> NDArray[np.float32]:
-        """Return the scores of the stored entries of `pairs`, in their order."""
+        """Return a score for each stored entry of `pairs`, of shape (n_samples, n_labels)."""
         return _given(lambda X: self.decision(X, threads), X, pairs)
 
     def _routes(self, X: csr_array | NDArray[Any], threads: int) -> csr_array:

@@ -91,7 +91,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Result of a choice of `lam`.
+    """Result of a choice of `n_blocks` and `lam`, parameters of `BlockPartitioner`.
 
     ``n_blocks`` and ``lam`` are the chosen values. If ``n_blocks`` is None, `BlockPartitioner` searches for
     the number of blocks. ``lams`` are the candidates for `lam` in increasing order. ``precision`` is an array
@@ -210,7 +210,8 @@ def partition_by_rule(
     found : Partition
         The partition.
     lam : float
-        The weight of the squared number of labels in the objective, with which the partition was found.
+        The `lam` that was used to find the partition: the weight of the squared number of labels in the
+        objective.
     """
     n_blocks = blocks_by_rule(Y)
     lam = lam_by_rule(Y, n_blocks)

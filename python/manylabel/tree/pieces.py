@@ -90,7 +90,7 @@ class TreePieces:
         return list(self._levels)
 
     def complete(self, pieces: Sequence[Arrays], report: Tell) -> None:
-        """Use the results of all pieces of a level, so that the nodes of the next level can be fitted."""
+        """Add the results of all pieces of a level, so that the nodes of the next level can be fitted."""
         self._task.complete([plain(piece) for piece in pieces], (self._n_jobs, lambda _: report(0)))
 
     def fit(self, first: int, end: int, report: Tell) -> Arrays:
