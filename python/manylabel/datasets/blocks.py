@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from manylabel.datasets.rows import open_rows, store
-from manylabel.estimator.validation import canonical_csr
+from manylabel.estimator.validation import canonical_csr, mostly_nonzero
 
 __all__ = ["stored_blocks"]
 
@@ -89,7 +89,7 @@ def stored_blocks(X: Any, Y: Any, folder: Path) -> tuple[Any, csr_array]:
 
 def _dtype_if_dense(block: Any) -> np.dtype[Any] | None:
     """Return the dtype in which a dense X is written, or None if X is written as sparse rows."""
-    if not isinstance(block, np.ndarray) or 2 * np.count_nonzero(block) <= block.size:
+    if not isinstance(block, np.ndarray) or not mostly_nonzero(block):
         return None
     dtype = block.dtype.newbyteorder("=")
     return dtype if dtype in (np.float16, np.float32, np.float64) else np.dtype(np.float64)

@@ -42,6 +42,7 @@ __all__ = [
     "check_training_set",
     "held_out_rows",
     "known_ones",
+    "mostly_nonzero",
     "native_numbers",
     "one_hot",
     "unknown_entries",
@@ -454,7 +455,7 @@ def check_training_set(
         as_given = dense in ("as given", "as given if mostly nonzero")
         X = check_matrix(estimator, X, reset=reset, as_given=as_given)
         may_be_zero = dense in ("if mostly nonzero", "as given if mostly nonzero")
-        if may_be_zero and not issparse(X) and 2 * np.count_nonzero(X) <= X.size:
+        if may_be_zero and not issparse(X) and not mostly_nonzero(X):
             # scipy has no sparse arrays of float16.
             X = csr_array(X.astype(np.float32) if X.dtype == np.float16 else X)
     else:
@@ -668,6 +669,11 @@ def native_numbers(values: NDArray[Any]) -> NDArray[Any]:
         dtype = np.dtype(np.float32 if dtype.itemsize < 4 else np.float64)
     with np.errstate(over="ignore"):  # later checks raise an error for infinite values
         return values.astype(dtype, copy=False)
+
+
+def mostly_nonzero(X: NDArray[Any]) -> bool:
+    """Return whether more than half of the values of a dense X are nonzero."""
+    return bool(2 * np.count_nonzero(X) > X.size)
 
 
 def check_single(values: NDArray[np.floating[Any]], name: str) -> None:
