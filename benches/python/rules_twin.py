@@ -9,7 +9,7 @@ the public source of mlrl-boomer 0.12.3 does, which is the same except in four p
    the zeros. The opposite condition counts it among the zeros. Once a condition has removed the zeros, the
    search still separates the stored values from the zeros, so a condition without an effect may be added.
 3. After a condition ``>`` on a feature of a dense X, it compares two wrong values to see whether all
-   remaining values are equal. If the two values are equal, the feature gets no further condition in this rule.
+   remaining values are equal. If the two values are equal, the rule gets no further condition on the feature.
 4. Without samples of rows, heads are not computed again, and contain the sums of the search.
 
 Sums of the two programs differ by rounding, and conditions on different features may cover the same rows. So
