@@ -1,6 +1,6 @@
 """Compare boosted rules with mlrl-boomer rule by rule, without sampling.
 
-``rules`` fits both libraries to at most 1,000 training rows and to the twelve features with the most nonzero
+``rules`` fits both libraries to at most 300 training rows and to the twelve features with the most nonzero
 values. It counts the first rules whose heads are equal. Both ensembles are also compared with the two
 searches of rules_twin.py: ours with the definition, and BOOMER's with a search that leaves out what BOOMER
 leaves out. At the first rule in which the libraries differ, both rules are scored by the definition.
@@ -28,7 +28,7 @@ from rules import split
 
 SETS = ["emotions", "yeast", "scene", "birds", "medical", "enron", "genbase", "eukaryote-go"]
 SETS_OF_LOSSES = ["medical", "eukaryote-go", "bibtex"]
-N_ROWS, N_FEATURES = 1000, 12
+N_ROWS, N_FEATURES = 300, 12
 BINNINGS = {"no bins": (None, "none"), "4 % bins": (0.04, "equal-width{bin_ratio=0.04}")}
 EQUAL = 2e-5  # largest difference of equal heads, relative to the largest value; ours have single precision
 OPERATORS = ["<=", ">"]
@@ -40,7 +40,7 @@ def main():
     )
     parser.add_argument("what", choices=["rules", "losses"])
     parser.add_argument("--sets", nargs="+")
-    parser.add_argument("--rules", type=int, help="number of rules (default: 100, or 500 for losses)")
+    parser.add_argument("--rules", type=int, help="number of rules (default: 50, or 500 for losses)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--peer-python", type=Path, default=ROOT / ".venv-boomer/bin/python")
     args = parser.parse_args()
@@ -65,7 +65,7 @@ def small_part(path):
 
 
 def compare_rules(args, name, X, Y):
-    n_rules = args.rules or 100
+    n_rules = args.rules or 50
     for title, (ratio, binning) in BINNINGS.items():
         ours, theirs = our_rules(X, Y, n_rules, ratio), rules_of_boomer(args, X, Y, n_rules, binning)
         n_equal = count_equal(ours, theirs)
@@ -166,7 +166,7 @@ def compare_losses(args, name, X, Y, X_test, Y_test):
             ["subset 0/1 %", "Hamming %", "conditions"], np.transpose(found), strict=True
         ):
             figures[measure] = f"{np.mean(values):.2f} ± {np.std(values):.2f}"
-        record.write("rules_searches", name, f"search: {search}", figures)
+        record.write("rules_searches", name, search, figures)
         print(name, search, figures, flush=True)
 
 

@@ -224,7 +224,11 @@ class Twin:
                     conditions, sums = self.candidates(int(feature), covered, weights, total)
                     if conditions:
                         heads, qualities = heads_of(sums, self.ratio)
-                        tried += zip(qualities, conditions, heads, strict=True)
+                        limit = qualities.min() * (1 - EQUALLY_GOOD)
+                        tried += [
+                            (qualities[n], conditions[n], heads[n])
+                            for n in np.flatnonzero(qualities <= limit)
+                        ]
             limit = min((quality for quality, *_ in tried), default=np.inf)
             if limit >= best:
                 break

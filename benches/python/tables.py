@@ -580,6 +580,27 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         },
         join="rules_losses",
     ),
+    "rules_one_by_one": lambda: rows(
+        "rules_one_by_one",
+        {
+            "equal": "equal rules",
+            "equal, sparse X": "equal rules, sparse X",
+            **same("ours by the definition", "BOOMER's by its search"),
+            "our quality": "quality of our rule",
+            "BOOMER's quality": "quality of BOOMER's rule",
+        },
+        first="bins",
+        sizes=True,
+    ),
+    "rules_searches": lambda: rows(
+        "rules_searches", same("seeds", "subset 0/1 %", "Hamming %", "conditions"), first="search"
+    ),
+    "lpsr": lambda: rows(
+        "partition",
+        {**same("fit s", "test s"), "leaves": "blocks", **RANKING},
+        systems={"LPSR over naive Bayes, over DiSMEC": ""},
+        first="",
+    ),
     "rules_cv": lambda: rows(
         "rules_cv",
         same("subset 0/1 %", "subset of the paper %", "Hamming %", "Hamming of the paper %"),
