@@ -11,7 +11,6 @@ measures how much the search changes the losses on test rows.
 
 import argparse
 import json
-import os
 import subprocess
 import tempfile
 import time
@@ -19,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 import record
-from compare import HERE, ROOT
-from rules_twin import Condition, Rule, Twin, heads_of
+from compare import HERE, ROOT, data_folder
+from rules_twin import Condition, Rule, Twin, heads_of, satisfies
 from scipy.sparse import csc_array
 
 import manylabel as ml
@@ -44,15 +43,13 @@ def main():
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--peer-python", type=Path, default=ROOT / ".venv-boomer/bin/python")
     args = parser.parse_args()
-    folder = os.environ.get("MANYLABEL_DATA")
-    if folder is None:
-        parser.error("MANYLABEL_DATA must name the folder of the data sets")
-    if args.what == "rules":
-        for name in args.sets or SETS:
-            compare_rules(args, name, *small_part(Path(folder) / name))
-    else:
-        for name in args.sets or SETS_OF_LOSSES:
-            compare_losses(args, name, *split(Path(folder) / name))
+    sets = args.sets or (SETS if args.what == "rules" else SETS_OF_LOSSES)
+    folder = data_folder(parser, sets)
+    for name in sets:
+        if args.what == "rules":
+            compare_rules(args, name, *small_part(folder / name))
+        else:
+            compare_losses(args, name, *split(folder / name))
 
 
 def small_part(path):
@@ -136,10 +133,8 @@ def count_equal(some: list[Rule], others: list[Rule]) -> int:
 def rows_of(X, rule: Rule):
     """Return the rows that satisfy all conditions of a rule."""
     covered = np.ones(X.shape[0], dtype=bool)
-    for feature, operator, threshold, _ in rule.body:
-        values = X[:, [feature]]
-        values = (values.toarray() if isinstance(values, csc_array) else values).ravel()
-        covered &= values <= threshold if operator == "<=" else values > threshold
+    for condition in rule.body:
+        covered &= satisfies(X, condition, condition.threshold)
     return np.flatnonzero(covered)
 
 
@@ -152,13 +147,14 @@ def quality(twin: Twin, X, rule: Rule) -> float:
 def compare_losses(args, name, X, Y, X_test, Y_test):
     X, X_test = csc_array(X), csc_array(X_test)
     Y, Y_test = Y.toarray() > 0, Y_test.toarray() > 0
+    label_sets = np.unique(Y, axis=0)
     n_rules, (ratio, _) = args.rules or 500, BINNINGS["4 % bins"]
     for search in ("definition", "boomer"):
         found = []
         start = time.process_time()
         for seed in args.seeds:
             rules = Twin(X, Y, ratio, search, np.random.default_rng(seed)).fit(n_rules)
-            wrong = predicted(rules, X_test, np.unique(Y, axis=0)) != Y_test
+            wrong = predicted(rules, X_test, label_sets) != Y_test
             n_conditions = np.mean([len(rule.body) for rule in rules[1:]])
             found.append([100 * wrong.any(axis=1).mean(), 100 * wrong.mean(), n_conditions])
         figures = {"seeds": len(args.seeds), "CPU s": round(time.process_time() - start, 1)}

@@ -4,7 +4,8 @@
 the public source of mlrl-boomer 0.12.3 does, which is the same except in four places:
 
 1. It visits the values from zero upward in descending order, and stops before the last of them. If only one
-   row has the smallest value, the threshold above this value is not tried.
+   row has the smallest value, the threshold above this value is not tried. The threshold between negative and
+   other values is computed without this value, so a rule may cover other rows than in its training.
 2. If X is sparse, this row is also missing in the sums of the condition that separates the stored values from
    the zeros. The opposite condition counts it among the zeros. Once a condition has removed the zeros, the
    search still separates the stored values from the zeros, so a condition without an effect may be added.
@@ -132,13 +133,6 @@ class Twin:
         order = np.argsort(values, kind="stable")
         return rows[order], values[order], sparse
 
-    def satisfies(self, condition: Condition) -> NDArray[np.bool_]:
-        """Return which training rows satisfy a condition."""
-        values = self.X[:, [condition.feature]]
-        values = (values.toarray() if isinstance(values, csc_array) else values).ravel()
-        below = values <= condition.cut
-        return below if condition.operator == "<=" else ~below
-
     def sums(self, rows, weights: Array, ends=None) -> Sums:
         """Return sums over the first rows, for each number of rows in `ends` (ascending, by default all)."""
         g, w = self.gradients[rows], weights[rows][:, None]
@@ -240,7 +234,7 @@ class Twin:
                 if not sparse and values[n_below] == values[len(values) - n_below - 1]:
                     settled.add(chosen.feature)
             body.append(chosen)
-            covered &= self.satisfies(chosen)
+            covered &= satisfies(self.X, chosen, chosen.cut)
         return body, covered, head
 
     def add(self, rows: NDArray[np.intp], head: Array):
@@ -269,6 +263,13 @@ class Twin:
             rules.append(Rule(body, (LEARNING_RATE if rules else 1.0) * head))
             self.add(rows, rules[-1].head)
         return rules
+
+
+def satisfies(X, condition: Condition, limit: float) -> NDArray[np.bool_]:
+    """Return which rows satisfy a condition, with `limit` as its threshold."""
+    values = X[:, [condition.feature]]
+    below = (values.toarray() if isinstance(values, csc_array) else values).ravel() <= limit
+    return below if condition.operator == "<=" else ~below
 
 
 def is_in(condition: Condition, body: list[Condition]) -> bool:
