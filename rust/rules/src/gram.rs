@@ -10,13 +10,13 @@
 //!
 //! - Up to [`FEW_ROWS`] rows are added one by one as outer products.
 //! - With up to [`FEW_LABELS`] labels, tiles of the product are summed in registers, directly from
-//!   the gradients. This method needs fused multiply-add instructions.
+//!   the gradients ([`add_products`]). This method needs fused multiply-add instructions.
 //! - In all other cases, rows are copied, scaled by √w, and multiplied by the `faer` library.
 //!
 //! Rows are processed in blocks of fixed size, and the products of the blocks are added in order.
 //! The result therefore does not depend on the number of threads.
 
-use crate::lanes::{Aligned, WIDTH, add_scaled, chunks, chunks_mut};
+use crate::lanes::{Aligned, WIDTH, add_scaled};
 use crate::statistics::{PARALLEL_FROM, ROWS, Statistics};
 use faer::{MatMut, MatRef};
 use manylabel_base::{Error, parts};
@@ -41,10 +41,6 @@ const FEW_LABELS: usize = 64;
 /// Number of rows per pass over all pairs of labels, if there are at most [`FEW_LABELS`] labels. The
 /// gradients of these rows stay in the first-level cache.
 const NEAR_ROWS: usize = 64;
-
-/// Number of matrix rows that are summed in registers at the same time. Also the largest number of chunks
-/// (eight numbers) of each matrix row that are summed at the same time.
-const SIDE: usize = 4;
 
 /// The matrix `Σ w g gᵀ` over a set of rows. It is a full symmetric matrix, stored row by row. Each row is
 /// padded to a multiple of eight numbers.
@@ -116,6 +112,11 @@ impl Gram {
             statistics.ask()?;
             let mut product = square(stride)?;
             if stride <= FEW_LABELS && is_fused() {
+                let add_products = if has_512_bits() {
+                    add_products::<8>
+                } else {
+                    add_products::<4>
+                };
                 add_products(&mut product, statistics, rows, weights);
                 return Ok(product);
             }
@@ -223,69 +224,58 @@ fn is_fused() -> bool {
     return cfg!(target_arch = "aarch64");
 }
 
-/// Adds `Σ w g gᵀ` over rows to a matrix, for at most [`FEW_LABELS`] labels. Some entries above the
-/// diagonal are not computed. The caller copies the lower triangle to the upper triangle.
-#[wide]
-fn add_products(matrix: &mut [f64], statistics: &Statistics<'_>, rows: &[u32], weights: &[f64]) {
-    let stride = statistics.stride;
-    for rows in rows.chunks(NEAR_ROWS) {
-        let none: &[[f64; WIDTH]] = &[];
-        let mut weighted = [(none, 0.0); NEAR_ROWS];
-        for (out, &row) in weighted.iter_mut().zip(rows) {
-            *out = (chunks(statistics.gradient(row)), weights[row as usize]);
-        }
-        let weighted = &weighted[..rows.len()];
-        for label in (0..statistics.n_labels).step_by(SIDE) {
-            let matrix = &mut matrix[label * stride..][..SIDE * stride];
-            // Two chunks are used if possible. With only one chunk, loads would take most of the
-            // time.
-            let n_chunks = (label / WIDTH + 1).max(2).min(stride / WIDTH);
-            let at_once = n_chunks.div_ceil(n_chunks.div_ceil(SIDE));
-            for first in (0..n_chunks).step_by(at_once) {
-                match at_once.min(n_chunks - first) {
-                    1 => add_block::<1>(matrix, weighted, label, first),
-                    2 => add_block::<2>(matrix, weighted, label, first),
-                    3 => add_block::<3>(matrix, weighted, label, first),
-                    _ => add_block::<SIDE>(matrix, weighted, label, first),
-                }
-            }
-        }
-    }
+/// Returns true if the processor has registers for eight `f64`.
+fn has_512_bits() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("avx512f");
+    #[cfg(not(target_arch = "x86_64"))]
+    return false;
 }
 
-/// Does the work of [`add_products`] for a block of the matrix. The block has [`SIDE`] matrix rows
-/// starting at row `label`, and `B` chunks of eight columns starting at chunk `first`. `matrix`
-/// holds only these matrix rows. `weighted` holds the gradients and the weight of each training
-/// row.
-#[inline(always)]
-fn add_block<const B: usize>(
+/// Adds `Σ w g gᵀ` over rows to a matrix, for at most [`FEW_LABELS`] labels. Some entries above the
+/// diagonal are not computed. The caller copies the lower triangle to the upper triangle.
+///
+/// The matrix is computed in tiles of `SIDE` matrix rows and one chunk of eight columns. `SIDE` is 4 or 8.
+/// The sums of a tile must fit in the registers. With 4 matrix rows, they take 8 of the 16 registers of AVX2.
+/// With 8 matrix rows, they take 8 of the 32 registers of AVX-512. Fewer than 8 registers would not hide the
+/// latency of the additions. Each entry is summed in the order of the rows, whatever the size of the tiles.
+#[wide]
+pub(crate) fn add_products<const SIDE: usize>(
     matrix: &mut [f64],
-    weighted: &[(&[[f64; WIDTH]], f64)],
-    label: usize,
-    first: usize,
+    statistics: &Statistics<'_>,
+    rows: &[u32],
+    weights: &[f64],
 ) {
-    let mut sums = [[[0.0; WIDTH]; B]; SIDE];
-    for &(row, weight) in weighted {
-        let labels = &row.as_flattened()[label..label + SIDE];
-        let mut others = [[0.0; WIDTH]; B];
-        for (other, chunk) in others.iter_mut().zip(&row[first..first + B]) {
-            for lane in 0..WIDTH {
-                other[lane] = weight * chunk[lane];
-            }
+    let stride = statistics.stride;
+    for rows in rows.chunks(NEAR_ROWS) {
+        let none: &[f64] = &[];
+        let mut gradients = [none; NEAR_ROWS];
+        for (gradient, &row) in gradients.iter_mut().zip(rows) {
+            *gradient = statistics.gradient(row);
         }
-        for i in 0..SIDE {
-            for c in 0..B {
-                for lane in 0..WIDTH {
-                    sums[i][c][lane] = labels[i].mul_add(others[c][lane], sums[i][c][lane]);
+        let gradients = &gradients[..rows.len()];
+        for first in (0..stride).step_by(WIDTH) {
+            let mut weighted = [[0.0; WIDTH]; NEAR_ROWS];
+            for ((weighted, gradient), &row) in weighted.iter_mut().zip(gradients).zip(rows) {
+                for (out, g) in weighted.iter_mut().zip(&gradient[first..first + WIDTH]) {
+                    *out = weights[row as usize] * g;
                 }
             }
-        }
-    }
-    let stride = matrix.len() / SIDE;
-    for (out, sums) in matrix.chunks_mut(stride).zip(&sums) {
-        for (out, sums) in chunks_mut(out)[first..first + B].iter_mut().zip(sums) {
-            for lane in 0..WIDTH {
-                out[lane] += sums[lane];
+            for label in (first..statistics.n_labels).step_by(SIDE) {
+                let mut sums = [[0.0; WIDTH]; SIDE];
+                for (gradient, weighted) in gradients.iter().zip(&weighted) {
+                    for (sums, &g) in sums.iter_mut().zip(&gradient[label..label + SIDE]) {
+                        for lane in 0..WIDTH {
+                            sums[lane] = g.mul_add(weighted[lane], sums[lane]);
+                        }
+                    }
+                }
+                let matrix = &mut matrix[label * stride..][..SIDE * stride];
+                for (out, sums) in matrix.chunks_mut(stride).zip(&sums) {
+                    for (out, sum) in out[first..first + WIDTH].iter_mut().zip(sums) {
+                        *out += sum;
+                    }
+                }
             }
         }
     }

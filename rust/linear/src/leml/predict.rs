@@ -20,8 +20,9 @@ const ROWS_AT_ONCE: usize = 32;
 /// the row is scored alone.
 const SCORES_AT_ONCE: usize = 1 << 22;
 
-/// Number of labels in a tile of the score matrix. Their sums stay in registers during the product.
-const TILE: usize = 32;
+/// Number of labels in a tile of the score matrix. The sums of a tile stay in registers during the product. They take 8
+/// of the 16 registers of AVX2.
+const TILE: usize = 16;
 
 /// Number of rows in a tile of the score matrix.
 const ROWS_OF_TILE: usize = 4;

@@ -9,7 +9,7 @@ use super::sweep::Evaluator;
 use super::two_bins::TwoBins;
 use super::{ABSENT, Context, Groups, Moments, Parent, RowSet};
 use crate::columns::Columns;
-use crate::gram::Gram;
+use crate::gram::{Gram, add_products};
 use crate::head::Method;
 use crate::statistics::Statistics;
 use crate::{Binning, Head, Hessian, Loss, Params, Search, Step};
@@ -354,6 +354,36 @@ fn estimates_are_exact_where_all_sets_want_the_bins_of_their_parent() {
             };
             let mut evaluator = FewRows::new(&estimates, &context, set, &groups).expect(SMALL);
             problem.check(&params, "few rows", &rows, &mut evaluator);
+        }
+    }
+}
+
+#[test]
+fn tiles_of_a_gram_matrix_have_the_same_bits() {
+    for n_labels in [1, 5, 20, 53, 64] {
+        let watch = Watch::new();
+        let problem = problem(Loss::ExampleWise, n_labels, 0.2, &watch);
+        let (statistics, weights) = (&problem.statistics, &problem.weights);
+        let stride = statistics.stride;
+        // Rows in an order of their own, some of them twice, so that there is more than one block of rows.
+        let rows: Vec<u32> = (0..100).map(|i| i * 7 % N_ROWS as u32).collect();
+        let mut tiled = [vec![0.0; stride * stride], vec![0.0; stride * stride]];
+        add_products::<4>(&mut tiled[0], statistics, &rows, weights);
+        add_products::<8>(&mut tiled[1], statistics, &rows, weights);
+        let gram = Gram::over(statistics, &rows, weights).expect(SMALL);
+        for k in 0..stride {
+            for j in 0..=k {
+                let at = k * stride + j;
+                assert_eq!(tiled[0][at].to_bits(), tiled[1][at].to_bits());
+                let entry = |&row: &u32| {
+                    let g = statistics.gradient(row);
+                    weights[row as usize] * g[j] * g[k]
+                };
+                let expected: f64 = rows.iter().map(entry).sum();
+                for found in [tiled[0][at], gram.row(k)[j], gram.row(j)[k]] {
+                    assert!((found - expected).abs() < 1e-12 * (1.0 + expected.abs()));
+                }
+            }
         }
     }
 }
