@@ -246,8 +246,8 @@ fn of_rules(n_rules: usize) -> rules::Params {
     }
 }
 
-fn fit_rules(params: rules::Params) -> Kernel {
-    let (x, _, y) = examples(FEW.examples(0));
+fn fit_rules(params: rules::Params, data: (Csr, Csr)) -> Kernel {
+    let (x, _, y) = examples(data);
     let (params, watch) = (leaked(params.check().expect("in range")), watch());
     kernel(move || {
         params
@@ -292,8 +292,9 @@ fn predict_rules(sets: bool) -> Kernel {
 }
 
 #[library_benchmark]
-#[bench::fit_fast(fit_rules(of_rules(10)))]
-#[bench::fit_exact(fit_rules(exact_rules(10)))]
+#[bench::fit_fast(fit_rules(of_rules(10), FEW.examples(0)))]
+#[bench::fit_exact(fit_rules(exact_rules(10), FEW.examples(0)))]
+#[bench::fit_text(fit_rules(of_rules(10), TAUGHT.examples(0)))]
 #[bench::scores(predict_rules(false))]
 #[bench::label_sets(predict_rules(true))]
 fn boosted_rules(kernel: Kernel) -> Box<dyn Any> {

@@ -1,11 +1,11 @@
 //! Measures fits and predictions of boosted rules on one thread. The data are synthetic and have the
-//! shapes of yeast (measurements) and bibtex (binary features).
+//! shapes of yeast (measurements), enron and bibtex (binary features).
 
 use criterion::{
     BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
 };
 use manylabel_base::Watch;
-use manylabel_benches::{BIBTEX, Csr, YEAST, on_one_thread};
+use manylabel_benches::{BIBTEX, Csr, ENRON, YEAST, on_one_thread};
 use manylabel_rules::{Ensemble, LabelSets, Model, Params, Predictor, Rules, Search, Step};
 use manylabel_score::{Bounds, Model as _};
 use manylabel_sparse::{CsrOwned, CsrView};
@@ -20,9 +20,10 @@ struct Data {
     max_features: usize,
 }
 
-fn shapes() -> [Data; 2] {
+fn shapes() -> [Data; 3] {
     [
         (YEAST.to_string(), YEAST.d, YEAST.examples(0)),
+        (ENRON.to_string(), ENRON.d, binary(ENRON.examples(0))),
         (BIBTEX.to_string(), BIBTEX.d, binary(BIBTEX.examples(0))),
     ]
     .map(|(name, d, (x, y))| Data {

@@ -58,6 +58,9 @@ pub const YEAST: Measurements = Measurements {
     c: 14,
 };
 
+/// The shape of the data set enron (training rows, and the average number of features of a row).
+pub const ENRON: Text = Text::new(1_123, 1_001, 84, 53);
+
 /// The shape of the data set bibtex (training rows, and the average number of features of a row).
 pub const BIBTEX: Text = Text::new(4_880, 1_836, 69, 159);
 
