@@ -413,7 +413,7 @@ class Folder:
         return next(stage for stage, numbers in enumerate(self.stages) if number in numbers)
 
     def units_of(self, number: int) -> tuple[int, int]:
-        """Return the first unit of a piece, and the unit after its last unit."""
+        """Return the first unit of a piece, and the end of its range of units (see `Pieces`)."""
         choice = self.choice
         assert choice is not None
         first, end = choice["cuts"][number : number + 2].tolist()

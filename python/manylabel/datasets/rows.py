@@ -377,8 +377,8 @@ def has_rows(folder: FilePath) -> bool:
 def checksum_of(X: Any) -> str | None:
     """Return the checksum of the folder that the arrays of X are memory-mapped from.
 
-    The result is None if X is not the complete matrix X of a folder, for example because it has only some of
-    the rows.
+    The result is None if the argument is not the complete matrix of features of a folder, for example because
+    it has only some of the rows.
     """
     folder = folder_of(X)
     return None if folder is None else str(_about(folder)["checksum"])

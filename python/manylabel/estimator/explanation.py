@@ -164,7 +164,11 @@ class Explained:
 def feature_parts(
     features: NDArray[Any], contributions: NDArray[Any], names: Any, more: Iterable[Part] = ()
 ) -> list[Part]:
-    """Return one part for each feature with a nonzero contribution, followed by the parts in `more`."""
+    """Return the parts of a score: one `Part` for each feature that changes the score, and then `more`.
+
+    `contributions` has the amount of the score for each of the columns `features`. Features with an amount of
+    0 are left out.
+    """
     used = np.flatnonzero(contributions)
     pairs = zip(features[used].tolist(), contributions[used].tolist(), strict=True)
     return [*(Part("feature", str(names[feature]), value) for feature, value in pairs), *more]

@@ -260,11 +260,11 @@ def held_out_folds(
 
 
 def held_out_parts(rows: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Yield the rows of a fit and the rows that are held out from this fit.
+    """Yield pairs: the rows of a fit, and the rows that are held out from this fit.
 
-    Each part holds out another quarter of the rows, but at most 16,384 rows. There are at most four parts,
-    and no further parts after 512 rows have been held out. With fewer than four rows, there are no parts. The
-    yielded rows are sorted, so that rows which are adjacent in memory stay adjacent.
+    Each pair holds out another quarter of the rows, but at most 16,384 rows. There are at most four pairs.
+    There are fewer if the first pairs together hold out 512 rows or more. With fewer than four rows, there
+    are no pairs. The rows of a pair are sorted, so that rows which are adjacent in memory stay adjacent.
     """
     n_held = min(len(rows) // _N_PARTS, _MOST_ROWS)
     if n_held == 0:

@@ -437,7 +437,7 @@ class Normalization(Either):
 
 
 class Seed(Parameter):
-    """The parameter ``random_state`` of scikit-learn. It is converted to a 64-bit seed."""
+    """The parameter `random_state`. Its value is converted to a seed of 64 bits."""
 
     wanted = "None, an integer from 0 to 2**32 - 1 or a numpy.random.RandomState"
     documented = "int, RandomState instance or None"

@@ -260,7 +260,7 @@ class ScaledFeatures:
 
 
 class ScaledTable:
-    """Dense features with a scaling for a linear classifier.
+    """Dense features, and how a linear classifier scales their rows or columns.
 
     The features are not copied. The Rust core applies the scaling when it reads a block of rows.
 

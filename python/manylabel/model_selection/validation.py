@@ -66,9 +66,9 @@ def cross_validate(
     Returns
     -------
     dict of str to ndarray of shape (n_folds,)
-        The dict has an array ``test_<name>`` for each scorer, or an array ``test_score`` if `scoring` is a
-        function. The arrays ``fit_time`` and ``score_time`` contain times in seconds. With
-        ``return_estimator=True``, ``estimator`` is the list of the fitted estimators.
+        The dict has an array ``test_<name>`` for each scorer, for example ``test_P@1``. If `scoring` is a
+        function, the array is ``test_score``. The arrays ``fit_time`` and ``score_time`` contain times in
+        seconds. With ``return_estimator=True``, ``estimator`` is the list of the fitted estimators.
 
     Raises
     ------
@@ -77,10 +77,10 @@ def cross_validate(
 
     Notes
     -----
-    If Y is dense and the scorers are results of `scorer`, scikit-learn's `cross_validate` gives the same
-    results as this function. However, scikit-learn's function computes no propensities and refuses a sparse
-    Y. This function does not make Y dense. In each fold, it computes rankings only once, for the largest k of
-    all scorers.
+    Functions that `scorer` returns can also be passed to scikit-learn's `cross_validate`, which gives the
+    same results if Y is dense. That function refuses a sparse Y, and it does not compute the propensities
+    that "PSP@k" and "PSnDCG@k" need. This function does not make Y dense. In each fold, it computes rankings
+    only once, for the largest k of all scorers.
 
     Examples
     --------

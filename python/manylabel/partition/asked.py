@@ -64,7 +64,11 @@ class DenseScorer:
         return _arrays(csr_array(vstack(parts, format="csr")))
 
     def at(self, X: csr_array | NDArray[Any], pairs: csr_array, threads: int) -> NDArray[np.float32]:
-        """Return a score for each stored entry of `pairs`, of shape (n_samples, n_labels)."""
+        """Return the scores of pairs of a row and a label.
+
+        `pairs` has shape (n_samples, n_labels). The result has one score for each stored entry of `pairs`, in
+        the order of these entries.
+        """
         return _given(lambda X: self._decide(X, threads), X, pairs)
 
 
@@ -160,7 +164,11 @@ class AskedScorer:
         return self._joined(X, threads, lambda model, X: csr_array(model.predict(X)), np.int64)
 
     def at(self, X: csr_array | NDArray[Any], pairs: csr_array, threads: int) -> NDArray[np.float32]:
-        """Return a score for each stored entry of `pairs`, of shape (n_samples, n_labels)."""
+        """Return the scores of pairs of a row and a label.
+
+        `pairs` has shape (n_samples, n_labels). The result has one score for each stored entry of `pairs`, in
+        the order of these entries.
+        """
         return _given(lambda X: self.decision(X, threads), X, pairs)
 
     def _routes(self, X: csr_array | NDArray[Any], threads: int) -> csr_array:

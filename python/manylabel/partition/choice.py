@@ -203,7 +203,8 @@ def partition_by_rule(
     setting : Setting
         Settings of the fit.
     progress : callable
-        Function that is called regularly with the argument 0. If it raises an exception, the fit stops.
+        Function that is called regularly, always with the argument 0. If it raises an exception, the fit
+        stops.
 
     Returns
     -------
@@ -307,11 +308,12 @@ def choose_lam(
     *,
     or_fewer: bool,
 ) -> Chosen:
-    """Choose the weight `lam` by 5-fold cross-validation.
+    """Choose `lam`, the weight of the sizes of label sets, by 5-fold cross-validation.
 
-    In each fold, the partition, the router and the block models are fitted only once, with the smallest
-    candidate for `lam`. This candidate gives the largest label sets. A larger candidate gives the same blocks
-    of rows and a subset of each label set. The fitted models therefore give the scores for all candidates.
+    There are a few candidates for `lam`, which depend on Y. In each fold, the partition, the router (which
+    chooses the blocks of a row) and the models of the blocks are fitted only once, with the smallest
+    candidate. It gives each block the most labels. A larger candidate gives the same blocks of rows, and each
+    block has a subset of these labels. The fitted models therefore give the scores for all candidates.
     P@k is the precision at k. ``mode="accuracy"`` chooses the candidate with the largest sum of P@1, P@3 and
     P@5 over all folds.
 

@@ -83,18 +83,18 @@ def fit_models(
         0/1 indicator matrix, in which NaN marks unknown entries.
     sample_weight : ndarray of shape (n_samples,), dtype float32, or None
         Weights of the rows.
-    rows_of_blocks, label_blocks : sequences of ndarrays of length n_blocks
+    rows_of_blocks, label_blocks : sequences of n_blocks ndarrays
         For each block, the indices of its rows and the indices of its labels.
     seed : int
         Seed of the fits. In each clone and its inner estimators, every `random_state` that is None is set to
         a different number, which is computed from `seed`.
     dense : pair of bool
         Two values: whether the user passed X as a dense array, and whether the user passed Y as a dense
-        array. An estimator of another library gets X and Y in the same form.
+        array. An estimator of another library gets dense arrays if the user passed dense arrays.
     threads : int
         Number of threads, and maximum number of blocks that are fitted at the same time. An estimator of this
-        library whose `n_jobs` is None may use several threads for a block. Fewer blocks are then fitted at
-        the same time if one block takes most of the work.
+        library whose `n_jobs` is None may use several threads for a block. For such an estimator, fewer
+        blocks are fitted at the same time if one block takes most of the work.
     progress : callable
         Function that is called regularly. Its argument is the number of labels that have been fitted so far,
         over all blocks.
@@ -113,8 +113,8 @@ def fit_models(
     Warns
     -----
     UserWarning
-        If an estimator of another library can be fitted to some blocks, but not to all. The labels of the
-        blocks that cannot be fitted get constant scores.
+        If an estimator of another library can be fitted to some blocks, but not to all. In the blocks that
+        cannot be fitted, the score of a label is the same for all rows.
     """
     ours = isinstance(estimator, MultiLabelClassifier)
     # Fit the largest block first, so that it does not run alone at the end.
