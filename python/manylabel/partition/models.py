@@ -90,7 +90,7 @@ def fit_models(
         a different number, which is computed from `seed`.
     dense : pair of bool
         Two values: whether the user passed X as a dense array, and whether the user passed Y as a dense
-        array. An estimator of another library gets dense arrays if the user passed dense arrays.
+        array. An estimator of another library gets X and Y as the user passed them, dense or sparse.
     threads : int
         Number of threads, and maximum number of blocks that are fitted at the same time. An estimator of this
         library whose `n_jobs` is None may use several threads for a block. For such an estimator, fewer

@@ -21,7 +21,7 @@ use crate::statistics::{PARALLEL_FROM, ROWS, Statistics};
 use faer::{MatMut, MatRef};
 use manylabel_base::{Error, parts};
 use manylabel_dense::lower_matmul;
-use manylabel_simd::wide;
+use manylabel_simd::{has_512_bits, has_fused_multiply_add, wide};
 use rayon::prelude::*;
 
 /// Largest number of gradients per block of rows. A block of this size takes 16 MB. A block has at least
@@ -111,7 +111,7 @@ impl Gram {
         let part = |rows: &[u32]| {
             statistics.ask()?;
             let mut product = square(stride)?;
-            if stride <= FEW_LABELS && is_fused() {
+            if stride <= FEW_LABELS && has_fused_multiply_add() {
                 let add_products = if has_512_bits() {
                     add_products::<8>
                 } else {
@@ -213,23 +213,6 @@ fn add_outer_each(
         let gradient = statistics.gradient(row);
         gram.add_outer(scale * weights[row as usize], gradient);
     }
-}
-
-/// Returns true if the processor has an instruction for fused multiply-add. Without this instruction,
-/// `mul_add` is a slow function call.
-fn is_fused() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-    #[cfg(not(target_arch = "x86_64"))]
-    return cfg!(target_arch = "aarch64");
-}
-
-/// Returns true if the processor has registers for eight `f64`.
-fn has_512_bits() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return is_x86_feature_detected!("avx512f");
-    #[cfg(not(target_arch = "x86_64"))]
-    return false;
 }
 
 /// Adds `Σ w g gᵀ` over rows to a matrix, for at most [`FEW_LABELS`] labels. Some entries above the

@@ -9,6 +9,9 @@
 //! [`ln_ratio`], [`add_scaled`] and [`total`] are helper functions that are inlined into the loops that
 //! call them.
 //!
+//! [`has_512_bits`] and [`has_fused_multiply_add`] return what the processor has, for code that chooses the
+//! size of its tiles or another method.
+//!
 //! Results do not depend on the instruction set. No sum is reordered. Only calls of `mul_add` fuse a product
 //! with an addition, and they do so in every version. An instruction set with fused multiply-add needs a
 //! single instruction for `mul_add`. The baseline version calls a slow library function.
@@ -43,8 +46,10 @@
 )]
 
 mod exp;
+mod features;
 mod lanes;
 
 pub use exp::{exp, exp_f32, ln_ratio};
+pub use features::{has_512_bits, has_fused_multiply_add};
 pub use lanes::{LANES, Lane, Lanes, STRETCH, add_scaled, total};
 pub use manylabel_simd_macros::wide;

@@ -8,7 +8,7 @@
 use manylabel_base::range::same;
 use manylabel_base::{Error, filled};
 use manylabel_score::{Model, Options, Rows, Task, keep_finite};
-use manylabel_simd::{add_scaled, wide};
+use manylabel_simd::{add_scaled, has_512_bits, wide};
 use manylabel_sparse::{CsrView, Dense, DenseView, Features, Index, Real, Value, with_sparse};
 use std::ops::Range;
 
@@ -19,10 +19,6 @@ const ROWS_AT_ONCE: usize = 32;
 /// The largest number of scores that a thread computes at a time. If a single row has more scores,
 /// the row is scored alone.
 const SCORES_AT_ONCE: usize = 1 << 22;
-
-/// Number of labels in a tile of the score matrix. The sums of a tile stay in registers during the product. They take 8
-/// of the 16 registers of AVX2.
-const TILE: usize = 16;
 
 /// Number of rows in a tile of the score matrix.
 const ROWS_OF_TILE: usize = 4;
@@ -276,8 +272,24 @@ fn add_row(value: f32, row: &[f32], out: &mut [f32]) {
 /// Computes `scores = intercept + a Hᵀ`. Each score is a sum in the order of the columns of `a`. So
 /// it does not depend on the other rows and labels in its tile. The number of rows of `a` must be a
 /// multiple of the tile height.
-#[wide]
 fn add_products(a: &[f32], ht: &[f32], intercept: &[f32], rank: usize, scores: &mut [f32]) {
+    // The sums of a tile must fit in the registers. They take 8 registers with either width.
+    if has_512_bits() {
+        add_tiles::<32>(a, ht, intercept, rank, scores);
+    } else {
+        add_tiles::<16>(a, ht, intercept, rank, scores);
+    }
+}
+
+/// Does the work of [`add_products`] with tiles of `TILE` labels.
+#[wide]
+fn add_tiles<const TILE: usize>(
+    a: &[f32],
+    ht: &[f32],
+    intercept: &[f32],
+    rank: usize,
+    scores: &mut [f32],
+) {
     let n_labels = intercept.len();
     for scores in scores.chunks_mut(n_labels) {
         scores.copy_from_slice(intercept);
@@ -311,6 +323,35 @@ fn add_products(a: &[f32], ht: &[f32], intercept: &[f32], rank: usize, scores: &
         for k in 0..rank {
             let h = &ht[k * n_labels + tiled..][..rest.len()];
             add_scaled(rest, a[row * rank + k], h);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fastrand::Rng;
+
+    #[test]
+    fn scores_do_not_depend_on_the_width_of_tiles() {
+        let mut rng = Rng::with_seed(3);
+        let (n_rows, rank) = (2 * ROWS_OF_TILE, 7);
+        for n_labels in [1, 15, 16, 33, 80] {
+            let mut numbers = |n: usize| -> Vec<f32> { (0..n).map(|_| rng.f32() - 0.5).collect() };
+            let a = numbers(n_rows * rank);
+            let (ht, intercept) = (numbers(rank * n_labels), numbers(n_labels));
+            let mut narrow = vec![0.0; n_rows * n_labels];
+            let mut wide = narrow.clone();
+            add_tiles::<16>(&a, &ht, &intercept, rank, &mut narrow);
+            add_tiles::<32>(&a, &ht, &intercept, rank, &mut wide);
+            for (at, (narrow, wide)) in narrow.iter().zip(&wide).enumerate() {
+                let (row, label) = (at / n_labels, at % n_labels);
+                let expected = (0..rank).fold(intercept[label], |sum, k| {
+                    sum + a[row * rank + k] * ht[k * n_labels + label]
+                });
+                assert_eq!(narrow.to_bits(), expected.to_bits());
+                assert_eq!(wide.to_bits(), expected.to_bits());
+            }
         }
     }
 }
