@@ -23,6 +23,7 @@
 //! The time to add a rule is O(covered rows · labels). The search in `grow.rs` takes most of the time of a
 //! fit.
 
+use crate::awake::keep_awake;
 use crate::columns::{Columns, select};
 use crate::grow::{Body, Grower};
 use crate::head::Method;
@@ -108,7 +109,7 @@ impl Checked {
         if let Some(start) = start {
             boosting.resume(start)?;
         }
-        boosting.run()?;
+        keep_awake(|| boosting.run())?;
         Ok(boosting.model)
     }
 }

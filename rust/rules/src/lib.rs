@@ -40,6 +40,7 @@
 //! | `refine/` | the search for the next condition, exact or fast |
 //! | `fit.rs`, `grow.rs` | boosting: samples, rules, steps, early stopping; how a rule grows |
 //! | `pace.rs` | when long loops check for a stop |
+//! | `awake.rs` | threads that do not sleep between short tasks |
 //! | `model.rs` | arrays that store the rules |
 //! | `cover.rs`, `predict.rs`, `known.rs` | the rules that cover a row; scores; label sets and marginals |
 //!
@@ -97,6 +98,7 @@
     reason = "bins are numbered by floats, ties between qualities are exact"
 )]
 
+mod awake;
 mod batch;
 mod binning;
 mod columns;
