@@ -198,25 +198,63 @@ fn masked(x: f64, keep: bool) -> f64 {
     f64::from_bits(x.to_bits() & u64::from(keep).wrapping_neg())
 }
 
+/// Returns the sums of every eighth label, over the labels of bin `b`.
+#[inline(always)]
+fn masked_sums(x: &[f64], bins: &[f64], b: usize) -> [f64; WIDTH] {
+    let mut sums = [0.0; WIDTH];
+    for (x, bins) in chunks(x).iter().zip(chunks(bins)) {
+        for lane in 0..WIDTH {
+            sums[lane] += masked(x[lane], bins[lane] == b as f64);
+        }
+    }
+    sums
+}
+
 /// Computes `out[b] = Σ_{k in bin b} x_k`. Labels without a bin are skipped. `out` has one entry
 /// per bin.
 #[inline(always)]
 pub(crate) fn add_up(x: &[f64], bins: &[f64], out: &mut [f64]) {
     if out.len() <= FEW_BINS {
         for (b, out) in out.iter_mut().enumerate() {
-            let mut sums = [0.0; WIDTH];
-            for (x, bins) in chunks(x).iter().zip(chunks(bins)) {
-                for lane in 0..WIDTH {
-                    sums[lane] += masked(x[lane], bins[lane] == b as f64);
-                }
-            }
-            *out = total(&sums);
+            *out = total(&masked_sums(x, bins, b));
         }
     } else {
         out.fill(0.0);
         for (x, &bin) in x.iter().zip(bins) {
             if bin >= 0.0 {
                 out[bin as usize] += x;
+            }
+        }
+    }
+}
+
+/// Largest number of rows that [`add_up_rows`] sums in one call.
+pub(crate) const ROWS_AT_ONCE: usize = 8;
+
+/// Applies [`add_up`] to up to [`ROWS_AT_ONCE`] rows with the same bins. The result for row i and bin b is
+/// `out[b][i]`. The other entries of `out` are not changed.
+#[inline(always)]
+pub(crate) fn add_up_rows(rows: &[&[f64]], bins: &[f64], out: &mut [[f64; ROWS_AT_ONCE]]) {
+    if out.len() <= FEW_BINS {
+        let mut sums = [[0.0; WIDTH]; ROWS_AT_ONCE];
+        for (b, out) in out.iter_mut().enumerate() {
+            for (sums, row) in sums.iter_mut().zip(rows) {
+                *sums = masked_sums(row, bins, b);
+            }
+            // The lanes are added in a second loop, so that the first loop uses whole registers.
+            for ((out, sums), _) in out.iter_mut().zip(&sums).zip(rows) {
+                *out = total(sums);
+            }
+        }
+    } else {
+        for (i, row) in rows.iter().enumerate() {
+            for out in out.iter_mut() {
+                out[i] = 0.0;
+            }
+            for (x, &bin) in row.iter().zip(bins) {
+                if bin >= 0.0 {
+                    out[bin as usize][i] += x;
+                }
             }
         }
     }
@@ -346,6 +384,13 @@ mod tests {
             for (b, sum) in sums.iter().enumerate() {
                 let of_bin = g.iter().zip(&bins).filter(|(_, bin)| **bin == b as f64);
                 assert!((sum - of_bin.map(|(g, _)| g).sum::<f64>()).abs() < 1e-12);
+            }
+            let row = padded_row(&g);
+            let twice: Vec<f64> = row.iter().map(|g| 2.0 * g).collect();
+            let mut of_rows = vec![[-1.0; ROWS_AT_ONCE]; binner.n_bins];
+            add_up_rows(&[&row, &twice, &row], &bins, &mut of_rows);
+            for (sum, of_rows) in sums.iter().zip(&of_rows) {
+                assert_eq!(of_rows[..4], [*sum, 2.0 * sum, *sum, -1.0]);
             }
         }
     }

@@ -133,21 +133,17 @@ impl Gram {
         // these matrices exist at a time.
         let long = ROWS.max((4 * stride).min(NUMBERS_OF_BLOCK / stride.max(1)));
         for rows in rows.chunks(BLOCKS_AT_ONCE * long) {
-            if rows.len() * stride * stride < 64 * PARALLEL_FROM {
+            if rows.len() * stride * stride < 8 * PARALLEL_FROM {
                 for rows in rows.chunks(long) {
-                    add_scaled(&mut self.data, scale, &part(rows)?);
+                    add_part(&mut self.data, scale, &part(rows)?);
                 }
             } else {
                 for part in &parts(rows.par_chunks(long).map(part))? {
-                    add_scaled(&mut self.data, scale, part);
+                    add_part(&mut self.data, scale, part);
                 }
             }
         }
-        for k in 0..stride {
-            for j in 0..k {
-                self.data[j * stride + k] = self.data[k * stride + j];
-            }
-        }
+        mirror(&mut self.data, stride);
         Ok(())
     }
 
@@ -176,6 +172,35 @@ pub(crate) const PRODUCTS: &str = "number of pairs of labels";
 /// Returns [`Error::TooLarge`] if the numbers do not fit in memory.
 fn square(stride: usize) -> Result<Aligned, Error> {
     Aligned::zeros(PRODUCTS, stride.saturating_mul(stride))
+}
+
+/// Adds `scale` times a part of the sum to the matrix.
+#[wide]
+fn add_part(matrix: &mut [f64], scale: f64, part: &[f64]) {
+    add_scaled(matrix, scale, part);
+}
+
+/// Copies the lower triangle of a square matrix with rows of `stride` numbers to the upper triangle. `stride` is a
+/// multiple of [`WIDTH`]. The matrix is copied tile by tile, because single entries of a column are far apart.
+#[wide]
+fn mirror(matrix: &mut [f64], stride: usize) {
+    for first in (0..stride).step_by(WIDTH) {
+        for column in (0..=first).step_by(WIDTH) {
+            let mut tile = [[0.0; WIDTH]; WIDTH];
+            for (i, row) in tile.iter_mut().enumerate() {
+                row.copy_from_slice(&matrix[(first + i) * stride + column..][..WIDTH]);
+            }
+            for j in 0..WIDTH {
+                let out = &mut matrix[(column + j) * stride + first..][..WIDTH];
+                for i in 0..WIDTH {
+                    // On the diagonal, entries below it stay.
+                    if column < first || i > j {
+                        out[i] = tile[i][j];
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// Returns the gradients of rows, row after row, each row multiplied by the square root of its

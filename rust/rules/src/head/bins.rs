@@ -27,11 +27,12 @@
 //! candidates of the search differ in few rows and few labels.
 
 use super::solve::factorize;
-use crate::binning::{add_up, add_up_both};
+use crate::binning::{ROWS_AT_ONCE, add_up_both, add_up_rows};
 use crate::lanes::{self, WIDTH};
 use crate::pace::Pace;
 use crate::statistics::Sums;
 use manylabel_base::{Error, filled, push, reserved};
+use std::ops::Range;
 
 /// The linear system of one set of rows, with the workspace to solve it.
 #[derive(Debug)]
@@ -200,23 +201,27 @@ pub(crate) struct BinnedRows {
     products: Vec<f64>,
     /// For each bin, true if the current update has changed its labels.
     changed: Vec<bool>,
-    /// The workspace for the sums of one row over the labels of each bin.
-    sums: Vec<f64>,
+    /// The workspace for the sums of [`ROWS_AT_ONCE`] rows over the labels of each bin.
+    sums: Vec<[f64; ROWS_AT_ONCE]>,
 }
 
 /// A label that changes its bin, as (label, old bin, new bin).
 pub(crate) type Move = (usize, f64, f64);
 
 impl BinnedRows {
-    /// Returns an empty set of rows, with labels that belong to no bin.
+    /// Returns an empty set of rows, with labels that belong to no bin. The set can take up to `most_rows`
+    /// rows.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TooLarge`] if one number per label and one number per pair of bins do not fit in
-    /// memory.
-    pub(crate) fn new(n_bins: usize, stride: usize) -> Result<Self, Error> {
+    /// Returns [`Error::TooLarge`] if one number per label, one number per row and bin, and one number per
+    /// pair of bins do not fit in memory.
+    pub(crate) fn new(n_bins: usize, stride: usize, most_rows: usize) -> Result<Self, Error> {
+        let column = || reserved("number of sums over label bins", most_rows);
         let mut columns = reserved(BINS, n_bins)?;
-        columns.resize_with(n_bins, Vec::new);
+        for _ in 0..n_bins {
+            push(BINS, &mut columns, column()?)?;
+        }
         Ok(Self {
             n_bins,
             bins: filled("number of labels", super::NONE, stride)?,
@@ -224,7 +229,7 @@ impl BinnedRows {
             n_rows: 0,
             products: square(n_bins)?,
             changed: filled(BINS, false, n_bins)?,
-            sums: filled(BINS, 0.0, n_bins)?,
+            sums: filled(BINS, [0.0; ROWS_AT_ONCE], n_bins)?,
         })
     }
 
@@ -248,8 +253,7 @@ impl BinnedRows {
     ///
     /// # Errors
     ///
-    /// Returns the same errors as [`Pace::spend`]. Returns [`Error::TooLarge`] if the rows do not
-    /// fit in memory.
+    /// Returns the same errors as [`Pace::spend`].
     #[inline(always)]
     pub(crate) fn update<'a>(
         &mut self,
@@ -283,13 +287,12 @@ impl BinnedRows {
             }
         }
         let kept_rows = self.n_rows;
-        for i in kept_rows..n_rows {
-            pace.spend(self.bins.len())?;
-            add_up(gradient(i), &self.bins, &mut self.sums);
-            let root = root(i);
-            for (column, sum) in self.columns.iter_mut().zip(&self.sums) {
-                push("number of sums over label bins", column, root * sum)?;
-            }
+        let mut rows = kept_rows..n_rows;
+        while !rows.is_empty() {
+            let next = rows.start..n_rows.min(rows.start + ROWS_AT_ONCE);
+            rows.start = next.end;
+            pace.spend(self.bins.len() * next.len())?;
+            self.append(next, &gradient, &root);
         }
         self.n_rows = n_rows;
         for a in 0..self.n_bins {
@@ -307,6 +310,29 @@ impl BinnedRows {
             }
         }
         Ok(())
+    }
+
+    /// Appends up to [`ROWS_AT_ONCE`] rows to the columns. See [`update`](Self::update) for the arguments.
+    #[inline(always)]
+    fn append<'a>(
+        &mut self,
+        rows: Range<usize>,
+        gradient: impl Fn(usize) -> &'a [f64],
+        root: impl Fn(usize) -> f64,
+    ) {
+        let none: &[f64] = &[];
+        let mut gradients = [none; ROWS_AT_ONCE];
+        let mut roots = [0.0; ROWS_AT_ONCE];
+        for (i, row) in rows.clone().enumerate() {
+            gradients[i] = gradient(row);
+            roots[i] = root(row);
+        }
+        add_up_rows(&gradients[..rows.len()], &self.bins, &mut self.sums);
+        for (column, sums) in self.columns.iter_mut().zip(&self.sums) {
+            for (sum, root) in sums.iter().zip(&roots).take(rows.len()) {
+                column.push(root * sum);
+            }
+        }
     }
 
     /// Returns the scalar product of the columns of G P for two bins `a ≥ b`.
@@ -332,12 +358,10 @@ pub(crate) fn find_moves(old: &[f64], new: &[f64], moves: &mut Vec<Move>) {
         for lane in 0..WIDTH {
             differ |= u8::from(old[lane] != new[lane]) << lane;
         }
-        if differ != 0 {
-            for lane in 0..WIDTH {
-                if old[lane] != new[lane] {
-                    moves.push((chunk * WIDTH + lane, old[lane], new[lane]));
-                }
-            }
+        while differ != 0 {
+            let lane = differ.trailing_zeros() as usize;
+            moves.push((chunk * WIDTH + lane, old[lane], new[lane]));
+            differ &= differ - 1;
         }
     }
 }

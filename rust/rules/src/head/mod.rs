@@ -212,7 +212,7 @@ fn binned_head(
     binner.assign(sums.g(), sums.h(), &mut of_labels(0.0)?, &mut bins);
     system.set_bins(sums, &bins);
     let quality = if restricted.is_some() {
-        let mut binned = BinnedRows::new(binner.n_bins, stride)?;
+        let mut binned = BinnedRows::new(binner.n_bins, stride, rows.len())?;
         let mut moves = reserved("number of labels", stride)?;
         find_moves(&binned.bins, &bins, &mut moves);
         let gradient = |i: usize| statistics.gradient(rows[i]);

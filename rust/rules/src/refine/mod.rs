@@ -12,7 +12,7 @@
 //! |---|---|---|
 //! | `BySums` with `Independent` | one label, or independent labels | sums |
 //! | `BySums` with `IndependentBins` | independent bins | sums, and bins of each candidate |
-//! | `BySums` with `TwoBins` | one bin per sign, few labels | sums and a Gram matrix |
+//! | `BySums` with `TwoBins` | one bin per sign, few labels, full columns | sums and a Gram matrix |
 //! | `Binned` | bins of each candidate's own sums | sums, rows by bins, products of bins |
 //! | `FewRows` | own bins for few rows, parent's bins for others | sums, rows by bins, sums by bins |
 //! | `Full` | all labels | sums, and approximate heads of the candidates |
@@ -51,7 +51,7 @@ use full::Full;
 use groups::Groups;
 pub(crate) use groups::{ABSENT, RowSet};
 use halves::{BySums, Independent, IndependentBins, Scored};
-use manylabel_base::{Error, collected, filled, reserved};
+use manylabel_base::{Error, collected, reserved};
 use manylabel_simd::wide;
 use own_bins::{Binned, ParentBins};
 use parent_bins::BinnedStatistics;
@@ -230,7 +230,6 @@ impl<'a> Parent<'a> {
         weights: &'a [f64],
         moments: &'a Moments,
     ) -> Result<Self, Error> {
-        let statistics = context.statistics;
         let mut parent = Self {
             rows,
             weights,
@@ -238,11 +237,7 @@ impl<'a> Parent<'a> {
             bins: None,
         };
         if let (Method::Bins { binner, .. }, Some(gram)) = (context.method, parent.gram()) {
-            let of_labels = || filled("number of labels", 0.0, statistics.stride);
-            let mut bins = of_labels()?;
-            let (g, h) = (moments.sums.g(), moments.sums.h());
-            binner.assign(g, h, &mut of_labels()?, &mut bins);
-            parent.bins = Some(ParentBins::new(gram, bins, binner.n_bins)?);
+            parent.bins = Some(ParentBins::new(gram, &moments.sums, &binner)?);
         }
         Ok(parent)
     }
@@ -496,7 +491,8 @@ impl<'a> Context<'a> {
                     return Ok(None);
                 };
                 let n_chunks = statistics.stride / WIDTH;
-                if n_chunks <= MOST_CHUNKS && binner.signs_only && !restricted {
+                let is_full = tasks.iter().all(|task| task.column.implicit.is_none());
+                if n_chunks <= MOST_CHUNKS && binner.signs_only && !restricted && is_full {
                     let sweep_two_bins = match n_chunks {
                         1 => sweep_two_bins::<1>,
                         2 => sweep_two_bins::<2>,

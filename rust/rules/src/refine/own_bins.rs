@@ -18,9 +18,10 @@ use super::sweep::Evaluator;
 use crate::binning::{Binner, add_up};
 use crate::gram::Gram;
 use crate::head::bins::{BinnedRows, Move, System, find_moves, square};
-use crate::lanes::add_scaled;
+use crate::lanes::{add_scaled, dot};
 use crate::statistics::{Statistics, Sums};
 use manylabel_base::{Error, copied, filled, reserved};
+use manylabel_simd::wide;
 
 /// A growing set of rows. Its label bins are computed from given sums. Also computes the head of these bins.
 pub(crate) struct OwnBins<'a> {
@@ -72,7 +73,7 @@ impl<'a> OwnBins<'a> {
             next: filled("number of labels", 0.0, stride)?,
             criteria: filled("number of labels", 0.0, stride)?,
             moves: reserved("number of labels", stride)?,
-            binned: BinnedRows::new(binner.n_bins, stride)?,
+            binned: BinnedRows::new(binner.n_bins, stride, most_rows)?,
         })
     }
 
@@ -152,6 +153,12 @@ impl<'a> OwnBins<'a> {
 
 /// Evaluates the growing set (the rows added so far) and its complement. Each candidate has its own label
 /// bins, which are computed from its sums.
+///
+/// The quality of a set is at least `−½ Σ_k ḡ_k² / ω`, whatever its bins. The quality of given bins is
+/// `−½ (Pᵀḡ)ᵀ (H̃ + ω diag(n))⁻¹ Pᵀḡ`, with the symbols of `head/bins.rs`. The matrix H̃ is positive
+/// semidefinite, because `Σ_k |g_k| ≤ 1` for each row. So the quality is at least
+/// `−½ Σ_b (Σ_{k in b} ḡ_k)² / (ω n_b)`, and the inequality of Cauchy and Schwarz gives the limit. It rejects
+/// most sets of few rows without computing their bins.
 pub(crate) struct Binned<'a> {
     /// Sums over the growing set (the rows added so far) and over its complement.
     halves: Halves<'a>,
@@ -166,6 +173,8 @@ pub(crate) struct Binned<'a> {
     others: OwnBins<'a>,
     /// The matrix of the parent set, summed by the bins of the complement of the growing set.
     all: ParentBins,
+    /// The L2 weight ω.
+    l2: f64,
 }
 
 impl<'a> Binned<'a> {
@@ -194,6 +203,7 @@ impl<'a> Binned<'a> {
             taken: own()?,
             others: own()?,
             all: bins.copied()?,
+            l2,
         })
     }
 }
@@ -216,8 +226,12 @@ impl Evaluator for Binned<'_> {
     }
 
     #[inline(always)]
-    fn of_taken(&mut self, _: f64) -> Result<Option<f64>, Error> {
-        self.taken.quality(&self.halves.taken).map(Some)
+    fn of_taken(&mut self, bound: f64) -> Result<Option<f64>, Error> {
+        let sums = &self.halves.taken;
+        if -0.5 * dot(sums.g(), sums.g()) / self.l2 > bound {
+            return Ok(None);
+        }
+        self.taken.quality(sums).map(Some)
     }
 
     #[inline(always)]
@@ -247,27 +261,22 @@ pub(crate) struct ParentBins {
 }
 
 impl ParentBins {
-    /// Sums the matrix by `bins`, in O(labels²).
+    /// Assigns labels to bins from the sums over the parent set, and sums the matrix by these bins. The time is
+    /// O(labels²).
     ///
     /// # Errors
     ///
     /// Returns [`Error::TooLarge`] if the sums do not fit in memory.
-    pub(crate) fn new(gram: &Gram, bins: Vec<f64>, n_bins: usize) -> Result<Self, Error> {
-        let stride = gram.stride;
-        let mut by_bin = filled("number of label bins", 0.0, n_bins * stride)?;
-        for (k, &bin) in bins.iter().enumerate() {
-            if bin >= 0.0 {
-                let at = bin as usize * stride;
-                add_scaled(&mut by_bin[at..at + stride], 1.0, gram.row(k));
-            }
-        }
+    pub(crate) fn new(gram: &Gram, sums: &Sums, binner: &Binner) -> Result<Self, Error> {
+        let of_labels = || filled("number of labels", 0.0, gram.stride);
+        let n_bins = binner.n_bins;
         let mut all = Self {
-            bins,
+            bins: of_labels()?,
             n_bins,
-            by_bin,
+            by_bin: filled("number of label bins", 0.0, n_bins * gram.stride)?,
             products: square(n_bins)?,
         };
-        (0..n_bins).for_each(|bin| all.add_up(bin));
+        sum_by_bins(&mut all, gram, sums, binner, &mut of_labels()?);
         Ok(all)
     }
 
@@ -338,5 +347,27 @@ impl ParentBins {
     #[inline(always)]
     fn product(&self, a: usize, b: usize) -> f64 {
         self.products[a * self.n_bins + b]
+    }
+}
+
+/// Does the work of [`ParentBins::new`] in `all`, whose sums are 0. `criteria` is the workspace of the binner.
+#[wide]
+fn sum_by_bins(
+    all: &mut ParentBins,
+    gram: &Gram,
+    sums: &Sums,
+    binner: &Binner,
+    criteria: &mut [f64],
+) {
+    let stride = gram.stride;
+    binner.assign(sums.g(), sums.h(), criteria, &mut all.bins);
+    for (k, &bin) in all.bins.iter().enumerate() {
+        if bin >= 0.0 {
+            let at = bin as usize * stride;
+            add_scaled(&mut all.by_bin[at..at + stride], 1.0, gram.row(k));
+        }
+    }
+    for bin in 0..all.n_bins {
+        all.add_up(bin);
     }
 }

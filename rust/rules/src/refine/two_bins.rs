@@ -7,8 +7,10 @@
 //! candidate to the next, the rows are not read again. The product between the two bins is `aᵀ A b`, where a
 //! and b are the indicator vectors of the bins. The system of two equations is solved in closed form.
 //!
-//! For up to [`MOST_CHUNKS`] chunks of labels, this method is faster than summing rows by bins
-//! (`own_bins.rs`).
+//! For up to [`MOST_CHUNKS`] chunks of labels and full columns, this method is faster than summing rows by bins
+//! (`own_bins.rs`). On a full column, each row gives a candidate, and summing rows by bins would have to sum all
+//! rows again when labels change their bins. On sparse columns, there are few candidates, and summing rows by bins
+//! takes about a quarter less time.
 
 use super::halves::Judge;
 use crate::gram::Gram;
@@ -17,7 +19,7 @@ use crate::lanes::{WIDTH, chunks_mut, dot};
 use crate::statistics::{Statistics, Sums};
 use manylabel_base::{Error, filled};
 
-/// Largest number of chunks of eight labels for which [`TwoBins`] is used.
+/// Largest number of chunks of eight labels for which [`TwoBins`] is used on full columns.
 pub(crate) const MOST_CHUNKS: usize = 4;
 
 /// Evaluates sets of rows with `C` chunks of eight labels, under the example-wise loss with the Hessian of
