@@ -243,9 +243,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     number of these matrices does not depend on the number of rows. If bins are reused (see `search`), the
     matrices are stored only if Y has at most 256 labels and X has features with mostly zero values.
 
-    With two to four threads, a thread that has no work during `fit` does not sleep. So the fit takes as much
-    processor time as all threads have together. Waking a thread would take longer than most parts of a fit on
-    a small set.
+    With several threads, up to four of them do not sleep during `fit`, even if they have no work. Waking a
+    thread would take longer than most parts of a fit on a small set. So the processor time of `fit` is at
+    least two to four times the elapsed time.
 
     If two fits differ only in `n_rules`, the shorter list of rules is the beginning of the longer list.
 

@@ -5,25 +5,27 @@
 //! less time than that. So with two threads, fits of 500 rules were up to 25 % slower than with one thread.
 //! If the second thread stays awake, it starts a task within about a microsecond.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-/// Largest number of threads that are kept awake. Tasks of a fit on a small set keep at most this many threads
-/// busy. With more threads, those without tasks would only use processor time and search the queues of tasks.
-const MOST_THREADS: usize = 4;
+/// Largest number of threads that are kept awake, besides the thread that does the work. A fit on a small set
+/// keeps few threads busy. More threads would use processor time and search the queues of tasks to no avail.
+const MOST_AWAKE: usize = 3;
 
-/// Calls `work` and returns its result. Meanwhile the other threads of the current pool look for tasks without
-/// going to sleep. They go to sleep as usual if the pool has more than [`MOST_THREADS`] threads.
+/// Calls `work` and returns its result. Meanwhile up to [`MOST_AWAKE`] other threads of the current pool look for
+/// tasks without going to sleep. Further threads sleep as usual.
 pub(crate) fn keep_awake<T>(work: impl FnOnce() -> T) -> T {
-    if !(2..=MOST_THREADS).contains(&rayon::current_num_threads()) {
+    if rayon::current_num_threads() == 1 {
         return work();
     }
     let is_done = Flag(AtomicBool::new(false));
+    let n_awake = AtomicUsize::new(0);
     let here = rayon::current_thread_index();
     rayon::in_place_scope(|scope| {
         scope.spawn_broadcast(|_, thread| {
             // This thread may get here while it waits for a task. It must then not wait for itself.
-            if Some(thread.index()) == here {
+            if Some(thread.index()) == here || n_awake.fetch_add(1, Ordering::Relaxed) >= MOST_AWAKE
+            {
                 return;
             }
             while !is_done.0.load(Ordering::Relaxed) {
@@ -59,7 +61,7 @@ mod tests {
 
     #[test]
     fn work_returns_with_any_number_of_threads() {
-        for n_threads in 1..=MOST_THREADS + 1 {
+        for n_threads in 1..=MOST_AWAKE + 2 {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads);
             let pool = pool.build().expect("threads");
             let sum = || keep_awake(|| (0..1000u64).into_par_iter().sum::<u64>());

@@ -63,9 +63,13 @@ use two_bins::{MOST_CHUNKS, TwoBins};
 /// keeps a Gram matrix.
 const MOST_LABELS: usize = 256;
 
-/// Number of features per task. The features of a task use the same evaluator. After the first feature, the
-/// quality of its best condition excludes many candidates on the next feature.
+/// Number of features per task if there is much work. The features of a task use the same evaluator. After the
+/// first feature, the quality of its best condition excludes many candidates on the next feature.
 const FEATURES_OF_PIECE: usize = 2;
+
+/// From this amount of work on ([`Context::work`]), tasks have [`FEATURES_OF_PIECE`] features. With less work, there
+/// are two tasks.
+const MUCH_WORK: usize = 8 * PARALLEL_FROM;
 
 /// A candidate for the next condition of a rule.
 #[derive(Debug, Clone, Copy)]
@@ -321,16 +325,14 @@ impl<'a> Context<'a> {
     /// rows. This number determines whether threads are used.
     fn work(&self, feature: usize, n_rows: usize) -> usize {
         let (column, stride) = (&self.columns.all[feature], self.statistics.stride);
-        let n_rows = n_rows.min(column.rows.len());
-        let mut n_thresholds = n_rows.min(column.values.len());
+        // The set has about the same share of the stored values of the column as of all rows.
+        let share = n_rows as f64 / self.columns.n_rows as f64;
+        let n_rows = (share * column.rows.len() as f64) as usize;
+        let mut n_thresholds = n_rows.min(column.values.len().saturating_sub(1));
         if self.params.search == Search::Fast {
             n_thresholds = n_thresholds.min(GROUPS);
         }
-        let for_each = match self.method {
-            Method::Full => 2 * stride,
-            _ => 32,
-        };
-        stride * (n_rows + for_each * n_thresholds)
+        stride * (n_rows + 32 * n_thresholds)
     }
 
     /// Returns the best condition on one of `features` with a quality below `bound`, or `None` if
@@ -365,10 +367,10 @@ impl<'a> Context<'a> {
         let parent = (!features.iter().all(is_estimated))
             .then(|| Parent::new(self, set.rows, set.weights, moments));
         let parent = parent.transpose()?;
-        let search = |(piece, features): (usize, &[usize])| {
+        let search = |(first, features): (usize, &[usize])| {
             let mut best = None;
             let mut tasks = reserved("number of features", features.len())?;
-            for (at, &feature) in (piece * FEATURES_OF_PIECE..).zip(features) {
+            for (at, &feature) in (first..).zip(features) {
                 self.statistics.ask()?;
                 let column = &self.columns.all[feature];
                 match &estimates {
@@ -392,11 +394,17 @@ impl<'a> Context<'a> {
             .iter()
             .map(|&feature| self.work(feature, set.rows.len()))
             .sum();
-        let best = if work < 8 * PARALLEL_FROM {
+        let best = if work < 2 * PARALLEL_FROM {
             search((0, features))?
         } else {
-            let pieces = features.par_chunks(FEATURES_OF_PIECE).enumerate();
-            (pieces.map(search)).try_reduce(|| None, |a, b| Ok(better(a, b)))?
+            let long = if work < MUCH_WORK {
+                features.len().div_ceil(2)
+            } else {
+                FEATURES_OF_PIECE
+            };
+            let pieces = features.par_chunks(long).enumerate();
+            let pieces = pieces.map(|(piece, features)| search((piece * long, features)));
+            pieces.try_reduce(|| None, |a, b| Ok(better(a, b)))?
         };
         Ok(best.map(
             |Found {
