@@ -243,9 +243,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     number of these matrices does not depend on the number of rows. If bins are reused (see `search`), the
     matrices are stored only if Y has at most 256 labels and X has features with mostly zero values.
 
-    With several threads, up to four of them do not sleep during `fit`, even if they have no work. Waking a
-    thread would take longer than most parts of a fit on a small set. So the processor time of `fit` is at
-    least two to four times the elapsed time.
+    With n threads, the processor time of `fit` is about ``min(n, 4)`` times the elapsed time or more, because
+    up to four threads wait for work without sleeping. If several fits run at the same time in different
+    processes, use ``n_jobs=1``.
 
     If two fits differ only in `n_rules`, the shorter list of rules is the beginning of the longer list.
 

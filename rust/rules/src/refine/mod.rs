@@ -22,7 +22,7 @@
 //! the parent set. These sums are added to a histogram over groups of values (`parent_bins.rs`).
 //!
 //! Features are searched in parallel, with a few features per task. Among equally good conditions, the search
-//! prefers the feature that comes first in the sample. On the same feature, it prefers the lower threshold,
+//! prefers the feature that comes first in the sample, up to rounding. On the same feature, it prefers the lower threshold,
 //! and then ≤ to >. The result does not depend on the number of threads.
 //!
 //! When a condition is added to the body, the sums of the remaining rows are computed by subtraction if this
@@ -63,13 +63,19 @@ use two_bins::{MOST_CHUNKS, TwoBins};
 /// keeps a Gram matrix.
 const MOST_LABELS: usize = 256;
 
+/// From this amount of work on ([`Context::work`]), the search for a condition has two tasks. With less work, it has
+/// one task.
+const SOME_WORK: usize = 2 * PARALLEL_FROM;
+
+/// From this amount of work on, tasks have [`FEATURES_OF_PIECE`] features.
+const MUCH_WORK: usize = 8 * PARALLEL_FROM;
+
 /// Number of features per task if there is much work. The features of a task use the same evaluator. After the
 /// first feature, the quality of its best condition excludes many candidates on the next feature.
 const FEATURES_OF_PIECE: usize = 2;
 
-/// From this amount of work on ([`Context::work`]), tasks have [`FEATURES_OF_PIECE`] features. With less work, there
-/// are two tasks.
-const MUCH_WORK: usize = 8 * PARALLEL_FROM;
+/// Evaluating a candidate takes about as long as adding this number of rows to a set.
+const ROWS_OF_CANDIDATE: usize = 32;
 
 /// A candidate for the next condition of a rule.
 #[derive(Debug, Clone, Copy)]
@@ -332,7 +338,12 @@ impl<'a> Context<'a> {
         if self.params.search == Search::Fast {
             n_thresholds = n_thresholds.min(GROUPS);
         }
-        stride * (n_rows + 32 * n_thresholds)
+        let for_each = match self.method {
+            // Most candidates are rejected in O(labels) time, and the others take O(labels²).
+            Method::Full => ROWS_OF_CANDIDATE.max(stride / 2),
+            _ => ROWS_OF_CANDIDATE,
+        };
+        stride * (n_rows + for_each * n_thresholds)
     }
 
     /// Returns the best condition on one of `features` with a quality below `bound`, or `None` if
@@ -343,7 +354,7 @@ impl<'a> Context<'a> {
     ///
     /// If heads score all labels without bins, an approximate head of the rows that satisfy the condition is
     /// also returned. Among equally good conditions, the condition on the first feature in `features` is
-    /// returned. On the same feature, a lower threshold is preferred, and then ≤ is preferred to >.
+    /// returned, up to rounding errors of the qualities. On the same feature, a lower threshold is preferred, and then ≤ is preferred to >.
     ///
     /// # Errors
     ///
@@ -394,7 +405,7 @@ impl<'a> Context<'a> {
             .iter()
             .map(|&feature| self.work(feature, set.rows.len()))
             .sum();
-        let best = if work < 2 * PARALLEL_FROM {
+        let best = if work < SOME_WORK {
             search((0, features))?
         } else {
             let long = if work < MUCH_WORK {

@@ -19,7 +19,7 @@ use crate::lanes::{WIDTH, chunks_mut, dot};
 use crate::statistics::{Statistics, Sums};
 use manylabel_base::{Error, filled};
 
-/// Largest number of chunks of eight labels for which [`TwoBins`] is used on full columns.
+/// Largest number of chunks of eight labels for which [`TwoBins`] is used, if all columns of a task are full.
 pub(crate) const MOST_CHUNKS: usize = 4;
 
 /// Evaluates sets of rows with `C` chunks of eight labels, under the example-wise loss with the Hessian of
