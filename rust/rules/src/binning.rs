@@ -22,6 +22,7 @@
 //! the labels affects neither the criteria nor the bins.
 
 use crate::Binning;
+use crate::batch::ROWS_AT_ONCE;
 use crate::lanes::{WIDTH, chunks, chunks_mut, total};
 
 /// The bin number of labels that belong to no bin. Bin numbers are stored as `f64`, so that SIMD comparisons
@@ -227,9 +228,6 @@ pub(crate) fn add_up(x: &[f64], bins: &[f64], out: &mut [f64]) {
         }
     }
 }
-
-/// Largest number of rows that [`add_up_rows`] sums in one call.
-pub(crate) const ROWS_AT_ONCE: usize = 8;
 
 /// Applies [`add_up`] to up to [`ROWS_AT_ONCE`] rows with the same bins. The result for row i and bin b is
 /// `out[b][i]`. The other entries of `out` are not changed.

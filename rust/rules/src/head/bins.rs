@@ -27,11 +27,12 @@
 //! candidates of the search differ in few rows and few labels.
 
 use super::solve::factorize;
-use crate::binning::{ROWS_AT_ONCE, add_up_both, add_up_rows};
+use crate::batch::ROWS_AT_ONCE;
+use crate::binning::{add_up_both, add_up_rows};
 use crate::lanes::{self, WIDTH};
 use crate::pace::Pace;
 use crate::statistics::Sums;
-use manylabel_base::{Error, filled, push, reserved};
+use manylabel_base::{Error, filled, reserved};
 use std::ops::Range;
 
 /// The linear system of one set of rows, with the workspace to solve it.
@@ -217,10 +218,9 @@ impl BinnedRows {
     /// Returns [`Error::TooLarge`] if one number per label, one number per row and bin, and one number per
     /// pair of bins do not fit in memory.
     pub(crate) fn new(n_bins: usize, stride: usize, most_rows: usize) -> Result<Self, Error> {
-        let column = || reserved("number of sums over label bins", most_rows);
         let mut columns = reserved(BINS, n_bins)?;
         for _ in 0..n_bins {
-            push(BINS, &mut columns, column()?)?;
+            columns.push(reserved("number of sums over label bins", most_rows)?);
         }
         Ok(Self {
             n_bins,
@@ -287,12 +287,10 @@ impl BinnedRows {
             }
         }
         let kept_rows = self.n_rows;
-        let mut rows = kept_rows..n_rows;
-        while !rows.is_empty() {
-            let next = rows.start..n_rows.min(rows.start + ROWS_AT_ONCE);
-            rows.start = next.end;
-            pace.spend(self.bins.len() * next.len())?;
-            self.append(next, &gradient, &root);
+        for first in (kept_rows..n_rows).step_by(ROWS_AT_ONCE) {
+            let rows = first..n_rows.min(first + ROWS_AT_ONCE);
+            pace.spend(self.bins.len() * rows.len())?;
+            self.append(rows, &gradient, &root);
         }
         self.n_rows = n_rows;
         for a in 0..self.n_bins {

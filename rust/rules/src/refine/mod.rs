@@ -22,8 +22,8 @@
 //! the parent set. These sums are added to a histogram over groups of values (`parent_bins.rs`).
 //!
 //! Features are searched in parallel, with a few features per task. Among equally good conditions, the search
-//! prefers the feature that comes first in the sample, up to rounding. On the same feature, it prefers the lower threshold,
-//! and then ≤ to >. The result does not depend on the number of threads.
+//! prefers the feature that comes first in the sample, up to rounding. On the same feature, it prefers the
+//! lower threshold, and then ≤ to >. The result does not depend on the number of threads.
 //!
 //! When a condition is added to the body, the sums of the remaining rows are computed by subtraction if this
 //! is less work ([`Moments::keep`]). In the formula `Σ w g gᵀ`, w is the weight of a row, and g is its
@@ -354,7 +354,8 @@ impl<'a> Context<'a> {
     ///
     /// If heads score all labels without bins, an approximate head of the rows that satisfy the condition is
     /// also returned. Among equally good conditions, the condition on the first feature in `features` is
-    /// returned, up to rounding errors of the qualities. On the same feature, a lower threshold is preferred, and then ≤ is preferred to >.
+    /// returned, up to rounding errors of the qualities. On the same feature, a lower threshold is preferred,
+    /// and then ≤ is preferred to >.
     ///
     /// # Errors
     ///
