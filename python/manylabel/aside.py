@@ -1,4 +1,4 @@
-"""Functions that write a file completely or not at all, that read and write arrays, and that lock a file.
+"""Functions that write files atomically (completely or not at all), read and write arrays, and lock files.
 
 `written_aside` first writes the content to a temporary file in the same directory. When all content is on the
 disk, the temporary file is renamed to the final name. Two processes can write to the same path at the same
@@ -8,8 +8,8 @@ A process locks its temporary file while it writes. The operating system release
 ends, even if the process is killed. If a temporary file has no lock, the process that wrote it was killed.
 The next call of `written_aside` for the same directory removes such a file.
 
-On Windows, these locks do not exist, but an open file cannot be removed. However, `written_aside` must close
-a temporary file before it renames the file. Between these two steps, another process could remove the file.
+Windows does not have these locks. An open file cannot be removed there, but `written_aside` must close a
+temporary file before it can rename the file. Between these two steps, another process could remove the file.
 On Windows, `written_aside` therefore removes only temporary files that are at least a day old.
 """
 
@@ -38,7 +38,7 @@ _A_DAY = 24 * 60 * 60
 
 
 @contextmanager
-def written_aside(path: Path, mode: str, **options: Any) -> Iterator[IO[Any]]:
+def written_aside(path: Path, mode: str, *, replace: bool = True, **options: Any) -> Iterator[IO[Any]]:
     """Open a temporary file, which is renamed to `path` when all its content is on the disk.
 
     Parameters
@@ -50,6 +50,9 @@ def written_aside(path: Path, mode: str, **options: Any) -> Iterator[IO[Any]]:
     mode : str
         The mode of `open` for the temporary file. The mode must contain "x" (exclusive creation), since the
         temporary file is always a new file.
+    replace : bool, default=True
+        What to do if `path` exists when the temporary file is complete. If True, the new file replaces the
+        existing file. If False, the existing file is kept, and the new content is discarded.
     **options
         Further keyword arguments of `open`, such as ``encoding``.
 
@@ -80,23 +83,23 @@ def written_aside(path: Path, mode: str, **options: Any) -> Iterator[IO[Any]]:
                 _give_permissions(file.fileno(), replaced)
             os.fsync(file.fileno())
             if sys.platform != "win32":
-                os.replace(temporary, path)  # the file is still locked here
+                _rename(temporary, path, replace)  # the file is still locked here
         if sys.platform == "win32":
-            os.replace(temporary, path)  # open files cannot be renamed
+            _rename(temporary, path, replace)  # open files cannot be renamed
         _sync_directory(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
-def write_arrays(path: Path, arrays: dict[str, Any]) -> None:
-    """Write arrays and numpy scalars, by name, to a ``.npz`` file, with `written_aside`."""
-    with written_aside(path, "xb") as file:
+def write_arrays(path: Path, arrays: dict[str, Any], *, replace: bool = True) -> None:
+    """Write named arrays and numpy scalars to a ``.npz`` file. The file is opened with `written_aside`."""
+    with written_aside(path, "xb", replace=replace) as file:
         np.savez(file, **arrays)
 
 
 def read_arrays(path: Path) -> dict[str, Any] | None:
-    """Read a file of arrays, or return None if it does not exist.
+    """Return the arrays of a ``.npz`` file by name, or None if the file does not exist.
 
     Raises
     ------
@@ -179,6 +182,21 @@ def _new_file(folder: Path, mode: str, permissions: int, options: dict[str, Any]
         temporary.unlink(missing_ok=True)
 
 
+def _rename(temporary: Path, path: Path, replace: bool) -> None:
+    """Rename a temporary file. With ``replace=False``, remove it instead if `path` exists."""
+    if not replace:
+        try:
+            os.link(temporary, path)  # unlike a rename, this fails if the file exists
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without hard links
+            replace = not path.exists()
+    if replace:
+        os.replace(temporary, path)
+    else:
+        temporary.unlink()
+
+
 def _remove_left(folder: Path) -> None:
     """Remove the temporary files that killed processes left in a directory."""
     for left in folder.glob(".manylabel-*.tmp"):
@@ -222,7 +240,10 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 
 def _give_permissions(descriptor: int, replaced: os.stat_result) -> None:
-    """Give a new file the permissions, owner and group of the old file, if the process is allowed to."""
+    """Give a file the permissions of the old file.
+
+    If the process is allowed to, also give it the owner and the group of the old file.
+    """
     if sys.platform == "win32":
         return
     permissions = stat.S_IMODE(replaced.st_mode)

@@ -1,11 +1,12 @@
 """Fits that are divided into pieces and can be continued after an interruption.
 
-A piece is a part of the fit: some labels, some nodes of label trees, the models of some blocks, or some
-components of a label embedding. Each finished piece is stored as a file in a folder. A fit can be interrupted
-at any time. If it is started again, it continues with the finished pieces. Several processes or machines that
-share the folder can fit different pieces. If all of them have the same type of CPU, the fitted model is
-exactly the same as the model of the method ``fit``. The fit of a `CorrLogClassifier` consists of many short
-rounds instead. The state of this fit is stored from time to time, and the processes share each long round.
+A piece is a part of the fit: some labels, some nodes of label trees, the models of some blocks of rows and
+labels, or some components of a label embedding. Each finished piece is stored as a file in a folder. A fit
+can be interrupted at any time. If it is started again, it reuses the finished pieces. Several processes or
+machines that share the folder can fit different pieces. If all of them have the same type of CPU, the fitted
+model is exactly the same as a model that was fitted with the method ``fit`` of the estimator. The fit of a
+`CorrLogClassifier` consists of many short rounds instead. The state of this fit is stored from time to time,
+and the processes share each long round.
 
 The folder has the file ``fit.json`` with the parameters of the estimator, checksums of the data and the type
 of the CPU. The file ``choice.npz`` has the values that all pieces share, such as the chosen value of a
@@ -20,9 +21,8 @@ import importlib.metadata
 import json
 import os
 import platform
-import secrets
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -35,7 +35,7 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from manylabel import _core
-from manylabel.aside import read_arrays, write_arrays
+from manylabel.aside import read_arrays, write_arrays, written_aside
 from manylabel.datasets.rows import checksum_of, data_or_rows, is_of_folder
 from manylabel.estimator.base import MultiLabelClassifier
 from manylabel.estimator.costs import LabelCosts, label_costs
@@ -85,8 +85,8 @@ def fit(
 
     A piece is a part of the fit, such as the fit of a group of labels.
 
-    If the call is interrupted or the process is killed, make the same call again. This call then continues
-    with the finished pieces. Only the piece that was being fitted is lost.
+    If the call is interrupted or the process is killed, make the same call again. The second call reuses the
+    finished pieces. Only the piece that was being fitted is lost.
 
     Parameters
     ----------
@@ -95,8 +95,7 @@ def fit(
         `BlockPartitionClassifier` whose `estimator` is from this library, or a `Rembrandt` whose `embedding`
         is not "pca". The given object is not changed.
     X : array-like or sparse matrix of shape (n_samples, n_features), str or path-like
-        Features, or the path of a folder that `manylabel.datasets.convert` has written. The features must be
-        sparse for a `Rembrandt`.
+        Features, or the path of a folder that `manylabel.datasets.convert` has written.
     Y : array-like or sparse matrix of shape (n_samples, n_labels), default=None
         0/1 indicator matrix, in which NaN marks unknown entries. With `Rembrandt`, all entries must be known.
         Y must be None if X is a folder.
@@ -108,29 +107,31 @@ def fit(
         Number of pieces; >= 1. Machines that share the folder must use the same value. The meaning of
         `n_pieces` depends on the estimator:
 
-        - `DiSMECClassifier` fits labels in groups of sixteen or thirty-two. If X is dense and the loss is the
-          squared hinge loss, a group has 256 labels. There are at most as many pieces as groups.
+        - `DiSMECClassifier` fits labels in groups. If X is dense and the loss is the squared hinge loss, a
+          group has up to 256 labels. Otherwise, a group has up to 16 or 32 labels. There are at most as many
+          pieces as groups.
         - With `LabelTreeClassifier`, `n_pieces` is the number of pieces of each level of the trees. A level
           has at most as many pieces as nodes.
         - With `BlockPartitionClassifier`, there are at most as many pieces as blocks.
-        - `Rembrandt` fits components in groups of 32, and each group is fitted by one thread. `n_pieces` is
-          the number of pieces of each regression. A regression has at most as many pieces as groups.
+        - The fit of a `Rembrandt` consists of several regressions. A regression fits the components in groups
+          of 32, and one thread fits a group. `n_pieces` is the number of pieces of each regression. A
+          regression has at most as many pieces as groups.
         - The fit of a `CorrLogClassifier` consists of rounds (see Notes). If several processes share the
-          folder, each round is divided into pieces. `n_pieces` is the largest number of pieces of a round.
-          With "auto", this number is 16, and rounds that take less than about 0.05 seconds are not divided.
+          folder, each round is divided into at most `n_pieces` pieces. With "auto", a round is divided
+          into at most 16 pieces, and rounds that take less than about 0.05 seconds are not divided.
 
-        With "auto", a piece of a `BlockPartitionClassifier` is one block, a piece of a `LabelTreeClassifier`
-        has up to eight nodes, and a piece of a `DiSMECClassifier` or a `Rembrandt` has up to eight groups. If
-        the fit of a `DiSMECClassifier` has more than 256 groups, a piece has up to 32 groups. One thread fits
-        a group, so a piece of eight groups uses at most eight threads. If a group has 256 labels, all threads
-        fit it together. A piece is then one group, if there are up to 4,096 groups. The number of pieces
-        depends only on the data and the parameters.
+        "auto" sets the size of the pieces as follows. A piece of a `BlockPartitionClassifier` is one block. A
+        piece of a `LabelTreeClassifier` has up to eight nodes. A piece of a `Rembrandt` has up to eight
+        groups. A piece of a `DiSMECClassifier` also has up to eight groups, or up to 32 groups if there are
+        more than 256 groups. One thread fits a group, so a piece of eight groups uses at most eight threads.
+        If X is dense and the loss of a `DiSMECClassifier` is the squared hinge loss, all threads fit a group
+        together. Each piece is then one group, or several groups if there are more than 4,096 groups.
     piece : tuple of two int, default=(1, 1)
         With ``(i, N)``, this call fits every N-th piece, starting with the i-th piece; 1 <= i <= N. If N
         machines share the folder, each machine must use a different i. With `LabelTreeClassifier`, a piece
         needs the results of all pieces of the levels above. With `Rembrandt`, a piece needs the results of
-        all pieces of the earlier regressions. If other machines have not finished some of these pieces, this
-        call also fits them. With `CorrLogClassifier`, the pieces of each round are shared by N calls, and
+        all pieces of the earlier regressions. This call also fits the needed pieces that other machines have
+        not finished. With `CorrLogClassifier`, the pieces of each round are shared by N calls, and
         this call computes the i-th share. If the results of other calls are late, this call also computes
         their pieces. With `CorrLogClassifier`, each of the N calls returns the estimator.
     any_cpu : bool, default=False
@@ -174,25 +175,26 @@ def fit(
     `verbose` may differ between calls.
 
     Each call needs as much memory for X as the method ``fit``. A dense X can be memory-mapped from a file,
-    such as ``numpy.load("X.npy", mmap_mode="r")``. X must not change during the fit. `DiSMECClassifier` and
-    `LabelTreeClassifier` do not copy X if it is a folder and `normalize` does not scale columns. A call with
-    `DiSMECClassifier` needs memory for the weights of one piece only. The call that returns the estimator
-    needs memory for all weights. With `LabelTreeClassifier`, each call sends all rows through the finished
-    levels of the trees, and needs memory for the weights of these levels. With `Rembrandt`, each call copies
-    Y and a sparse X, also if X is a folder. Each call reads the pieces of the finished regressions and
-    orthogonalizes their results, in O(n_labels m^2) time for m random vectors. If the parameter `solver` of
-    `Rembrandt` is not "cg", each call also factorizes the Gram matrix once for each penalty. For each group
-    of components, the file of a piece has 32 numbers per label. In the last regression, it has 32 numbers per
-    feature instead.
+    for example with ``numpy.load("X.npy", mmap_mode="r")``. X must not change during the fit.
+    `DiSMECClassifier` and `LabelTreeClassifier` do not copy X if it is a folder and `normalize` does not
+    scale columns. A call with `DiSMECClassifier` needs memory for the weights of one piece only. The call
+    that returns the estimator needs memory for all weights. With `LabelTreeClassifier`, each call sends all
+    rows through the finished levels of the trees, and needs memory for the weights of these levels.
+
+    With `Rembrandt`, each call copies Y, and also X if X is sparse, even if X is a folder. Each call reads
+    the pieces of the finished regressions and orthogonalizes their results. This takes O(n_labels m^2) time
+    for m random vectors. If the parameter `solver` is not "cg", each call also factorizes the Gram matrix
+    once for each penalty. For each group of components in a piece, the file of the piece has 32 numbers per
+    label. In the last regression, it has 32 numbers per feature instead.
 
     The fit of a `CorrLogClassifier` consists of rounds. A round usually computes a gradient and then takes a
     step. The state of the fit is stored every five seconds, or less often if storing takes more than a
     twentieth of the time. If the process is killed, the rounds after the last stored state are lost. A stored
-    state has up to seven numbers for each pair of a feature and a label, and the curvatures that quasi-Newton
-    steps need. Each call needs as much memory as the method ``fit``. If several processes share the folder,
-    each of them copies X, takes all steps, and reads the results of the others in each round. These results
-    have one number for each pair of a feature and a label, or up to 16 numbers if there are fewer than 500
-    labels. The folder should therefore be on a fast disk.
+    state has up to seven numbers for each pair of a feature and a label, and the curvature estimates of the
+    quasi-Newton steps. Each call needs as much memory as the method ``fit``. If several processes share the
+    folder, each of them copies X, takes all steps, and reads the results of the others in each round. For
+    each pair of a feature and a label, these results have one number, or up to 16 numbers if there are fewer
+    than 500 labels. The folder should therefore be on a fast disk.
 
     Examples
     --------
@@ -318,7 +320,8 @@ class Folder:
                     f"{path}: the folder must be empty or written by `shards.fit`, "
                     f"but it contains the file {strange[0]}"
                 )
-            _written_first(path / "fit.json", lambda aside: aside.write_text(json.dumps(about, indent=1)))
+            with written_aside(path / "fit.json", "x", replace=False, encoding="utf-8") as file:
+                json.dump(about, file, indent=1)
         folder = cls(path)
         # If no seed was given, each process draws one, and all use the seed of the first process.
         seed = None if about["seed"] is None else folder.about.get("seed")
@@ -351,11 +354,11 @@ class Folder:
         return None if self._choice is None else dict(self._choice)
 
     def choose(self, choice: Arrays) -> bool:
-        """Store the values that all pieces share, unless another process has stored them.
+        """Store the values that all pieces share, unless another process has already stored such values.
 
-        Return whether the stored values are the given values.
+        Return whether the values in the folder are equal to the given values.
         """
-        _written_first(self.path / "choice.npz", lambda path: write_arrays(path, choice))
+        write_arrays(self.path / "choice.npz", choice, replace=False)
         stored = self.choice
         assert stored is not None
         return stored.keys() == choice.keys() and all(
@@ -403,7 +406,7 @@ class Folder:
 
     @property
     def stages(self) -> list[range]:
-        """The indices of the pieces of each stage. The first piece has the index 0."""
+        """The range of the indices of the pieces in each stage of the fit (see `Pieces`)."""
         choice = self.choice
         assert choice is not None
         return [range(*bounds) for bounds in pairwise([*choice["stages"].tolist(), self.n_pieces])]
@@ -595,7 +598,7 @@ class Work:
 
     @property
     def examples(self) -> Examples:
-        """The checked and converted X, Y and weights of the rows, and the costs of the labels."""
+        """The checked and converted X, Y and row weights, and the weights and propensities of the labels."""
         return self._examples
 
     @property
@@ -655,7 +658,7 @@ class Work:
         self._stage = 0
 
     def _reach(self, stage: int, tell: SumOfJobs) -> None:
-        """Make the training set ready for the pieces of a stage."""
+        """Prepare the training set for the pieces of a stage. Fit missing pieces of earlier stages first."""
         if self._task is None or self._stage > stage:
             choice = self.folder.choice
             assert choice is not None
@@ -691,7 +694,7 @@ class Work:
             rounds.remove()
 
     def join(self) -> Any:
-        """Make the fitted estimator, with `n_jobs` and `verbose` of the estimator of this fit."""
+        """Make the fitted estimator, and set `n_jobs` and `verbose` to the values of the given estimator."""
         joined = self.folder.join()
         joined.set_params(n_jobs=self.estimator.n_jobs, verbose=self.estimator.verbose)
         return joined
@@ -749,19 +752,3 @@ def _difference(found: Any, wanted: Any) -> str:
                     return _difference(found.get(name), wanted[name])
                 return f"`{name}` was {shown(found.get(name))}, now it is {shown(wanted[name])}"
     return f"it was {shown(found)}, now it is {shown(wanted)}"
-
-
-def _written_first(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file, unless another process writes it first. `write` writes to the path that it is given."""
-    aside = path.with_name(f".{path.name}-{secrets.token_hex(8)}.tmp")
-    try:
-        write(aside)
-        try:
-            os.link(aside, path)  # unlike a rename, this fails if the file exists
-        except FileExistsError:
-            pass
-        except OSError:
-            if not path.exists():  # a file system without hard links
-                os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)

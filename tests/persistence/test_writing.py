@@ -1,8 +1,10 @@
 """Files are written as a whole, keep their permissions, and leave no traces of killed processes."""
 
+import errno
 import multiprocessing
 import os
 import random
+import signal
 import socket
 import stat
 import time
@@ -133,6 +135,47 @@ def test_the_new_name_is_on_the_disk_too(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", lambda *names: (done.append("renamed"), replace(*names)))
     save_model(weights(1), tmp_path / "model")
     assert done == [stat.S_IFREG, "renamed", stat.S_IFDIR]
+
+
+# --- files that are written only once
+
+
+@pytest.mark.parametrize("links", [True, False], ids=["hard links", "no hard links"])
+def test_a_file_that_exists_is_kept_without_replace(tmp_path, monkeypatch, links):
+    def refuse(*names):
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    if not links:
+        monkeypatch.setattr(os, "link", refuse)
+    for content in ("first", "second"):
+        with written_aside(tmp_path / "once", "x", replace=False) as file:
+            file.write(content)
+    assert (tmp_path / "once").read_text() == "first"
+    assert temporaries(tmp_path) == []
+
+
+def test_a_second_name_of_a_killed_process_is_removed(tmp_path, monkeypatch):
+    """Without replacement, a temporary file has two names for a moment."""
+    link = os.link
+
+    def killed_after_the_link(*names):
+        link(*names)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def write():
+        monkeypatch.setattr(os, "link", killed_after_the_link)
+        with written_aside(tmp_path / "once", "x", replace=False) as file:
+            file.write("first")
+
+    process = multiprocessing.get_context("fork").Process(target=write)
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert (tmp_path / "once").read_text() == "first"
+    assert len(temporaries(tmp_path)) == 1
+    save_model(weights(1), tmp_path / "model")
+    assert temporaries(tmp_path) == []
+    assert (tmp_path / "once").read_text() == "first"
 
 
 # --- temporary files of killed processes
